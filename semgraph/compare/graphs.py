@@ -31,7 +31,7 @@ def written_labels(plan: LogicalPlan) -> tuple[set[str], set[str], set[str]]:
     count only if all are so.
     """
     merges = [sink for sink in plan.writes if isinstance(sink, Merge) and not sink.only]
-    asked = [any(n.calls_llm for n in walk(m.input)) for m in merges]
+    asked = [any(n.calls_model for n in walk(m.input)) for m in merges]
     given = {m.node for m, asks in zip(merges, asked, strict=True) if m.node and not asks}
     edges = {m.edge for m, asks in zip(merges, asked, strict=True) if m.edge and asks}
     return (

@@ -77,7 +77,7 @@ def _named(table: pa.Table, column: str) -> list[str]:
 async def held(plan: LogicalPlan, store: Store, partitions: Sequence[str] | None) -> Held:
     """Read what a plan may read or write of a store; nothing where it has no use for one."""
     graph = plan.graph
-    if not graph.labels or not any(node.calls_store for node in walk(*plan.roots)):
+    if not graph.labels or not any(node.reads_store for node in walk(*plan.roots)):
         return Held(graph, {})
     async with _to_read(store, graph) as source:
         if source is None:

@@ -425,7 +425,7 @@ def _is_first(spec: SinkSpec) -> bool:
 def _rows_meet(nodes: Sequence[Node]) -> bool:
     """Whether what is computed of a row of a window may depend on its other rows."""
     return any(
-        not node.rowwise or any(child.partitioned for child in node.inputs[1:])
+        not node.row_local or any(child.partitioned for child in node.inputs[1:])
         for node in walk(*nodes)
         if node.partitioned and node.inputs
     )

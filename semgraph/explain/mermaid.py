@@ -193,6 +193,6 @@ def queries(plan: PhysicalPlan) -> str:
         parts.append(f"-- DuckDB: {segment.root.step or 'sink'}  ({reads})\n{segment.sql};")
     if not parts:
         parts.append("-- DuckDB: nothing to compute between the steps that ask")
-    if not any(node.calls_store for node in walk(*plan.roots)):
+    if not any(node.reads_store for node in walk(*plan.roots)):
         parts.append("-- store: no step reads it")
     return "\n\n".join(parts)

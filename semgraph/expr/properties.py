@@ -65,15 +65,15 @@ _NOT_CONSTANT = (
 )
 
 
-def cannot_fail(scalar: Scalar, schema: pa.Schema) -> bool:
+def never_fails(scalar: Scalar, schema: pa.Schema) -> bool:
     """Whether a scalar over a relation has a value for every row, whatever the row holds."""
     names = schema.names
     read = tuple((name, schema.field(name).type) for name in sorted(scalar.roots) if name in names)
-    return _cannot_fail(scalar, read)
+    return _never_fails(scalar, read)
 
 
 @lru_cache(maxsize=4096)
-def _cannot_fail(scalar: Scalar, columns: tuple[tuple[str, _Kind], ...]) -> bool:
+def _never_fails(scalar: Scalar, columns: tuple[tuple[str, _Kind], ...]) -> bool:
     return _total(scalar.ast, pa.schema(list(columns)))
 
 

@@ -531,7 +531,7 @@ class Frame(SemanticMethods):
     @property
     def asks(self) -> bool:
         """Whether a model is asked anywhere in it."""
-        return any(node.calls_llm for node in walk(self.node))
+        return any(node.calls_model for node in walk(self.node))
 
 
 _GRAPH = "graph.yaml"  # what a plan calls a graph that was given as an object

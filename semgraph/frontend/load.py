@@ -44,14 +44,13 @@ from semgraph.frontend.settings import (
     known_keys,
     mapping,
     match_steps,
-    parse_choice,
     settle,
     whole_parameter,
 )
 from semgraph.frontend.steps import MOST_CALLS, Loading, Reading, at
 from semgraph.logical.node import Node, walk
 from semgraph.logical.partitions import mixed_prompts
-from semgraph.logical.plan import InputSpec, LogicalPlan, Order, SchemaWrite
+from semgraph.logical.plan import Choice, InputSpec, LogicalPlan, Order, SchemaWrite
 from semgraph.logical.relational import Add, Nothing
 from semgraph.logical.schema import NAME, Graph
 from semgraph.logical.semantic import Semantic
@@ -163,7 +162,7 @@ def _sink(reading: Reading, keyword: str, given: Any, origin: Position) -> Sink:
         sink = build_despite(cls, rest, scope, scope.lost, source=source, step=step, origin=origin)
     assert isinstance(sink, Sink)
     if getattr(sink, "first", False) and any(
-        n.calls_llm or n.calls_store or n.embeds for n in walk(source)
+        n.calls_model or n.reads_store or n.embeds for n in walk(source)
     ):
         hint = "leave first out: the sink is then written with its window"
         raise Fault(
@@ -213,8 +212,8 @@ def _choose(reading: Reading, name: str, value: Any, known: Mapping[str, Node]) 
         if _pruned(reading, name) or not known or _calls_broken(reading):
             return  # or its problems are told already
         raise unknown(name, names, "use names no step", "steps")
-    choice = parse_choice(value)
-    asking = {n.step for n in walk(*known.values()) if n.calls_llm}
+    choice = Choice.parse(value)
+    asking = {n.step for n in walk(*known.values()) if n.calls_model}
     chosen = [
         step for step in steps if reading.prefix + step in asking
     ]  # a name may stand for other steps inside calls too
@@ -570,7 +569,7 @@ def _unread_steps(reading: Reading, reached: set[int]) -> Iterator[Problem]:
             if isinstance(built, Node)
             else []
         )
-        lost = [node for node in walk(*nodes) if node.calls_llm and id(node) not in reached]
+        lost = [node for node in walk(*nodes) if node.calls_model and id(node) not in reached]
         if lost and not _is_named(reading, name):
             position = reading.document.position("steps", name, key=True)
             what = "nothing reads this step, so its model calls are never made"

@@ -12,16 +12,9 @@ from semgraph.errors import Fault
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.scalar import NOW
 from semgraph.frontend.scope import KeyFault, kind_of, unknown, wrong
-from semgraph.logical.plan import Choice
 from semgraph.logical.schema import NAME
 
 _WHOLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)\Z")
-_CHOICE = re.compile(
-    r"\s*(?P<name>[A-Za-z_][A-Za-z0-9_]*|[^()\s]+\.py)\s*(?:\((?P<params>.*)\))?\s*\Z", re.DOTALL
-)
-_PARAM = re.compile(
-    r"\s*(?P<key>[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(?P<value>\"[^\"]*\"|'[^']*'|[^,]*?)\s*(?:,|\Z)"
-)
 
 
 def mapping(value: Any, what: str) -> dict[str, Any]:
@@ -128,36 +121,6 @@ def _value(name: str, params: Mapping[str, Any]) -> Any:
     if name not in params:
         raise unknown_parameter(name, params)
     return params[name]
-
-
-def parse_choice(text: Any) -> Choice:
-    """A way of doing a step, such as `block(left=10, model=small)`. Raises Fault.
-
-    >>> parse_choice("block(left=10, model=small)")
-    Choice(name='block', params=(('left', 10), ('model', 'small')))
-    """
-    if not isinstance(text, str):
-        raise wrong("an implementation such as block(left=10)", text)
-    found = _CHOICE.match(text)
-    if found is None:
-        raise Fault(
-            f'cannot read "{text}"', hint="an implementation looks like block(left=10, model=small)"
-        )
-    params: dict[str, Any] = {}
-    rest = found["params"] or ""
-    while rest.strip():
-        part = _PARAM.match(rest)
-        if part is None or not part["value"]:
-            raise Fault(
-                f'cannot read "{text}"',
-                there=f'at "{rest.strip()}"',
-                hint="parameters look like left=10",
-            )
-        if part["key"] in params:
-            raise Fault(f'"{text}" says {part["key"]} twice')
-        params[part["key"]] = plain_value(part["value"])
-        rest = rest[part.end() :]
-    return Choice(found["name"], tuple(params.items()))
 
 
 def plain_value(text: str) -> Any:

@@ -64,7 +64,7 @@ class PatternEdge:
 
 
 @dataclass(frozen=True)
-class PatternTrail:
+class PatternPath:
     """`-[var:A|B*1..3]->`: from `least` to `most` edges of these types, all in one direction, none
     twice.
 
@@ -89,7 +89,7 @@ class PatternTrail:
         )
 
 
-Element = PatternNode | PatternEdge | PatternTrail
+Element = PatternNode | PatternEdge | PatternPath
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Pattern:
 
     tag: ClassVar[str] = "Pattern"
     nodes: tuple[PatternNode, ...]
-    edges: tuple[PatternEdge | PatternTrail, ...] = ()
+    edges: tuple[PatternEdge | PatternPath, ...] = ()
 
     def __str__(self) -> str:
         parts = [str(self.nodes[0])]
@@ -125,12 +125,12 @@ class Pattern:
     @property
     def fixed(self) -> tuple[PatternNode | PatternEdge, ...]:
         """The elements that are one node or one edge each: all but a trail."""
-        return tuple(element for element in self.elements if not isinstance(element, PatternTrail))
+        return tuple(element for element in self.elements if not isinstance(element, PatternPath))
 
     @property
-    def trail(self) -> PatternTrail | None:
+    def variable_path(self) -> PatternPath | None:
         """The trail that it begins with, if it does."""
-        return next((edge for edge in self.edges if isinstance(edge, PatternTrail)), None)
+        return next((edge for edge in self.edges if isinstance(edge, PatternPath)), None)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -166,7 +166,7 @@ def _props(text: str | None, pattern: str) -> tuple[tuple[str, str], ...]:
 def parse_pattern(text: str) -> Pattern:
     """Read a pattern. Raises Fault."""
     nodes: list[PatternNode] = []
-    edges: list[PatternEdge | PatternTrail] = []
+    edges: list[PatternEdge | PatternPath] = []
     position = 0
     while True:
         node = _NODE.match(text, position)
@@ -188,19 +188,19 @@ def parse_pattern(text: str) -> Pattern:
     if len(set(names)) < len(names):
         msg = f'pattern "{text}": a variable is used twice'
         raise Fault(msg, hint="give each node and edge its own name")
-    if any(isinstance(edge, PatternTrail) for edge in edges[1:]):
+    if any(isinstance(edge, PatternPath) for edge in edges[1:]):
         msg = f'pattern "{text}": only the first edge of a path may be a trail'
         raise Fault(
             msg, hint="write the path the other way round, or go on from its end with another match"
         )
-    must = nodes if found.trail is None else nodes[1:] if len(edges) > 1 else []
+    must = nodes if found.variable_path is None else nodes[1:] if len(edges) > 1 else []
     if not all(node.label for node in must):
         free = "only the ends of a trail, -[:TYPE*1..3]-, may go without, the last where the path ends there"
         raise _unreadable(text, 0, f"labels: (name:Label); {free}")
     return found
 
 
-def _edge(found: re.Match[str], text: str) -> PatternEdge | PatternTrail:
+def _edge(found: re.Match[str], text: str) -> PatternEdge | PatternPath:
     direction: Direction = "in" if found["left"] else "out" if found["right"] else "any"
     labels = tuple(label.strip() for label in found["label"].split("|"))
     if found["length"] is None:
@@ -222,7 +222,7 @@ def _edge(found: re.Match[str], text: str) -> PatternEdge | PatternTrail:
             f'pattern "{text}": a trail has no properties',
             hint="filter on its list: list_filter(name, ...)",
         )
-    return PatternTrail(found["var"] or "", tuple(dict.fromkeys(labels)), direction, least, most)
+    return PatternPath(found["var"] or "", tuple(dict.fromkeys(labels)), direction, least, most)
 
 
 def _unreadable(text: str, position: int, expected: str) -> Fault:
@@ -236,8 +236,8 @@ def step_type(graph: Graph) -> pa.StructType:
     return pa.struct([(name, pa.string()) for name in (graph.key, "label", "source", "target")])
 
 
-def trail_ends(
-    graph: Graph, pattern: Pattern, trail: PatternTrail
+def path_ends(
+    graph: Graph, pattern: Pattern, trail: PatternPath
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The labels that the two nodes around a trail can have. Raises Fault for an edge type that is
     not there.
@@ -260,9 +260,11 @@ def elements_of(graph: Graph, pattern: Pattern) -> list[tuple[Element, Label | N
     A node that can have several labels has what they have in common: properties of the same name
     and type.
     """
-    if pattern.trail is None:
+    if pattern.variable_path is None:
         return [(element, graph.label(element.label)) for element in pattern.fixed]
-    first, last = (_common(graph, names) for names in trail_ends(graph, pattern, pattern.trail))
+    first, last = (
+        _common(graph, names) for names in path_ends(graph, pattern, pattern.variable_path)
+    )
     onward = [graph.label(element.label) for element in pattern.fixed[2:]]
     return list(zip(pattern.elements, (first, None, last, *onward), strict=True))
 
@@ -302,7 +304,7 @@ class Reading(Node):
     `all`.
     """
 
-    calls_store: ClassVar[bool] = True
+    reads_store: ClassVar[bool] = True
     graph: Graph = field(metadata={"kind": "graph"}, repr=False)
 
     def check_partition(self, schema: pa.Schema, partition: str) -> None:
@@ -480,10 +482,10 @@ class Match(Reading):
         labels = [
             self.graph.label(name) for element in self.pattern.elements for name in _names(element)
         ]
-        if self.pattern.trail is not None:
+        if self.pattern.variable_path is not None:
             labels += [
                 self.graph.label(name)
-                for ends in trail_ends(self.graph, self.pattern, self.pattern.trail)
+                for ends in path_ends(self.graph, self.pattern, self.pattern.variable_path)
                 for name in ends
             ]
         return frozenset((label.name, name) for label in labels for name in label.columns)
@@ -510,6 +512,6 @@ class Match(Reading):
 
 def _names(element: Element) -> tuple[str, ...]:
     """The labels that a pattern names for an element."""
-    if isinstance(element, PatternTrail):
+    if isinstance(element, PatternPath):
         return element.labels
     return (element.label,) if element.label else ()

@@ -56,8 +56,8 @@ class Node(ABC):
     tag: ClassVar[str] = ""
     sole: ClassVar[str] = ""
     relational: ClassVar[bool] = False
-    calls_llm: ClassVar[bool] = False
-    calls_store: ClassVar[bool] = False
+    calls_model: ClassVar[bool] = False
+    reads_store: ClassVar[bool] = False
     rows: ClassVar[RowsTrait] = "any"
     carries: ClassVar[bool] = False
     by_row: ClassVar[bool] = False
@@ -105,7 +105,7 @@ class Node(ABC):
         return False
 
     @cached_property
-    def rowwise(self) -> bool:
+    def row_local(self) -> bool:
         """Whether it goes `by_row`, and looks at no other rows in its scalars."""
         return self.by_row and not any(scalar.has_window for scalar in scalars_of(self))
 
@@ -163,7 +163,7 @@ class Node(ABC):
         """The same operator with a conjunct of a filter above it taken in, or None."""
         return None
 
-    def gives_nothing(self, empty: Sequence[bool]) -> bool:
+    def empty_over(self, empty: Sequence[bool]) -> bool:
         """Whether it has no rows where the inputs marked empty have none: for what makes rows of
         rows, its first.
         """
@@ -171,7 +171,7 @@ class Node(ABC):
             self.relational or self.by_row or self.rows in {"1:1", "subset", "expand"}
         )
 
-    def without(self, empty: Sequence[bool]) -> Node:  # noqa: ARG002
+    def without_empty(self, empty: Sequence[bool]) -> Node:  # noqa: ARG002
         """The same rows, if the inputs marked empty have none and that makes it a simpler operator;
         else itself.
         """
@@ -298,7 +298,7 @@ def _same_columns(one: Node, other: Node) -> bool:
 @cache
 def _copied_fields(cls: type[Node]) -> tuple[str, ...]:
     own = (f.name for f in dataclasses.fields(cls))
-    return (*own, "_texts", "content", "passes", "read_paths", "rowwise")
+    return (*own, "_texts", "content", "passes", "read_paths", "row_local")
 
 
 @cache

@@ -90,7 +90,7 @@ class SchemaWrite:
 
 @dataclass(frozen=True)
 class Choice:
-    """A way of doing a step: an implementation's name and its parameters. `block(left=10)`."""
+    """The implementation of a step: its name and its parameters, sorted. `block(left=10)`."""
 
     tag: ClassVar[str] = "Choice"
     name: str
@@ -102,9 +102,9 @@ class Choice:
         10}}`. Raises Fault.
 
         A name may also be the path of a file, `my_ops/sem_join/sorted.py(rows=12)`. Values are
-        JSON, or bare words.
+        JSON, text in single quotes, or bare words.
 
-        >>> Choice.parse("block(left=10, right=null)")
+        >>> Choice.parse("block(right=null, left=10)")
         Choice(name='block', params=(('left', 10), ('right', None)))
         """
         if isinstance(value, Mapping):
@@ -112,58 +112,62 @@ class Choice:
         match = _CHOICE.match(value) if isinstance(value, str) else None
         if match is None:
             shown = value if isinstance(value, str) else canonical_json(value)
-            msg = f'"{shown}" names no way of doing a step'
+            msg = f'invalid implementation "{shown}"'
             raise Fault(msg, hint="write block, or block(left=10, right=5)")
         pairs = [part for part in _PART.findall(match["params"] or "") if part.strip()]
-        return cls(match["name"], _settled([_assignment(part) for part in pairs]))
+        return cls(match["name"], _checked([_assignment(part) for part in pairs]))
 
     def __str__(self) -> str:
-        inner = ", ".join(f"{name}={_shown(value)}" for name, value in self.params)
+        inner = ", ".join(f"{name}={_literal(value)}" for name, value in self.params)
         return f"{self.name}({inner})" if self.params else self.name
 
 
 _CHOICE = re.compile(r"\s*(?P<name>[^\s(){}\[\]=,]+)\s*(?:\((?P<params>.*)\))?\s*\Z", re.DOTALL)
-_PART = re.compile(r"""(?:[^",]|"(?:[^"\\]|\\.)*"|")+""")  # up to a comma outside quotes
-
+_PART = re.compile(  # up to a comma outside quotes
+    r"""(?:[^",=]|"(?:[^"\\]|\\.)*"|"|=\s*'[^']*'|=)+"""
+)
 _WORD = re.compile(r"(?!(?:true|false|null)\Z)[A-Za-z_][\w./-]*\Z")  # text that needs no quotes
 
 
 def _assignment(part: str) -> tuple[str, Any]:
     name, equals, text = (piece.strip() for piece in part.partition("="))
     if not equals or not name.isidentifier() or not text:
-        msg = f'"{part.strip()}" sets no parameter'
-        raise Fault(msg, hint="parameters are named: block(left=10)")
+        msg = f'invalid parameter "{part.strip()}"'
+        raise Fault(msg, hint="parameters have names: block(left=10)")
+    if len(text) > 1 and text[0] == text[-1] == "'":
+        return name, text[1:-1]
     try:
         return name, json.loads(text)
     except json.JSONDecodeError:
         return name, text
 
 
-def _shown(value: Any) -> str:
+def _literal(value: Any) -> str:
     return value if isinstance(value, str) and _WORD.match(value) else canonical_json(value)
 
 
-def _settled(pairs: list[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
+def _checked(pairs: list[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
     twice = [name for i, (name, _) in enumerate(pairs) if name in {n for n, _ in pairs[:i]}]
     if twice:
         msg = f'parameter "{twice[0]}" is set twice'
         raise Fault(msg)
     for name, value in pairs:
         if not isinstance(value, str | int | float | bool | None):
-            msg = f'parameter "{name}" is text, a number, true, false or null, not {type(value).__name__}'
+            kind = type(value).__name__
+            msg = f'parameter "{name}" must be text, a number, true, false or null, not {kind}'
             raise Fault(msg)
     return tuple(sorted(pairs))
 
 
 def _choice_of_mapping(value: Mapping[Any, Any]) -> Choice:
     if len(value) != 1:
-        msg = f"a step is done in one way, not {len(value)}"
+        msg = f"a step has one implementation, not {len(value)}"
         raise Fault(msg, hint="write {block: {left: 10}}")
     (name, params), *_ = value.items()
     if not isinstance(name, str) or not isinstance(params, Mapping | None):
-        msg = f'the parameters of "{name}" are a mapping'
+        msg = f'the parameters of "{name}" must be a mapping'
         raise Fault(msg, hint="write {block: {left: 10}}")
-    return Choice(name, _settled([(str(k), v) for k, v in (params or {}).items()]))
+    return Choice(name, _checked([(str(k), v) for k, v in (params or {}).items()]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -308,7 +308,7 @@ class Aggregate(Node):
     def reads(self) -> frozenset[str]:
         return frozenset().union(*(s.roots for _, s in (*self.by, *self.add)))
 
-    def gives_nothing(self, empty: Sequence[bool]) -> bool:
+    def empty_over(self, empty: Sequence[bool]) -> bool:
         return empty[0] and (
             bool(self.by) or self.partitioned
         )  # one over everything has a row where there is none
@@ -420,10 +420,10 @@ class Join(Node):
             self.how not in {"semi", "anti"} and self.other.partitioned
         )
 
-    def gives_nothing(self, empty: Sequence[bool]) -> bool:
+    def empty_over(self, empty: Sequence[bool]) -> bool:
         return empty[0] or (empty[1] and self.how in {"inner", "semi"})
 
-    def without(self, empty: Sequence[bool]) -> Node:
+    def without_empty(self, empty: Sequence[bool]) -> Node:
         """Without another side an anti join keeps every row, and a left join adds NULL."""
         if not empty[1] or self.how not in {"anti", "left"}:
             return self
@@ -604,10 +604,10 @@ class Union(Node):
         kept = tuple(name for name in self.schema.names if name in roots)
         return self.with_fields(fields=kept or tuple(self.schema.names[:1]))
 
-    def gives_nothing(self, empty: Sequence[bool]) -> bool:
+    def empty_over(self, empty: Sequence[bool]) -> bool:
         return all(empty)
 
-    def without(self, empty: Sequence[bool]) -> Node:
+    def without_empty(self, empty: Sequence[bool]) -> Node:
         """The relations that may have rows, in their order; the columns stay in that of the
         first.
         """

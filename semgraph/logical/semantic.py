@@ -48,7 +48,7 @@ class Semantic(Node):
         beside an inline question.
     """
 
-    calls_llm: ClassVar[bool] = True
+    calls_model: ClassVar[bool] = True
     returns_types: ClassVar[bool] = True
     input: Node = argument("input")
     prompt: PromptSet = argument("prompt")
@@ -259,10 +259,10 @@ class SemJoin(Semantic):
             self.how not in {"semi", "anti"} and self.other.partitioned
         )
 
-    def gives_nothing(self, empty: Sequence[bool]) -> bool:
+    def empty_over(self, empty: Sequence[bool]) -> bool:
         return empty[0] or (empty[1] and self.how in {"inner", "semi"})
 
-    def without(self, empty: Sequence[bool]) -> Node:
+    def without_empty(self, empty: Sequence[bool]) -> Node:
         return self.input if empty[1] and self.how == "anti" else self
 
     @property

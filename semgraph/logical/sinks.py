@@ -21,7 +21,7 @@ class Sink(Node):
     """What writes. `label_writes` is what it changes, as (label, property)."""
 
     graph: Graph = field(metadata={"kind": "graph"}, repr=False)
-    calls_store: ClassVar[bool] = True
+    reads_store: ClassVar[bool] = True
     input: Node = argument("input")
     node: str = argument("label", default="")
     edge: str = argument("label", default="")

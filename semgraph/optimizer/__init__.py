@@ -119,7 +119,7 @@ def with_roots(plan: LogicalPlan, roots: Roots) -> LogicalPlan:
 def _refuse_two_ways(plan: LogicalPlan) -> None:
     first: dict[str, Node] = {}
     for node in walk(*plan.roots):
-        other = first.setdefault(node.fingerprint, node) if node.calls_llm else node
+        other = first.setdefault(node.fingerprint, node) if node.calls_model else node
         ways = [plan.choice(step) or "the reference" for step in (other.step, node.step)]
         if ways[0] != ways[1]:
             msg = f"asks what {other.step} asks, of the same rows: both are computed once, but their ways differ"
@@ -169,7 +169,7 @@ def _check(name: str, before: Roots, after: Roots) -> None:
             raise EngineError(
                 f'optimizer rule "{name}" changed the schema of step {old.step or old.keyword}'
             )
-    counts = [sum(node.calls_llm for node in walk(*roots)) for roots in (before, after)]
+    counts = [sum(node.calls_model for node in walk(*roots)) for roots in (before, after)]
     if counts[1] > counts[0]:
         raise EngineError(
             f'optimizer rule "{name}" duplicated a semantic operator: {counts[0]} before, {counts[1]} after'

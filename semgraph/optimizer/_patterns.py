@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from semgraph.expr.properties import cannot_fail
+from semgraph.expr.properties import never_fails
 from semgraph.expr.scalar import Scalar, conjunction
 from semgraph.logical.node import Node, scalars_of, walk
 from semgraph.logical.plan import Choice
@@ -67,7 +67,7 @@ def rewrite_alone(roots: tuple[Node, ...], change: Change) -> tuple[Node, ...]:
 
 
 def _name(node: Node) -> object:
-    return node.fingerprint if node.calls_llm else id(node)
+    return node.fingerprint if node.calls_model else id(node)
 
 
 def without_conjuncts(node: Node, take: Callable[[Scalar, Node], Node | None]) -> Node:
@@ -97,7 +97,7 @@ def may_move(scalar: Scalar, node: Node) -> bool:
 
     It looks at its own row alone, at no other one, and at no time of a window.
     """
-    return not scalar.asks_now and not scalar.has_window and cannot_fail(scalar, node.schema)
+    return not scalar.asks_now and not scalar.has_window and never_fails(scalar, node.schema)
 
 
 def may_see_more(node: Node) -> bool:
@@ -105,7 +105,7 @@ def may_see_more(node: Node) -> bool:
     fail on them.
     """
     schema = _seen(node)
-    return all(cannot_fail(scalar, schema) for scalar in scalars_of(node))
+    return all(never_fails(scalar, schema) for scalar in scalars_of(node))
 
 
 def _seen(node: Node) -> pa.Schema:

@@ -28,7 +28,7 @@ def ask_late(roots: Roots, _facts: PlanFacts) -> Roots:
         if found is None:
             return node
         asking, below = found
-        waits = asking.partitioned and any(n.calls_store for n in walk(*node.inputs[1:]))
+        waits = asking.partitioned and any(n.reads_store for n in walk(*node.inputs[1:]))
         other_owner = (
             node.partitioned and not asking.partitioned
         )  # joined, the rows are those of other partitions
@@ -41,7 +41,7 @@ def ask_late(roots: Roots, _facts: PlanFacts) -> Roots:
 
 
 def _passable(node: Node) -> bool:
-    return node.relational and node.rowwise and may_see_more(node)
+    return node.relational and node.row_local and may_see_more(node)
 
 
 def _taken_out(node: Node, alone: Alone) -> tuple[SemFilter, Node] | None:

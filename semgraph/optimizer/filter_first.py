@@ -36,9 +36,9 @@ def filter_first(roots: Roots, _facts: PlanFacts) -> Roots:
 
 def _below(condition: Node, part: Scalar, node: Node, alone: Alone) -> Node | None:
     """`node` with the conjunct below it, if that spares questions."""
-    if not alone(node) or not node.rowwise or node.calls_store or not part.roots <= node.passes:
+    if not alone(node) or not node.row_local or node.reads_store or not part.roots <= node.passes:
         return None
     below = _below(condition, part, node.inputs[0], alone)
-    if below is None and (node.calls_llm or node.embeds):
+    if below is None and (node.calls_model or node.embeds):
         below = replace(condition, input=node.inputs[0], where=part, step=node.step)  # type: ignore[call-arg]
     return None if below is None else node.with_inputs(below, *node.inputs[1:])

@@ -28,7 +28,7 @@ def fuse_maps(roots: Roots, facts: PlanFacts) -> Roots:
 
 
 def _is_map(node: Node) -> TypeGuard[Semantic]:
-    return isinstance(node, Semantic) and node.rowwise and node.rows == "1:1" and not node.gated
+    return isinstance(node, Semantic) and node.row_local and node.rows == "1:1" and not node.gated
 
 
 def _stacked(node: Node, alone: Alone, facts: PlanFacts) -> Node:

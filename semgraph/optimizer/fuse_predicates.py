@@ -41,7 +41,7 @@ def fuse_predicates(roots: Roots, facts: PlanFacts) -> Roots:
 
 
 def _is_filter(node: Node) -> TypeGuard[Semantic]:
-    return isinstance(node, Semantic) and node.rowwise and node.rows == "subset" and not node.adds
+    return isinstance(node, Semantic) and node.row_local and node.rows == "subset" and not node.adds
 
 
 def _both(first: Semantic, second: Semantic) -> PromptSet:

@@ -21,9 +21,9 @@ def prune_empty(roots: Roots, _facts: PlanFacts) -> Roots:
         empty = [child.is_empty for child in node.inputs]
         if not any(empty):
             return node
-        if node.gives_nothing(empty):
+        if node.empty_over(empty):
             return nothing(node)
-        small = node.without(empty)
+        small = node.without_empty(empty)
         return (
             small
             if small.schema.equals(node.schema) and small.partitioned == node.partitioned

@@ -63,7 +63,7 @@ def _first(node: Node, n: int, alone: Alone) -> Node | None:
         return None
     if isinstance(node, Scan):
         return replace(node, limit=n) if node.limit is None or n < node.limit else None
-    if not node.relational or not node.rowwise or node.rows != "1:1" or len(node.inputs) != 1:
+    if not node.relational or not node.row_local or node.rows != "1:1" or len(node.inputs) != 1:
         return None
     below = _first(node.inputs[0], n, alone)
     return None if below is None else node.with_inputs(below)

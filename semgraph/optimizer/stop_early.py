@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from semgraph.expr.properties import cannot_fail
+from semgraph.expr.properties import never_fails
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Limit
 from semgraph.logical.semantic import SemFilter, SemMap
@@ -28,7 +28,7 @@ def stop_early(roots: Roots, _facts: PlanFacts) -> Roots:
         if not isinstance(node, Limit):
             return node
         stop = Stop(node.n, node.per, node.order)
-        if any(term.by.has_window or not cannot_fail(term.by, node.schema) for term in stop.order):
+        if any(term.by.has_window or not never_fails(term.by, node.schema) for term in stop.order):
             return node
         below = _told(node.inputs[0], stop, node.reads, alone)
         return node if below is None else node.with_inputs(below)
@@ -37,7 +37,7 @@ def stop_early(roots: Roots, _facts: PlanFacts) -> Roots:
 
 
 def _told(node: Node, stop: Stop, reads: frozenset[str], alone: Alone) -> Node | None:
-    if not alone(node) or not node.rowwise or not reads <= node.passes:
+    if not alone(node) or not node.row_local or not reads <= node.passes:
         return None
     if isinstance(node, (SemMap, SemFilter)):
         return (
@@ -58,7 +58,7 @@ def _fed(node: Node, reads: frozenset[str], alone: Alone) -> Node:
     if (
         not isinstance(node, (SemMap, SemFilter))
         or not alone(node)
-        or not node.rowwise
+        or not node.row_local
         or not reads <= node.passes
     ):
         return node

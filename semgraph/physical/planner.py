@@ -214,7 +214,7 @@ def _check_first_sinks(sinks: Iterable[tuple[Sink, Node]], ordered: frozenset[No
     for sink, rows in sinks:
         if not _is_first(sink):
             continue
-        if rows in ordered or any(n.calls_llm or n.embeds for n in walk(rows)):
+        if rows in ordered or any(n.calls_model or n.embeds for n in walk(rows)):
             msg = "only rows of an input can be first: these depend on a model or on the run's own writes"
             raise PlanError(Problem(msg, step=sink.step or None, position=sink.origin))
 
@@ -225,7 +225,7 @@ def _is_first(sink: Sink) -> bool:
 
 def _row_by_row(node: Node) -> bool:
     """Whether its rows are the same, window by window or all at once."""
-    return node.relational and (not node.inputs or (len(node.inputs) == 1 and node.rowwise))
+    return node.relational and (not node.inputs or (len(node.inputs) == 1 and node.row_local))
 
 
 def _refuse_rows_without_window(nodes: Iterable[Node]) -> None:

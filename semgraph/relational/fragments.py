@@ -345,9 +345,7 @@ def gives_nothing(segment: Segment, tables: Sequence[pa.Table]) -> bool:
 
     def visit(node: Node) -> bool:
         known = empty.get(node)
-        return (
-            node.gives_nothing([visit(child) for child in node.inputs]) if known is None else known
-        )
+        return node.empty_over([visit(child) for child in node.inputs]) if known is None else known
 
     return any(empty.values()) and visit(segment.root)
 

@@ -71,7 +71,7 @@ class Needs:
         }
         near = any(node.embeds for node in nodes)
         writes = any(isinstance(sink, Merge) and sink.label.vectors for sink in plan.writes)
-        stores = any(node.calls_store for node in nodes)
+        stores = any(node.reads_store for node in nodes)
         return cls(
             tuple(sorted(roles, key=lambda role: (role != "default", role))), near or writes, stores
         )

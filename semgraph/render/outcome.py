@@ -269,7 +269,7 @@ def _found_nothing(result: Result, plan: LogicalPlan) -> bool:
     """Whether a plan that only reads a store looked for something, and nothing was there."""
     if plan.writes or result.failed or result.stopped or not result.tables:
         return False
-    reads = any(node.calls_store for node in walk(*plan.roots))
+    reads = any(node.reads_store for node in walk(*plan.roots))
     return reads and not any(table.num_rows for table in result.tables.values())
 
 

@@ -139,7 +139,7 @@ class Explanation:
         the indexes that it has.
         """
         parts = [queries(physical)]
-        if any(node.calls_store for node in walk(*physical.roots)):
+        if any(node.reads_store for node in walk(*physical.roots)):
             async with AsyncExitStack() as closing:
                 store: Store = await closing.enter_async_context(
                     self.resources.opened_store(self.plan.graph)

@@ -72,7 +72,7 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
     """Run a plan with what the session has."""
     logical = _trimmed(request)
     if not (request.plan.writes or request.plan.schema) and any(
-        node.calls_store for node in walk(*logical.roots)
+        node.reads_store for node in walk(*logical.roots)
     ):
         resources.need_graph()
     record_to = Path(request.record_to) if request.record_to else None
@@ -138,7 +138,7 @@ async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> Non
     another length.
     """
     plan, store = physical.logical, opened.store
-    if plan.schema is None and not any(node.calls_store for node in walk(*plan.roots)):
+    if plan.schema is None and not any(node.reads_store for node in walk(*plan.roots)):
         return
     length = await vector_length(plan, opened.embedder)
     if write and (plan.writes or plan.schema):

@@ -304,7 +304,7 @@ def test_a_copy_has_the_recordings_and_a_second_one_says_that_it_is_there(projec
         ),
         (["--set", "most=1"], '--set: no parameter "most"'),
         (["--use", "tolt=per_row"], '--use tolt: use names no step "tolt"'),
-        (["--use", "told=block(("], '--use told: cannot read "block(("'),
+        (["--use", "told=block(("], '--use told: invalid implementation "block(("'),
         (["--preset", "quick"], '--preset: no preset "quick"'),
     ],
 )

@@ -45,7 +45,7 @@ async def refused(session, server, match: str, plan=None, **options) -> None:
         ),
         ({"ways": ["packed(row=3)"]}, 'packed has no parameter "row"'),
         ({"ways": ["packed(rows=x)"]}, "rows must be"),
-        ({"ways": ["packed(rows"]}, "names no way of doing a step"),
+        ({"ways": ["packed(rows"]}, "invalid implementation"),
         ({"ways": []}, "there is nothing to compare"),
         ({"ways": "per_row"}, 'ways is the text "per_row". Give a list'),
         (

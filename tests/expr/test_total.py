@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import DataError
-from semgraph.expr.properties import cannot_fail
+from semgraph.expr.properties import never_fails
 from semgraph.expr.scalar import ROWS, parse_scalar
 from semgraph.relational.fragments import execute
 
@@ -66,23 +66,23 @@ async def computed(text: str) -> None:
 
 @pytest.mark.parametrize("text", TOTAL)
 async def test_what_is_said_not_to_fail_has_a_value_for_the_worst_rows(text: str) -> None:
-    assert cannot_fail(parse_scalar(text), SCHEMA)
+    assert never_fails(parse_scalar(text), SCHEMA)
     await computed(text)
 
 
 @pytest.mark.parametrize("text", FAILING)
 async def test_what_fails_on_some_row_is_not_said_to_be_safe(text: str) -> None:
-    assert not cannot_fail(parse_scalar(text), SCHEMA)
+    assert not never_fails(parse_scalar(text), SCHEMA)
     with pytest.raises(DataError):
         await computed(text)
 
 
 @pytest.mark.parametrize("text", NOT_KNOWN)
 def test_of_what_is_not_listed_nothing_is_promised(text: str) -> None:
-    assert not cannot_fail(parse_scalar(text), SCHEMA)
+    assert not never_fails(parse_scalar(text), SCHEMA)
 
 
 def test_a_constant_is_tried() -> None:
-    assert cannot_fail(parse_scalar("n < CAST('12' AS BIGINT)"), SCHEMA)
-    assert not cannot_fail(parse_scalar("n < CAST('twelve' AS BIGINT)"), SCHEMA)
-    assert not cannot_fail(parse_scalar("w > 'yesterday'"), SCHEMA)
+    assert never_fails(parse_scalar("n < CAST('12' AS BIGINT)"), SCHEMA)
+    assert not never_fails(parse_scalar("n < CAST('twelve' AS BIGINT)"), SCHEMA)
+    assert not never_fails(parse_scalar("w > 'yesterday'"), SCHEMA)

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from semgraph.errors import Position
 from semgraph.frontend.document import parse
 from semgraph.frontend.dump import write_yaml
-from semgraph.frontend.settings import holds, match_steps, parse_choice, plain_value
-from semgraph.logical.plan import Choice
+from semgraph.frontend.settings import holds, match_steps, plain_value
 
 
 def test_words_are_words_and_dates_are_text():
@@ -138,15 +137,7 @@ def test_plans_are_written_as_people_write_them():
     )
 
 
-def test_choices_and_settings():
-    assert parse_choice("block") == parse_choice(" block() ") == Choice("block")
-    assert parse_choice("cascade(recall=0.9, name='a, b', small=true)") == Choice(
-        "cascade", (("recall", 0.9), ("name", "a, b"), ("small", True))
-    )
-    assert parse_choice("my_ops/sem_join/sorted.py(rows=3)") == Choice(
-        "my_ops/sem_join/sorted.py", (("rows", 3),)
-    )
-    assert str(parse_choice("block(left=10, right=2)")) == "block(left=10, right=2)"
+def test_values_of_settings():
     assert [plain_value(text) for text in ("3", "0.5", "false", "null", "x y", '"3"')] == [
         3,
         0.5,

@@ -1,7 +1,8 @@
-"""How a way of doing a step is written."""
+"""How the implementation of a step is written."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semgraph.errors import Fault
+from semgraph.frontend.load import load_plan
 from semgraph.logical.plan import Choice
 
 values = (
@@ -29,6 +31,7 @@ names = st.from_regex(r"[a-z_][a-z0-9_]*", fullmatch=True)
         ("block(left=10, right=null)", "block", {"left": 10, "right": None}),
         ("my_ops/sem_join/sorted.py(rows=12)", "my_ops/sem_join/sorted.py", {"rows": 12}),
         ('x(a="1, 2", b=c d, c=true, d=0.5)', "x", {"a": "1, 2", "b": "c d", "c": True, "d": 0.5}),
+        ("x(a='1, 2', b=it's, c='true')", "x", {"a": "1, 2", "b": "it's", "c": "true"}),
         ({"block": {"left": 10}}, "block", {"left": 10}),
         ({"block": None}, "block", {}),
     ],
@@ -38,26 +41,50 @@ def test_a_choice_is_a_name_and_parameters(written: Any, name: str, params: dict
 
 
 @given(names, st.dictionaries(names, values, max_size=4))
-def test_a_choice_is_read_as_it_is_printed(name: str, params: dict[str, Any]) -> None:
+def test_a_printed_choice_parses_to_itself(name: str, params: dict[str, Any]) -> None:
     choice = Choice.parse({name: params})
     assert Choice.parse(str(choice)) == choice
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "message"),
     [
-        ("", "names no way"),
-        ("a b", "names no way"),
-        ("block(left=1", "names no way"),
-        (3, "names no way"),
-        ("block(left)", "sets no parameter"),
-        ("block(10)", "sets no parameter"),
+        ("", "invalid implementation"),
+        ("a b", "invalid implementation"),
+        ("block(left=1", "invalid implementation"),
+        (3, "invalid implementation"),
+        ("block(left)", "invalid parameter"),
+        ("block(10)", "invalid parameter"),
         ("block(left=1, left=2)", "set twice"),
-        ({"block": {"left": [1]}}, "is text, a number"),
-        ({"block": {}, "nested_loop": {}}, "done in one way, not 2"),
-        ({"block": [10]}, "are a mapping"),
+        ({"block": {"left": [1]}}, "must be text, a number"),
+        ({"block": {}, "nested_loop": {}}, "has one implementation, not 2"),
+        ({"block": [10]}, "must be a mapping"),
     ],
 )
-def test_what_is_no_choice_is_refused(written: Any, said: str) -> None:
-    with pytest.raises(Fault, match=said):
+def test_invalid_choices_are_rejected(written: Any, message: str) -> None:
+    with pytest.raises(Fault, match=message):
         Choice.parse(written)
+
+
+PLAN = """
+plan: chosen
+inputs: {notes: {id: string, text: string}}
+steps:
+  near: [{from: notes}, {sem_join: {prompt: "Are {text} and {o.text} alike?", other: notes, alias: o}}]
+returns: [near]
+use: {near: CHOICE}
+"""
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["block(left=2, right=3)", "block(right=3, left=2)", "{block: {right: 3, left: 2}}"],
+)
+def test_every_form_of_a_choice_in_a_plan_means_the_same(tmp_path: Path, written: str) -> None:
+    path = tmp_path / "plan.yaml"
+    choice = written if written.startswith("{") else f'"{written}"'
+    path.write_text(PLAN.replace("CHOICE", choice), encoding="utf-8")
+    first = tmp_path / "first.yaml"
+    first.write_text(PLAN.replace("CHOICE", '"block(left=2, right=3)"'), encoding="utf-8")
+    assert load_plan(path).use == {"near": Choice("block", (("left", 2), ("right", 3)))}
+    assert load_plan(path).fingerprint == load_plan(first).fingerprint

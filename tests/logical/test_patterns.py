@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from semgraph.errors import Fault
-from semgraph.logical.graph import PatternTrail, parse_pattern
+from semgraph.logical.graph import PatternPath, parse_pattern
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_pattern_is_written_as_it_was_read(written, read):
 
 def test_a_trail_is_between_two_nodes():
     pattern = parse_pattern("(a {uuid: who})-[way:KNOWS|NAMES*1..3]->(b:Person)")
-    assert pattern.trail == PatternTrail("way", ("KNOWS", "NAMES"), "out", 1, 3)
+    assert pattern.variable_path == PatternPath("way", ("KNOWS", "NAMES"), "out", 1, 3)
     assert [element.var for element in pattern.fixed] == ["a", "b"]
     assert pattern.columns == ("who",)
 
@@ -38,7 +38,7 @@ def test_a_path_goes_on_behind_a_trail():
     pattern = parse_pattern(
         "({uuid: who})-[way:KNOWS*0..1]->(b:Person)-[r:NAMES {uuid: edge}]-(c:Note)"
     )
-    assert pattern.trail == PatternTrail("way", ("KNOWS",), "out", 0, 1)
+    assert pattern.variable_path == PatternPath("way", ("KNOWS",), "out", 0, 1)
     assert [element.var for element in pattern.fixed] == ["", "b", "r", "c"]
     assert pattern.columns == ("who", "edge")
 

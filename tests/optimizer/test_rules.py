@@ -243,5 +243,5 @@ def maps(folder: Path, count: int) -> LogicalPlan:
 def test_any_number_of_questions_about_the_same_rows_become_one(tmp_path: Path, count: int) -> None:
     plan = maps(tmp_path, count)
     after = optimize(plan)
-    assert sum(node.calls_llm for node in walk(*after.roots)) == 1
+    assert sum(node.calls_model for node in walk(*after.roots)) == 1
     assert [root.schema.names for root in after.roots] == [["name", f"a{i}"] for i in range(count)]

@@ -10,9 +10,9 @@ from semgraph.logical.graph import (
     Element,
     PatternEdge,
     PatternNode,
-    PatternTrail,
+    PatternPath,
     elements_of,
-    trail_ends,
+    path_ends,
 )
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import MatchQuery
@@ -40,14 +40,14 @@ class TrailText:
         self,
         graph: Graph,
         query: MatchQuery,
-        trail: PatternTrail,
+        trail: PatternPath,
         indexes: Indexes,
         *,
         several: bool,
     ) -> None:
         self.graph, self.query, self.trail, self.indexes = graph, query, trail, indexes
         self.several = several
-        self.ends = trail_ends(graph, query.pattern, trail)
+        self.ends = path_ends(graph, query.pattern, trail)
         self.columns = {
             column: f"c{i}" for i, column in enumerate(dict.fromkeys(query.pattern.columns))
         }
@@ -122,9 +122,7 @@ class TrailText:
                 yield f"({self.names[place] if place == self._known else inner})"
                 continue
             left, right = _ARROWS[element.direction]
-            length = (
-                f"*{element.least}..{element.most}" if isinstance(element, PatternTrail) else ""
-            )
+            length = f"*{element.least}..{element.most}" if isinstance(element, PatternPath) else ""
             yield f"{left}[{inner}{length}]{right}"
 
     def _props(self, place: int) -> str:
@@ -208,8 +206,8 @@ def compile_match(graph: Graph, query: MatchQuery, indexes: Indexes, *, several:
     """The statement for a pattern; `several`: the partition column holds lists. Raises
     EngineError.
     """
-    if query.pattern.trail is not None:
-        trail = TrailText(graph, query, query.pattern.trail, indexes, several=several)
+    if query.pattern.variable_path is not None:
+        trail = TrailText(graph, query, query.pattern.variable_path, indexes, several=several)
         return MatchText(trail.text, trail.bound, trail.columns)
     path = _Path(graph, query, indexes)
     labels = {

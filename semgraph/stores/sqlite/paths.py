@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.expr import Type
-from semgraph.logical.graph import PatternEdge, PatternNode, PatternTrail, elements_of, trail_ends
+from semgraph.logical.graph import PatternEdge, PatternNode, PatternPath, elements_of, path_ends
 from semgraph.stores.base import MatchQuery
 from semgraph.stores.batch_io import match_schema, path_order, returned, steps_of
 from semgraph.stores.conditions import Prop
@@ -39,12 +39,12 @@ class Trails:
     """A pattern with a trail, prepared for its rows."""
 
     def __init__(
-        self, tables: Mapping[str, Table], query: MatchQuery, trail: PatternTrail, asking: Asking
+        self, tables: Mapping[str, Table], query: MatchQuery, trail: PatternPath, asking: Asking
     ) -> None:
         self.tables, self.query, self.trail, self.asking = tables, query, trail, asking
         self.graph = next(iter(tables.values())).graph
         self.nodes = query.pattern.nodes
-        self.ends = trail_ends(self.graph, query.pattern, trail)
+        self.ends = path_ends(self.graph, query.pattern, trail)
         self.begin = int(self._looseness(self.nodes[1]) < self._looseness(self.nodes[0]))
         self.parts = asking.parts(query.partition) if query.partition is not None else ""
         self.props = [self._props(place) for place in (0, 1)]

@@ -255,7 +255,7 @@ class SqliteStore:
         if not rows.num_rows:
             return match_schema(graph, query, self._dimensions).empty_table()
         asking = Asking(rows)
-        trail = query.pattern.trail
+        trail = query.pattern.variable_path
         matching = (
             Matching(self._tables, query, asking)
             if trail is None
