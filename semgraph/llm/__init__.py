@@ -1,1 +1,3 @@
-"""Language models and embedders behind one protocol, and the wrappers around them."""
+"""Language models and embedders: endpoints, the wrappers around them, the journal, settings and
+prices. Imported by `semantic` and everything above it.
+"""

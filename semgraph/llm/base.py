@@ -1,8 +1,8 @@
-"""What a language model is to semgraph: something that answers a `Request` with a `Reply`.
+"""The protocols of language models and embedders, and the base class of wrappers.
 
-Endpoints and every wrapper around them (coalescing, journal, budget, retry, limiter) are `LLM`s, so
-one suite of tests covers them all and they can be stacked in any order. See `semgraph.llm.stack`
-for the order that is used.
+An `LLM` answers a `Request` with a `Reply`. Endpoints and the wrappers around them (coalescing,
+journal, budget, retry, limiter) are all `LLM`s: one test suite covers them, and they can be stacked
+in any order. `semgraph.llm.stack` has the order in use.
 """
 
 from __future__ import annotations
@@ -35,16 +35,15 @@ class Request:
     """One question to a model.
 
     Args:
-        role: Which configured model is asked: `default`, `small`, or another role of
-            `semgraph.toml`.
+        role: The configured model: `default`, `small`, or another role of `semgraph.toml`.
         messages: The chat, static text first.
         schema: JSON Schema of the answer, as canonical JSON text: the answer must be one JSON
-            document of it. Empty: any text is an answer.
+            document of this schema. Empty: any text is an answer.
         max_tokens: The longest answer allowed.
         params: Further parameters of the endpoint (`temperature`, ...), sorted by name.
-        trial: Which independent repetition this is; part of the fingerprint, or three trials would
-            be one.
-        partition: Whose data this is, so that the journal can forget it. Not part of the
+        trial: The number of an independent repetition; part of the fingerprint, or three trials
+            would be one.
+        partition: The partition of the rows, so that the journal can forget it. Not part of the
             fingerprint.
         step: The step that asks. Not part of the fingerprint.
         words: The answer is one of these words, in one token, and the reply says how probable each
@@ -63,8 +62,8 @@ class Request:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over all that decides the answer, except which model the role is bound to (the
-        journal adds it).
+        """SHA-256 over everything that determines the answer, except the model that the role is
+        bound to (the journal adds it).
         """
         body: list[Any] = [
             self.role,
@@ -99,14 +98,15 @@ class Reply:
         origin: `issued` now, read from the `journal`, or `coalesced` with an equal request in
             flight.
         seconds: How long the endpoint took when the answer was issued.
-        call_id: Names the answer for ever: the same for replays from the journal.
+        call_id: The permanent id of the answer: the same for replays from the journal.
         model: The model as the endpoint names it.
         attempts: HTTP requests sent for it by this process; 0 for a replay.
         dollars: What it cost when issued; None if no price is known.
-        finish: `stop`, `length` (cut at max_tokens), `refusal`, or what else the endpoint says.
+        finish: `stop`, `length` (truncated at max_tokens), `refusal`, or another reason of the
+            endpoint.
         logprobs: For each of the request's `words` the natural logarithm of its probability; -inf
             for all if the model answered something else. Empty: the request has no words, or the
-            endpoint does not say.
+            endpoint has no log-probabilities.
     """
 
     text: str
@@ -123,16 +123,16 @@ class Reply:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a model takes, and how it is asked best.
+    """The limits of a model, and the form of yes/no questions that suits it.
 
     Args:
         context_tokens: Prompt and answer together.
         max_output_tokens: The longest answer.
         in_flight: Requests at one time.
-        logprobs: Whether replies have log-probabilities; None: not known before one is asked for.
-        yes_no: How a question with the answer yes or no is asked: for a JSON object, or after
-            examples for one `word`.
-        yes_from: For one word: the log-odds of yes from which on the answer is yes. Small models
+        logprobs: Whether replies have log-probabilities; None: not known before the first reply.
+        yes_no: The form of yes/no questions: the answer is a JSON object, or one `word` after
+            examples.
+        yes_from: For one word: the log-odds from which the answer counts as yes. Small models
             say yes too easily.
     """
 
@@ -152,28 +152,28 @@ class LLM(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call it in tables and journal keys, such as `openai:gpt-4.1-mini`."""
+        """The name in tables and journal keys, such as `openai:gpt-4.1-mini`."""
         ...
 
     @property
     def limits(self) -> Limits:
-        """What it takes."""
+        """The limits of the model."""
         ...
 
     @property
     def exact_tokens(self) -> bool:
-        """Whether `count_tokens` uses the model's own tokenizer; if not, tables mark what rests on
-        it with `~`.
+        """Whether `count_tokens` uses the model's own tokenizer; if not, tables mark such counts
+        with `~`.
         """
         ...
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text: the model's own tokenizer where there is one, else an estimate."""
+        """Count the tokens of a text, with the model's tokenizer if there is one, else by estimate."""
         ...
 
     def dollars(self, usage: Usage) -> float | None:
-        """What these tokens cost; 0 for a model that runs here, None if no price is known (printed
-        as a dash).
+        """The cost of these tokens; 0 for a local model, None if no price is known (printed as a
+        dash).
         """
         ...
 
@@ -181,8 +181,8 @@ class LLM(Protocol):
         """Answer one request.
 
         Raises:
-            RowError: This request has no answer (refused, rejected by the endpoint, timed out for
-                good).
+            RowError: This request has no answer (refused, rejected by the endpoint, timed out
+                repeatedly).
             ModelUnavailable: No request will be answered; the run must stop.
             BudgetReached: The next request would pass a limit; it was not sent.
         """
@@ -226,23 +226,23 @@ class Embeddings:
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Anything that turns texts into vectors."""
+    """Anything that embeds texts."""
 
     @property
     def name(self) -> str:
-        """What to call it in tables and journal keys, such as `local:all-MiniLM-L6-v2`."""
+        """The name in tables and journal keys, such as `local:all-MiniLM-L6-v2`."""
         ...
 
     async def dimensions(self) -> int:
-        """Length of the vectors; may ask the endpoint once where the configuration does not say."""
+        """The length of the vectors. May embed a word once, if the configuration has no length."""
         ...
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text: the model's own tokenizer where there is one, else an estimate."""
+        """Count the tokens of a text, with the model's tokenizer if there is one, else by estimate."""
         ...
 
     def dollars(self, usage: Usage) -> float | None:
-        """What these tokens cost; 0 for a model that runs here, None if no price is known."""
+        """The cost of these tokens; 0 for a local model, None if no price is known."""
         ...
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
@@ -256,20 +256,20 @@ class Embedder(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Release what it holds. Safe to call twice."""
+        """Release connections and memory. Safe to call twice."""
         ...
 
 
 class _Either(LLM, Embedder, Protocol):
-    """What a wrapper may be around, of which it uses one half."""
+    """A model or an embedder; a wrapper uses one of the two protocols."""
 
 
 Asked = Request | Sequence[str]
-"""What a model or an embedder is asked: a request, or texts to embed."""
+"""The input of a wrapper: a request, or texts to embed."""
 
 
 class Wrapper:
-    """A model or an embedder around another one, which it answers as.
+    """A model or an embedder that hands on to another one.
 
     A wrapper that treats both alike overrides `_around`; others override `complete` or `embed`.
 
@@ -287,7 +287,7 @@ class Wrapper:
 
     @property
     def limits(self) -> Limits:
-        """What the inner model takes."""
+        """The limits of the inner model."""
         return self.inner.limits
 
     @property
@@ -296,11 +296,11 @@ class Wrapper:
         return self.inner.exact_tokens
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text, as the inner one counts them."""
+        """Count the tokens of a text, as the inner one does."""
         return self.inner.count_tokens(text)
 
     def dollars(self, usage: Usage) -> float | None:
-        """What tokens of the inner one cost."""
+        """The cost of tokens of the inner one."""
         return self.inner.dollars(usage)
 
     async def complete(self, request: Request) -> Reply:
@@ -320,7 +320,7 @@ class Wrapper:
         await self.inner.aclose()
 
     async def _around(self, asked: Asked, send: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
-        """Send what is asked; `asked` is empty while the length of vectors is asked for."""
+        """Send a request, or texts. `asked` is empty when the length of vectors is wanted."""
         return await send()
 
 

@@ -1,4 +1,4 @@
-"""From settings to endpoints: the models of all roles behind one `LLM`, and the embedder."""
+"""Endpoints made from settings: the models of all roles behind one `LLM`, and the embedder."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from semgraph.llm.stack import Limiter, RetryPolicy, Roles, Stack
 
 
 def build_model(spec: ModelSpec, settings: Settings, recording: Path | None = None) -> LLM:
-    """The endpoint of a specification, unwrapped. Nothing is opened or loaded yet.
+    """The bare endpoint of a specification. Nothing is opened or loaded yet.
 
     Args:
-        spec: What to build.
-        settings: Where keys, addresses and limits come from.
+        spec: The model.
+        settings: They have keys, addresses and limits.
         recording: The plan's own recording, for `recorded` without a path.
 
     Raises:
@@ -59,7 +59,7 @@ def build_model(spec: ModelSpec, settings: Settings, recording: Path | None = No
 
 
 def build_embedder(settings: Settings, recording: Path | None = None) -> Embedder:
-    """The embedder of the settings, unwrapped. Nothing is opened or loaded yet.
+    """The bare embedder of the settings. Nothing is opened or loaded yet.
 
     Args:
         settings: They name it.
@@ -97,14 +97,14 @@ def build_embedder(settings: Settings, recording: Path | None = None) -> Embedde
 
 
 def retry_policy(settings: Settings) -> RetryPolicy:
-    """When a failed attempt is repeated, by `retries.attempts` and `retries.seconds`."""
+    """The policy of `retries.attempts` and `retries.seconds`."""
     return RetryPolicy(
         attempts=settings["retries.attempts"].value, deadline=settings["retries.seconds"].value
     )
 
 
 def _new_limiter(spec: ModelSpec, settings: Settings, in_flight: int) -> Limiter:
-    """The limiter of an endpoint: what its specification says goes before the settings."""
+    """A limiter for an endpoint. The specification's limits go before those of the settings."""
     limits = settings.limits
     return Limiter(in_flight, spec.option("rpm") or limits.rpm, spec.option("tpm") or limits.tpm)
 
@@ -117,7 +117,7 @@ def _in_flight(spec: ModelSpec, settings: Settings) -> int:
 class Endpoints:
     """Models and embedders, each made once, with the limiters of their endpoints.
 
-    All models of one address and key share a limiter, as far as they have no limits of their own
+    All models of one address and key share a limiter, except those with their own limits
     (`?rpm=`, `?tpm=`, `?in_flight=`); so do all embedders.
 
     Args:
@@ -207,22 +207,20 @@ def _recording(spec: ModelSpec, settings: Settings, of_plan: Path | None) -> Pat
         return settings.cwd / spec.model
     if of_plan is None:
         raise PlanError(
-            Problem(
-                f"{spec}: there is no plan whose recording is meant", hint="Write recorded:FILE"
-            )
+            Problem(f"{spec}: there is no plan with a recording here", hint="write recorded:FILE")
         )
     return of_plan
 
 
 def _key(spec: ModelSpec, settings: Settings) -> str | None:
-    """The key from the variable that the specification names: never another one in its place."""
+    """The key from the variable that the specification names, and from no other."""
     name = spec.option("key_env")
     key = settings.environment.get(name or "OPENAI_API_KEY")
     if name and not key:
         raise PlanError(
             Problem(
                 f"{spec}: the environment has no {name}",
-                hint=f"Set {name}, or name another variable",
+                hint=f"set {name}, or name another variable",
             )
         )
     return key

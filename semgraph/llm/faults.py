@@ -1,6 +1,4 @@
-"""What the failures of an OpenAI-compatible endpoint mean: this row, this attempt, or the whole
-run.
-"""
+"""Failures of OpenAI-compatible endpoints as errors of a row, of an attempt, or of the run."""
 
 from __future__ import annotations
 
@@ -24,21 +22,21 @@ _LONGEST_QUOTE = 300
 _OUT_OF_CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
 _FILTERED = ("content_filter", "content_policy_violation")
 _PASSING = {408: "timeout", 409: "server", 429: "throttled"}
-# These are said by what stands before the model as well, whatever is asked.
+# Gateways send these as well, for all requests.
 _WHOLE_ENDPOINT = (429, 502, 503, 504, 529)
 _REMEDY = {
-    401: "It does not accept the key: set OPENAI_API_KEY, or name the variable that holds the key with ?key_env=NAME",
+    401: "The key was not accepted: set OPENAI_API_KEY, or name the variable that holds the key with ?key_env=NAME",
     402: "The account has no credit left",
-    403: "The key may not use this model, or not from here",
-    404: "Check the model's name, and that the address ends as the endpoint wants it (mostly /v1)",
-    405: "Check the address: mostly it ends in /v1",
+    403: "The key has no access to this model, or not from here",
+    404: "Check the model's name and the address, which usually ends in /v1",
+    405: "Check the address: it usually ends in /v1",
 }
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt that failed: the model's name (with the address where it is not OpenAI's own),
-    the base URL, seconds.
+    """A failed attempt: the model's name (with the address unless it is OpenAI's), the base URL,
+    seconds.
     """
 
     name: str
@@ -47,7 +45,7 @@ class Attempt:
 
 
 def explain(error: openai.OpenAIError, attempt: Attempt) -> Exception:
-    """The error to raise for one that the openai package's client raised."""
+    """The error to raise for an error of the openai package."""
     import openai
 
     if isinstance(error, openai.APIStatusError):
@@ -65,36 +63,34 @@ def explain(error: openai.OpenAIError, attempt: Attempt) -> Exception:
 
 
 def reported(error: Any, attempt: Attempt) -> Exception:
-    """The error to raise for one that came with status 200: gateways report the provider's that
-    way.
-    """
+    """The error to raise for an error with status 200: gateways report the provider's that way."""
     code = error.get("code") if isinstance(error, Mapping) else None
     status = code if isinstance(code, int) else 500
     return _status(status, str(code or ""), _words(error), {}, attempt)
 
 
 def not_openai(name: str, url: str, text: str) -> ModelUnavailable:
-    """The error to raise for an answer that is no document of this protocol."""
+    """The error to raise for an answer that is not of this protocol."""
     return ModelUnavailable(
-        f"{name}: {url} answers, but not as an OpenAI-compatible endpoint does: “{_short(text)}”. "
-        "Check the address: mostly it ends in /v1"
+        f"{name}: the answer of {url} is not that of an OpenAI-compatible endpoint: “{_short(text)}”. "
+        "Check the address: it usually ends in /v1"
     )
 
 
 def _status(
     status: int, code: str, words: str, headers: Mapping[str, str], attempt: Attempt
 ) -> Exception:
-    said = f"{attempt.name} ({status}): {words.rstrip('.')}"
+    message = f"{attempt.name} ({status}): {words.rstrip('.')}"
     if code in _OUT_OF_CREDIT:
-        return ModelUnavailable(f"{said}. {_REMEDY[402]}")
+        return ModelUnavailable(f"{message}. {_REMEDY[402]}")
     if status in _REMEDY:
-        return ModelUnavailable(f"{said}. {_REMEDY[status]}")
+        return ModelUnavailable(f"{message}. {_REMEDY[status]}")
     if code in _FILTERED:
         return RowError("refused", f"refused by the provider's content filter: {words}", attempts=1)
     if status in _PASSING or status >= 500:
         return Transient(
             _PASSING.get(status, "server"),
-            said,
+            message,
             seconds=attempt.seconds,
             retry_after=retry_after(headers),
             endpoint=status in _WHOLE_ENDPOINT,
@@ -108,20 +104,20 @@ def _connection(error: openai.APIConnectionError, attempt: Attempt) -> Exception
     import aiohttp
     import httpx2
 
-    # The aiohttp transport calls nearly all of these a timeout; what happened stands at the end of
-    # the chain of causes.
+    # The aiohttp transport calls nearly all of these a timeout; the cause is at the end of the
+    # chain.
     name, url, seconds = attempt.name, attempt.url, attempt.seconds
     where = urlsplit(url)
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, httpx2.UnsupportedProtocol | aiohttp.InvalidURL):
             return ModelUnavailable(
-                f"{name}: {url} is no address of an endpoint. It must begin with http:// or https://"
+                f"{name}: invalid address {url}: it must begin with http:// or https://"
             )
         host = f"{where.hostname}:{where.port or {'https': 443}.get(where.scheme, 80)}"
         if isinstance(cause, aiohttp.ClientConnectorDNSError):
             return ModelUnavailable(
-                f"{name}: no host is called {where.hostname}. Check the address {url}"
+                f"{name}: unknown host {where.hostname}. Check the address {url}"
             )
         if isinstance(cause, aiohttp.ClientSSLError):
             return ModelUnavailable(
@@ -131,14 +127,16 @@ def _connection(error: openai.APIConnectionError, attempt: Attempt) -> Exception
             number = cause.os_error.errno
             reason = os.strerror(number).lower() if number else str(cause.os_error)
             return ModelUnavailable(
-                f"{name}: no answer from {host} ({reason}). Is it running? Asked: {url}"
+                f"{name}: no answer from {host} ({reason}). Is it running? Address: {url}"
             )
         if isinstance(cause, aiohttp.ConnectionTimeoutError):
             return Transient(
                 "timeout", f"{name}: no connection to {host}", seconds=seconds, endpoint=True
             )
     return Transient(
-        "connection", f"{name}: {host} broke off: {_short(str(causes[-1]))}", seconds=seconds
+        "connection",
+        f"{name}: the connection to {host} broke: {_short(str(causes[-1]))}",
+        seconds=seconds,
     )
 
 
@@ -150,8 +148,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """How many seconds the endpoint asks to wait: `retry-after-ms`, or `retry-after` in seconds or
-    as a date.
+    """Seconds that the endpoint asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a
+    date.
 
     >>> retry_after({"retry-after": "2"}), retry_after({"retry-after-ms": "250"}), retry_after({})
     (2.0, 0.25, None)
@@ -171,7 +169,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _words(body: Any) -> str:
-    """What the endpoint says, as one short line."""
+    """The endpoint's message, as one short line."""
     if isinstance(body, Mapping):
         body = body.get("message") or body.get("detail") or body.get("error") or dict(body)
     return _short(str(body))
@@ -180,5 +178,5 @@ def _words(body: Any) -> str:
 def _short(text: str) -> str:
     line = redacted(
         " ".join(text.split())
-    )  # before it is cut: a part of a key is a part of a secret
+    )  # before it is shortened: a part of a key is a secret, too
     return line if len(line) <= _LONGEST_QUOTE else line[: _LONGEST_QUOTE - 1] + "…"

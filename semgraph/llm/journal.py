@@ -1,6 +1,4 @@
-"""The journal: every answer that was paid for, kept in one SQLite file, so that it is never paid
-for again.
-"""
+"""The journal: all paid answers and vectors in one SQLite file, so that none is paid for twice."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ from semgraph.llm.base import (
 )
 from semgraph.private import create_private
 
-# "sgj1": what `file` and other programs can recognise the format by.
+# "sgj1": other programs recognise the format by it.
 _APPLICATION_ID = 0x73676A31
 _VERSION = 2  # from 2 on keys depend on the partition
 _OPEN_SECONDS = 10.0
@@ -103,12 +101,12 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     database.execute("COMMIT")
     if tables and application != _APPLICATION_ID:
         raise SemgraphError(
-            f"{path} is an SQLite file, but not a journal of semgraph; it was not touched. {_CHOOSE}"
+            f"{path} is an SQLite file, but not a semgraph journal; it was not changed. {_CHOOSE}"
         )
     if tables and version not in (1, _VERSION):
         raise SemgraphError(
             f"{path} is a journal of another version of semgraph ({version}; this one writes {_VERSION}); it was not "
-            f"touched. {_CHOOSE}"
+            f"changed. {_CHOOSE}"
         )
     database.execute("PRAGMA auto_vacuum = INCREMENTAL")
     database.execute("PRAGMA journal_mode = WAL")
@@ -120,16 +118,15 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
             database.execute(statement)
         database.execute("COMMIT")
     _migrate(database)
-    # From here on whoever finds the file locked tries again by itself, without blocking an event
-    # loop.
+    # From here on callers repeat locked statements themselves, without blocking an event loop.
     database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
 
 
 def _migrate(database: sqlite3.Connection) -> None:
-    """Bring a journal of an earlier release up to date, all or nothing.
+    """Upgrade a journal of an earlier release, all or nothing.
 
-    Release 0.1.0 served an answer to every partition. From now on it is served to the one that
-    asked for it alone.
+    Release 0.1.0 served an answer to every partition. Since then only the partition that asked gets
+    it.
     """
     if database.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
         return
@@ -138,7 +135,7 @@ def _migrate(database: sqlite3.Connection) -> None:
     try:
         if (
             database.execute("PRAGMA user_version").fetchone()[0] != _VERSION
-        ):  # another process may have been here
+        ):  # another process may have upgraded it
             if "logprobs" not in {row[1] for row in database.execute("PRAGMA table_info(answers)")}:
                 database.execute("ALTER TABLE answers ADD COLUMN logprobs TEXT")
             database.execute("UPDATE answers SET key = key_of(key, partition) WHERE key <> x''")
@@ -151,37 +148,35 @@ def _migrate(database: sqlite3.Connection) -> None:
 
 
 def key_in_partition(key: bytes, partition: str | bytes) -> bytes:
-    """The key of what is known by `key` within a partition, which is given as it is stored."""
+    """The key of an answer or vector within a partition. The partition is as it is stored."""
     stored = partition.encode() if isinstance(partition, str) else partition
     return hashlib.blake2b(key + stored, digest_size=16).digest()
 
 
 def shrink(database: sqlite3.Connection) -> None:
-    """Give the space of deleted rows back, and overwrite the log that may still hold them."""
+    """Free the space of deleted rows, and overwrite the log that may still hold them."""
     database.execute("PRAGMA incremental_vacuum").fetchall()
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 _CHOOSE = "Name another file for the journal, or switch it off (semgraph.toml, [journal]: path, keep_days = 0)"
-_AGAIN = "then run again: what was answered before is kept"
+_AGAIN = "then run again: earlier answers are kept"
 
 
 def problem(error: sqlite3.Error, path: Path) -> SemgraphError:
-    """What to tell about one of SQLite's errors."""
+    """The error to raise for one of SQLite's."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
-        what = f"{path}: no room left to keep what the model answers. Free some space, {_AGAIN}"
+        what = f"{path}: the disk is full, so answers cannot be recorded. Free some space, {_AGAIN}"
     elif code == sqlite3.SQLITE_IOERR:
-        what = f"{path}: the disk does not take what the model answers ({error}). Free some space, {_AGAIN}"
+        what = f"{path}: answers cannot be written to the disk ({error}). Free some space, {_AGAIN}"
     elif code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         what = (
-            f"{path} is damaged, or no journal at all ({error}); it was not changed. Move it away and a new one is "
-            "begun: no store depends on it, only answers kept there are paid again"
+            f"{path} is damaged or not a journal ({error}); it was not changed. Move it away to begin a new one: "
+            "no store depends on it, but its answers are paid for again"
         )
     elif code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return JournalLocked(
-            f"{path}: another process has kept the journal locked for long. End it, {_AGAIN}"
-        )
+        return JournalLocked(f"{path}: another process keeps the journal locked. End it, {_AGAIN}")
     elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         what = f"{path}: the journal cannot be written ({error}). {_CHOOSE}"
     else:
@@ -199,14 +194,14 @@ class GroupCommit:
     """Collects statements and commits them together at the end of the current turn of the event
     loop.
 
-    Committing stays on the loop's thread: in WAL mode it is a short write without fsync, cheaper
-    than handing it to another. While another process holds the file's lock, the loop goes on and
-    the commit is tried again.
+    Commits stay on the loop's thread: in WAL mode a commit is a short write without fsync, cheaper
+    than a switch of threads. While another process holds the file's lock, the commit is repeated
+    and the loop is not blocked.
 
     Args:
         database: A connection in autocommit mode (`isolation_level=None`) with a short busy
             timeout.
-        explain: Makes the error that waiters get from SQLite's.
+        explain: Turns an error of SQLite into the error that waiters get.
     """
 
     def __init__(
@@ -222,16 +217,16 @@ class GroupCommit:
         """Write these soon, all or none.
 
         Returns:
-            A future that is done when they are committed, shared by all of the same turn: await it
-            behind `shield`. If they cannot be written it raises, and they are kept for the next
-            commit, or for `flush`.
+            A future that is done when they are committed, shared by all statements of the turn:
+            await it behind `shield`. If they cannot be written it raises, and they are kept for the
+            next commit, or for `flush`.
         """
         self._pending.extend(statements)
         loop = asyncio.get_running_loop()
-        # A loop that ended before its turn did has left a future that nobody will set.
+        # A loop that ended before its turn did leaves a future that is never set.
         if self._committed is None or self._committed.get_loop() is not loop:
             self._committed = loop.create_future()
-            # Nobody may be waiting any more when it fails.
+            # No caller may be waiting any more when it fails.
             self._committed.add_done_callback(lambda done: done.cancelled() or done.exception())
             loop.call_soon(self._commit)
         return self._committed
@@ -247,7 +242,7 @@ class GroupCommit:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction of its own that has the write lock from its beginning."""
+        """A separate transaction, which has the write lock from its beginning."""
         with self._lock:
             self._database.execute("BEGIN IMMEDIATE")
             try:
@@ -310,7 +305,7 @@ _PATIENCE = 30.0
 
 @dataclass(frozen=True)
 class Exchange:
-    """What was asked and what was answered. `reply` is as it was when it was issued."""
+    """A request and its reply, as it was issued."""
 
     request: Request
     reply: Reply
@@ -327,16 +322,16 @@ class OwnText(NamedTuple):
 
 
 class Journal:
-    """Answers and vectors by what was asked, of which model, in which scope, by which partition. No
-    partition is served what another one asked for. Several processes may use one file.
+    """Answers and vectors by request, model, scope and partition. No partition gets what another one
+    asked for. Several processes may use one file.
 
-    The file holds text of the user's: it is readable by its owner only, each row knows its
-    partition so that `forget` can delete it, deleted text is overwritten, and rows leave after
-    `keep_days`. Only answers are kept, never errors. A committed answer survives the death of the
-    process; the last ones before a power failure may be paid again.
+    The file holds the user's text: only its owner can read it, each row has its partition so that
+    `forget` can delete it, deleted text is overwritten, and rows are deleted after `keep_days`.
+    Answers are kept, errors are not. A committed answer survives the end of the process; the last
+    ones before a power failure may be lost.
 
     Args:
-        path: The file; it and its folder are made if they are not there.
+        path: The file; it and its folder are made if they do not exist.
         keep_days: Rows older than this are deleted now; None keeps all.
         patience: Seconds to wait while another process holds the file.
 
@@ -372,12 +367,12 @@ class Journal:
         return None if row is None else replace(_reply(row), origin="journal", attempts=0)
 
     async def record(self, request: Request, reply: Reply, model: str, scope: str = "") -> None:
-        """Keep an answer; returns when it is in the file. It is kept also if the caller is
+        """Record an answer; returns when it is in the file. It is recorded also if the caller is
         cancelled meanwhile.
 
         Raises:
-            SemgraphError: It could not be written (disk full, ...). It is tried again with the next
-                one, and at `close`.
+            SemgraphError: It could not be written (disk full, ...). It is written with the next
+                one, or at `close`.
         """
         texts, answer = _answer_rows(request, reply, model, scope)
         await asyncio.shield(
@@ -385,28 +380,24 @@ class Journal:
         )
 
     def withdraw(self, calls: Iterable[str]) -> None:
-        """Never serve these answers again: they turned out to be of no use. What was asked and
-        answered stays readable.
-
-        Written with what is written next, at the end of the loop's turn, or at `close`.
+        """Never serve these answers again, because they are unusable. They stay readable by
+        `exchange`. Written at the end of the loop's turn, or at `close`.
         """
         if statements := [(_WITHDRAW, (call,)) for call in calls]:
             self._commits.add(statements)
 
     async def find_vectors(self, texts: Iterable[OwnText], model: str) -> dict[OwnText, Vectors]:
-        """The vectors that are known of these texts within their partitions, each of shape
-        (dimensions,).
-        """
+        """The recorded vectors of these texts within their partitions, each of shape (dimensions,)."""
         keys = {_vector_key(text, model): text for text in texts}
-        found: dict[OwnText, Vectors] = {}
+        vectors: dict[OwnText, Vectors] = {}
         for part in _parts(list(keys)):
             sql = f"SELECT key, vector FROM vectors WHERE key IN ({','.join('?' * len(part))})"
             rows = await self._read(partial(self._select, sql, part))
-            found.update((keys[key], np.frombuffer(vector, dtype="<f4")) for key, vector in rows)
-        return found
+            vectors |= {keys[key]: np.frombuffer(vector, dtype="<f4") for key, vector in rows}
+        return vectors
 
     async def record_vectors(self, vectors: Mapping[OwnText, Vectors], model: str) -> None:
-        """Keep the vectors of texts of partitions. Raises as `record` does."""
+        """Record the vectors of texts of partitions. Raises as `record` does."""
         now = time.time()
         rows = [
             (
@@ -421,9 +412,7 @@ class Journal:
         await asyncio.shield(self._commits.add([(_INSERT_VECTOR, row) for row in rows]))
 
     def exchange(self, call_id: str) -> Exchange | None:
-        """What was asked and answered in one call, or None if the journal does not have it (any
-        more).
-        """
+        """The request and reply of one call, or None if the journal does not have it (any more)."""
         columns = (
             f"{_REPLY}, request, attempts, model, scope, partition, step, created, r.text, s.text"
         )
@@ -433,8 +422,7 @@ class Journal:
         return None if row is None else _exchange(row)
 
     def forget(self, partitions: Iterable[str]) -> int:
-        """Delete all rows of these partitions and overwrite what they held. Returns how many rows
-        there were.
+        """Delete all rows of these partitions, overwrite them, and return how many there were.
 
         Raises:
             SemgraphError: Another process holds the file, or it cannot be written; nothing was
@@ -459,16 +447,16 @@ class Journal:
         def delete() -> int:
             self._commits.flush()
             with self._commits.transaction() as database:
-                gone = [
+                deleted = [
                     database.execute(f"DELETE FROM {table} WHERE {condition}", value).rowcount
                     for value in values
                     for table in ("answers", "vectors")
                 ]
-                if sum(gone):
+                if sum(deleted):
                     database.execute(
                         "DELETE FROM texts WHERE hash NOT IN (SELECT rules FROM answers UNION SELECT schema FROM answers)"
                     )
-            return sum(gone)
+            return sum(deleted)
 
         count = self._now(delete)
         if count:
@@ -479,8 +467,8 @@ class Journal:
         return self._database.execute(sql, values).fetchall()
 
     async def _read(self, query: Callable[[], T]) -> T:
-        """Run a query; wait without blocking the loop while another process holds the file (it
-        rarely bars readers).
+        """Run a query. While another process locks out readers (rarely), wait without blocking the
+        loop.
         """
         until = time.monotonic() + _PATIENCE
         while True:
@@ -492,8 +480,8 @@ class Journal:
             await asyncio.sleep(0.02)
 
     def _now(self, action: Callable[[], T]) -> T:
-        """Do something that is not for the event loop's hot path: it may wait for another
-        process.
+        """Do something off the event loop's hot path: it may block while another process holds the
+        file.
         """
         until = time.monotonic() + self._patience
         while True:
@@ -568,14 +556,14 @@ def _vector_key(text: OwnText, model: str) -> bytes:
 
 @lru_cache(maxsize=512)
 def _hashed(text: str) -> tuple[bytes, str | bytes]:
-    """A text that many requests have in common, with its key in the table of texts."""
+    """A text that many requests share, with its key in the table of texts."""
     stored = _text(text)
     raw = stored if isinstance(stored, bytes) else stored.encode()
     return hashlib.blake2b(raw, digest_size=16).digest(), stored
 
 
 def _text(text: str) -> str | bytes:
-    """A text as SQLite takes it: half a surrogate pair is no text to it."""
+    """A text as SQLite stores it: lone surrogates are stored as bytes."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -590,9 +578,7 @@ def _str(stored: str | bytes) -> str:
 def _answer_rows(
     request: Request, reply: Reply, model: str, scope: str
 ) -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
-    """The rows to write: shared texts (what stands before the first user message, and the schema),
-    then the answer.
-    """
+    """The rows to write: the shared texts (the system messages, and the schema), and the answer."""
     messages = request.messages
     first = next(
         (i for i, message in enumerate(messages) if message.role != "system"), len(messages)

@@ -39,7 +39,7 @@ class Wire:
     first request.
 
     Args:
-        name: What asks, for messages: `openai:gpt-4.1-mini`.
+        name: The model, for messages: `openai:gpt-4.1-mini`.
         base_url: Such as `http://gpu:8000/v1`; None: the environment's `OPENAI_BASE_URL`, or
             OpenAI's own.
         api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
@@ -65,8 +65,7 @@ class Wire:
 
         Raises:
             RowError: The endpoint rejects this request.
-            ModelUnavailable: It will answer none: wrong address, wrong key, unknown model, not of
-                this protocol.
+            ModelUnavailable: It will answer no request: wrong address, key, model or protocol.
             Transient: It may answer the next attempt.
         """
         import openai
@@ -149,8 +148,7 @@ _DEFAULT_LIMITS = Limits()
 
 
 class OpenAI:
-    """A model that is asked over `POST {base_url}/chat/completions`, with the answer's JSON Schema
-    enforced there.
+    """A model behind `POST {base_url}/chat/completions`, which enforces the answer's JSON Schema.
 
     Each request is one attempt: `semgraph.llm.stack` adds repetition, limits, budget and journal
     around it.
@@ -163,7 +161,7 @@ class OpenAI:
             may do without.
         limits: What the model takes.
         structured: How the schema is enforced: `json_schema` (`response_format`, strict) or `tool`
-            (one function that must be called, for endpoints that ignore the former).
+            (a required function call, for endpoints that ignore the former).
         timeout: Seconds that one attempt may take in all.
         price: What tokens cost, in place of the list of `semgraph.llm.prices`.
         extra: Further members of the request's body, such as `{"reasoning_effort": "low"}`.
@@ -200,16 +198,16 @@ class OpenAI:
 
     @property
     def limits(self) -> Limits:
-        """What the model takes."""
+        """The limits of the model."""
         return replace(self._limits, logprobs=False) if self._reasoning else self._limits
 
     @property
     def exact_tokens(self) -> bool:
-        """Whether the model is one of OpenAI's, whose tokenizer is known."""
+        """Whether the model has a tokenizer of OpenAI."""
         return self._counter.exact
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text, by OpenAI's tokenizer for its models, else one per four bytes."""
+        """Count the tokens of a text: OpenAI's tokenizer for its models, else one per four bytes."""
         return self._counter.count(text)
 
     def dollars(self, usage: Usage) -> float | None:
@@ -273,12 +271,11 @@ class OpenAI:
         }
         if self._reasoning:
             body.pop("temperature", None)
-        # The schema is JSON text already: it is put in as it is, not parsed and written again for
-        # every request.
+        # The schema is JSON text already: it is inserted as it is.
         tail = f",{self._format(request.schema)}}}" if request.schema else "}"
         try:
             return (_dump(body)[:-1] + tail).encode()
-        except UnicodeEncodeError:  # half a surrogate pair can be sent as an escape only
+        except UnicodeEncodeError:  # lone surrogates can be sent as escapes only
             return (json.dumps(body)[:-1] + tail).encode("utf-8", "surrogatepass")
 
     def _answer_format(self, schema: str) -> str:
@@ -296,21 +293,19 @@ class OpenAI:
             return str(message["tool_calls"][0]["function"]["arguments"])
         return message.get("content") or ""
 
-    def _usage(self, said: Any, request: Request, text: str) -> Usage:
-        """The endpoint's own count; where it gives none, that of the tokenizer."""
-        if not isinstance(said, dict) or "prompt_tokens" not in said:
+    def _usage(self, reported: Any, request: Request, text: str) -> Usage:
+        """The endpoint's token counts, else those of the tokenizer."""
+        if not isinstance(reported, dict) or "prompt_tokens" not in reported:
             return Usage(prompt_tokens(self, request), 0, self.count_tokens(text))
-        cached = (said.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-        return Usage(said["prompt_tokens"], cached, said.get("completion_tokens") or 0)
+        cached = (reported.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+        return Usage(reported["prompt_tokens"], cached, reported.get("completion_tokens") or 0)
 
     def _no_completion(self, document: dict[str, Any]) -> ModelUnavailable:
         return not_openai(self._name, self._wire.base_url, _dump(document))
 
 
 def endpoint_name(kind: str, model: str, url: str, options: list[str]) -> str:
-    """A model as it is written in a configuration: `openai:MODEL@URL?option=value`, without a
-    password in the URL.
-    """
+    """A model as configured, `openai:MODEL@URL?option=value`, without a password in the URL."""
     address = "" if url == OPENAI_URL else "@" + re.sub(r"//[^/@]*@", "//", url)
     return f"{kind}:{model}{address}" + ("?" + "&".join(options) if options else "")
 

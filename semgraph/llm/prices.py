@@ -1,6 +1,4 @@
-"""What tokens cost. Prices come from the package genai-prices, which carries them with it: nothing
-is fetched.
-"""
+"""Prices of tokens, from the package genai-prices. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -14,21 +12,21 @@ OPENAI_URL = "https://api.openai.com/v1"
 
 
 class Price(Protocol):
-    """Anything that says what tokens cost."""
+    """A price of tokens."""
 
     def dollars(self, usage: Usage) -> float:
-        """The price of these tokens, in US dollars."""
+        """The cost of these tokens, in US dollars."""
         ...
 
 
 @dataclass(frozen=True)
 class FlatPrice:
-    """Prices that do not depend on how much is asked, in dollars per million tokens.
+    """Fixed prices, in dollars per million tokens.
 
     Args:
-        prompt: Of prompt tokens that were not cached.
-        completion: Of tokens in the answer.
-        cached: Of prompt tokens that the provider had cached; as `prompt` if None.
+        prompt: Price of prompt tokens that were not cached.
+        completion: Price of tokens of the answer.
+        cached: Price of cached prompt tokens; None: as `prompt`.
     """
 
     prompt: float
@@ -36,7 +34,7 @@ class FlatPrice:
     cached: float | None = None
 
     def dollars(self, usage: Usage) -> float:
-        """The price of these tokens, in US dollars."""
+        """The cost of these tokens, in US dollars."""
         cached = self.prompt if self.cached is None else self.cached
         total = (
             (usage.prompt - usage.cached) * self.prompt
@@ -47,19 +45,19 @@ class FlatPrice:
 
 
 class Prices:
-    """What the tokens of one endpoint cost.
+    """The price of one endpoint, looked up when first needed.
 
     Args:
         model: The model as the endpoint calls it.
         url: The endpoint's address.
-        price: The price; None: that of the list, looked up when first needed.
+        price: The price; None: that of the list.
     """
 
     def __init__(self, model: str, url: str, price: Price | None = None) -> None:
         self._model, self._url, self._given = model, url, price
 
     def dollars(self, usage: Usage) -> float | None:
-        """What these tokens cost, or None if no price is known."""
+        """The cost of these tokens, or None if no price is known."""
         price = self._price
         return price.dollars(usage) if price else None
 
@@ -71,9 +69,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class _ListPrice:
-    """A price that depends on the time of day, or on how long the prompt is: the list is asked
-    every time.
-    """
+    """A price that depends on the time of day or the length of the prompt: looked up each time."""
 
     model: str
     provider_id: str | None
@@ -105,9 +101,7 @@ def price_of(model: str, base_url: str | None = None) -> Price | None:
     """The price of a model at an endpoint; at OpenAI's own if `base_url` is None.
 
     Returns:
-        None where no price is known: a model that the list lacks, or an endpoint that it does not
-            know, whatever the
-        name of the model there. Unknown is never 0.
+        None if no price is known: the list lacks the model or the endpoint. Unknown is never 0.
     """
     from genai_prices.data_snapshot import get_snapshot
 
@@ -120,9 +114,7 @@ def price_of(model: str, base_url: str | None = None) -> Price | None:
 
 
 def _flat(prices: Any) -> FlatPrice | None:
-    """The list's entry as fixed prices, if it is that simple; the list itself takes 0.1 ms a
-    question.
-    """
+    """The list's entry as fixed prices, if it is that simple: a look-up takes 0.1 ms."""
     per_token = [
         getattr(prices, f"{kind}_mtok", None) for kind in ("input", "output", "cache_read")
     ]

@@ -1,13 +1,13 @@
-"""The file of a recording: what a model answered, what an embedder gave, what time it was.
+"""Recordings of runs: answers, vectors and times, made by `Recorder` and replayed by `Recorded`.
 
-One JSON document per line, in an order that does not depend on the run, so that a recording that
-was made again differs where its answers differ:
+A recording is a file with one JSON document per line. The order does not depend on the run, so two
+recordings differ where their answers differ:
 
 1. The head: the format's version, the model and its limits, the embedder and its dimensions, the
    date, and every `$now` by the name of its slice or wave.
-2. One line for each answer: the request's fingerprint (the model is no part of it), the step, how
-   the question begins, hashes of the parts of the request, and the text with what it took; or the
-   error that the row got.
+2. One line for each answer: the request's fingerprint (without the model), the step, the beginning
+   of the question, hashes of the parts of the request, and the text with its tokens and seconds; or
+   the row's error.
 3. One line for each embedded text: its vector as little-endian float32 in base64.
 """
 
@@ -47,18 +47,18 @@ _EXCERPT = 80
 
 @dataclass(frozen=True)
 class Answer:
-    """What was answered to one request.
+    """The recorded answer to one request.
 
     Args:
         step: The step that asked.
-        asks: How the last message begins, for people.
+        asks: The beginning of the last message, for people.
         parts: Short hashes of the request's parts by name: `rules`, `schema`, `parameters`, `rows`.
-        text: The answer; of an error what was paid for.
+        text: The answer; of an error, the paid answer, if any.
         usage: Tokens.
         seconds: How long it took.
         finish: As in `Reply`.
         logprobs: As in `Reply`.
-        error: Kind and message of the row's error, where it got one.
+        error: Kind and message of the row's error, if any.
     """
 
     step: str
@@ -86,7 +86,7 @@ class Recording:
     vectors: dict[str, Vectors] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
-        """Write the file anew, whole or not at all."""
+        """Replace the file, whole or not at all."""
         draft = path.with_name(f"{path.name}.new")
         lines = (json.dumps(line, ensure_ascii=False) for line in self._lines())
         write_private(draft, "".join(f"{line}\n" for line in lines), errors="surrogatepass")
@@ -97,14 +97,14 @@ class Recording:
         """Read a file.
 
         Raises:
-            PlanError: There is none, or it is no recording.
+            PlanError: There is none, or it is not a recording.
         """
         try:
             lines = (
                 path.read_text(encoding="utf-8", errors="surrogatepass").rstrip("\n").split("\n")
             )
         except OSError as error:
-            hint = 'Make one: Session(llm="local").run(PLAN, record_to=FILE). Or use a model: --llm local'
+            hint = 'make one: Session(llm="local").run(PLAN, record_to=FILE); or use a model: --llm local'
             raise PlanError(
                 Problem(f"no recording can be read at {path}", there=error.strerror, hint=hint)
             ) from error
@@ -116,7 +116,7 @@ class Recording:
                 there = f"{type(error).__name__}: {error}"
                 raise PlanError(
                     Problem(
-                        "is no line of a recording", None, Position(str(path), number, 1), there
+                        "not a line of a recording", None, Position(str(path), number, 1), there
                     )
                 ) from error
         return recording
@@ -163,7 +163,7 @@ class Recording:
     def _take(self, line: dict[str, Any], *, first: bool) -> None:
         if first:
             if line["recording"] != VERSION:
-                raise ValueError(f"its version is {line['recording']}, known is {VERSION}")
+                raise ValueError(f"version {line['recording']}, expected {VERSION}")
             asking = {
                 name: line[name] for name in ("logprobs", "yes_no", "yes_from") if name in line
             }
@@ -196,9 +196,7 @@ class Recording:
 
 
 def parts(request: Request) -> dict[str, str]:
-    """Short hashes of a request's parts, which say what is different when there is no recorded
-    answer to it.
-    """
+    """Short hashes of a request's parts. They show the difference if there is no recorded answer."""
     static = next(
         (i for i, m in enumerate(request.messages) if m.role != "system"), len(request.messages)
     )
@@ -219,7 +217,7 @@ def parts(request: Request) -> dict[str, str]:
 
 
 def excerpt(request: Request) -> str:
-    """How the last message begins, on one line."""
+    """The beginning of the last message, on one line."""
     text = " ".join(request.messages[-1].content.split()) if request.messages else ""
     return text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + "…"
 
@@ -230,22 +228,22 @@ def _hash(value: Any) -> str:
 
 
 _CHANGED = {
-    "rules": "its prompt changed since (the rules)",
-    "schema": "the schema of its answer changed since",
-    "parameters": "it is asked with other parameters (role, max_tokens, trial, ...)",
-    "rows": "it is asked about other rows: another input, other content of the store, or a change in a step before",
+    "rules": "the prompt (its rules) changed",
+    "schema": "the schema of the answer changed",
+    "parameters": "the parameters (role, max_tokens, trial, ...) changed",
+    "rows": "the rows changed: the input, the content of the store, or an earlier step",
 }
 
 
 class Recorded:
     """Replays the answers of a recorded run, on any store.
 
-    A reply is `issued` and has the tokens and seconds that it took when it was recorded, so that
-    tables show what the run took then; it comes at once, it costs nothing, and its `attempts` are
-    0, for nothing is sent. Rows that got an error get it again.
+    A reply is `issued` and has its recorded tokens and seconds, so that tables show those of the
+    recorded run. It comes at once and costs nothing, and its `attempts` are 0, because nothing is
+    sent. Rows that got an error get it again.
 
     Args:
-        recording: The file, or one that is read already.
+        recording: The file, or a recording in memory.
     """
 
     def __init__(self, recording: Path | str | Recording) -> None:
@@ -257,7 +255,7 @@ class Recorded:
 
     @property
     def name(self) -> str:
-        """Such as `recorded:local:Qwen2.5-Coder-1.5B`: the model that answered."""
+        """The model that answered, such as `recorded:local:Qwen2.5-Coder-1.5B`."""
         return f"recorded:{self.recording.model}"
 
     @property
@@ -267,7 +265,7 @@ class Recorded:
 
     @property
     def limits(self) -> Limits:
-        """Those of the model that answered: they decide what is packed into one request."""
+        """The limits of the model that answered: they determine what is packed into a request."""
         return self.recording.limits
 
     @property
@@ -276,7 +274,7 @@ class Recorded:
         return self._counter.exact
 
     def count_tokens(self, text: str) -> int:
-        """Tokens as they were counted while recording: without the files of a local model."""
+        """Count tokens as while recording: without the files of a local model."""
         return self._counter.count(text)
 
     def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002 - whatever they are
@@ -288,7 +286,7 @@ class Recorded:
 
         Raises:
             RowError: As recorded.
-            ModelUnavailable: There is none; says what is different from what was recorded.
+            ModelUnavailable: There is none; names the difference from the recorded requests.
         """
         answer = self.recording.answers.get(request.fingerprint)
         if answer is None:
@@ -317,8 +315,7 @@ class Recorded:
         """
         if name not in self.recording.now:
             raise ModelUnavailable(
-                f'{self._what} knows no time of "{name}": the rows are cut into other windows than were recorded. '
-                + _REMEDY
+                f'{self._what} has no time of "{name}": the windows of the rows changed. ' + _REMEDY
             )
         return self.recording.now[name]
 
@@ -340,7 +337,7 @@ class Recorded:
                 ", ".join(sorted({answer.step for answer in self.recording.answers.values()}))
                 or "none"
             )
-            why = f"it has no answers of this step (of {steps})"
+            why = f"it has answers of other steps only ({steps})"
         else:
             for part in asked:
                 alike = [answer for answer in alike if answer.parts.get(part) == asked[part]]
@@ -350,11 +347,11 @@ class Recorded:
         return f"step {request.step}: {self._what} has no answer to “{excerpt(request)}”: {why}. {_REMEDY}"
 
 
-_REMEDY = "Record it anew, Session(llm=MODEL).run(PLAN, ..., record_to=FILE), or use a model: --llm local, --llm openai:MODEL"
+_REMEDY = "Record it again, Session(llm=MODEL).run(PLAN, ..., record_to=FILE), or use a model: --llm local, --llm openai:MODEL"
 
 
 def _call_id(request: Request) -> str:
-    """The id of a replayed call: equal requests of two partitions are two calls."""
+    """The id of a replayed call. Equal requests of two partitions are two calls."""
     if not request.partition:
         return request.fingerprint[:32]
     text = f"{request.fingerprint}\n{request.partition}"
@@ -362,10 +359,10 @@ def _call_id(request: Request) -> str:
 
 
 class RecordedEmbedder:
-    """Replays recorded vectors. As a recorded answer, a vector is counted and costs nothing.
+    """Replays recorded vectors. Like recorded answers, they are counted and cost nothing.
 
     Args:
-        recording: The file, or one that is read already.
+        recording: The file, or a recording in memory.
     """
 
     def __init__(self, recording: Path | str | Recording) -> None:
@@ -404,7 +401,7 @@ class RecordedEmbedder:
             if vector is None:
                 raise ModelUnavailable(
                     f"the recording ({self.recording.embedder}, {self.recording.date}) has no vector of “{text[:80]}”: "
-                    f"the input, or a step that makes this text, is not as it was. {_REMEDY}"
+                    f"the input, or the step that makes this text, changed. {_REMEDY}"
                 )
             vectors[i] = vector
         usage = Usage(prompt=sum(map(self.count_tokens, texts)))
@@ -420,8 +417,7 @@ def bare_name(name: str) -> str:
 
 
 class Recorder:
-    """Collects what a run is told. Wrap outermost, so that what the journal answers is recorded
-    too.
+    """Records a run. Wrap outermost, so that answers of the journal are recorded too.
 
     ```
     recorder = Recorder()
@@ -435,22 +431,18 @@ class Recorder:
         self.recording = Recording()
 
     def llm(self, inner: LLM) -> RecordingModel:
-        """A model that answers as the inner one does, and is recorded."""
+        """The same model, recorded."""
         self.recording.model, self.recording.limits = inner.name, inner.limits
         return RecordingModel(inner, self.recording)
 
     def embedder(self, inner: Embedder) -> RecordingEmbedder:
-        """An embedder that embeds as the inner one does, and is recorded."""
+        """The same embedder, recorded."""
         self.recording.embedder = inner.name
         return RecordingEmbedder(inner, self.recording)
 
     def clock(self, now: Callable[[str], datetime]) -> Callable[[str], datetime]:
-        """A clock that tells the time of a slice or wave as the inner one does, and is recorded."""
-
-        def told(name: str) -> datetime:
-            return self.recording.now.setdefault(name, now(name))
-
-        return told
+        """The same clock, recorded."""
+        return lambda name: self.recording.now.setdefault(name, now(name))
 
     def write(self, path: Path | str) -> None:
         """Write the file. The date is that of the earliest `$now`."""
@@ -461,8 +453,8 @@ class Recorder:
 
 
 class RecordingModel(Wrapper):
-    """Records the answers of a model. Counts tokens as the replay will, for the count decides what
-    is packed together.
+    """Records the answers of a model. It counts tokens as the replay does, because the counts
+    determine what is packed together.
     """
 
     def __init__(self, inner: LLM, recording: Recording) -> None:
@@ -472,11 +464,11 @@ class RecordingModel(Wrapper):
 
     @property
     def exact_tokens(self) -> bool:
-        """Not for a model whose tokenizer the replay may lack."""
+        """False for a model whose tokenizer the replay may lack."""
         return self._counter.exact
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text as the replay counts them."""
+        """Count the tokens of a text as the replay does."""
         return self._counter.count(text)
 
     async def complete(self, request: Request) -> Reply:
@@ -504,30 +496,17 @@ class RecordingModel(Wrapper):
         )
 
 
-class RecordingEmbedder:
+class RecordingEmbedder(Wrapper):
     """Records the vectors of an embedder."""
 
     def __init__(self, inner: Embedder, recording: Recording) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._recording = recording
-
-    @property
-    def name(self) -> str:
-        """The inner embedder's name."""
-        return self.inner.name
 
     async def dimensions(self) -> int:
         """Length of the vectors."""
         self._recording.dimensions = await self.inner.dimensions()
         return self._recording.dimensions
-
-    def count_tokens(self, text: str) -> int:
-        """Tokens of a text, as the inner embedder counts them."""
-        return self.inner.count_tokens(text)
-
-    def dollars(self, usage: Usage) -> float | None:
-        """What tokens of the inner embedder cost."""
-        return self.inner.dollars(usage)
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
         """Embed texts and keep their vectors."""
@@ -535,7 +514,3 @@ class RecordingEmbedder:
         self._recording.dimensions = done.vectors.shape[1]
         self._recording.vectors.update(zip(texts, done.vectors, strict=True))
         return done
-
-    async def aclose(self) -> None:
-        """Close the inner embedder."""
-        await self.inner.aclose()

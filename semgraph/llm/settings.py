@@ -1,7 +1,7 @@
-"""Which model, embedder, store and limits are used, and where each choice came from.
+"""Settings: models, embedder, store and limits, each with its origin.
 
 Order: option > environment > `./semgraph.toml` > user config > default. Nothing else is read; in
-    particular no `.env`.
+particular no `.env`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from semgraph.llm.prices import OPENAI_URL
 from semgraph.llm.specs import ModelSpec, parse_spec, without_password
 from semgraph.redaction import learn, learn_from_addresses, learn_from_environment
 
-OPTION = "option"  # the origin of what was given on the command line or to `Session`
+OPTION = "option"  # the origin of values from the command line or from `Session`
 _OURS = "SEMGRAPH_"
 _VARIABLES = {
     "SEMGRAPH_LLM": "llm",
@@ -54,21 +54,19 @@ _OPTIONS = {"embedder": "models.embed"}
 
 @dataclass(frozen=True)
 class Source:
-    """Checked values of one place, by dotted key. Models are still text, paths are absolute."""
+    """Checked values of one source, by dotted key. Models are text, paths are absolute."""
 
     origin: str
     values: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def origin_of(self, key: str) -> str:
-        """Where a value came from, as precisely as is known."""
+        """The origin of a value."""
         return self.origins.get(key, self.origin)
 
 
 def user_config(env: Mapping[str, str]) -> Path:
-    """The user's own file: `config.toml` in `SEMGRAPH_HOME`, else where the system keeps
-    configuration.
-    """
+    """The user's file: `config.toml` in `SEMGRAPH_HOME`, else in the system's configuration folder."""
     import platformdirs
 
     home = env.get("SEMGRAPH_HOME")
@@ -78,13 +76,15 @@ def user_config(env: Mapping[str, str]) -> Path:
 
 
 def from_options(overrides: Mapping[str, Any], cwd: Path, problems: list[Problem]) -> Source:
-    """What was given on the command line or to `Session`; None means not given."""
-    given = {_OPTIONS.get(key, key): value for key, value in overrides.items() if value is not None}
-    return _checked(OPTION, given, cwd, problems, also=("llm",))
+    """Values from the command line or from `Session`; None means not set."""
+    values = {
+        _OPTIONS.get(key, key): value for key, value in overrides.items() if value is not None
+    }
+    return _checked(OPTION, values, cwd, problems, also=("llm",))
 
 
 def from_environment(env: Mapping[str, str], cwd: Path, problems: list[Problem]) -> Source:
-    """The variables of the environment that set a key. A misspelt one is an error, not silence."""
+    """The variables of the environment that set a key. A misspelt one is an error."""
     for name in env:
         if name.startswith(_OURS) and name not in VARIABLES:
             near = did_you_mean(
@@ -93,11 +93,12 @@ def from_environment(env: Mapping[str, str], cwd: Path, problems: list[Problem])
             if near:
                 problems.append(
                     Problem(
-                        f"environment: nothing reads {name}", hint=near.replace('"', f'"{_OURS}', 1)
+                        f"environment: unknown variable {name}",
+                        hint=near.replace('"', f'"{_OURS}', 1),
                     )
                 )
-    given = {key: env[name] for name, key in _VARIABLES.items() if name in env}
-    source = _checked("environment", given, cwd, problems, also=("llm",))
+    values = {key: env[name] for name, key in _VARIABLES.items() if name in env}
+    source = _checked("environment", values, cwd, problems, also=("llm",))
     return Source(
         "environment",
         source.values,
@@ -106,8 +107,8 @@ def from_environment(env: Mapping[str, str], cwd: Path, problems: list[Problem])
 
 
 def from_file(path: Path, cwd: Path, problems: list[Problem], *, required: bool = False) -> Source:
-    """A `semgraph.toml`; empty when there is none and none is required. Its relative paths start
-    from its folder.
+    """A `semgraph.toml`; empty if it does not exist and is not required. Relative paths start from
+    its folder.
     """
     origin = f"./{path.relative_to(cwd)}" if path.is_relative_to(cwd) else str(path)
     try:
@@ -115,15 +116,15 @@ def from_file(path: Path, cwd: Path, problems: list[Problem], *, required: bool 
     except FileNotFoundError:
         if required:
             problems.append(
-                Problem(f"{origin}: there is no such file", hint="Name an existing one, or none")
+                Problem(f"{origin}: there is no such file", hint="name an existing file, or none")
             )
         return Source(origin)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        said = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-        said = f"byte {error.start} is not UTF-8" if isinstance(error, UnicodeDecodeError) else said
-        problems.append(
-            Problem(f"{origin}: cannot be read", there=said, hint="all keys: docs/settings.md")
-        )
+        reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        if isinstance(error, UnicodeDecodeError):
+            reason = f"byte {error.start} is not UTF-8"
+        hint = "all keys: docs/settings.md"
+        problems.append(Problem(f"{origin}: cannot be read", there=reason, hint=hint))
         return Source(origin)
     return _checked(origin, dict(_flat(tree)), path.parent, problems)
 
@@ -138,13 +139,13 @@ def _flat(tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _checked(
     origin: str,
-    given: Mapping[str, Any],
+    raw: Mapping[str, Any],
     base: Path,
     problems: list[Problem],
     also: tuple[str, ...] = (),
 ) -> Source:
     values: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in raw.items():
         try:
             values[key] = _value(key, value, base, also)
         except _Wrong as wrong:
@@ -181,24 +182,22 @@ def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
     if key in TABLES:
         raise _Wrong(f"{key} is a table: write [{key}]", there=f"found {value!r}")
     raise _Wrong(
-        f'nothing reads "{key}"',
-        there=f"There are {', '.join(known)}",
+        f'unknown setting "{key}"',
+        there=f"settings: {', '.join(known)}",
         hint=did_you_mean(key, known),
     )
 
 
 def _check_role(role: str) -> None:
-    """Refuse a role that is a misspelling of one that semgraph reads: no prompt would use its
-    model.
-    """
+    """Refuse a role that is a misspelling of one of semgraph's: no prompt would use its model."""
     if role in ROLES:
         return
     near = get_close_matches(role.lower(), ROLES, n=1, cutoff=_ALIKE)
     meant = near[0] if near else "embed" if role.lower().startswith("embed") else ""
     if meant:
-        there = f"Roles of semgraph are {', '.join(ROLES)}; your own must not look like one of them"
+        there = f"semgraph's roles are {', '.join(ROLES)}; names of your own roles must not resemble them"
         raise _Wrong(
-            f'"models.{role}" binds no known role',
+            f'"models.{role}" is an unknown role',
             there=there,
             hint=f'did you mean "models.{meant}"?',
         )
@@ -215,9 +214,7 @@ def _path(value: str | Path, base: Path) -> Path:
 
 
 def _store(text: str, base: Path) -> str:
-    """`sqlite:PATH` with its path made absolute, so that it does not change its meaning with the
-    directory.
-    """
+    """A store, `sqlite:PATH` with an absolute path."""
     scheme, colon, path = text.partition(":")
     return f"sqlite:{_path(path, base)}" if scheme == "sqlite" and colon and path else text
 
@@ -254,9 +251,7 @@ _FALSE = ("", "0", "false", "no", "off")
 
 @dataclass(frozen=True, repr=False)
 class Value:
-    """A setting and where it came from: `option`, `environment SEMGRAPH_LLM`, `./semgraph.toml`,
-    `default`.
-    """
+    """A setting with its origin: `option`, `environment SEMGRAPH_LLM`, `./semgraph.toml`, `default`."""
 
     value: Any
     origin: str
@@ -267,8 +262,8 @@ class Value:
 
 @dataclass(frozen=True)
 class RunLimits:
-    """Limits as configured; None means none. `rpm`, `tpm` and `in_flight` hold per endpoint, the
-    others per run.
+    """Configured limits; None: no limit. `rpm`, `tpm` and `in_flight` hold for an endpoint, the
+    others for a run.
     """
 
     rpm: int | None = None
@@ -307,10 +302,10 @@ class Settings:
         """Read all sources.
 
         Args:
-            overrides: Options by dotted key, None where not given. `llm` sets every role at once;
+            overrides: Options by dotted key, None if not set. `llm` sets every role at once;
                 `embedder` is `models.embed`.
             env: The environment; default: the process's.
-            cwd: Where `semgraph.toml` is looked for; default: the process's.
+            cwd: The folder of `semgraph.toml`; default: the process's.
             config: A file instead of `./semgraph.toml` (also `SEMGRAPH_CONFIG`). It must exist.
 
         Raises:
@@ -357,17 +352,17 @@ class Settings:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The roles that are bound to a model, `default` first."""
+        """The roles with a model, `default` first."""
         bound = sorted(
             key.removeprefix("models.") for key in self.values if key.startswith("models.")
         )
         return ("default", *(role for role in bound if role not in ("default", "embed")))
 
     def model(self, role: str = "default") -> ModelSpec:
-        """The model of a role. Where nobody bound `small`, it is `default`.
+        """The model of a role; of `default` if `small` has none.
 
         Raises:
-            PlanError: Nobody bound the role.
+            PlanError: The role has no model.
         """
         bound = self.values.get(f"models.{role}") or (
             self["models.default"] if role == "small" else None
@@ -375,9 +370,9 @@ class Settings:
         if bound is None or role == "embed":
             hint = (
                 did_you_mean(role, self.roles)
-                or f"Bind it: {role} = ... under [models] in semgraph.toml"
+                or f"set it: {role} = ... under [models] in semgraph.toml"
             )
-            there = f"Bound are {', '.join(self.roles)}"
+            there = f"roles with a model: {', '.join(self.roles)}"
             raise PlanError(
                 Problem(f'no model is bound to the role "{role}"', there=there, hint=hint)
             )
@@ -405,12 +400,12 @@ class Settings:
 
     @property
     def keep_days(self) -> int:
-        """How many days the journal keeps an answer; 0 means that there is no journal."""
+        """Days that the journal keeps an answer; 0: there is no journal."""
         return int(self["journal.keep_days"].value)
 
     @property
     def journal_path(self) -> Path | None:
-        """Where answers are kept; None when `keep_days` is 0."""
+        """The journal's file; None if `keep_days` is 0."""
         return Path(self["journal.path"].value) if self.keep_days else None
 
     @property
@@ -419,7 +414,7 @@ class Settings:
         return self.environment.get("SEMGRAPH_OFFLINE", "").lower() not in _FALSE
 
     def rows(self) -> Iterator[tuple[str, str, str]]:
-        """(key, value, origin) of every setting as text that is safe to print, for `doctor`."""
+        """(key, value, origin) of every setting, as text that is safe to print."""
         for key in sorted(self.values):
             value, origin = self.values[key].value, self.values[key].origin
             parts = value if isinstance(value, tuple) else (value,)
@@ -441,7 +436,7 @@ class Settings:
 
 
 def masked(key: str) -> str:
-    """A key as it may be shown: its last four letters, and not even these of a short one.
+    """A key as it may be printed: its last four letters, or none of a short one.
 
     >>> masked("sk-abcdefghijklmnop"), masked("secret")
     ('…mnop', 'set')
@@ -456,7 +451,7 @@ def _short(value: Any, cwd: Path) -> str:
 
 
 def _plain(sources: Sequence[Source], cwd: Path) -> dict[str, Value]:
-    """Everything but models: the first source that has a key gives its value."""
+    """All settings but models, each from the first source that has it."""
     values = {
         key: Value(cwd / v if isinstance(v, Path) else v, "default") for key, v in _DEFAULTS.items()
     }
@@ -470,10 +465,10 @@ def _plain(sources: Sequence[Source], cwd: Path) -> dict[str, Value]:
 def _models(
     sources: Sequence[Source], env: Mapping[str, str], problems: list[Problem]
 ) -> dict[str, Value]:
-    """The models of all roles, and the embedder. `llm` in a source outranks every role of the
+    """The models of all roles, and the embedder. `llm` in a source outranks all roles of the
     sources below it.
     """
-    found: dict[str, Value] = {}
+    models: dict[str, Value] = {}
     everything = False
     for source in sources:
         specs = {
@@ -488,13 +483,13 @@ def _models(
             specs.setdefault("models.embed", Value(recorded, default.origin))
         for key, value in specs.items():
             if value and (key == "models.embed" or not everything):
-                found.setdefault(key, value)
+                models.setdefault(key, value)
         if every and not everything:
-            found.setdefault("models.default", every)
+            models.setdefault("models.default", every)
             everything = True
-    found.setdefault("models.default", _implied(env))
-    found.setdefault("models.embed", _embedder_beside(found["models.default"].value, env))
-    return found
+    models.setdefault("models.default", _implied(env))
+    models.setdefault("models.embed", _embedder_beside(models["models.default"].value, env))
+    return models
 
 
 def _spec(source: Source, key: str, problems: list[Problem]) -> Value | None:
@@ -512,14 +507,14 @@ def _spec(source: Source, key: str, problems: list[Problem]) -> Value | None:
 
 
 def _implied(env: Mapping[str, str]) -> Value:
-    """The model when nobody named one: a key chooses OpenAI's, else it is local."""
+    """The model if none is configured: OpenAI's if there is a key, else a local one."""
     if "OPENAI_API_KEY" in env:
         return Value(parse_spec(OPENAI_MODEL, "model"), "environment OPENAI_API_KEY")
     return Value(parse_spec("local", "model"), "default (SEMGRAPH_LLM, OPENAI_API_KEY: not set)")
 
 
 def _embedder_beside(model: ModelSpec, env: Mapping[str, str]) -> Value:
-    """The embedder when nobody named one: OpenAI's beside a model of OpenAI itself, else local."""
+    """The embedder if none is configured: OpenAI's beside a model of OpenAI, else a local one."""
     url = model.base_url or env.get("OPENAI_BASE_URL", OPENAI_URL)
     if model.provider == "openai" and url.rstrip("/") == OPENAI_URL and "OPENAI_API_KEY" in env:
         return Value(parse_spec(OPENAI_EMBEDDER, "embedder"), "default beside a model of OpenAI")

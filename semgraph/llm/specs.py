@@ -1,4 +1,4 @@
-"""How a model or an embedder is written down: `openai:MODEL@URL?key=value`, `local:NAME`,
+"""Specifications of models and embedders: `openai:MODEL@URL?key=value`, `local:NAME`,
 `recorded:PATH`.
 """
 
@@ -18,7 +18,7 @@ _URL = re.compile(r"@(https?://[^?]*)")
 _NAME_AND_PASSWORD = re.compile(r"//[^/?]*@")
 _HOST = re.compile(r"@(?:localhost|[\w.-]+:\d+|[\w-]+(?:\.[\w-]+)+/)")
 EXTRAS = ("reasoning_effort", "verbosity", "service_tier")
-"""Options that are passed on to an OpenAI-compatible endpoint as they are."""
+"""Options that are passed to an OpenAI-compatible endpoint as they are."""
 
 OPTIONS: dict[Kind, dict[str, dict[str, type]]] = {
     "model": {
@@ -50,7 +50,7 @@ OPTIONS: dict[Kind, dict[str, dict[str, type]]] = {
         "sentence-transformers": {"device": str},
     },
 }
-"""The options that each provider takes, with their types."""
+"""The options of each provider, with their types."""
 _CHOICES = {"structured": ("json_schema", "tool")}
 _MODEL_REQUIRED = ("openai", "sentence-transformers")
 
@@ -60,12 +60,12 @@ class ModelSpec:
     """A parsed specification.
 
     Args:
-        kind: Whether it names a model or an embedder.
+        kind: Model or embedder.
         provider: `openai` (any endpoint of that protocol), `local`, `recorded`, or
             `sentence-transformers`.
-        model: The model's name, the path for `recorded`; empty for the provider's own default.
-        base_url: The endpoint, where the specification names one.
-        options: What followed `?`, typed, sorted by name.
+        model: The model's name, the path for `recorded`; empty for the provider's default.
+        base_url: The endpoint, if the specification names one.
+        options: The options after `?`, typed, sorted by name.
     """
 
     kind: Kind
@@ -75,7 +75,7 @@ class ModelSpec:
     options: tuple[tuple[str, Any], ...] = ()
 
     def option(self, key: str) -> Any:
-        """The value given for an option, or None."""
+        """The value of an option, or None."""
         return dict(self.options).get(key)
 
     def __str__(self) -> str:
@@ -105,10 +105,10 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
         text: Such as `openai:gpt-4.1-mini`, `openai:Qwen3-32B@http://gpu:8000/v1?structured=tool`,
             `local`.
         kind: Which of the two is expected.
-        where: Where it was written, for messages.
+        where: Its origin, for messages.
 
     Raises:
-        PlanError: It is none, naming what was probably meant.
+        PlanError: It is invalid; with a suggestion.
     """
     what = (f"{where}: " if where else "") + f'"{without_password(text)}"'
     providers = OPTIONS[kind]
@@ -117,12 +117,12 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
     rest = f"?{tail}" if mark and not rest else rest
     if provider not in providers:
         hint = did_you_mean(provider, providers) or (
-            None if ":" in text else f"Write openai:{text} for that model"
+            None if ":" in text else f"write openai:{text} for that model"
         )
         raise PlanError(
             Problem(
-                f"{what} names no {kind}",
-                there=f"They begin with {', '.join(providers)}",
+                f"{what} is not a valid {kind}",
+                there=f"it must begin with {', '.join(providers)}",
                 hint=hint,
             )
         )
@@ -131,11 +131,9 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
         raise PlanError(Problem(f"{what}: the address after @ must begin with http:// or https://"))
     model, _, query = (_URL.sub("", rest, count=1) if url else rest).partition("?")
     if provider in _MODEL_REQUIRED and not model:
-        raise PlanError(
-            Problem(f"{what} lacks the name of the {kind}", hint=f"Write {provider}:NAME")
-        )
+        raise PlanError(Problem(f"{what} has no name of the {kind}", hint=f"write {provider}:NAME"))
     if url and provider != "openai":
-        raise PlanError(Problem(f"{what}: only openai takes an address after @"))
+        raise PlanError(Problem(f"{what}: only openai has an address after @"))
     base_url = url.group(1).rstrip("/") if url else None
     return ModelSpec(kind, provider, model, base_url, _options(query, providers[provider], what))
 
@@ -144,9 +142,11 @@ def _options(query: str, known: Mapping[str, type], what: str) -> tuple[tuple[st
     options: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in known:
-            there = f"It takes {', '.join(known)}" if known else "It takes none"
+            there = f"options: {', '.join(known)}" if known else "it has no options"
             raise PlanError(
-                Problem(f'{what}: no option "{key}"', there=there, hint=did_you_mean(key, known))
+                Problem(
+                    f'{what}: unknown option "{key}"', there=there, hint=did_you_mean(key, known)
+                )
             )
         if key in options:
             raise PlanError(Problem(f'{what}: "{key}" is given twice'))
@@ -156,7 +156,7 @@ def _options(query: str, known: Mapping[str, type], what: str) -> tuple[tuple[st
 
 def _typed(key: str, value: str, type_: type, what: str) -> Any:
     if key in _CHOICES and value not in _CHOICES[key]:
-        there = f"It is one of {', '.join(_CHOICES[key])}"
+        there = f"it must be one of {', '.join(_CHOICES[key])}"
         raise PlanError(
             Problem(
                 f'{what}: {key} is "{value}"', there=there, hint=did_you_mean(value, _CHOICES[key])
@@ -168,5 +168,5 @@ def _typed(key: str, value: str, type_: type, what: str) -> Any:
         typed = None
     if typed is None or typed == "" or (type_ is not str and typed <= 0):
         wanted = "a word" if type_ is str else "a number above 0"
-        raise PlanError(Problem(f'{what}: {key} is "{value}"', hint=f"It must be {wanted}"))
+        raise PlanError(Problem(f'{what}: {key} is "{value}"', hint=f"it must be {wanted}"))
     return typed

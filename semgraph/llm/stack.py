@@ -1,4 +1,4 @@
-"""The order in which a model is wrapped."""
+"""The wrappers around models and embedders, and their order: retry, limits, budget and roles."""
 
 from __future__ import annotations
 
@@ -38,15 +38,16 @@ T = TypeVar("T")
 
 
 class Transient(Exception):
-    """One attempt failed in a way that may pass. Endpoints raise it; it never leaves the stack.
+    """A failed attempt that may succeed when repeated. Endpoints raise it; it never leaves the
+    stack.
 
     Args:
-        kind: One word: `throttled`, `server`, `timeout`, `connection`. The kind of the row's error,
-            if it never passes.
+        kind: `throttled`, `server`, `timeout` or `connection`: the kind of the row's error, if all
+            attempts fail.
         message: What happened, and where.
         seconds: How long the attempt took.
-        retry_after: How long the endpoint asks everybody to wait, if it does.
-        endpoint: Whether it is the endpoint that fails, whatever it is asked, and not this request.
+        retry_after: Seconds that the endpoint asks all clients to wait, if it does.
+        endpoint: Whether the endpoint fails for all requests, not for this one alone.
     """
 
     def __init__(
@@ -69,8 +70,8 @@ class Transient(Exception):
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """When a failed attempt is repeated. The wait before attempt n + 1 is random, at most `first` *
-    2 ** (n - 1) seconds.
+    """When and how often failed attempts are repeated. The wait before attempt n + 1 is random, at
+    most `first` * 2 ** (n - 1) seconds.
 
     Args:
         attempts: HTTP requests sent for one request, at most.
@@ -160,7 +161,7 @@ Clock = Callable[[], float]
 
 
 class _Bucket:
-    """A token bucket. It holds what one second brings, so that a minute never sees much more than
+    """A token bucket. It holds the tokens of one second, so that no minute has much more than
     `per_minute`.
     """
 
@@ -171,28 +172,25 @@ class _Bucket:
         self._filled = now
 
     def delay(self, cost: float, now: float) -> float:
-        """Seconds until `cost` may be taken. What is larger than the bucket may be taken from a
-        full one.
-        """
+        """Seconds until `cost` may be taken. A cost larger than the bucket waits for a full one."""
         self.level = min(self.capacity, self.level + (now - self._filled) * self.rate)
         self._filled = now
         lacking = min(cost, self.capacity) - self.level
         return lacking / self.rate if lacking > 1e-9 else 0.0
 
     def take(self, cost: float) -> None:
-        """Take it; the level falls below zero when the cost is larger than the bucket."""
+        """Take a cost; the level falls below zero if it is larger than the bucket."""
         self.level -= cost
 
 
 class Limiter:
-    """The limits of one endpoint, shared by all that call it, from any event loop of any thread.
+    """The limits of one endpoint, shared by all its callers, from any event loop of any thread.
 
     Args:
         in_flight: Requests that are sent and not yet answered, at most.
         rpm: Requests per minute, at most; None for any number.
-        tpm: Tokens per minute, prompt and longest answer, at most; what an answer did not use is
-            given back.
-        clock: Seconds that never go back, whatever happens to the time of day.
+        tpm: Tokens per minute, prompt and longest answer, at most; unused tokens are given back.
+        clock: A monotonic clock, in seconds.
 
     Raises:
         ValueError: One of them is not above 0.
@@ -217,7 +215,7 @@ class Limiter:
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether `enter` wants to know the tokens."""
+        """Whether `enter` needs the tokens."""
         return self._tokens is not None
 
     async def enter(self, tokens: int = 0) -> None:
@@ -235,18 +233,18 @@ class Limiter:
             raise
 
     def leave(self, unused_tokens: int = 0) -> None:
-        """Free the place, and give back the tokens that were not used."""
+        """Free the place, and give back unused tokens."""
         if self._tokens:
             with self._guard:
                 self._tokens.take(-unused_tokens)
         self._slots.release()
 
     def pause(self, seconds: float) -> None:
-        """Let nobody in for so long: the endpoint asked for it. Who is in flight already stays."""
+        """Admit no request for so long, as the endpoint asked. Requests in flight stay."""
         self._resume_at = max(self._resume_at, self._clock() + seconds)
 
     def _taken(self, tokens: int) -> float:
-        """Take a request with its tokens: 0, or the seconds to wait if there is no room for it."""
+        """Take a request with its tokens; the seconds to wait if it is not admitted yet, else 0."""
         with self._guard:
             now = self._clock()
             costs = [
@@ -316,13 +314,12 @@ class Cost:
 
 
 class Budget:
-    """The limits of one run and what it has spent, over all its models and embedders. None: no
-    limit.
+    """The limits of one run and its spending, over all its models and embedders. None: no limit.
 
     Args:
         max_calls: Answers of language models. Embeddings are not calls.
         max_tokens: Tokens of prompts and answers, embeddings included.
-        max_usd: Dollars. Only models whose price is known can be asked under such a limit.
+        max_usd: Dollars. Under such a limit, only models with a known price can be called.
         max_seconds: Seconds since this object was made; nothing is sent later.
     """
 
@@ -342,7 +339,7 @@ class Budget:
         self.spent = Cost()
         self._reserved = Cost()
         self._turn = asyncio.Lock()
-        self._settled: asyncio.Future[None] | None = None
+        self._charged: asyncio.Future[None] | None = None
         self._asking = 0
         self._quiet = asyncio.Event()
         self._began = time.monotonic()
@@ -354,7 +351,7 @@ class Budget:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the run may go on; None: as long as it takes."""
+        """How long the run may still take; None: no limit."""
         return None if self.max_seconds is None else max(self.max_seconds - self.seconds, 0.0)
 
     @property
@@ -363,18 +360,17 @@ class Budget:
         return self.max_tokens is not None or self.max_usd is not None
 
     async def reserve(self, most: Cost, what: str = "") -> None:
-        """Set aside the most that a request can cost; pair it with `settle`.
+        """Reserve the most that a request can cost; pair it with `charge`.
 
-        Where only what others have set aside stands in the way, it waits for them, first come first
-        served: most requests cost far less than they can.
+        If only the reservations of requests in flight stand in the way, it waits for them, first
+        come first served: most requests cost far less than they can.
 
         Args:
             most: The most it can cost.
-            what: What is asked, for the error; the number of the call if empty.
+            what: The request, for the error; the number of the call if empty.
 
         Raises:
-            BudgetReached: It could pass a limit, even if all requests in flight turned out to cost
-                nothing.
+            BudgetReached: It could pass a limit, even if all requests in flight cost nothing.
         """
         async with self._turn:
             while True:
@@ -382,16 +378,16 @@ class Budget:
                     raise BudgetReached(self._message(limit, what))
                 if not self._passed(self.spent + self._reserved + most):
                     break
-                self._settled = asyncio.get_running_loop().create_future()
-                await self._settled
+                self._charged = asyncio.get_running_loop().create_future()
+                await self._charged
             self._reserved += most
 
-    def settle(self, most: Cost, actual: Cost) -> None:
-        """Replace what was set aside by what it did cost."""
+    def charge(self, most: Cost, actual: Cost) -> None:
+        """Replace a reservation by the actual cost."""
         self._reserved -= most
         self.spent += actual
-        if self._settled and not self._settled.done():
-            self._settled.set_result(None)
+        if self._charged and not self._charged.done():
+            self._charged.set_result(None)
 
     async def spend(
         self,
@@ -402,14 +398,13 @@ class Budget:
         """Send a request, of a model or an embedder, if it cannot pass a limit; it ends when
         `max_seconds` pass.
 
-        A request that is cancelled or fails is charged nothing: what the provider charged for it is
-            not known. A failed
-        one that was answered, which the error says (`RowError.spent`), is charged.
+        A request that is cancelled or fails is charged nothing, because the provider's charge is
+        not known. A failed request that was answered (`RowError.spent`) is charged.
 
         Args:
             most: The most it can cost.
             send: Sends it, with all attempts and waits.
-            what: What is sent, for the error; the number of the call if empty.
+            what: The request, for the error; the number of the call if empty.
 
         Raises:
             BudgetReached: It could pass a limit, and was not sent; or the time was up before it was
@@ -435,14 +430,12 @@ class Budget:
         else:
             return answer
         finally:
-            self.settle(most, actual)
+            self.charge(most, actual)
 
     async def drained(self, work: Awaitable[T]) -> T:
-        """Do work that sends requests, until their answers are recorded.
-
-        Where it ends with `BudgetReached`, the work of others that is in flight is waited for
-        first, because it is paid for: its answers are recorded and counted. `max_seconds` bounds
-        that wait too.
+        """Do work that sends requests. If it ends with `BudgetReached`, wait for all other requests
+        in flight first, so that paid answers are recorded and counted; `max_seconds` bounds that
+        wait too.
         """
         try:
             with self._asked():
@@ -463,14 +456,14 @@ class Budget:
                 self._quiet.set()
 
     async def quiet(self) -> None:
-        """Wait until nothing is asked any more, but not longer than `max_seconds`."""
+        """Wait until no request is in flight, but not longer than `max_seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self.seconds_left):
                 while self._asking:
                     await self._quiet.wait()
 
     def _passed(self, total: Cost) -> tuple[str, str, str] | None:
-        """The first limit that a total passes: its name, its value, and what is spent of it."""
+        """The first limit that a total passes: its name, its value, and the amount spent."""
         spent = self.spent
         if self.max_calls is not None and total.calls > self.max_calls:
             return "max_calls", f"{self.max_calls:,}", f"{spent.calls:,}"
@@ -489,11 +482,11 @@ class Budget:
         return f"stopped before {what}: it would pass {name} {value} (spent {spent})"
 
     def require_price(self, name: str, dollars: float | None) -> None:
-        """Refuse a limit in dollars that cannot be kept.
+        """Refuse a limit in dollars for a model without a known price.
 
         Args:
-            name: Of the model.
-            dollars: What one token of it costs; None if nobody knows.
+            name: The model's name.
+            dollars: The cost of a token; None if it is not known.
 
         Raises:
             PlanError: There is such a limit, and the price is not known.
@@ -604,12 +597,12 @@ class Stack:
 
 
 class Roles(Wrapper):
-    """A model that passes each request to the one bound to its role. Name, limits and prices are
+    """A model that passes each request to the model bound to its role. Name, limits and prices are
     those of `default`.
 
     Args:
         default: Answers the role `default`.
-        small: Answers the role `small`; None: `default` does. No other role falls to another.
+        small: Answers the role `small`; None: `default` does. No other role has a substitute.
         others: Further roles of the configuration.
     """
 
@@ -625,14 +618,15 @@ class Roles(Wrapper):
         """
         model = self.models.get(role)
         if model is None:
-            known = ", ".join(self.models)
             hint = (
                 did_you_mean(role, self.models)
-                or f"Bind it: {role} = ... under [models] in semgraph.toml"
+                or f"set it: {role} = ... under [models] in semgraph.toml"
             )
             raise PlanError(
                 Problem(
-                    f'no model is bound to the role "{role}"', there=f"Bound are {known}", hint=hint
+                    f'no model is bound to the role "{role}"',
+                    there=f"roles with a model: {', '.join(self.models)}",
+                    hint=hint,
                 )
             )
         return model

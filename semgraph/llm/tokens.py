@@ -1,4 +1,4 @@
-"""Counting tokens: the tokenizer of OpenAI's models where it applies, else an estimate."""
+"""Token counts: OpenAI's tokenizer for its models, else an estimate."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ _PER_CHAT, _PER_MESSAGE = 3, 4
 
 
 def encoding_of(model: str) -> str | None:
-    """The vocabulary of one of OpenAI's models (with or without a date or a vendor before it), or
-    None.
+    """The vocabulary of one of OpenAI's models (with or without date or vendor), or None.
 
     >>> encoding_of("gpt-4.1-mini"), encoding_of("openai/gpt-4-turbo"), encoding_of("Qwen3-32B")
     ('o200k_base', 'cl100k_base', None)
@@ -36,22 +35,21 @@ def encoding_of(model: str) -> str | None:
 class TokenCounter:
     """Counts the tokens of texts for one model.
 
-    Without a vocabulary it estimates: one token per four UTF-8 bytes, rounded up. For ASCII that is
-        a quarter of the
-    characters; scripts whose characters take several bytes also take more tokens.
+    Without a vocabulary it estimates one token per four UTF-8 bytes, rounded up. For ASCII that is a
+    quarter of the characters; scripts with more bytes per character also take more tokens.
     """
 
     def __init__(self, model: str) -> None:
         self._encoding = encoding_of(model)
         self.exact = self._encoding is not None
-        # Static rules and schemas come again with every request; the memory is bounded.
+        # Static rules and schemas recur in every request.
         self.count = lru_cache(maxsize=512)(self._count if self.exact else _estimate)
 
     def _count(self, text: str) -> int:
         assert self._encoding is not None
         try:
             return int(_tokenizer(self._encoding).count(text))
-        except UnicodeEncodeError:  # half a surrogate pair is no text to Rust
+        except UnicodeEncodeError:  # lone surrogates are no text in Rust
             return int(_tokenizer(self._encoding).count(text.encode("utf-8", "replace").decode()))
 
 
@@ -66,8 +64,8 @@ def _tokenizer(encoding: str) -> Any:
 
 @lru_cache
 def _rust_tokenizers() -> Any:
-    """The Rust part of bpe-openai. Its Python part reads five vocabularies when imported: 0.5 s and
-    80 MB for nothing.
+    """The Rust part of bpe-openai. Its Python part reads five vocabularies when imported, which
+    takes 0.5 s and 80 MB.
     """
     package = importlib.util.find_spec("bpe_openai")
     assert package is not None
@@ -81,9 +79,7 @@ def _rust_tokenizers() -> Any:
 
 
 def prompt_tokens(llm: LLM | Embedder, request: Request) -> int:
-    """How many tokens a request will be charged as its prompt: messages, what surrounds them, and
-    the schema.
-    """
+    """Tokens that a request is charged as its prompt: messages, the chat format, and the schema."""
     messages = sum(_PER_MESSAGE + llm.count_tokens(message.content) for message in request.messages)
     return _PER_CHAT + messages + llm.count_tokens(request.schema)
 

@@ -50,7 +50,7 @@ def test_a_model_that_is_none_is_told_before_anything_is_asked(
         monkeypatch.setattr(GIVEN, field, None)
     ended = CliRunner().invoke(app, ["run", "real", "--model", "opnai:gpt"])
     assert ended.exit_code == 2
-    assert '"opnai:gpt" names no model' in ended.output
+    assert '"opnai:gpt" is not a valid model' in ended.output
 
 
 def test_a_judge_is_the_one_that_the_settings_bind(

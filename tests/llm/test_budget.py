@@ -157,7 +157,7 @@ async def test_the_message_names_the_limit_and_what_is_spent(
 async def test_a_limit_may_be_reached_exactly():
     budget = Budget(max_tokens=100)
     await budget.reserve(Cost(1, 100))
-    budget.settle(Cost(1, 100), Cost(1, 100))
+    budget.charge(Cost(1, 100), Cost(1, 100))
     with pytest.raises(BudgetReached):
         await budget.reserve(Cost(1, 1))
 
@@ -177,7 +177,7 @@ async def test_what_others_set_aside_is_waited_for_in_turn():
     )
     await asyncio.sleep(0.01)
     assert order == []
-    budget.settle(Cost(1, 90), Cost(1, 20))
+    budget.charge(Cost(1, 90), Cost(1, 20))
     await asyncio.gather(large, small)
     assert order == ["large", "small"]
 
@@ -188,7 +188,7 @@ async def test_a_cancelled_wait_holds_nobody_up():
     waiting = [asyncio.create_task(budget.reserve(Cost(1, 50))) for _ in range(2)]
     await asyncio.sleep(0)
     waiting[0].cancel()
-    budget.settle(Cost(1, 90), Cost(1, 10))
+    budget.charge(Cost(1, 90), Cost(1, 10))
     await waiting[1]
     assert waiting[0].cancelled()
 

@@ -64,8 +64,8 @@ def test_text_and_specification_are_one(text):
     [
         ("opnai:gpt-4.1", "model", 'Did you mean "openai"?'),
         ("gpt-4.1-mini", "model", "Write openai:gpt-4.1-mini"),
-        ("", "model", "names no model"),
-        ("sentence-transformers:x", "model", "They begin with openai, local, recorded"),
+        ("", "model", "is not a valid model"),
+        ("sentence-transformers:x", "model", "It must begin with openai, local, recorded"),
         ("openai", "model", "Write openai:NAME"),
         ("openai:", "model", "Write openai:NAME"),
         ("openai:m?structurd=tool", "model", 'Did you mean "structured"?'),
@@ -84,10 +84,10 @@ def test_text_and_specification_are_one(text):
             "model",
             "the address after @ must begin with http:// or https://",
         ),
-        ("local:m@http://gpu/v1", "model", "only openai takes an address"),
-        ("openai:m?dimensions=3", "model", 'no option "dimensions"'),
-        ("openai:m?structured=tool", "embedder", 'no option "structured"'),
-        ("recorded?a=1", "model", "It takes none"),
+        ("local:m@http://gpu/v1", "model", "only openai has an address"),
+        ("openai:m?dimensions=3", "model", 'unknown option "dimensions"'),
+        ("openai:m?structured=tool", "embedder", 'unknown option "structured"'),
+        ("recorded?a=1", "model", "It has no options"),
     ],
 )
 def test_mistakes(text, kind, said):

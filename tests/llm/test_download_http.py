@@ -150,7 +150,7 @@ class TestLies:
         with pytest.raises(ModelUnavailable) as caught:
             pull(model, env=env)
         assert (
-            f"SHA-256 is {hashlib.sha256(bytes(len(BODY))).hexdigest()}, not {DIGEST}: thrown away"
+            f"SHA-256 is {hashlib.sha256(bytes(len(BODY))).hexdigest()}, not {DIGEST}: deleted"
             in str(caught.value)
         )
         assert f"{server.url}/m" in str(caught.value)
@@ -158,7 +158,7 @@ class TestLies:
         assert not list((models_dir(env) / "tiny").iterdir())
 
     def test_a_good_source_is_not_blamed_for_the_bad_half_of_another(self, server, env):
-        """The first server sends garbage and dies; the second goes on from there, sees the digest,
+        """The first server sends garbage and dies; the second resumes it, sees the digest,
         begins anew.
         """
         bad = server.serve("/bad", bytes(len(BODY)), break_after=[1_000_000, *[0] * 20])
@@ -209,11 +209,11 @@ class TestNoWay:
             )
 
     def test_an_address_that_is_none(self, env):
-        with pytest.raises(ModelUnavailable, match=r"is no http:// or https:// address"):
+        with pytest.raises(ModelUnavailable, match=r"not an http:// or https:// address"):
             pull(model_of("ftp://host/m"), env=env)
 
     def test_no_source_at_all(self, env):
-        with pytest.raises(ModelUnavailable, match="could not be had"):
+        with pytest.raises(ModelUnavailable, match="could not be downloaded"):
             pull(model_of(), env=env)
 
     def test_offline_forbids_it_and_says_how_to_do_without(self, server, env):
@@ -259,7 +259,7 @@ class TestFrom:
 
     def test_a_wrong_file_is_refused(self, env, tmp_path):
         (tmp_path / "copy.bin").write_bytes(bytes(len(BODY)))
-        with pytest.raises(ModelUnavailable, match="thrown away"):
+        with pytest.raises(ModelUnavailable, match="deleted"):
             pull(model_of(), tmp_path / "copy.bin", env=env)
         assert (tmp_path / "copy.bin").exists(), "what is the user's stays"
 

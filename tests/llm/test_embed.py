@@ -164,7 +164,7 @@ class TestOverTheWire:
         self, server: ModelServer, embedder, body: dict
     ):
         server.embedding_fault = fails_for("x", Fault(body=body))
-        with pytest.raises(ModelUnavailable, match="not as an OpenAI-compatible endpoint does"):
+        with pytest.raises(ModelUnavailable, match="not that of an OpenAI-compatible endpoint"):
             await embedder.embed(["x"])
 
     async def test_too_few_vectors_stop_the_run(self, server: ModelServer, embedder):

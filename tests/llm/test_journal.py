@@ -440,7 +440,7 @@ class TestOtherProcesses:
         monkeypatch.setattr("semgraph.llm.journal._LOCK_PATIENCE", 0.1)
         other = sqlite3.connect(journal.path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(SemgraphError, match="another process has kept the journal locked"):
+        with pytest.raises(SemgraphError, match="another process keeps the journal locked"):
             await journal.record(ask(), REPLY, "m")
         other.close()
         await journal.record(ask("next"), Reply("{}", call_id="next"), "m")
@@ -458,8 +458,8 @@ class TestWhenItCannotWrite:
         errors = await asyncio.gather(*writing, return_exceptions=True)
         assert all(isinstance(e, SemgraphError) for e in errors)
         assert str(errors[0]) == (
-            f"{journal.path}: no room left to keep what the model answers. Free some space, then run again: what was "
-            "answered before is kept"
+            f"{journal.path}: the disk is full, so answers cannot be recorded. Free some space, then run again: "
+            "earlier answers are kept"
         )
         assert journal.exchange("before")
         # With room again, what was paid for meanwhile is written with the next answer.
@@ -497,7 +497,7 @@ class TestWhenItCannotWrite:
         assert process.returncode == 0
         count, message = output.split(" ", 1)
         assert f"{path}: " in message
-        assert "Free some space, then run again: what was answered before is kept" in message
+        assert "Free some space, then run again: earlier answers are kept" in message
         journal = Journal(path)
         assert all(journal.exchange(f"a-{i}") for i in range(int(count) + 1))
         journal.close()
@@ -506,10 +506,10 @@ class TestWhenItCannotWrite:
         path = tmp_path / "j.db"
         path.write_bytes(b"this is not a database, but somebody's novel. " * 100)
         with pytest.raises(
-            SemgraphError, match=r"j\.db is damaged, or no journal at all .* Move it away"
+            SemgraphError, match=r"j\.db is damaged or not a journal .* Move it away"
         ) as caught:
             Journal(path)
-        assert "answers kept there are paid again" in str(caught.value)
+        assert "its answers are paid for again" in str(caught.value)
         assert path.read_bytes().startswith(b"this is not a database")
 
     async def test_damage_inside_the_file_is_told(self, tmp_path: Path, ask):
@@ -537,7 +537,7 @@ class TestWhenItCannotWrite:
         before = path.read_bytes()
         with pytest.raises(
             SemgraphError,
-            match="is an SQLite file, but not a journal of semgraph; it was not touched",
+            match="is an SQLite file, but not a semgraph journal; it was not changed",
         ):
             Journal(path)
         assert path.read_bytes() == before

@@ -177,7 +177,7 @@ class TestErrors:
 
     async def test_a_schema_that_llama_cpp_does_not_understand_is_not_left_unenforced(self, local):
         schema = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
-        with pytest.raises(RowError, match="cannot hold its answers to this schema") as caught:
+        with pytest.raises(RowError, match="cannot enforce this schema") as caught:
             await local.complete(ask("Say hello.", schema, rules="You are kind.", max_tokens=300))
         assert caught.value.kind == "rejected"
 
@@ -213,7 +213,7 @@ class TestErrors:
         (path,) = paths(model, env)
         path.parent.mkdir(parents=True)
         path.write_bytes(body)
-        with pytest.raises(ModelUnavailable, match="is not a GGUF file that can be read"):
+        with pytest.raises(ModelUnavailable, match="is not a readable GGUF file"):
             await Local(model, env=env).complete(ask("x"))
 
     def test_a_name_that_is_none(self):

@@ -103,7 +103,7 @@ async def test_times_come_back_by_their_names(path):
     assert recorded.now("wave 0") == clock("wave 0")
     assert recorded.now("run") == clock("run")
     with pytest.raises(
-        ModelUnavailable, match=r'no time of "wave 7": the rows are cut into other windows'
+        ModelUnavailable, match=r'no time of "wave 7": the windows of the rows changed'
     ):
         recorded.now("wave 7")
 
@@ -122,17 +122,20 @@ class TestMisses:
     @pytest.mark.parametrize(
         ("request_", "said"),
         [
-            (ask("Bob met Ann.", rules="List all people."), "its prompt changed since (the rules)"),
+            (ask("Bob met Ann.", rules="List all people."), "the prompt (its rules) changed"),
             (
                 replace(ask("Bob met Ann."), schema='{"type":"object"}'),
-                "the schema of its answer changed since",
+                "the schema of the answer changed",
             ),
-            (ask("Bob met Ann.", max_tokens=9), "it is asked with other parameters"),
-            (ask("Bob met Ann.", trial=1), "it is asked with other parameters"),
-            (ask("Bob met Carla."), "it is asked about other rows"),
+            (
+                ask("Bob met Ann.", max_tokens=9),
+                "the parameters (role, max_tokens, trial, ...) changed",
+            ),
+            (ask("Bob met Ann.", trial=1), "the parameters (role, max_tokens, trial, ...) changed"),
+            (ask("Bob met Carla."), "the rows changed"),
             (
                 ask("Bob met Ann.", "places", "List the places."),
-                "it has no answers of this step (of facts, people)",
+                "it has answers of other steps only (facts, people)",
             ),
         ],
         ids=["rules", "schema", "parameters", "trial", "rows", "step"],
@@ -146,7 +149,7 @@ class TestMisses:
         )
         assert said in text
         assert f"“{request_.messages[-1].content}”" in text
-        assert "Record it anew" in text
+        assert "Record it again" in text
 
     async def test_which_model_answers_a_role_and_whose_rows_they_are_makes_no_difference(
         self, path
@@ -238,5 +241,5 @@ class TestFile:
         lines = path.read_text(encoding="utf-8").split("\n")
         lines[number - 1] = line
         path.write_text("\n".join(lines), encoding="utf-8")
-        with pytest.raises(PlanError, match=rf"plan\.jsonl:{number}:1  is no line of a recording"):
+        with pytest.raises(PlanError, match=rf"plan\.jsonl:{number}:1  not a line of a recording"):
             Recorded(path)

@@ -46,7 +46,8 @@ class TestRoles:
 
     async def test_no_other_role_falls_to_another(self, server: ModelServer, models):
         with pytest.raises(
-            PlanError, match=r'no model is bound to the role "judge"\. Bound are default, small'
+            PlanError,
+            match=r'no model is bound to the role "judge"\. Roles with a model: default, small',
         ):
             await Roles(models[0]).complete(of("judge"))
         with pytest.raises(PlanError, match='Did you mean "small"'):

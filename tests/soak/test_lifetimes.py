@@ -218,7 +218,7 @@ async def test_a_journal_that_stays_locked_is_an_error_that_names_it(
     monkeypatch.setattr(owned, "_PATIENCE", 0.0)
     async with session(server, tmp_path) as one:
         with pytest.raises(
-            SemgraphError, match=r"journal\.db: another process has kept the journal locked"
+            SemgraphError, match=r"journal\.db: another process keeps the journal locked"
         ):
             await one.arun("complaints", tickets=tickets(1))
         other.close()

@@ -1,1 +1,1 @@
-"""Embedders."""
+"""Embedders: OpenAI-compatible endpoints, a model in ONNX, sentence-transformers."""

