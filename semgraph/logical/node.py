@@ -29,12 +29,13 @@ Needs = frozenset[str] | None  # paths of columns; None: all
 
 
 def argument(kind: str, **options: Any) -> Any:
-    """A field of a node that plans set. `kind` says how YAML and Python values become it (see
-    `build`).
+    """A field of a node that plans set.
 
-    Options: `default` (a field without one is required), `choices`, `key` (what plans call it,
-        where that is not its name), `tag` (its name in fingerprints, once the field was renamed),
-    and `doc` for the JSON Schema.
+    Args:
+        kind: How YAML and Python values become its value (see `frontend.build`).
+        options: `default` (a field without one is required); `choices`; `key`, its name in plans,
+            if it has another; `tag`, its name in fingerprints, once the field was renamed; `doc`
+            for the JSON Schema.
     """
     default = options.pop("default", dataclasses.MISSING)
     return field(default=default, metadata={"kind": kind, **options})
@@ -42,14 +43,18 @@ def argument(kind: str, **options: Any) -> Any:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Node(ABC):
-    """One operator over its inputs.
+    """One operator over its inputs: immutable, equal to itself alone.
 
-    Class attributes are traits. `tag` names the operator in fingerprints: it is frozen, whatever the
-    class is called. `carries`: a column of the result that it does not add is that of
-        its first input. `sole`
-    names the argument that may stand alone as the operator's value (`filter: "n > 1"` for `filter:
-    {where: "n > 1"}`). `by_row`: what becomes of a row of the first input depends on that row and
-    the other inputs alone. `is_empty`: it is known, whatever is given, to have no rows.
+    Traits of a class:
+
+    - `keyword`: its name in plans; `sole`: the argument that may stand alone as the operator's
+      value (`filter: "n > 1"` for `filter: {where: "n > 1"}`).
+    - `tag`: its name in fingerprints, frozen whatever the class is called.
+    - `relational`: DuckDB computes it. `calls_model`, `reads_store`: what it calls.
+    - `rows`: how many rows of the result a row of the first input becomes.
+    - `carries`: a column of the result that the operator does not add is that of its first input.
+    - `by_row`: what becomes of a row depends on that row and on the other inputs alone.
+    - `is_empty`: it has no rows.
     """
 
     keyword: ClassVar[str] = ""
@@ -69,7 +74,7 @@ class Node(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.__repr__ = Node.__repr__  # type: ignore[method-assign]  # else dataclass writes one that prints all inputs
+        cls.__repr__ = Node.__repr__  # type: ignore[method-assign]  # a dataclass writes its own
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schema", self.infer())
@@ -79,6 +84,8 @@ class Node(ABC):
         """The schema of the result; checks all arguments. Raises Fault, with the path of the
         argument at fault.
         """
+
+    # Traits that depend on arguments and inputs
 
     @property
     def adds(self) -> frozenset[str]:
@@ -93,20 +100,13 @@ class Node(ABC):
     @cached_property
     def passes(self) -> frozenset[str]:
         """Columns of the result that are its first input's, unchanged."""
-        return (
-            frozenset(self.schema.names) - self.adds
-            if self.carries and self.inputs
-            else frozenset()
-        )
-
-    @property
-    def embeds(self) -> bool:
-        """Whether it asks an embedder."""
-        return False
+        if not self.carries or not self.inputs:
+            return frozenset()
+        return frozenset(self.schema.names) - self.adds
 
     @cached_property
     def row_local(self) -> bool:
-        """Whether it goes `by_row`, and looks at no other rows in its scalars."""
+        """Whether it is `by_row`, and no scalar of it is a window function."""
         return self.by_row and not any(scalar.has_window for scalar in scalars_of(self))
 
     @property
@@ -115,71 +115,83 @@ class Node(ABC):
         return self.rows != "1:1"
 
     @property
+    def embeds(self) -> bool:
+        """Whether it calls the embedder."""
+        return False
+
+    @property
     def label_reads(self) -> frozenset[LabelRead]:
         """What it reads of the graph, as (label, property)."""
         return frozenset()
+
+    @cached_property
+    def partitioned(self) -> bool:
+        """Whether its rows derive from the rows that the plan's order cuts into windows."""
+        _known_below(self, "partitioned")
+        return any(node.partitioned for node in self.inputs)
+
+    # Projection pruning: which columns are needed, and the operator without the others
 
     @cached_property
     def read_paths(self) -> frozenset[str]:
         """As `reads`, to the field: `cand.name`; `cand.` where only the struct's presence is
         read.
         """
-        found = {
+        paths = {
             path
             for f in self.arguments()
             for path in _paths_in(getattr(self, f.name), f.metadata["kind"])
         }
-        own = {path for path in found if path.split(".")[0] in self.reads}
+        own = {path for path in paths if path.split(".")[0] in self.reads}
         return frozenset(own | (self.reads - {path.split(".")[0] for path in own}))
 
     def paths_for(self, needed: Needs) -> frozenset[str]:  # noqa: ARG002
-        """What its own arguments read of the first input, where `needed` is needed of it."""
+        """Paths of the first input that its own arguments read, where `needed` is needed of it."""
         return self.read_paths
 
     def first_needs(self, needed: Needs) -> Needs:
-        """What it needs of its first input, where `needed` is needed of it; None: everything."""
+        """Paths that it needs of its first input, where `needed` is needed of it."""
         own = self.paths_for(needed)
         if not self.carries:
             return own
-        return (
-            None
-            if needed is None
-            else own | {p for p in needed if p.split(".")[0] not in self.adds}
-        )
+        if needed is None:
+            return None
+        return own | {path for path in needed if path.split(".")[0] not in self.adds}
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:  # noqa: ARG002
-        """What it needs of its inputs after the first, where `needed` is needed of it; None:
-        everything.
-        """
+        """Paths that it needs of each input after the first, where `needed` is needed of it."""
         return (None,) * (len(self.inputs) - 1)
 
     def narrowed(self, needed: frozenset[str]) -> Node:  # noqa: ARG002
-        """The same operator without what nobody needs of it: computed columns, properties of hits.
-        Conservative: itself.
-        """
+        """The same operator without columns and properties that are not needed. Default: itself."""
         return self
+
+    # Filter pushdown: a condition that the operator can apply itself
 
     def take_filter(self, where: Scalar) -> Node | None:  # noqa: ARG002
         """The same operator with a conjunct of a filter above it taken in, or None."""
         return None
 
+    # Empty inputs: what is left of the operator where inputs have no rows
+
     def empty_over(self, empty: Sequence[bool]) -> bool:
-        """Whether it has no rows where the inputs marked empty have none: for what makes rows of
-        rows, its first.
+        """Whether it has no rows where the inputs marked empty have none. Default: what makes rows
+        from the rows of its first input.
         """
-        return empty[0] and (
-            self.relational or self.by_row or self.rows in {"1:1", "subset", "expand"}
-        )
+        makes_rows_of_rows = self.by_row or self.rows in {"1:1", "subset", "expand"}
+        return empty[0] and (self.relational or makes_rows_of_rows)
 
     def without_empty(self, empty: Sequence[bool]) -> Node:  # noqa: ARG002
-        """The same rows, if the inputs marked empty have none and that makes it a simpler operator;
-        else itself.
+        """A simpler operator with the same rows, where the inputs marked empty have none. Default:
+        itself.
         """
         return self
 
+    # Structure
+
     @property
     def is_identity(self) -> bool:
-        """Whether it gives just the rows of its input."""
+        """Whether its rows are just those of its input."""
         return False
 
     @classmethod
@@ -195,12 +207,6 @@ class Node(ABC):
             value = getattr(self, name)
             relations += value if isinstance(value, tuple) else [value] if value else []
         return tuple(relations)
-
-    @cached_property
-    def partitioned(self) -> bool:
-        """Whether its rows derive from the rows that the plan's order cuts into windows."""
-        _known_below(self, "partitioned")
-        return any(node.partitioned for node in self.inputs)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -271,22 +277,23 @@ class Node(ABC):
 
 
 def _known_below(node: Node, name: str) -> None:
-    """Have a cached property of all that a node reads, deepest first, so that plans of any depth
-    fit Python's stack.
+    """Compute a cached property of all nodes below, deepest first, so that plans of any depth fit
+    Python's stack.
     """
-    done: set[int] = set()  # some classes have a plain property of that name, which keeps nothing
-    waiting = list(node.inputs)
-    while waiting:
-        top = waiting[-1]
-        known = name in vars(top) or id(top) in done
-        missing = (
-            [] if known else [c for c in top.inputs if name not in vars(c) and id(c) not in done]
-        )
+    done: set[int] = set()  # classes with a plain property of that name cache nothing
+
+    def known(below: Node) -> bool:
+        return name in vars(below) or id(below) in done
+
+    pending = list(node.inputs)
+    while pending:
+        top = pending[-1]
+        missing = [] if known(top) else [child for child in top.inputs if not known(child)]
         if missing:
-            waiting += missing
+            pending += missing
             continue
-        waiting.pop()
-        if not known:
+        pending.pop()
+        if not known(top):
             getattr(top, name)
             done.add(id(top))
 
@@ -365,16 +372,14 @@ def _scalars_in(value: Any) -> Iterator[Scalar]:
 
 
 def under(paths: Needs, alias: str) -> Needs:
-    """What is needed of the struct `alias`: its fields, None for all, empty for its presence."""
+    """The fields that are needed of the struct `alias`; None: all; none: its presence."""
     if paths is None or alias in paths:
         return None
     return frozenset(path.split(".", 1)[1] for path in paths if path.startswith(f"{alias}.")) - {""}
 
 
 def owner_column(rows: Node, owner: str) -> frozenset[str]:
-    """The column that says to which partition rows of no window belong: none, if there is no such
-    column.
-    """
+    """The column that names the partition of rows outside windows, if they have it."""
     return frozenset({owner} if owner in rows.schema.names and not rows.partitioned else ())
 
 

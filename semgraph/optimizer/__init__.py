@@ -1,9 +1,11 @@
 """Rewrites of logical plans: two tuples of rules, in the order they are applied.
 
-EXACT rules keep the answer if the model is a function of the row. APPROXIMATE ones may change it
-and act only where a plan's `allow` names them. After every rule the schema of each root must be the
-same, no semantic node may be duplicated, and the rule must come to rest; else the rule is at fault
-and named.
+EXACT rules keep the answer if the model is a function of the row. APPROXIMATE rules may change it
+and act only where a plan's `allow` names them. Every rule must keep the schema of each root, must
+not duplicate a semantic operator, and must reach a fixpoint; an error names the rule that does not.
+
+One rule a file; `_patterns.py` holds what rules share, `_prompts.py` how questions are fused. The
+package imports `logical` and `expr` only.
 """
 
 from __future__ import annotations
@@ -54,20 +56,19 @@ EXACT: tuple[Rule, ...] = (
     share_round_trips,
 )
 APPROXIMATE: tuple[Rule, ...] = (fuse_maps, join_to_classify, fuse_predicates)
-_GROWTH = 100  # times the nodes of a plan, which no rule may reach
-_KEPT: WeakKeyDictionary[LogicalPlan, dict[frozenset[str], LogicalPlan]] = WeakKeyDictionary()
+_GROWTH = 100  # a rule may not multiply the nodes of a plan by more
+_OPTIMIZED: WeakKeyDictionary[LogicalPlan, dict[frozenset[str], LogicalPlan]] = WeakKeyDictionary()
 
 
 def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
-    """The plan, rewritten. `observe` is told of every rule that changed something: its name, the
-    roots before and after.
+    """The plan, rewritten. `observe` is called for every rule that changed something, with its
+    name and the roots before and after.
 
     Raises:
-        PlanError: Two steps that are computed once, because they ask the same of the same rows, are
-            to be done in two ways.
-        EngineError: A rule changed a schema, duplicated a semantic node, or did not come to rest.
+        PlanError: Two steps that ask the same of the same rows have different implementations.
+        EngineError: A rule changed a schema, duplicated a semantic operator, or reached no fixpoint.
     """
-    _refuse_two_ways(plan)
+    _check_implementations(plan)
     roots, facts = plan.roots, PlanFacts(plan.choice)
     for rule in rules_for(plan):
         before = roots
@@ -78,9 +79,7 @@ def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
 
 
 def given(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
-    """The plan where inputs without rows, other than the one that is cut into windows, are known to
-    be empty.
-    """
+    """The plan with inputs that have no rows marked as empty, except the one cut into windows."""
 
     def change(node: Node) -> Node:
         table = inputs.get(node.name) if isinstance(node, Input) and not node.windowed else None
@@ -90,19 +89,19 @@ def given(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
 
 
 def optimized(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
-    """`optimize(given(plan, inputs))`, worked out once for a plan and the inputs that have no rows.
-    Raises as `optimize`.
+    """`optimize(given(plan, inputs))`, computed once for a plan and its empty inputs. Raises as
+    `optimize`.
     """
-    kept = _KEPT.setdefault(plan, {})
+    plans = _OPTIMIZED.setdefault(plan, {})
     empty = frozenset(name for name, table in inputs.items() if not table.num_rows)
-    if empty not in kept:
-        kept[empty] = optimize(given(plan, inputs))
-    return kept[empty]
+    if empty not in plans:
+        plans[empty] = optimize(given(plan, inputs))
+    return plans[empty]
 
 
 def rules_for(plan: LogicalPlan) -> tuple[Rule, ...]:
-    """The rules that act on a plan, in their order: early stops come last, when it is known what is
-    asked.
+    """The rules that act on a plan, in order. Rules about calls run last, when the questions are
+    known.
     """
     allowed = tuple(rule for rule in APPROXIMATE if rule.__name__ in plan.allow)
     before = EXACT.index(stop_early)
@@ -116,15 +115,20 @@ def with_roots(plan: LogicalPlan, roots: Roots) -> LogicalPlan:
     return replace(plan, writes=writes, returns=dict(zip(plan.returns, roots[count:], strict=True)))
 
 
-def _refuse_two_ways(plan: LogicalPlan) -> None:
+def _check_implementations(plan: LogicalPlan) -> None:
+    """Refuse different implementations of steps that ask the same: they are computed once."""
     first: dict[str, Node] = {}
     for node in walk(*plan.roots):
         other = first.setdefault(node.fingerprint, node) if node.calls_model else node
-        ways = [plan.choice(step) or "the reference" for step in (other.step, node.step)]
-        if ways[0] != ways[1]:
-            msg = f"asks what {other.step} asks, of the same rows: both are computed once, but their ways differ"
-            there = f"ways: {other.step} {ways[0]}, {node.step} {ways[1]}"
-            raise PlanError(Problem(msg, node.step, node.origin, there, "choose one way for both"))
+        one, two = (plan.choice(step) or "the reference" for step in (other.step, node.step))
+        if one != two:
+            what = (
+                f"asks the same of the same rows as {other.step}: both are computed once, "
+                "but have different implementations"
+            )
+            there = f"{other.step}: {one}, {node.step}: {two}"
+            hint = "choose one implementation for both"
+            raise PlanError(Problem(what, node.step, node.origin, there, hint))
 
 
 def apply(rule: Rule, roots: Roots, facts: PlanFacts = NO_FACTS) -> Roots:

@@ -1,6 +1,4 @@
-"""What rules that move operators have in common: who else reads a relation, and what may fail on a
-row that it did not see.
-"""
+"""What rules share: the facts of a plan, and named predicates of what may be moved."""
 
 from __future__ import annotations
 
@@ -35,6 +33,13 @@ class PlanFacts:
 
 
 NO_FACTS = PlanFacts()
+
+
+def outline(*roots: Node) -> str:
+    """The operators of a plan, inputs first: what examples show."""
+    return " → ".join(node.keyword for node in walk(*roots))
+
+
 Alone = Callable[[Node], bool]
 Change = Callable[[Node, Alone], Node]
 
@@ -42,8 +47,8 @@ Change = Callable[[Node, Alone], Node]
 def rewrite_alone(roots: tuple[Node, ...], change: Change) -> tuple[Node, ...]:
     """Apply `change` to every node below the roots, bottom up; shared nodes stay shared.
 
-    `change` is told whether a node has one reader only. What asks a model counts with all that ask
-    the same: it will become one node, and must not be moved away from the others.
+    The second argument of `change` tells whether a node has one reader. Equal nodes that call the
+    model count as one: they will be shared, so none may be moved away from the others.
     """
     readers: Counter[object] = Counter(_name(root) for root in roots)
     nodes = list(walk(*roots))
@@ -71,11 +76,10 @@ def _name(node: Node) -> object:
 
 
 def without_conjuncts(node: Node, take: Callable[[Scalar, Node], Node | None]) -> Node:
-    """A filter without the conjuncts that what is below it takes; any other node as it is.
+    """A filter without the conjuncts that the operator below it takes; any other node as it is.
 
-    `take` is given a conjunct and what is below the filter, and gives what is below with the
-    conjunct in it, or None. A filter that looks at other rows is left whole: what its windows see
-    are the rows before any of its conjuncts.
+    `take` returns the operator with a conjunct in it, or None. A filter with window functions is
+    left whole: they see the rows before any of its conjuncts.
     """
     if not isinstance(node, Filter) or node.where.has_window:
         return node
@@ -92,18 +96,14 @@ def without_conjuncts(node: Node, take: Callable[[Scalar, Node], Node | None]) -
 
 
 def may_move(scalar: Scalar, node: Node) -> bool:
-    """Whether a condition on the rows of `node` means the same wherever its columns are, and can
-    fail nowhere.
-
-    It looks at its own row alone, at no other one, and at no time of a window.
+    """Whether a condition on the rows of `node` may be computed elsewhere: it never fails, has no
+    window function, and does not depend on the time of a window.
     """
     return not scalar.asks_now and not scalar.has_window and never_fails(scalar, node.schema)
 
 
 def may_see_more(node: Node) -> bool:
-    """Whether an operator may be given rows that it was not given before: none of its scalars can
-    fail on them.
-    """
+    """Whether an operator may be given further rows: its scalars fail on none."""
     schema = _seen(node)
     return all(never_fails(scalar, schema) for scalar in scalars_of(node))
 

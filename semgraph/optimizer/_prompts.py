@@ -1,4 +1,4 @@
-"""Prompts made of prompts: how questions that are asked together are put."""
+"""Prompts made of prompts: the wording of questions that are asked together."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def text(literal: str) -> Template:
 
 
 def joined(*templates: Template) -> Template:
-    """Templates one behind the other."""
+    """Templates, one after another."""
     return Template(tuple(part for template in templates for part in template.parts))
 
 
 def can_share(first: Semantic, second: Semantic, facts: PlanFacts) -> bool:
-    """Whether two questions may be one: of one model, done in one way, with one prompt each, and
-    failing alike.
+    """Whether two questions may be one: one model, one implementation, one prompt each, and one
+    `on_error`.
     """
     if first.prompt.by or second.prompt.by:
         return False
@@ -33,8 +33,8 @@ def can_share(first: Semantic, second: Semantic, facts: PlanFacts) -> bool:
 
 
 def together(prompts: Sequence[Prompt], heads: Sequence[str], before: str = "") -> PromptSet:
-    """Some questions as one, each behind its head; what is static stays first, and equal contexts
-    are said once.
+    """Some questions as one, each behind its head. Static parts stay first; equal contexts are
+    merged.
     """
     items = [joined(text(head), prompt.item) for head, prompt in zip(heads, prompts, strict=True)]
     item = items[0]
@@ -44,11 +44,11 @@ def together(prompts: Sequence[Prompt], heads: Sequence[str], before: str = "") 
     context = contexts[0] if contexts else Template()
     for other in contexts[1:]:
         context = joined(context, text("\n\n"), other)
-    found = replace(
+    fused = replace(
         prompts[0],
         name=" + ".join(prompt.name for prompt in prompts),
         returns=tuple(answer for prompt in prompts for answer in prompt.returns),
-        describe=tuple(said for prompt in prompts for said in prompt.describe),
+        describe=tuple(pair for prompt in prompts for pair in prompt.describe),
         max_tokens=sum(prompt.max_tokens for prompt in prompts),
         rules=_sections(
             before, *(_headed(h, p.rules) for h, p in zip(heads, prompts, strict=True))
@@ -60,7 +60,7 @@ def together(prompts: Sequence[Prompt], heads: Sequence[str], before: str = "") 
         item=item,
         file="",
     )
-    return PromptSet((("", found),))
+    return PromptSet((("", fused),))
 
 
 def _headed(head: str, section: str) -> str:

@@ -1,6 +1,4 @@
-"""Ask about a row once joins have left it: filters that ask a model are pulled above the joins that
-drop rows.
-"""
+"""Pull semantic filters above joins, which drop rows without a model call."""
 
 from __future__ import annotations
 
@@ -12,27 +10,34 @@ from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, may_see_more, 
 
 
 def ask_late(roots: Roots, _facts: PlanFacts) -> Roots:
-    """Pull a filter that asks a model above each join of what it gives that may drop rows, as far
-    as what it reads is carried.
+    """Pull semantic filters above joins that may drop rows, as long as the joins pass through the
+    columns that the filter reads.
 
-    Equal questions are asked once, so a join that repeats rows costs no question, nor does a row
-    count as failed twice. The join is named as the step that asks: it is computed before it.
-    Nothing is pulled above what others read too, nor, where a plan has windows, above a join with
-    what was read from a store, which would end running ahead.
+    Equal questions are asked once, so a join that repeats rows costs no call, nor does a row count
+    as failed twice. The join gets the name of the filter's step: it is computed before it. A filter
+    is not pulled above an operator with other readers, nor, where a plan has windows, above a join
+    with rows from a store, which would end running ahead.
+
+    >>> import semgraph as sg
+    >>> from semgraph.optimizer._patterns import outline
+    >>> notes, known = (sg.table([{"id": "a", "text": "x"}], name=n) for n in ("notes", "known"))
+    >>> both = notes.sem_filter("Is {text} nice?").join(known, alias="k", using="id").node
+    >>> outline(both), outline(*ask_late((both,), PlanFacts()))
+    ('input → sem_filter → input → join', 'input → input → join → sem_filter')
     """
 
     def change(node: Node, alone: Alone) -> Node:
         if len(node.inputs) < 2 or not node.drops or not _passable(node):
             return node
-        found = _taken_out(node.inputs[0], alone)
-        if found is None:
+        taken = _taken_out(node.inputs[0], alone)
+        if taken is None:
             return node
-        asking, below = found
-        waits = asking.partitioned and any(n.reads_store for n in walk(*node.inputs[1:]))
-        other_owner = (
-            node.partitioned and not asking.partitioned
-        )  # joined, the rows are those of other partitions
-        if waits or other_owner or not asking.reads <= node.passes:
+        asking, below = taken
+        ends_running_ahead = asking.partitioned and any(
+            n.reads_store for n in walk(*node.inputs[1:])
+        )
+        changes_partition = node.partitioned and not asking.partitioned
+        if ends_running_ahead or changes_partition or not asking.reads <= node.passes:
             return node
         above = replace(node.with_inputs(below, *node.inputs[1:]), step=asking.step)
         return replace(asking.with_inputs(above), late=asking.late or tuple(asking.schema.names))
@@ -45,15 +50,15 @@ def _passable(node: Node) -> bool:
 
 
 def _taken_out(node: Node, alone: Alone) -> tuple[SemFilter, Node] | None:
-    """A filter that asks a model at or below `node`, and `node` without it."""
+    """A semantic filter at or below `node`, and `node` without it."""
     if not alone(node) or not node.inputs:
         return None
     if isinstance(node, SemFilter):
         return node, node.input
     if not _passable(node):
         return None
-    found = _taken_out(node.inputs[0], alone)
-    if found is None or not found[0].reads <= node.passes:
+    taken = _taken_out(node.inputs[0], alone)
+    if taken is None or not taken[0].reads <= node.passes:
         return None
-    asking, below = found
+    asking, below = taken
     return asking, replace(node.with_inputs(below, *node.inputs[1:]), step=asking.step)

@@ -1,6 +1,4 @@
-"""Decide what needs no model before a model is asked: conditions move below operators that ask
-about each row.
-"""
+"""Evaluate conditions before the model is called."""
 
 from __future__ import annotations
 
@@ -19,10 +17,17 @@ from semgraph.optimizer._patterns import (
 
 
 def filter_first(roots: Roots, _facts: PlanFacts) -> Roots:
-    """Move each conjunct of a filter below the lowest such operator that does not make what the
-    conjunct reads.
+    """Move each conjunct of a filter below the lowest operator that calls the model and does not
+    make a column that the conjunct reads.
 
-    Nothing is moved past an operator that looks at several rows, or that others read too.
+    Nothing moves past an operator that looks at several rows, or that has other readers.
+
+    >>> import semgraph as sg
+    >>> from semgraph.optimizer._patterns import outline
+    >>> notes = sg.table([{"id": "a", "text": "x"}])
+    >>> kept = notes.sem_filter("Is {text} nice?").filter("id > 'a'").node
+    >>> outline(kept), outline(*filter_first((kept,), PlanFacts()))
+    ('input → sem_filter → filter', 'input → filter → sem_filter')
     """
 
     def change(node: Node, alone: Alone) -> Node:
@@ -35,7 +40,7 @@ def filter_first(roots: Roots, _facts: PlanFacts) -> Roots:
 
 
 def _below(condition: Node, part: Scalar, node: Node, alone: Alone) -> Node | None:
-    """`node` with the conjunct below it, if that spares questions."""
+    """`node` with the conjunct below it, if that saves calls."""
     if not alone(node) or not node.row_local or node.reads_store or not part.roots <= node.passes:
         return None
     below = _below(condition, part, node.inputs[0], alone)

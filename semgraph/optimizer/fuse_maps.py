@@ -1,6 +1,4 @@
-"""Ask independent questions about the same rows in one call (approximate: a model may answer two
-otherwise than one).
-"""
+"""Ask independent questions about the same rows in one call (approximate: answers may differ)."""
 
 from __future__ import annotations
 
@@ -17,11 +15,18 @@ from semgraph.optimizer._prompts import can_share, together
 
 
 def fuse_maps(roots: Roots, facts: PlanFacts) -> Roots:
-    """Make one operator of two that answer for each row, where neither reads what the other
-    answers.
+    """Fuse two operators that answer for each row, where neither reads an answer of the other.
 
-    They stand one above the other, or side by side over the same rows. Ways must be the same; gated
-    ones are left alone.
+    They stand one above the other, or side by side over the same rows, with the same implementation.
+    Gated operators are left alone.
+
+    >>> import semgraph as sg
+    >>> from semgraph.optimizer._patterns import outline
+    >>> notes = sg.table([{"text": "x"}])
+    >>> first = notes.sem_map("Name {text}", {"name": "string"})
+    >>> both = first.sem_map("Rate {text}", {"rate": "int64"}).node
+    >>> outline(both), outline(*fuse_maps((both,), PlanFacts()))
+    ('input → sem_map → sem_map', 'input → sem_map')
     """
     roots = rewrite_alone(roots, lambda node, alone: _stacked(node, alone, facts))
     return _side_by_side(roots, facts)
@@ -52,27 +57,25 @@ def _fused(first: Semantic, second: Semantic, step: str) -> Semantic:
 
 
 def _side_by_side(roots: Roots, facts: PlanFacts) -> Roots:
-    """Fuse such operators over one relation; what each gave is projected from what all give."""
+    """Fuse such operators over one relation, and project what each made from the fused one."""
     fused: dict[int, Semantic] = {}  # by their relation
-    members: dict[int, list[Node]] = {}
+    parts: dict[int, list[Node]] = {}
     for node in walk(*roots):
         if not _is_map(node):
             continue
         relation = id(node.inputs[0])
         one = fused.setdefault(relation, node)
         if one is node:
-            members[relation] = [node]
+            parts[relation] = [node]
         elif not one.adds & node.adds and can_share(one, node, facts):
             fused[relation] = _fused(one, node, one.step)
-            members[relation].append(node)
-    several = {
-        id(member): fused[at] for at, each in members.items() if len(each) > 1 for member in each
-    }
+            parts[relation].append(node)
+    several = {id(part): fused[at] for at, each in parts.items() if len(each) > 1 for part in each}
     return _replaced(roots, several) if several else roots
 
 
 def _replaced(roots: Roots, fused: Mapping[int, Semantic]) -> Roots:
-    """Project what each operator gave from the one that it became a part of."""
+    """Project what each operator made from the one that it became a part of."""
     done: dict[int, Node] = {}
     for node in walk(*roots):
         below = tuple(done[id(child)] for child in node.inputs)

@@ -1,6 +1,4 @@
-"""Ask for several verdicts in one call (approximate): filters over the same rows, and a filter over
-the pairs of a join.
-"""
+"""Ask for several verdicts in one call (approximate: answers may differ)."""
 
 from __future__ import annotations
 
@@ -17,8 +15,15 @@ _ALL = "The answer is yes only if the answer to each of the numbered questions i
 
 
 def fuse_predicates(roots: Roots, facts: PlanFacts) -> Roots:
-    """Make one question of two that each keep or drop a row, or a pair, of which both see the same
-    columns.
+    """Fuse two questions that each keep or drop a row, or a pair, and see the same columns: filters
+    over the same rows, or a filter over the pairs of a join.
+
+    >>> import semgraph as sg
+    >>> from semgraph.optimizer._patterns import outline
+    >>> notes = sg.table([{"text": "x"}])
+    >>> both = notes.sem_filter("Is {text} nice?").sem_filter("Is {text} short?").node
+    >>> outline(both), outline(*fuse_predicates((both,), PlanFacts()))
+    ('input → sem_filter → sem_filter', 'input → sem_filter')
     """
 
     def change(node: Node, alone: Alone) -> Node:

@@ -1,6 +1,4 @@
-"""Ask for each left row which of a list it matches, in one call, in place of one question for each
-pair (approximate).
-"""
+"""Ask once for each left row which records of a list match, not once for each pair (approximate)."""
 
 from __future__ import annotations
 
@@ -25,11 +23,18 @@ _TASK = (
 
 
 def join_to_classify(roots: Roots, facts: PlanFacts) -> Roots:
-    """Make a question for each left row of a join that asks a model, with its candidates as a list.
+    """Turn a semantic join into a question for each left row, with its candidates as a list.
 
     A number that is not in the list is asked for again, and is then that row's error. Meant for a
-    small other side: a list must fit one call. Joins with answers of their own, `keep: one`,
-    several prompts, or a way that the plan chooses are left alone.
+    small right side: a list must fit one call. Joins with answers of their own, `keep: one`,
+    several prompts, or a chosen implementation are left alone.
+
+    >>> import semgraph as sg
+    >>> from semgraph.optimizer._patterns import outline
+    >>> notes, kinds = (sg.table([{"name": "x"}], name=n) for n in ("notes", "kinds"))
+    >>> pairs = notes.sem_join(kinds, "k", "Is {name} a {k.name}?").node
+    >>> outline(*join_to_classify((pairs,), PlanFacts()))
+    'input → input → add → group_join → sem_map → join → project'
     """
 
     def change(node: Node) -> Node:

@@ -1,6 +1,4 @@
-"""Compute, fetch and carry only what something needs: columns of projections and aggregates,
-properties of hits.
-"""
+"""Compute, fetch and carry only the columns that are needed."""
 
 from __future__ import annotations
 
@@ -11,7 +9,13 @@ from semgraph.optimizer._patterns import PlanFacts, Roots
 def prune_columns(roots: Roots, _facts: PlanFacts) -> Roots:
     """Narrow every operator to what the operators above it read, as far as it can be narrowed.
 
-    Results keep all their columns; what a sink needs is what it writes.
+    Results keep all their columns; a sink needs what it writes.
+
+    >>> import semgraph as sg
+    >>> wide = sg.table([{"id": "a"}]).add({"n": "length(id)", "m": "upper(id)"}).project(["n"])
+    >>> [node] = prune_columns((wide.node,), PlanFacts())
+    >>> node.inputs[0].schema.names
+    ['id', 'n']
     """
     narrowed = _narrow_all(roots)
     done: dict[int, Node] = {}

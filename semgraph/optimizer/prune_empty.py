@@ -1,6 +1,4 @@
-"""Leave out what cannot give rows: an input that is not given has none, nor has what is made of
-it.
-"""
+"""Remove operators that have no rows because their inputs have none."""
 
 from __future__ import annotations
 
@@ -10,11 +8,16 @@ from semgraph.optimizer._patterns import PlanFacts, Roots
 
 
 def prune_empty(roots: Roots, _facts: PlanFacts) -> Roots:
-    """Operators that give nothing over relations known to be empty become such a relation; others
-    do without these.
+    """Replace operators that have no rows over empty relations by such a relation; simplify others.
 
-    An aggregate over everything gives its row, and a left join its left rows: they stay, or become
-    what is simpler.
+    An aggregate over everything has a row, and a left join its left rows: they stay, or become
+    something simpler.
+
+    >>> import semgraph as sg
+    >>> notes = sg.table([{"id": "a"}])
+    >>> over_empty = notes.filter("id > 'a'").node.with_inputs(nothing(notes.node))
+    >>> prune_empty((over_empty,), PlanFacts())[0].is_empty
+    True
     """
 
     def change(node: Node) -> Node:

@@ -1,6 +1,4 @@
-"""Remove operators that give just the rows of their input. (Steps that nothing reads are never
-reached from a root.)
-"""
+"""Remove operators whose rows are just those of their input."""
 
 from __future__ import annotations
 
@@ -9,7 +7,14 @@ from semgraph.optimizer._patterns import PlanFacts, Roots
 
 
 def prune_steps(roots: Roots, _facts: PlanFacts) -> Roots:
-    """Replace identities by their input."""
+    """Replace identities by their input. (Steps that nothing reads cannot be reached from a root.)
+
+    >>> import semgraph as sg
+    >>> from semgraph.optimizer._patterns import outline
+    >>> same = sg.table([{"id": "a"}]).filter("TRUE").limit(1).node
+    >>> outline(same), outline(*prune_steps((same,), PlanFacts()))
+    ('input → filter → limit', 'input → limit')
+    """
 
     def change(node: Node) -> Node:
         return node.inputs[0] if node.is_identity and node.inputs else node

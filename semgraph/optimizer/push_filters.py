@@ -14,11 +14,20 @@ from semgraph.optimizer._patterns import (
 
 
 def push_filters(roots: Roots, _facts: PlanFacts) -> Roots:
-    """Move what a read below a filter takes into it; a read that others use too is left alone.
+    """Move the conjuncts that a store read takes from the filter above it into the read.
 
-    A search takes nothing: its `where` acts before k, a filter above it after. What may fail stays
-        where the filters before
-    it screen its rows.
+    A read with other readers is left alone. A search takes none: its `where` acts before `k`, a
+    filter above it after. A conjunct that may fail stays where the filters before it screen its
+    rows.
+
+    >>> from semgraph.frontend.frame import scan
+    >>> from semgraph.logical.schema import Graph
+    >>> from semgraph.optimizer._patterns import outline
+    >>> person = {"properties": {"name": "string"}}
+    >>> graph = Graph.build({"graph": "people", "nodes": {"Person": person}})
+    >>> named = scan("Person", graph=graph).filter("name > 'm'").node
+    >>> outline(named), outline(*push_filters((named,), PlanFacts()))
+    ('scan → filter', 'scan')
     """
 
     def change(node: Node, alone: Alone) -> Node:

@@ -1,6 +1,4 @@
-"""Fetch no more hits of a search than a condition on their rank can keep, and no more rows of a
-label than a limit keeps.
-"""
+"""Fetch no more hits or rows than the filter or limit above can keep."""
 
 from __future__ import annotations
 
@@ -18,16 +16,22 @@ from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, rewrite_alone
 
 
 def push_limits(roots: Roots, _facts: PlanFacts) -> Roots:
-    """Lower the `k` of a search below a filter such as `hit.rank < 3`; the filter stays.
+    """Lower the `k` of a search below a filter such as `hit.rank < 3`, and limit a scan below a
+    limit. Filter and limit stay.
 
-    Only where fewer hits are the first of more: a search by order, or by one method that the store
-        ranks exactly. Fused ranks
-    and those of an index of vectors depend on how far it is read.
+    A search only where fewer hits are the first of more: by order, or by one method that the store
+    ranks exactly. Fused ranks, and those of a vector index, depend on how far it is read.
 
-    A limit without an order goes by the order of what is below it, which is by key where a label is
-    read; it is told to the read through operators that give a row for a row. The limit stays: a
-    read of several partitions gives all. Equal reads become one, which gives all that any of them
-    needs, and are left alone.
+    A limit without an order keeps the rows that come first, by key where a label is read; it passes
+    operators that make one row of each. A read of several partitions returns more rows than the
+    limit. Equal reads will be shared, and are left alone.
+
+    >>> from semgraph.frontend.frame import scan
+    >>> from semgraph.logical.schema import Graph
+    >>> graph = Graph.build({"graph": "people", "nodes": {"Person": {"properties": {}}}})
+    >>> few = scan("Person", graph=graph).limit(3).node
+    >>> push_limits((few,), PlanFacts())[0].inputs[0].limit
+    3
     """
     scans = Counter(node.fingerprint for node in walk(*roots) if isinstance(node, Scan))
 
@@ -36,7 +40,7 @@ def push_limits(roots: Roots, _facts: PlanFacts) -> Roots:
             below = (
                 None
                 if node.order or node.per
-                else _first(node.input, node.n, lambda n: alone(n) and scans[n.fingerprint] < 2)
+                else _limited(node.input, node.n, lambda n: alone(n) and scans[n.fingerprint] < 2)
             )
             return node if below is None else node.with_inputs(below)
         if not isinstance(node, Filter):
@@ -45,9 +49,9 @@ def push_limits(roots: Roots, _facts: PlanFacts) -> Roots:
         if not isinstance(below, Search) or not alone(below) or not _prefix(below):
             return node
         bounds = [
-            most
+            count
             for part in node.where.conjuncts()
-            if (most := _most(part, below.alias)) is not None
+            if (count := _ranks_passed(part, below.alias)) is not None
         ]
         k = max(1, min(bounds, default=below.k))
         return node.with_inputs(replace(below, k=k)) if k < below.k else node
@@ -55,17 +59,15 @@ def push_limits(roots: Roots, _facts: PlanFacts) -> Roots:
     return rewrite_alone(roots, change)
 
 
-def _first(node: Node, n: int, alone: Alone) -> Node | None:
-    """`node` with the reading of a label below it that is told how many rows are enough, if there
-    is one.
-    """
+def _limited(node: Node, n: int, alone: Alone) -> Node | None:
+    """`node` with a limit on the scan below it, if there is one."""
     if not alone(node):
         return None
     if isinstance(node, Scan):
         return replace(node, limit=n) if node.limit is None or n < node.limit else None
     if not node.relational or not node.row_local or node.rows != "1:1" or len(node.inputs) != 1:
         return None
-    below = _first(node.inputs[0], n, alone)
+    below = _limited(node.inputs[0], n, alone)
     return None if below is None else node.with_inputs(below)
 
 
@@ -76,8 +78,8 @@ def _prefix(search: Search) -> bool:
     return exact and len(search.by) <= 1
 
 
-def _most(part: Scalar, alias: str) -> int | None:
-    """How many ranks (from 0) a conjunct lets pass, if it bounds them."""
+def _ranks_passed(part: Scalar, alias: str) -> int | None:
+    """How many ranks, from 0, pass a conjunct that bounds them."""
     tree = part.ast
     if not isinstance(tree, (exp.LT, exp.LTE, exp.EQ)) or part.columns != (f"{alias}.rank",):
         return None

@@ -11,8 +11,17 @@ from semgraph.optimizer._patterns import PlanFacts, Roots
 
 
 def share_round_trips(roots: Roots, _facts: PlanFacts) -> Roots:
-    """Give such searches a common `trip`, unless one would then wait for itself: the step that it
-    searches needs another.
+    """Give searches over the same rows and label a common store batch (`trip`), unless a search
+    would then depend on itself: the step that it searches needs another of the batch.
+
+    >>> import semgraph as sg
+    >>> from semgraph.logical.schema import Graph
+    >>> person = {"properties": {"name": "string"}, "fulltext": {"names": ["name"]}}
+    >>> graph = Graph.build({"graph": "people", "nodes": {"Person": person}})
+    >>> rows = sg.table([{"group_id": "g", "name": "Ann"}], graph=graph)
+    >>> hits = [rows.search("Person", alias=a, k=3, by={"fulltext": "name"}).node for a in "ab"]
+    >>> [node.trip for node in share_round_trips(tuple(hits), PlanFacts())]
+    ['1 Person', '1 Person']
     """
     groups: dict[tuple[int, str], list[Node]] = {}
     together: dict[int, list[Node]] = {}
@@ -21,14 +30,14 @@ def share_round_trips(roots: Roots, _facts: PlanFacts) -> Roots:
             group = groups.setdefault((id(node.input), node.label), [])
             group.append(node)
             together[id(node)] = group
-            if _waits_for_itself(group, together):
+            if _depends_on_itself(group, together):
                 group.remove(node)
                 del together[id(node)]
-    many = [(label, members) for (_, label), members in groups.items() if len(members) > 1]
+    several = [(label, group) for (_, label), group in groups.items() if len(group) > 1]
     trips = {
-        id(member): f"{number} {label}"
-        for number, (label, members) in enumerate(many, 1)
-        for member in members
+        id(search): f"{number} {label}"
+        for number, (label, group) in enumerate(several, 1)
+        for search in group
     }
 
     done: dict[int, Node] = {}
@@ -41,18 +50,18 @@ def share_round_trips(roots: Roots, _facts: PlanFacts) -> Roots:
     return tuple(done[id(root)] for root in roots)
 
 
-def _waits_for_itself(group: Sequence[Node], together: dict[int, list[Node]]) -> bool:
-    """Whether what a trip reads needs one of its own members, or a trip that does."""
-    members = {id(member) for member in group}
+def _depends_on_itself(group: Sequence[Node], together: dict[int, list[Node]]) -> bool:
+    """Whether what a store batch reads needs one of its own searches, or a batch that does."""
+    searches = {id(search) for search in group}
     seen: set[int] = set()
-    waiting = [child for member in group for child in member.inputs]
-    while waiting:
-        node = waiting.pop()
-        if id(node) in members:
+    pending = [child for search in group for child in search.inputs]
+    while pending:
+        node = pending.pop()
+        if id(node) in searches:
             return True
         if id(node) not in seen:
             seen.add(id(node))
-            waiting += [
-                child for member in together.get(id(node), [node]) for child in member.inputs
+            pending += [
+                child for search in together.get(id(node), [node]) for child in search.inputs
             ]
     return False

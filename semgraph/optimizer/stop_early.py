@@ -1,6 +1,4 @@
-"""Ask no further than a limit needs: rows are asked about in the limit's order, until it has what
-it keeps.
-"""
+"""Call the model for no more rows than a limit needs."""
 
 from __future__ import annotations
 
@@ -15,13 +13,18 @@ from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, rewrite_alone
 
 
 def stop_early(roots: Roots, _facts: PlanFacts) -> Roots:
-    """Tell an operator that asks about each row by itself when a limit above it has enough.
+    """Give the `n` and order of a limit to the operator below it that asks about each row by itself.
 
-    The limit must choose by columns that were there before the model was asked; between the two
-    there may be operators that give a row for a row. Right below such an operator others that ask
-    about each row are asked by it, for as many rows as it needs. The limit's order is computed of
-    all rows then, so it must not be able to fail on one that the model would have dropped. The
-    limit stays: the operator may give some rows more.
+    The limit must order by columns that exist before the model is called; between the two there may
+    be operators that make one row of each. Operators right below that ask about each row are asked
+    as the upper one needs rows. The order is then computed of all rows, so it must never fail. The
+    limit stays: the operator may return more rows.
+
+    >>> import semgraph as sg
+    >>> notes = sg.table([{"id": "a", "text": "x"}])
+    >>> first = notes.sem_filter("Is {text} nice?").limit(3, order="id").node
+    >>> stop_early((first,), PlanFacts())[0].inputs[0].stop.n
+    3
     """
 
     def change(node: Node, alone: Alone) -> Node:
@@ -30,31 +33,29 @@ def stop_early(roots: Roots, _facts: PlanFacts) -> Roots:
         stop = Stop(node.n, node.per, node.order)
         if any(term.by.has_window or not never_fails(term.by, node.schema) for term in stop.order):
             return node
-        below = _told(node.inputs[0], stop, node.reads, alone)
+        below = _stopping(node.inputs[0], stop, node.reads, alone)
         return node if below is None else node.with_inputs(below)
 
     return rewrite_alone(roots, change)
 
 
-def _told(node: Node, stop: Stop, reads: frozenset[str], alone: Alone) -> Node | None:
+def _stopping(node: Node, stop: Stop, reads: frozenset[str], alone: Alone) -> Node | None:
     if not alone(node) or not node.row_local or not reads <= node.passes:
         return None
     if isinstance(node, (SemMap, SemFilter)):
         return (
             None
             if node.stop is not None
-            else replace(node, stop=stop, input=_fed(node.input, reads, alone))
+            else replace(node, stop=stop, input=_fed_by_need(node.input, reads, alone))
         )
     if not node.relational or node.drops:
         return None
-    below = _told(node.inputs[0], stop, reads, alone)
+    below = _stopping(node.inputs[0], stop, reads, alone)
     return None if below is None else node.with_inputs(below, *node.inputs[1:])
 
 
-def _fed(node: Node, reads: frozenset[str], alone: Alone) -> Node:
-    """What an operator that stops early stands on at once: rows of it, too, are asked about as they
-    are needed.
-    """
+def _fed_by_need(node: Node, reads: frozenset[str], alone: Alone) -> Node:
+    """The operators right below one that stops early: they are asked as it needs rows, too."""
     if (
         not isinstance(node, (SemMap, SemFilter))
         or not alone(node)
@@ -62,4 +63,4 @@ def _fed(node: Node, reads: frozenset[str], alone: Alone) -> Node:
         or not reads <= node.passes
     ):
         return node
-    return replace(node, fed=True, input=_fed(node.input, reads, alone))
+    return replace(node, fed=True, input=_fed_by_need(node.input, reads, alone))
