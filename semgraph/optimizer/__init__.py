@@ -78,7 +78,7 @@ def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
     return with_roots(plan, roots)
 
 
-def given(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
+def mark_empty(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
     """The plan with inputs that have no rows marked as empty, except the one cut into windows."""
 
     def change(node: Node) -> Node:
@@ -89,13 +89,13 @@ def given(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
 
 
 def optimized(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
-    """`optimize(given(plan, inputs))`, computed once for a plan and its empty inputs. Raises as
+    """`optimize(mark_empty(plan, inputs))`, computed once for a plan and its empty inputs. Raises as
     `optimize`.
     """
     plans = _OPTIMIZED.setdefault(plan, {})
     empty = frozenset(name for name, table in inputs.items() if not table.num_rows)
     if empty not in plans:
-        plans[empty] = optimize(given(plan, inputs))
+        plans[empty] = optimize(mark_empty(plan, inputs))
     return plans[empty]
 
 

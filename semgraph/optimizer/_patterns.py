@@ -103,17 +103,17 @@ def may_move(scalar: Scalar, node: Node) -> bool:
 
 
 def may_see_more(node: Node) -> bool:
-    """Whether an operator may be given further rows: its scalars fail on none."""
-    schema = _seen(node)
+    """Whether an operator may see further rows: its scalars fail on none."""
+    schema = _readable(node)
     return all(never_fails(scalar, schema) for scalar in scalars_of(node))
 
 
-def _seen(node: Node) -> pa.Schema:
+def _readable(node: Node) -> pa.Schema:
     """The columns that the scalars of a relational operator may read."""
-    found = {field.name: field for field in node.schema} | {
+    columns = {field.name: field for field in node.schema} | {
         field.name: field for field in node.inputs[0].schema
     }
     for other in node.inputs[1:]:
         alias = getattr(node, "alias", "") or "_right"
-        found[alias] = pa.field(alias, pa.struct(list(other.schema)))
-    return pa.schema(list(found.values()))
+        columns[alias] = pa.field(alias, pa.struct(list(other.schema)))
+    return pa.schema(list(columns.values()))

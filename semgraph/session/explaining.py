@@ -28,7 +28,7 @@ from semgraph.logical.graph import Scan
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
-from semgraph.optimizer import given
+from semgraph.optimizer import mark_empty
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
 from semgraph.semantic.library import Library
@@ -72,7 +72,7 @@ class Explanation:
         note = "" if self.run is None else _note(self.run, self.plan)
         if form == "algebra":
             return algebra(self.plan)
-        plan = given(self.plan, self.inputs or {})
+        plan = mark_empty(self.plan, self.inputs or {})
         optimized, changes = rewrites.optimized(plan)
         if form == "rules":
             return rewrites.shown(plan, changes)

@@ -19,7 +19,7 @@ from semgraph.errors import RowError
 from semgraph.frontend.load import load_plan
 from semgraph.llm.base import Reply, Request
 from semgraph.logical.plan import LogicalPlan
-from semgraph.optimizer import given, optimize
+from semgraph.optimizer import mark_empty, optimize
 from semgraph.session import run as running
 from tests.optimizer.bench import Bench
 
@@ -147,7 +147,9 @@ def spoilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
         made: LogicalPlan, rewrite: Callable[[LogicalPlan], LogicalPlan]
     ) -> tuple[list[Any], int]:
         oracle.requests.clear()
-        monkeypatch.setattr(running, "optimized", lambda plan, inputs: rewrite(given(plan, inputs)))
+        monkeypatch.setattr(
+            running, "optimized", lambda plan, inputs: rewrite(mark_empty(plan, inputs))
+        )
         async with semgraph.Session(
             llm=Faulty(oracle, spoil), store="memory", journal=False, runs="", folder=tmp_path
         ) as session:

@@ -23,7 +23,7 @@ from semgraph.frontend.load import load_plan
 from semgraph.logical.node import Node, argument, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Nothing
-from semgraph.optimizer import given
+from semgraph.optimizer import mark_empty
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "fixtures" / "fingerprints"
@@ -40,7 +40,7 @@ def fingerprints() -> dict[str, str]:
     plans = {name: load_plan(ROOT / "plans" / f"{name}.yaml") for name in SHIPPED}
     own = operators_plan()
     steps = {f"operators/{name}": node.fingerprint for name, node in own.steps.items()}
-    empty = given(own, {"spare": own.inputs["spare"].schema.empty_table()}).returns["unused"]
+    empty = mark_empty(own, {"spare": own.inputs["spare"].schema.empty_table()}).returns["unused"]
     whole = {name: plan.fingerprint for name, plan in (*plans.items(), ("operators", own))}
     return whole | steps | {"operators/unused, empty": empty.fingerprint}
 

@@ -23,7 +23,7 @@ from semgraph.frontend.load import load_plan
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Filter
-from semgraph.optimizer import APPROXIMATE, EXACT, apply, given, optimize, with_roots
+from semgraph.optimizer import APPROXIMATE, EXACT, apply, mark_empty, optimize, with_roots
 from semgraph.optimizer._patterns import PlanFacts, Roots
 from tests.optimizer.bench import FIXTURES, Bench
 
@@ -52,7 +52,7 @@ def loaded(case: Any, folder: Path) -> LogicalPlan:
     path.write_text(f"plan: case\ngraph: graph.yaml\n{case['plan']}", encoding="utf-8")
     plan = load_plan(path)
     rows = case.get("rows") or {}
-    return given(
+    return mark_empty(
         plan,
         {
             name: i.schema.empty_table()
