@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from semgraph.errors import Fault
+from semgraph.errors import EngineError, Fault
 from semgraph.expr import Scalar, Type
 from semgraph.expr.duckdb import type_of as type_of_scalar
 from semgraph.expr.scalar import ROWS, Faithful, to_sql
@@ -192,6 +192,21 @@ def _prop(column: exp.Column, alias: Alias) -> Prop | None:
     if names and path[0] in names:
         raise _Untaken
     return None
+
+
+def read_all(
+    scalars: Sequence[Scalar], alias: Alias, type_of: Callable[[Prop], Type | None]
+) -> tuple[Term, ...]:
+    """Conjuncts as terms, their values cast to what they meet. Raises EngineError for one that
+    stores do not take.
+    """
+    terms = []
+    for scalar in scalars:
+        term = read(scalar, alias)
+        if term is None:
+            raise EngineError(f'stores do not take the condition "{scalar.text}"')
+        terms.append(cast_values(term, type_of))
+    return tuple(terms)
 
 
 def of_hit(terms: Sequence[Term], alias: str) -> tuple[Term, ...]:
@@ -417,3 +432,90 @@ def _plain(value: Value, rows: pa.Table) -> pa.Array[Any] | None:
     ):
         return None
     return column(rows, value.columns[0])
+
+
+# What conditions say of the hits that can pass them.
+
+Ends = tuple[Value | None, Value | None]
+"""Source and target of an edge; None: any."""
+_MOST_PAIRS = 8
+
+
+def by_key(terms: Sequence[Term], key: str) -> bool:
+    """Whether a conjunct says which keys hits may have."""
+    return any(isinstance(t, Test) and _known(t, key) is not None for t in terms)
+
+
+def ends(terms: Sequence[Term]) -> tuple[Ends, ...]:
+    """The pairs of ends (None: any) between which all hits lie; empty if the conjuncts do not
+    say.
+    """
+    return _all_of(terms) or ()
+
+
+def _ends(term: Term) -> tuple[Ends, ...] | None:
+    if not isinstance(term, Test):
+        return None
+    match term:
+        case Test("and", args):
+            return _all_of(args)
+        case Test("or", args):
+            return _one_of(args)
+        case Test("pair", (Prop(), Prop(), Value() as one, Value() as other)):
+            return (one, other), (other, one)
+    sources, targets = _known(term, "source"), _known(term, "target")
+    if sources is not None:
+        return tuple((value, None) for value in sources)
+    return None if targets is None else tuple((None, value) for value in targets)
+
+
+def _known(term: Test, name: str) -> tuple[Value, ...] | None:
+    """The values among which a term wants a property to be."""
+    if term.op not in ("=", "in"):
+        return None
+    first, *others = term.args
+    if term.op == "=" and isinstance(first, Value):
+        first, others = others[0], [first]
+    values = tuple(other for other in others if isinstance(other, Value))
+    return (
+        values
+        if isinstance(first, Prop) and first.name == name and len(values) == len(others)
+        else None
+    )
+
+
+def _all_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
+    found: tuple[Ends, ...] | None = None
+    for term in terms:
+        more = _ends(term)
+        if more is not None and found is not None:
+            more = tuple((s or source, t or target) for s, t in found for source, target in more)
+        if more is not None and len(more) <= _MOST_PAIRS:
+            found = more
+    return found
+
+
+def _one_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
+    found: tuple[Ends, ...] = ()
+    for term in terms:
+        more = _ends(term)
+        if more is None:
+            return None
+        found += more
+    return found
+
+
+def pinned(term: Term, names: Iterable[str]) -> bool:
+    """Whether a conjunct leaves only hits whose value of one of the properties is among a few known
+    ones.
+    """
+    if not isinstance(term, Test):
+        return False
+    if term.op in ("and", "or"):
+        sides = [pinned(arg, names) for arg in term.args]
+        return any(sides) if term.op == "and" else all(sides)
+    found = [isinstance(arg, Prop) and arg.name in names for arg in term.args]
+    known = all(mine or isinstance(arg, Value) for mine, arg in zip(found, term.args, strict=True))
+    if term.op == "pair":
+        return known
+    return term.op in ("=", "in") and known and sum(found) == 1 and (term.op == "=" or found[0])

@@ -10,8 +10,8 @@ import pytest
 from semgraph.expr import parse_scalar, parse_type
 from semgraph.stores import conditions as conjunct
 from semgraph.stores.conditions import Prop, Value, cast_values, evaluate, read, values_of
-from semgraph.stores.neo4j import cypher as pins
-from semgraph.stores.neo4j import lucene
+from semgraph.stores import conditions as pins
+from semgraph.stores.neo4j.search_text import MOST_CLAUSES, lucene_queries
 
 
 def term(text, alias="hit"):
@@ -126,10 +126,10 @@ def test_known_keys():
 
 def test_many_words_become_several_queries_none_of_which_is_too_large():
     words = " ".join(f"w{i}" for i in range(2500))
-    found = lucene.queries(words, ["name", "summary"], "group_id", ["g-1"])
+    found = lucene_queries(words, ["name", "summary"], "group_id", ["g-1"])
     assert len(found) == 5
     assert all(query.startswith('+(group_id:"g-1"^0) +(') for query in found)
-    assert all(query.count('"w') <= lucene.MOST_CLAUSES for query in found)
+    assert all(query.count('"w') <= MOST_CLAUSES for query in found)
     assert sum(query.count('"w') for query in found) == 5000
 
 
@@ -137,4 +137,4 @@ def test_many_words_become_several_queries_none_of_which_is_too_large():
     "values", [None, [], ["", "g"], ["g h"], ["ärger"], [f"g{i}" for i in range(50)]]
 )
 def test_partitions_that_do_not_go_into_a_query_are_left_to_the_test_after_it(values):
-    assert lucene.queries("heron", ["name"], "group_id", values) == ['+(name:"heron")']
+    assert lucene_queries("heron", ["name"], "group_id", values) == ['+(name:"heron")']

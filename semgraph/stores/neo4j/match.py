@@ -18,7 +18,7 @@ from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import MatchQuery
 from semgraph.stores.batch_io import returned
 from semgraph.stores.neo4j.cypher import ROW, Bound, Conditions, held, quoted, returned_as
-from semgraph.stores.neo4j.hits import Indexes
+from semgraph.stores.neo4j.schema import Indexes
 
 _NAMES = ("a", "t", "b")
 _WAY = "way"

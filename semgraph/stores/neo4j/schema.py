@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from semgraph.logical.schema import Derived, Graph, Label
 from semgraph.stores.neo4j.cypher import HEAD, MARK, quoted, string
-from semgraph.stores.neo4j.hits import Indexes
 
 SHOW = (
     "SHOW INDEXES YIELD name, type, entityType, labelsOrTypes, properties, owningConstraint, options\n"
@@ -50,6 +49,32 @@ class Index:
             str(self.options.get("indexConfig", {}).get("vector.similarity_function", "")).upper()
             == "COSINE"
         )
+
+
+@dataclass(frozen=True)
+class Indexes:
+    """The full-text and vector indexes that a database has.
+
+    Args:
+        fulltext: By the graph's name: the index's own, and whether it has the partition too.
+        vectors: Names of the indexes by label and vector property.
+        ranges: Labels and properties with a range index, the one of a constraint included.
+        underived: Labels and derived text properties that some rows lack.
+    """
+
+    fulltext: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
+    vectors: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    ranges: frozenset[tuple[str, str]] = frozenset()
+    underived: frozenset[tuple[str, str]] = frozenset()
+
+    def hint(self, var: str, label: str, *properties: str | None) -> str:
+        """The index to look into first: of the first property that has one.
+
+        Plans are kept for a while, and one that was made while a label was empty, or before its
+        index was counted, may read all of it.
+        """
+        found = next((p for p in properties if (label, p) in self.ranges), None)
+        return "" if found is None else f" USING INDEX SEEK {var}:{quoted(label)}({quoted(found)})"
 
 
 @dataclass(frozen=True)

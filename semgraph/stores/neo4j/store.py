@@ -47,10 +47,10 @@ from semgraph.stores.conditions import Prop, Test, read
 from semgraph.stores.neo4j import schema
 from semgraph.stores.neo4j.bolt import Bolt
 from semgraph.stores.neo4j.cypher import HEAD, MARK, quoted
-from semgraph.stores.neo4j.hits import EXACT_BELOW, Indexes
 from semgraph.stores.neo4j.match import compile_match, compile_scan
-from semgraph.stores.neo4j.schema import compile_states
+from semgraph.stores.neo4j.schema import Indexes, compile_states
 from semgraph.stores.neo4j.search import Searches
+from semgraph.stores.neo4j.search_text import EXACT_BELOW
 from semgraph.stores.neo4j.setup import (
     Setup,
     Underived,

@@ -30,8 +30,7 @@ from semgraph.stores.batch_io import (
 )
 from semgraph.stores.neo4j.bolt import Bolt, Records, RuleBroken
 from semgraph.stores.neo4j.cypher import HEAD, MARK, hidden, quoted, sent, string
-from semgraph.stores.neo4j.hits import Indexes
-from semgraph.stores.neo4j.schema import statistics
+from semgraph.stores.neo4j.schema import Indexes, statistics
 
 if TYPE_CHECKING:
     from neo4j import AsyncManagedTransaction

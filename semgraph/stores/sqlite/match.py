@@ -17,9 +17,9 @@ from semgraph.logical.graph import PatternEdge, PatternNode
 from semgraph.stores.base import MatchQuery
 from semgraph.stores.batch_io import match_schema, returned, scan_schema
 from semgraph.stores.conditions import Prop
+from semgraph.stores.sqlite.rows import Asking
 from semgraph.stores.sqlite.schema import ID, Table, quote
 from semgraph.stores.sqlite.search import arrays_of
-from semgraph.stores.sqlite.vectors import Asking
 
 
 class Matching:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from semgraph.stores.base import Method
 from semgraph.stores.batch_io import column, vectors_of
 from semgraph.stores.cosine import Block, Candidates, candidates, exact, lengths
+from semgraph.stores.sqlite.rows import Found, Scope
 from semgraph.stores.sqlite.schema import ID
-from semgraph.stores.sqlite.vectors import Found, Memory, Scope, VectorCache
+from semgraph.stores.sqlite.vectors import Memory, VectorCache
 
 if TYPE_CHECKING:
     import numpy as np

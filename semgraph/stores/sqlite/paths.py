@@ -17,9 +17,9 @@ from semgraph.logical.graph import PatternEdge, PatternNode, PatternPath, elemen
 from semgraph.stores.base import MatchQuery
 from semgraph.stores.batch_io import match_schema, path_order, returned, steps_of
 from semgraph.stores.conditions import Prop
+from semgraph.stores.sqlite.rows import Asking
 from semgraph.stores.sqlite.schema import ID, Table, quote
 from semgraph.stores.sqlite.search import read_rows
-from semgraph.stores.sqlite.vectors import Asking
 
 Node = tuple[str, int]
 """Label and id of a row."""

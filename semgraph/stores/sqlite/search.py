@@ -26,11 +26,12 @@ from semgraph.stores.batch_io import (
     returned,
     search_schema,
 )
-from semgraph.stores.conditions import Prop, of_hit, read
+from semgraph.stores.conditions import Prop, of_hit, pinned, read
 from semgraph.stores.sqlite.nearest import Nearest
+from semgraph.stores.sqlite.rows import Asking, Found, Ranking, Scope
 from semgraph.stores.sqlite.schema import ID, Table, quote
 from semgraph.stores.sqlite.values import decode, decode_vectors
-from semgraph.stores.sqlite.vectors import Asking, Found, Memory, Ranking, Scope, pinned
+from semgraph.stores.sqlite.vectors import Memory
 
 _MANY_PARTITIONS = 64
 _TIES = 200

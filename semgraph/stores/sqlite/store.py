@@ -42,6 +42,7 @@ from semgraph.stores.conditions import read
 from semgraph.stores.sqlite.file import File
 from semgraph.stores.sqlite.match import Matching, Scanning
 from semgraph.stores.sqlite.paths import Trails
+from semgraph.stores.sqlite.rows import Asking
 from semgraph.stores.sqlite.schema import (
     Table,
     bring_up_to_date,
@@ -56,7 +57,7 @@ from semgraph.stores.sqlite.schema import (
     tables_of,
 )
 from semgraph.stores.sqlite.search import Search
-from semgraph.stores.sqlite.vectors import Asking, Memory
+from semgraph.stores.sqlite.vectors import Memory
 from semgraph.stores.sqlite.write import Merge, clear, commit, states
 from semgraph.turns import Turns
 

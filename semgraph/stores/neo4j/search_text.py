@@ -1,0 +1,475 @@
+"""The statement of a search in Cypher: one branch per method, joined over all rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from semgraph.errors import EngineError, StoreUnavailable
+from semgraph.expr.functions import words as plain_words
+from semgraph.logical.schema import Graph, Label
+from semgraph.stores.base import Method, SearchQuery
+from semgraph.stores.batch_io import aliases, end_nodes, returned
+from semgraph.stores.conditions import Ends, Value, by_key, ends, of_hit
+from semgraph.stores.neo4j.cypher import (
+    ROW,
+    Bound,
+    Conditions,
+    held,
+    instant,
+    quoted,
+    returned_as,
+    string,
+    type_of,
+)
+from semgraph.stores.neo4j.schema import Indexes
+
+EXACT_BELOW = 5000
+"""A partition with fewer rows of a label is read whole by `nearest`."""
+VECTORS = "vectors"
+"""The parameter with the different vectors that rows look for; a row has the place of its own."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One method of one query.
+
+    Args:
+        query: Number of the query.
+        method: Number of its method.
+        number: Under which its hits come back; its row field is `m{number}`, its limit the
+            parameter `f{number}`.
+        index: The index that it reads as far as needed; "" if it finds all at once.
+        whole: Whether it always reads all of it.
+    """
+
+    query: int
+    method: int
+    number: int
+    index: str = ""
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class SearchText:
+    """A statement for some queries, whatever the rows.
+
+    Args:
+        text: Reads `$groups`: rows in lists, each of one partition.
+        bound: Values of its conjuncts.
+        branches: What its records belong to.
+        partitions: Row fields by the column with the partition value.
+        near: For each `l{number}` of a group, the label and the column of the partition (None: all)
+            that it is about: whether these are known to have `EXACT_BELOW` rows, so that they need
+            not be counted.
+    """
+
+    text: str
+    bound: Bound
+    branches: tuple[Branch, ...]
+    partitions: Mapping[str, str]
+    near: tuple[tuple[str, str | None], ...] = ()
+
+
+def compile_search(
+    graph: Graph,
+    queries: Sequence[SearchQuery],
+    lists: frozenset[str],
+    indexes: Indexes,
+    only: frozenset[int] | None = None,
+) -> SearchText:
+    """The statement for queries over the same rows.
+
+    Args:
+        graph: Says what labels and properties are.
+        queries: What to find.
+        lists: The partition columns of the rows that hold lists.
+        indexes: What the database has.
+        only: Numbers of the branches to ask; None: all.
+
+    Raises:
+        EngineError: A query names what the graph does not have.
+        StoreUnavailable: It needs an index that the database does not have.
+    """
+    writer = _Writer(graph, lists, indexes)
+    number = 0
+    for i, query in enumerate(queries):
+        for j in range(len(query.methods)):
+            if only is None or number in only:
+                writer.add(query, Branch(i, j, number))
+            number += 1
+    return writer.done()
+
+
+@dataclass
+class _Writer:
+    """The statement while it grows."""
+
+    graph: Graph
+    lists: frozenset[str]
+    indexes: Indexes
+    names: dict[Value, str] = field(default_factory=dict)
+    partitions: dict[str, str] = field(default_factory=dict)
+    near: dict[tuple[str, str, str], tuple[str, str | None]] = field(default_factory=dict)
+    branches: list[Branch] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
+
+    def add(self, query: SearchQuery, branch: Branch) -> None:
+        """Add a method."""
+        label = self.graph.label(query.label)
+        labels = {name: self.graph.label(getattr(label, end)) for end, name, _ in query.ends}
+        conditions = Conditions(
+            self.graph, {query.alias: label, **labels}, self.names, self.indexes.underived
+        )
+        hits = Hits(query, label, conditions, self.indexes, self.confined)
+        parts, index = hits.parts(query.methods[branch.method], branch.number, self.known)
+        self.parts += parts
+        self.branches.append(replace(branch, index=index, whole=hits.pinned))
+
+    def confined(self, query: SearchQuery, own: str, row: str) -> str:
+        """The condition that keeps hits, whose partition is `own`, in the row's."""
+        if query.partition is None:
+            return ""
+        name = self.partitions.setdefault(query.partition, f"p{len(self.partitions)}")
+        operator = "IN" if query.partition in self.lists else "="
+        return f"{own} {operator} {row}.{name}"
+
+    def known(
+        self, query: SearchQuery, pattern: str, confined: str, vector: str
+    ) -> tuple[str, str]:
+        """Two variables: how many rows of a label a partition has, as far as it matters, and, if
+        few, what they are with their vectors. They are the same for all rows of a group, so vectors
+        are read once for all of them.
+        """
+        self.near.setdefault((pattern, confined, vector), (query.label, query.partition))
+        return _names(list(self.near).index((pattern, confined, vector)))
+
+    def done(self) -> SearchText:
+        """All of it, joined."""
+        prelude, imported = ["UNWIND $groups AS g"], [ROW]
+        for i, (pattern, confined, vector) in enumerate(self.near):
+            n, known = _names(i)
+            imported += n, known
+            where = f" WHERE {confined}" if confined else ""
+            prelude.append(
+                f"CALL () {{ MATCH {pattern} RETURN count(h) AS t{i} }}\n"
+                f"CALL (g, t{i}) {{ WITH g, t{i} WHERE t{i} >= {EXACT_BELOW} AND NOT g.l{i}\n"
+                f"  MATCH {pattern}{where} WITH h LIMIT {EXACT_BELOW} WITH count(h) AS counted\n"
+                f"  RETURN CASE WHEN g.l{i} THEN {EXACT_BELOW} ELSE counted END AS {n} }}\n"
+                f"CALL (g, {n}) {{ WITH g, {n} WHERE {n} < {EXACT_BELOW}\n"
+                f"  MATCH {pattern}{where} WITH h, {vector} AS v WHERE v IS NOT NULL RETURN collect([h, v]) AS {known} }}"
+            )
+        prelude.append(f"UNWIND g.rows AS {ROW}")
+        text = (
+            "\n".join(
+                (
+                    *prelude,
+                    f"CALL ({', '.join(imported)}) {{",
+                    "\nUNION ALL\n".join(self.parts),
+                    "}",
+                )
+            )
+            + f"\nRETURN {ROW}._q AS q, b, hits, fetched, last"
+        )
+        bound = Conditions(self.graph, {}, self.names).bound
+        return SearchText(
+            text, bound, tuple(self.branches), dict(self.partitions), tuple(self.near.values())
+        )
+
+
+def _names(number: int) -> tuple[str, str]:
+    """Variables: how many rows a partition has of a label, and what they are, where they are
+    few.
+    """
+    return f"n{number}", f"c{number}"
+
+
+# The branch of one method: which hits, in which order, how many, and what of each.
+
+
+def _cosine(vector: str, sought: str) -> str:
+    """The raw cosine; the server's function gives (1 + cosine) / 2."""
+    return f"2 * vector.similarity.cosine({vector}, {sought}) - 1"
+
+
+def _end(end: str) -> str:
+    """The node at an end of a hit."""
+    return "startNode(h)" if end == "source" else "endNode(h)"
+
+
+Known = Callable[[SearchQuery, str, str, str], tuple[str, str]]
+
+
+class Hits:
+    """The hits `h` of one query."""
+
+    def __init__(
+        self,
+        query: SearchQuery,
+        label: Label,
+        conditions: Conditions,
+        indexes: Indexes,
+        confined: Callable[[SearchQuery, str, str], str],
+    ) -> None:
+        self.query, self.label, self.indexes = query, label, indexes
+        self.conditions = conditions
+        self.confined = confined
+        self.terms = conditions.read(query.where, aliases(query))
+        self.own = of_hit(self.terms, query.alias)
+        self.graph = conditions.graph
+        name = quoted(label.name)
+        self.pattern = f"(h:{name})" if label.kind == "node" else f"()-[h:{name}]->()"
+
+    def parts(self, method: Method, number: int, known: Known) -> tuple[list[str], str]:
+        """The branch as parts of a union, and the index that it reads as far as needed.
+
+        Args:
+            method: How to find hits.
+            number: Of the branch; `m{number}` is the field of the row with what to look for.
+            known: Names what is read of a partition before all its rows.
+        """
+        sought = f"{ROW}.m{number}"
+        if method.via == "fulltext":
+            index = self._fulltext_index(method.prop)
+            read = self._fulltext(self.indexes.fulltext[index][0], number)
+            if self.pinned:
+                return [self._among_known(read, number, method)], index
+            found = f"{read}\nWITH h, sum(s) AS s ORDER BY s DESC WHERE s > 0\nWITH collect([h, s]) AS found"
+            return [self._read_on(number, found, "s", method)], index
+        if method.via == "nearest":
+            return self._nearest(method, number, f"${VECTORS}[{sought}]", known)
+        test = f"{self._value(method.prop)} = {sought}" if method.via == "equal" else ""
+        first = method.prop if test.startswith("h.") else None
+        if method.via == "equal" and (self.label.name, method.prop) in self.indexes.underived:
+            key, prop = f"h.{quoted(self.graph.key)}", f"h.{quoted(method.prop)}"
+            test = f"({prop} = {sought} OR ({prop} IS NULL AND {key} IN {ROW}.u{number}))"
+        found = f"{self._match(test, first)}\n{self._ranked('1.0', method)}"
+        return [
+            f"{found}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
+        ], ""
+
+    def _nearest(
+        self, method: Method, number: int, sought: str, known: Known
+    ) -> tuple[list[str], str]:
+        if method.prop not in self.label.vectors:
+            raise EngineError(f'label "{self.label.name}" has no embedding of "{method.prop}"')
+        name = self.label.vectors[method.prop]
+        vector = f"h.{quoted(name)}"
+        ranked = self._ranked(_cosine("v", sought), method)
+        end = f"{ranked}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
+        alike = f"size(v) = size({sought})"
+        index = self.indexes.vectors.get((self.label.name, name), "")
+        if not index or self.pinned or method.k is None:
+            return [f"{self._match('')}\nWITH h, {vector} AS v WHERE {alike}\n{end}"], ""
+        own = self.confined(self.query, f"h.{quoted(self.graph.partition)}", "g")
+        n, near = known(self.query, self.pattern, own, vector)
+        kind = "node" if self.label.kind == "node" else "relationship"
+        read = (
+            f"WITH {ROW}, {n} WHERE {n} >= {EXACT_BELOW} AND {sought} IS NOT NULL\n"
+            f"CALL db.index.vector.query{kind.title()}s({string(index)}, $f{number}, {sought}) YIELD {kind}, score\n"
+            f"WITH collect([{kind}, 2 * score - 1]) AS found"
+        )
+        passing = " AND ".join(filter(None, (alike, self._where)))
+        exact = f"UNWIND {near} AS x WITH x[0] AS h, x[1] AS v WHERE {passing}\n{end}"
+        return [exact, self._read_on(number, read, _cosine(vector, sought), method)], index
+
+    def _fulltext_index(self, prop: str) -> str:
+        for name, properties in self.label.fulltext.items():
+            if prop in properties:
+                if name not in self.indexes.fulltext:
+                    raise StoreUnavailable(
+                        f'the database has no full-text index "{name}" of {self.label.name} over {", ".join(properties)}: '
+                        "drop another of that name, and run a plan that writes `schema`, such as build_indices_and_constraints"
+                    )
+                return name
+        raise EngineError(f'label "{self.label.name}" has no full-text index of "{prop}"')
+
+    @property
+    def pinned(self) -> bool:
+        """Whether `where` says which hits there can be, by key or by ends."""
+        by_ends = self.label.kind == "edge" and bool(ends(self.own))
+        return by_ends or by_key(self.own, self.graph.key)
+
+    def _fulltext(self, index: str, number: int) -> str:
+        kind = "node" if self.label.kind == "node" else "relationship"
+        return (
+            f"UNWIND {ROW}.m{number} AS text\n"
+            f"CALL db.index.fulltext.query{kind.title()}s({string(index)}, text, $f{number}) "
+            f"YIELD {kind} AS h, score AS s"
+        )
+
+    def _among_known(self, read: str, number: int, method: Method) -> str:
+        """Which of the few hits that there can be an index gives, and their scores; not read where
+        there are none.
+        """
+        return (
+            f"CALL ({ROW}) {{ {self._match('')} RETURN collect(h) AS known }}\n"
+            f"WITH known WHERE size(known) > 0\n{read} WHERE h IN known\n"
+            f"WITH h, sum(s) AS s WHERE s > 0\n{self._ranked('s', method)}\n"
+            f"RETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
+        )
+
+    def _read_on(self, number: int, read: str, score: str, method: Method) -> str:
+        """What an index gives, filtered; it says how much it read, so that it can be asked for
+        more.
+        """
+        return (
+            f"{read}\nCALL ({ROW}, found) {{\n"
+            f"UNWIND found AS f WITH f[0] AS h, f[1] AS s WHERE {self._filter()}\n"
+            f"{self._ranked(score, method)}\nRETURN {self._collected()}\n}}\n"
+            f"RETURN {number} AS b, hits, size(found) AS fetched, found[-1][1] AS last"
+        )
+
+    def _match(self, test: str, prop: str | None = None) -> str:
+        """Bind `h` to what passes; `prop`: of an equality in `test`."""
+        pairs = ends(self.own) if self.label.kind == "edge" else ()
+        if not pairs:
+            partition = None if self.query.partition is None else self.graph.partition
+            hint = (
+                ""
+                if by_key(self.own, self.graph.key)
+                else self.indexes.hint("h", self.label.name, prop, partition)
+            )
+            return f"MATCH {self.pattern}{hint} WHERE {self._filter(test)}"
+        # The partition by a parameter: given by name, its index may tempt the planner to read all
+        # of it for every row.
+        found = match_edges(
+            self.graph,
+            self.label,
+            pairs,
+            self.conditions.value,
+            lambda v, end: self.indexes.hint(v, end, self.graph.key),
+        )
+        return f"{found} WHERE {self._filter(test, own='h[$own]')}"
+
+    def _filter(self, test: str = "", own: str = "") -> str:
+        own = own or f"h.{quoted(self.graph.partition)}"
+        return (
+            " AND ".join(filter(None, (test, self.confined(self.query, own, ROW), self._where)))
+            or "true"
+        )
+
+    @property
+    def _where(self) -> str:
+        ends = {name: _end(end) for end, name, _ in self.query.ends}
+        return self.conditions.text(self.terms, {self.query.alias: "h", **ends})
+
+    def _ranked(self, score: str, method: Method) -> str:
+        order = [] if method.via == "order" else ["score DESC"]
+        for name, descending in self.query.order if method.via == "order" else ():
+            value = self._value(name)
+            order += [f"{value} IS NULL", f"{value} DESC" if descending else value]
+        above = f" WHERE score > {float(method.above)!r}" if method.via == "nearest" else ""
+        limit = "" if method.k is None else f" LIMIT {method.k}"
+        key = f"h.{quoted(self.graph.key)}"
+        return f"WITH h, {score} AS score{above}\nWITH h, score ORDER BY {', '.join([*order, key])}{limit}"
+
+    def _value(self, name: str) -> str:
+        kind = type_of(self.label, name)
+        found = held(self.graph, self.label, "h", name, self.indexes.underived)
+        return instant(found) if kind is not None and kind.name == "timestamp" else found
+
+    def _collected(self) -> str:
+        names = returned(self.graph, self.label, self.query.properties)
+        found = (returned_as(self.graph, self.label, "h", name) for name in names)
+        ends = (
+            f"[{', '.join(returned_as(self.graph, node, _end(end), name) for name in listed)}]"
+            for end, (node, listed) in end_nodes(self.graph, self.query).items()
+        )
+        return f"collect([score, {', '.join((*found, *ends))}]) AS hits"
+
+
+def match_edges(
+    graph: Graph,
+    label: Label,
+    pairs: Sequence[Ends],
+    value: Callable[[Value], str],
+    hint: Callable[[str, str], str],
+) -> str:
+    """The clauses that bind `h` to the edges between the pairs, or to more, to each once; a `WHERE`
+    may follow.
+
+    Args:
+        graph: Says what the key is.
+        label: Of the edges.
+        pairs: Ends that are known; not empty.
+        value: What stands for a value.
+        hint: Names the index with which to find a variable of a label.
+    """
+    edge, key = f"[h:{quoted(label.name)}]", quoted(graph.key)
+    hints = []
+
+    def node(var: str, end: str, pinned: Value | None) -> str:
+        if pinned is None:
+            return "()"
+        hints.append(hint(var, end))
+        return f"({var}:{quoted(end)} {{{key}: {value(pinned)}}})"
+
+    either_way = (
+        len(pairs) == 2
+        and pairs[0] == pairs[1][::-1]
+        and label.source == label.target
+        and None not in pairs[0]
+    )
+    if len(pairs) == 1 or either_way:
+        arrow = "-" if either_way else "->"
+        path = f"{node('a', label.source, pairs[0][0])}-{edge}{arrow}{node('b', label.target, pairs[0][1])}"
+        return f"MATCH {path}{''.join(hints)}"
+    sources, targets = ([pair[i] for pair in pairs if pair[i] is not None] for i in (0, 1))
+    path, ends, pinned = (
+        f"({{}})-{edge}-()",
+        tuple(dict.fromkeys((label.source, label.target))),
+        [*sources, *targets],
+    )
+    if len(sources) == len(pairs):
+        path, ends, pinned = f"({{}})-{edge}->()", (label.source,), sources
+    elif len(targets) == len(pairs):
+        path, ends, pinned = f"()-{edge}->({{}})", (label.target,), targets
+    known = ", ".join(value(v) for v in dict.fromkeys(pinned) if v is not None)
+    begun = path.format("a:" + "|".join(quoted(end) for end in ends))
+    return f"MATCH {begun}{hint('a', ends[0]) if len(ends) == 1 else ''} WHERE a.{key} IN [{known}] WITH DISTINCT h"
+
+
+# Full text in Lucene's language, made of plain words: quoted, so that nothing in them is syntax.
+
+MOST_CLAUSES = 1000
+_MOST_PARTITIONS = 20
+_PLAIN = re.compile(r"[A-Za-z0-9_-]*[A-Za-z0-9][A-Za-z0-9_-]*\Z")
+
+
+def lucene_queries(
+    text: str | None, properties: Sequence[str], partition: str, values: Sequence[str] | None
+) -> list[str]:
+    """Queries whose scores add up to that of all words; any word in any of the properties makes a
+    hit.
+
+    Args:
+        text: Its words are looked for, as `words` finds them.
+        properties: Of the index, to look into.
+        partition: The partition property, if it is in the index, else "".
+        values: Partitions to which hits are confined; None: all. Analysed as text, so this only
+            spares reading: the exact test comes after.
+
+    >>> lucene_queries('who "AND', ["name"], "group_id", ["g1"])
+    ['+(group_id:"g1"^0) +(name:"who" name:"and")']
+    """
+    words = list(dict.fromkeys(plain_words(text or "").split()))
+    at_once = max(1, MOST_CLAUSES // len(properties))
+    prefix = ""
+    if (
+        partition
+        and values
+        and len(values) <= _MOST_PARTITIONS
+        and all(_PLAIN.match(value) for value in values)
+    ):
+        prefix = f"+({' '.join(f'{partition}:{_phrase(value)}^0' for value in values)}) "
+    return [
+        f"{prefix}+({' '.join(f'{name}:{_phrase(word)}' for word in words[i : i + at_once] for name in properties)})"
+        for i in range(0, len(words), at_once)
+    ]
+
+
+def _phrase(word: str) -> str:
+    """A word in quotes, in which only the quote and the backslash mean something."""
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,266 @@
+"""The rows of a request in SQL, and what the methods of a search share."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from semgraph.expr import Scalar, Type
+from semgraph.expr.types import type_of_arrow
+from semgraph.stores.base import Alias
+from semgraph.stores.batch_io import column, partitions_of, typed
+from semgraph.stores.conditions import (
+    Prop,
+    Term,
+    Test,
+    Value,
+    constant,
+    evaluate,
+    read_all,
+    values_of,
+)
+from semgraph.stores.sqlite.schema import ID, Table, quote
+from semgraph.stores.sqlite.values import encode
+from semgraph.stores.sqlite.vectors import Memory
+
+_INFIX = {
+    "and": "AND",
+    "or": "OR",
+    "=": "=",
+    "<>": "<>",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+    "same": "IS",
+}
+_CALLS = {"coalesce": "coalesce", "contains": "list_holds", "overlaps": "lists_meet"}
+
+
+class Asking:
+    """The rows of one round trip. What queries say of them is collected first and loaded once.
+
+    In SQL the rows are `r`, with their ordinal `r.q`.
+    """
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.rows = rows
+        self.ordinals: list[Any] = column(rows, "_q").to_pylist()
+        self._columns: list[list[Any]] = []
+        self._names: dict[object, str] = {}
+        self._partitions: dict[str, list[tuple[str, ...]]] = {}
+
+    @property
+    def table(self) -> str:
+        """The temporary table with the rows; named by its width, so that statements stay
+        prepared.
+        """
+        return quote(f"#rows{len(self._columns)}")
+
+    def column(self, name: object, array: pa.Array[Any], kind: Type | None = None) -> str:
+        """A column of the rows in SQL. `name` makes it one column however often it is asked for."""
+        if name not in self._names:
+            self._names[name] = f"r.c{len(self._columns)}"
+            kind, what = kind or type_of_arrow(array.type), f'column "{name}" of the rows'
+            self._columns.append(encode(typed(array, kind, what), kind, what))
+        return self._names[name]
+
+    def path(self, path: str, kind: Type) -> str:
+        """A column by its path, of the type that it is compared with."""
+        return self.column((path, kind), column(self.rows, path), kind)
+
+    def conjuncts(
+        self, scalars: Sequence[Scalar], alias: Alias, term: Callable[[Prop], tuple[str, Type]]
+    ) -> list[str]:
+        """Conjuncts in SQL.
+
+        Args:
+            scalars: What the store takes.
+            alias: As in `conjunct.read`.
+            term: Text and type of a property.
+        """
+        terms = read_all(scalars, alias, lambda prop: term(prop)[1])
+        values = values_of(terms)
+        of_rows = [value for value in values if value.columns]
+        for value, array in zip(of_rows, evaluate(of_rows, self.rows), strict=True):
+            self.column(value, array)
+        for value in values:
+            if not value.columns:
+                self.column(
+                    value, constant(value).take(pa.array([0] * self.rows.num_rows, pa.int64()))
+                )
+        return [self._text(one, term) for one in terms]
+
+    def _text(self, term: Term, prop: Callable[[Prop], tuple[str, Type]]) -> str:
+        if isinstance(term, Prop):
+            return prop(term)[0]
+        if isinstance(term, Value):
+            return self._names[term]
+        return _test(term, [self._text(arg, prop) for arg in term.args])
+
+    def partitions(self, path: str) -> list[tuple[str, ...]]:
+        """For each row, the partitions that it may see."""
+        if path not in self._partitions:
+            self._partitions[path] = partitions_of(self.rows, path)
+        return self._partitions[path]
+
+    def parts(self, path: str) -> str:
+        """The temporary table with rows and partitions, `(q, part)`."""
+        self.partitions(path)
+        return quote(f"#parts{list(self._partitions).index(path)}")
+
+    def load(self, con: sqlite3.Connection) -> None:
+        """Fill the temporary tables, within a transaction."""
+        names = "".join(f", c{i}" for i in range(len(self._columns)))
+        holders = ", ".join("?" * (len(self._columns) + 1))
+        con.execute(f"CREATE TEMP TABLE IF NOT EXISTS {self.table} (q INTEGER PRIMARY KEY{names})")
+        con.execute(f"DELETE FROM temp.{self.table}")
+        con.executemany(
+            f"INSERT INTO temp.{self.table} VALUES ({holders})",
+            zip(self.ordinals, *self._columns, strict=True),
+        )
+        for path, listed in self._partitions.items():
+            parts = self.parts(path)
+            con.execute(
+                f"CREATE TEMP TABLE IF NOT EXISTS {parts} (q INTEGER, part TEXT, PRIMARY KEY (q, part)) WITHOUT ROWID"
+            )
+            con.execute(f"DELETE FROM temp.{parts}")
+            pairs = (
+                (q, part) for q, row in zip(self.ordinals, listed, strict=True) for part in row
+            )
+            con.executemany(f"INSERT INTO temp.{parts} VALUES (?, ?)", pairs)
+
+
+def _test(test: Test, args: list[str]) -> str:
+    if test.op in _INFIX:
+        return f"({args[0]} {_INFIX[test.op]} {args[1]})"
+    if test.op in _CALLS:
+        return f"{_CALLS[test.op]}({', '.join(args)})" if len(args) > 1 else args[0]
+    if test.op == "in":
+        return f"({args[0]} IN ({', '.join(args[1:])}))"
+    if test.op == "pair":
+        a, b, c, d = args
+        return f"(({a} IS {c} AND {b} IS {d}) OR ({a} IS {d} AND {b} IS {c}))"
+    return f"(NOT {args[0]})" if test.op == "not" else f"({args[0]} IS NULL)"
+
+
+class Found(NamedTuple):
+    """A hit of one method."""
+
+    q: int
+    rank: int
+    score: float
+    id: int
+
+
+class Ranking(Protocol):
+    """One method of a search, prepared for its rows."""
+
+    def found(self, con: sqlite3.Connection, memory: Memory) -> Iterator[Found]:
+        """The hits, row by row, best first, at most k each; within a transaction, after the rows
+        are loaded.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What all methods of a search share.
+
+    Args:
+        table: Of the label; `t` in SQL.
+        asking: The rows; `r` in SQL.
+        where: Conditions in SQL, over `t` and `r`.
+        partitions: For each row what it may see; None: all.
+        parts: The temporary table that says the same; "" for all.
+        pinned: Whether the conditions name the key or the ends of a hit, and so leave few.
+    """
+
+    table: Table
+    asking: Asking
+    where: tuple[str, ...]
+    partitions: Sequence[tuple[str, ...]] | None
+    parts: str
+    pinned: bool
+
+    @property
+    def partition(self) -> str:
+        """The partition of a hit, in SQL; where conditions leave few hits, not to be looked up by
+        the index on it.
+        """
+        return f"{'+' if self.pinned else ''}t.{self.table.partition}"
+
+    def seen(self, row: int) -> tuple[str, ...] | None:
+        """The partitions that a row may see; None: all."""
+        return None if self.partitions is None else self.partitions[row]
+
+    def confined(self, row: int) -> tuple[str, tuple[Any, ...]]:
+        """The condition that confines the hits of a row to what it may see, and its values."""
+        seen = self.seen(row)
+        if seen is None:
+            return "TRUE", ()
+        if len(seen) == 1:
+            return f"{self.partition} = ?", seen
+        return f"{self.partition} IN (SELECT part FROM temp.{self.parts} WHERE q = ?)", (
+            self.asking.ordinals[row],
+        )
+
+    def holds_all(self, con: sqlite3.Connection, partitions: Sequence[str]) -> bool:
+        """Whether a table has no rows but of some one partition."""
+        ends = ", ".join(
+            f"(SELECT {end}({self.table.partition}) FROM {self.table.name})"
+            for end in ("min", "max")
+        )
+        return len(partitions) == 1 and con.execute(f"SELECT {ends}").fetchone() == (
+            *partitions,
+            *partitions,
+        )
+
+    def ranked(
+        self, con: sqlite3.Connection, hits: list[tuple[float, int]]
+    ) -> list[tuple[float, int]]:
+        """Scores and ids, best first, ties by key; keys are read only where there are ties."""
+        hits.sort(reverse=True)
+        if any(one[0] == next_[0] for one, next_ in pairwise(hits)):
+            table = self.table
+            sql = f"SELECT {ID}, {table.key} FROM {table.name} WHERE {ID} IN (SELECT value FROM json_each(?))"
+            keys: dict[int, str] = dict(con.execute(sql, (str([row for _, row in hits]),)))
+            hits.sort(key=lambda hit: (-hit[0], keys[hit[1]]))
+        return hits
+
+    def one_row(
+        self,
+        con: sqlite3.Connection,
+        row: int,
+        select: str,
+        conditions: Sequence[str],
+        values: Sequence[Any],
+        order: str,
+        k: int | None,
+    ) -> Iterator[Found]:
+        """The hits of one row, each a score and an id. With a statement of its own, an index can
+        stop at k.
+
+        Args:
+            con: The connection.
+            row: Number of the row.
+            select: Columns and sources, with `{rows}` before the first source.
+            conditions: Besides `where`.
+            values: Of the conditions.
+            order: Before the key.
+            k: How many; None: all.
+        """
+        q = self.asking.ordinals[row]
+        rows = f"temp.{self.asking.table} r CROSS JOIN" if self.where else ""
+        own, bound = (("r.q = ?",), (q,)) if self.where else ((), ())
+        where = " AND ".join([*own, *conditions, *self.where])
+        sql = f"SELECT {select.format(rows=rows)} WHERE {where} ORDER BY {order}, t.{self.table.key} LIMIT ?"
+        for rank, (score, found) in enumerate(
+            con.execute(sql, (*bound, *values, -1 if k is None else k))
+        ):
+            yield Found(q, rank, score, found)
