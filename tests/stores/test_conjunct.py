@@ -9,8 +9,8 @@ import pytest
 
 from semgraph.expr import parse_scalar, parse_type
 from semgraph.stores import conditions as conjunct
-from semgraph.stores.conditions import Prop, Value, cast_values, evaluate, read, values_of
 from semgraph.stores import conditions as pins
+from semgraph.stores.conditions import Prop, Value, cast_values, evaluate, read, values_of
 from semgraph.stores.neo4j.search_text import MOST_CLAUSES, lucene_queries
 
 

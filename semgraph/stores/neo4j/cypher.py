@@ -29,6 +29,12 @@ def string(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+def pattern_of(label: Label, var: str = "n", inner: str = "") -> str:
+    """The pattern of one node or one directed edge of a label; `inner` is its property map."""
+    bound = f"{var}:{quoted(label.name)}{inner}"
+    return f"({bound})" if label.kind == "node" else f"()-[{bound}]->()"
+
+
 def hidden(label: Label) -> tuple[str, ...]:
     """The properties of a stored row that are not its attributes."""
     return tuple(dict.fromkeys((*label.columns, *label.vectors.values(), *label.ignore)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semgraph.logical.schema import Derived, Graph, Label
-from semgraph.stores.neo4j.cypher import HEAD, MARK, quoted, string
+from semgraph.stores.neo4j.cypher import HEAD, MARK, pattern_of, quoted, string
 
 SHOW = (
     "SHOW INDEXES YIELD name, type, entityType, labelsOrTypes, properties, owningConstraint, options\n"
@@ -131,7 +131,7 @@ def _missing_unique(graph: Graph, label: Label, there: Sequence[Index]) -> list[
             label.name,
             f"unique {graph.key}",
             name,
-            _unique(label.name, label.kind, (graph.key,)),
+            _unique(label.name, _any(label), (graph.key,)),
             "",
             blocked,
         )
@@ -224,8 +224,7 @@ def _range(label: Label, name: str) -> str:
     return f"CREATE INDEX {index} IF NOT EXISTS FOR {_any(label)} ON (n.{quoted(name)})"
 
 
-def _unique(name: str, kind: str, properties: tuple[str, ...]) -> str:
-    pattern = f"(n:{quoted(name)})" if kind == "node" else f"()-[n:{quoted(name)}]-()"
+def _unique(name: str, pattern: str, properties: tuple[str, ...]) -> str:
     listed = ", ".join(f"n.{quoted(prop)}" for prop in properties)
     constraint = quoted("_".join((name, *properties)))
     return (
@@ -265,9 +264,9 @@ def own(there: Sequence[Index]) -> list[str]:
     database.
     """
     unique = {i.labels for i in there if i.constraint}
-    found = [] if (HEAD,) in unique else [_unique(HEAD, "node", ("partition",))]
+    found = [] if (HEAD,) in unique else [_unique(HEAD, f"(n:{quoted(HEAD)})", ("partition",))]
     if (MARK,) not in unique:
-        found.append(_unique(MARK, "node", ("plan", "partition", "row")))
+        found.append(_unique(MARK, f"(n:{quoted(MARK)})", ("plan", "partition", "row")))
         found.append(f"CREATE INDEX {MARK}_row IF NOT EXISTS FOR (n:{MARK}) ON (n.row)")
     return found
 
@@ -294,7 +293,7 @@ def usable(graph: Graph, there: Sequence[Index]) -> Indexes:
 
 def duplicates(graph: Graph, label: Label) -> str:
     """A query for keys that several rows of a label have: how many, and three of them."""
-    pattern = _any(label).replace("]-()", "]->()")
+    pattern = pattern_of(label)
     return (
         f"MATCH {pattern} WITH n.{quoted(graph.key)} AS key, count(*) AS rows WHERE rows > 1\n"
         "RETURN count(key) AS keys, collect(key)[..3] AS some"
@@ -334,7 +333,7 @@ def _for_each(
 ) -> str:
     parts = []
     for label, name in places:
-        found = _any(graph.label(label)).replace("]-()", "]->()")
+        found = pattern_of(graph.label(label))
         counted = part(found, graph.label(label).derived[name])
         parts.append(f"{counted} RETURN {string(label)} AS label, {string(name)} AS name, number")
     return "\nUNION ALL\n".join(parts)
@@ -348,7 +347,7 @@ def underived(
     """
     own = f" AND n.{quoted(graph.partition)} IN $partitions" if confined else ""
     return (
-        f"MATCH {_any(label).replace(']-()', ']->()')}\n"
+        f"MATCH {pattern_of(label)}\n"
         f"WHERE n.{quoted(derived.name)} IS NULL AND n.{quoted(derived.of)} IS NOT NULL{own}\n"
         f"RETURN n.{quoted(graph.key)}, n.{quoted(graph.partition)}, n.{quoted(derived.of)}"
         + (f" LIMIT {limit}" if limit is not None else "")
@@ -359,8 +358,7 @@ def fill(graph: Graph, label: Label, derived: Derived) -> str:
     """A statement that stores a derived text property of `$rows`, each with key, text and value,
     where it is missing.
     """
-    found = f"n:{quoted(label.name)} {{{quoted(graph.key)}: row.k}}"
-    pattern = f"({found})" if label.kind == "node" else f"()-[{found}]->()"
+    pattern = pattern_of(label, inner=f" {{{quoted(graph.key)}: row.k}}")
     return (
         f"UNWIND $rows AS row\nMATCH {pattern}\n"
         f"WHERE n.{quoted(derived.name)} IS NULL AND n.{quoted(derived.of)} = row.of\n"
@@ -374,7 +372,7 @@ def statistics(graph: Graph) -> str:
     """
     parts = []
     for label in graph.labels.values():
-        pattern = _any(label).replace("]-()", "]->()")
+        pattern = pattern_of(label)
         parts.append(
             f"MATCH {pattern} WITH count(n) AS number RETURN {string(label.name)} AS label, '' AS name, number"
         )

@@ -18,6 +18,7 @@ from semgraph.stores.neo4j.cypher import (
     Conditions,
     held,
     instant,
+    pattern_of,
     quoted,
     returned_as,
     string,
@@ -218,8 +219,7 @@ class Hits:
         self.terms = conditions.read(query.where, aliases(query))
         self.own = of_hit(self.terms, query.alias)
         self.graph = conditions.graph
-        name = quoted(label.name)
-        self.pattern = f"(h:{name})" if label.kind == "node" else f"()-[h:{name}]->()"
+        self.pattern = pattern_of(label, "h")
 
     def parts(self, method: Method, number: int, known: Known) -> tuple[list[str], str]:
         """The branch as parts of a union, and the index that it reads as far as needed.

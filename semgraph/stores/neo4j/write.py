@@ -29,7 +29,7 @@ from semgraph.stores.batch_io import (
     taken,
 )
 from semgraph.stores.neo4j.bolt import Bolt, Records, RuleBroken
-from semgraph.stores.neo4j.cypher import HEAD, MARK, hidden, quoted, sent, string
+from semgraph.stores.neo4j.cypher import HEAD, MARK, hidden, pattern_of, quoted, sent, string
 from semgraph.stores.neo4j.schema import Indexes, statistics
 
 if TYPE_CHECKING:
@@ -311,12 +311,8 @@ class Shape:
 
     def _deletion(self, number: int, write: Delete) -> str:
         node = self.label.kind == "node"
-        found = f"{quoted(self.label.name)} {{{self._key}: row.k}}"
-        pattern = (
-            (f"(n:{found})" if node else f"()-[n:{found}]->()")
-            + self._hint("n", self.label.name)
-            + self._within("n")
-        )
+        pattern = pattern_of(self.label, inner=f" {{{self._key}: row.k}}")
+        pattern += self._hint("n", self.label.name) + self._within("n")
         verb = "DETACH DELETE" if node and write.detach else "DELETE"
         text = (
             f"CALL () {{\nUNWIND $w{number} AS row\nMATCH {pattern}\nWITH collect(DISTINCT n) AS found\n"
@@ -468,11 +464,10 @@ async def _refuse_other_group(
         return
     label = graph.label(write.label)
     name = {"source": label.source, "target": label.target}.get(column, label.name)
-    found = f"n:{quoted(name)} {{{quoted(graph.key)}: row.k}}"
-    is_node = graph.label(name).kind == "node"
+    pattern = pattern_of(graph.label(name), inner=f" {{{quoted(graph.key)}: row.k}}")
     part = quoted(graph.partition)
     text = (
-        f"UNWIND $rows AS row\nMATCH {f'({found})' if is_node else f'()-[{found}]->()'}"
+        f"UNWIND $rows AS row\nMATCH {pattern}"
         f"{indexes.hint('n', name, graph.key)}\n"
         f"WHERE coalesce(n.{part}, '') <> row.p RETURN row.of, row.k"
     )
