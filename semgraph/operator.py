@@ -21,7 +21,7 @@ A complete one, `my_ops/sem_join/sorted_block.py`; its fields are its parameters
 
 The file decides what shares a call. The context numbers the records, cuts what does not fit the
 model, checks ids and types, asks again what came back wrong, and meters; the engine owns `how`,
-`keep`, errors and assembly. With a framing of its own a file uses `ctx.request` and `ctx.ask`, and
+`keep`, errors and assembly. A file with prompts of its own uses `ctx.request` and `ctx.ask`, and
 `answer_table` to put outcomes together; `outcomes` takes a table of answers apart again,
 `rows.only` makes a smaller question. `semgraph operators new` writes a first file, `semgraph
 operators check` tries it.
@@ -46,19 +46,22 @@ from semgraph.semantic.contract import (
     Implementation,
     Observed,
     Outcome,
+    Packed,
     Part,
+    PerItem,
     Ranking,
     RowEstimate,
     Rows,
     answer_schema,
+    log_odds,
 )
-from semgraph.semantic.prompt.words import log_odds
 from semgraph.semantic.texts import column_texts, cosines, queries, question_text, row_texts
 from semgraph.semantic.verdicts import ByLogOdds
 
 __all__ = [
-    "Block", "ByLogOdds", "Context", "Cost", "Implementation", "Limits", "ModelUnavailable", "Observed", "Outcome", "Part",
-    "Prompt", "Ranking", "Reply", "Request", "RowError", "RowEstimate", "Rows", "SemAgg", "SemFilter", "SemJoin", "SemMap",
-    "SemTopk", "Semantic", "alike", "answer_schema", "answer_table", "column_texts", "cosines", "dataclass", "field", "key",
-    "log_odds", "outcomes", "pa", "queries", "question_text", "row_texts",
+    "Block", "ByLogOdds", "Context", "Cost", "Implementation", "Limits", "ModelUnavailable",
+    "Observed", "Outcome", "Packed", "Part", "PerItem", "Prompt", "Ranking", "Reply", "Request",
+    "RowError", "RowEstimate", "Rows", "SemAgg", "SemFilter", "SemJoin", "SemMap", "SemTopk",
+    "Semantic", "alike", "answer_schema", "answer_table", "column_texts", "cosines", "dataclass",
+    "field", "key", "log_odds", "outcomes", "pa", "queries", "question_text", "row_texts",
 ]  # fmt: skip

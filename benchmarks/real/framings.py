@@ -27,8 +27,8 @@ from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemFilter, SemJoin
 from semgraph.scores.bootstrap import estimate
 from semgraph.semantic.context import NodeContext
-from semgraph.semantic.contract import Rows
-from semgraph.semantic.prompt.words import YES_NO, log_odds
+from semgraph.semantic.contract import Rows, log_odds
+from semgraph.semantic.prompt.answers import YES_NO
 from semgraph.semantic.verdicts import cut, fitted
 
 DATA = Path(__file__).parent / "data"

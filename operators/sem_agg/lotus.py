@@ -31,8 +31,8 @@ from semgraph.operator import (
     dataclass,
     pa,
 )
-from semgraph.semantic.prompt.answers import Form, Invalid
-from semgraph.semantic.prompt.records import answer_form
+from semgraph.semantic.prompt.answers import AnswerSchema, Invalid
+from semgraph.semantic.prompt.records import answer_instructions
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Lotus(Implementation[SemAgg]):
                 return Outcome(None, wrong)
             left: int = rows.items.column("left")[items[0]].as_py()
             prompt = node.prompt.all[rows.prompt[left]]
-            form = Form.of(prompt)
-            asked = texts.documents(items, apart=True, more=answer_form(form))
+            form = AnswerSchema.of(prompt)
+            asked = texts.documents(items, apart=True, more=answer_instructions(form))
             model = Model(
                 bridge, parts, prompt, [rows.partition[left]], strict=True, shrinking=True
             )

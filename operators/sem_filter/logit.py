@@ -15,28 +15,9 @@ Sources: Fisher (1936) for the curve; Otsu (1979) for the division.
 
 from __future__ import annotations
 
-from semgraph.operator import (
-    ByLogOdds,
-    Context,
-    Cost,
-    Observed,
-    RowEstimate,
-    Rows,
-    SemFilter,
-    answer_table,
-    dataclass,
-    pa,
-)
+from semgraph.operator import ByLogOdds, SemFilter, dataclass
 
 
 @dataclass(frozen=True)
 class Logit(ByLogOdds[SemFilter]):
     """Each row is asked about by itself, in the prompt's words, for one word; see the module."""
-
-    def estimate(self, node: SemFilter, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """A call for each row, all at once."""
-        return Cost.of_items(rows.items, rows.items, seen)
-
-    async def answer(self, node: SemFilter, rows: Rows, ctx: Context) -> pa.Table:
-        """Ask about each row."""
-        return answer_table(node, await self.verdicts.answer(node, rows, ctx), scored=True)

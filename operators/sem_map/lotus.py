@@ -31,8 +31,8 @@ from semgraph.operator import (
     dataclass,
     pa,
 )
-from semgraph.semantic.prompt.answers import Form, Invalid
-from semgraph.semantic.prompt.records import answer_form
+from semgraph.semantic.prompt.answers import AnswerSchema, Invalid
+from semgraph.semantic.prompt.records import answer_instructions
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Lotus(Implementation[SemMap]):
 
         def run(items: list[int]) -> dict[int, Outcome]:
             prompt = node.prompt.all[rows.prompt[lefts[items[0]]]]
-            form = Form.of(prompt)
-            asked = texts.documents(items, more=answer_form(form))
+            form = AnswerSchema.of(prompt)
+            asked = texts.documents(items, more=answer_instructions(form))
             model = Model(bridge, parts, prompt, [rows.partition[lefts[item]] for item in items])
             found = parts.sem_map(
                 asked.documents, model, asked.instruction, response_format=form.schema
@@ -74,7 +74,7 @@ class Lotus(Implementation[SemMap]):
         return answer_table(node, [found[item] for item in range(len(lefts))])
 
 
-def _read(form: Form, text: str, calls: tuple[str, ...]) -> Outcome:
+def _read(form: AnswerSchema, text: str, calls: tuple[str, ...]) -> Outcome:
     try:
         return Outcome(form.reads(text), None, calls)
     except Invalid as error:

@@ -12,11 +12,8 @@ from __future__ import annotations
 
 from semgraph.operator import (
     Context,
-    Cost,
-    Implementation,
     Limits,
-    Observed,
-    RowEstimate,
+    PerItem,
     Rows,
     SemTopk,
     answer_table,
@@ -26,7 +23,7 @@ from semgraph.operator import (
 
 
 @dataclass(frozen=True)
-class Logit(Implementation[SemTopk]):
+class Logit(PerItem[SemTopk]):
     """Each row is scored by itself, from 0 to 100, in the prompt's words."""
 
     same = False
@@ -38,10 +35,6 @@ class Logit(Implementation[SemTopk]):
             if limits.logprobs is False
             else None
         )
-
-    def estimate(self, node: SemTopk, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """A call for each row, all at once."""
-        return Cost.of_items(rows.items, rows.items, seen)
 
     async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:
         """Ask for a digit for each row."""

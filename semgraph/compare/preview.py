@@ -25,13 +25,13 @@ from semgraph.meter import StepMetrics
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.render.comparison import dollars
 from semgraph.semantic.answers import watched
-from semgraph.semantic.context import Batch, NeedsVectors, Planned
+from semgraph.semantic.context import NeedsVectors, Planned, PlannedRequests
 from semgraph.semantic.contract import Cost, Implementation, Keys, Observed, RowEstimate, Rows
 from semgraph.session.explaining import windows
 from semgraph.session.resources import Resources
 
 _SAMPLE = 200  # items whose prompts are counted
-Batches = Mapping[str, Batch]
+Batches = Mapping[str, PlannedRequests]
 
 
 @dataclass(frozen=True)

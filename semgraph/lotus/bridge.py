@@ -39,7 +39,7 @@ class Bridge:
         self.ctx = ctx
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[object]] = set()
-        self._room = asyncio.Semaphore(max(1, ctx.limits.in_flight * 2))
+        self._budget = asyncio.Semaphore(max(1, ctx.limits.in_flight * 2))
         self._failure: BaseException | None = None
         self._alone = True
         self.stopped = False
@@ -137,7 +137,7 @@ class Bridge:
     async def _one(self, request: Request) -> Reply | RowError:
         self._enter()
         try:
-            async with self._room:
+            async with self._budget:
                 return (await self._in_one([request]))[0]
         except Exception as error:
             self._fail(error)

@@ -24,13 +24,13 @@ from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import StepMetrics
 from semgraph.semantic.answers import answer_table
-from semgraph.semantic.contract import REFERENCES, Block, Outcome, Part, Ranking, Rows
-from semgraph.semantic.prompt.builder import Framing, Work
-from semgraph.semantic.prompt.groups import GroupFraming, WindowFraming
-from semgraph.semantic.prompt.pairs import PairFraming
-from semgraph.semantic.prompt.reviews import ReviewFraming
-from semgraph.semantic.prompt.rows import RowFraming
-from semgraph.semantic.prompt.words import Words, words_of
+from semgraph.semantic.contract import REFERENCES, Block, Outcome, Part, Ranking, Rows, Words
+from semgraph.semantic.prompt.answers import words_of
+from semgraph.semantic.prompt.builder import PromptBuilder, Work
+from semgraph.semantic.prompt.groups import GroupPrompts, WindowPrompts
+from semgraph.semantic.prompt.pairs import PairPrompts
+from semgraph.semantic.prompt.reviews import ReviewPrompts
+from semgraph.semantic.prompt.rows import RowPrompts
 
 _Task = asyncio.Task[Reply | RowError]
 
@@ -197,16 +197,30 @@ class NodeContext:
         """Ask about the items of each block in one call; see
         `semgraph.semantic.contract.Context`.
         """
-        count = rows.items.num_rows
-        framing = (RowFraming if rows.right is None else PairFraming)(self, node, rows)
-        await framing.ask(framing.works(blocks))
-        self._metrics.unusable += framing.unusable
-        missing = [item for item in range(count) if item not in framing.outcomes]
+        items = range(rows.items.num_rows)
+        builder = self._builder(node, rows)
+        await self._ask_all(builder, builder.works(blocks), items)
+        self._metrics.unusable += builder.unusable
+        missing = [item for item in items if item not in builder.outcomes]
         if missing:
             raise EngineError(
                 f"step {node.step}: item {missing[0]} is in no block: put each item in one"
             )
-        return answer_table(node, [framing.outcomes[item] for item in range(count)])
+        return answer_table(node, [builder.outcomes[item] for item in items])
+
+    def _builder(
+        self, node: Semantic, rows: Rows, words: Words | None = None
+    ) -> RowPrompts | PairPrompts:
+        return (RowPrompts if rows.right is None else PairPrompts)(self, node, rows, words)
+
+    async def _ask_all(
+        self,
+        builder: PromptBuilder,
+        works: Iterable[Work],
+        items: Iterable[int],  # noqa: ARG002
+    ) -> None:
+        """Ask until each of the items has an outcome."""
+        await builder.ask(works)
 
     async def ask_words(
         self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""
@@ -216,15 +230,14 @@ class NodeContext:
             return await self._of_role(
                 node, role, lambda other, asked: other.ask_words(asked, rows, words)
             )
-        framing = (RowFraming if rows.right is None else PairFraming)(
-            self, node, rows, words or words_of(node)
-        )
-        framing.must_be_sure = True
-        works = list(framing.works([item] for item in range(rows.items.num_rows)))
+        items = range(rows.items.num_rows)
+        builder = self._builder(node, rows, words or words_of(node))
+        builder.must_be_sure = True
+        works = list(builder.works([item] for item in items))
         first = 1 if self.limits.logprobs is None else 0
         for some in filter(None, (works[:first], works[first:])):
-            await framing.ask(some)
-        return [framing.outcomes[item] for item in range(rows.items.num_rows)]
+            await self._ask_all(builder, some, items)
+        return [builder.outcomes[item] for item in items]
 
     async def _of_role(
         self,
@@ -263,25 +276,26 @@ class NodeContext:
 
     async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
         """Aggregate each part in one call; see `semgraph.semantic.contract.Context`."""
-        framing = GroupFraming(self, node, rows, list(parts))
-        await framing.ask(framing.all_works())
-        return [framing.outcomes[i] for i in range(len(framing.outcomes))]
+        wanted = list(parts)
+        builder = GroupPrompts(self, node, rows, wanted)
+        await self._ask_all(builder, builder.all_works(), range(len(wanted)))
+        return [builder.outcomes[i] for i in range(len(wanted))]
 
     async def ask_rankings(
         self, node: Semantic, rows: Rows, windows: Iterable[Block]
     ) -> list[Ranking]:
         """Rank the items of each window in one call; see `semgraph.semantic.contract.Context`."""
-        framing = WindowFraming(self, node, rows, list(windows))
-        await framing.ask(framing.all_works())
-        return await framing.settled()
+        builder = WindowPrompts(self, node, rows, list(windows))
+        await builder.ask(builder.all_works())
+        return await builder.rankings()
 
     async def ask_reviews(
         self, node: Semantic, rows: Rows, given: Mapping[int, Outcome]
     ) -> dict[int, Outcome]:
         """Ask what given answers missed or got wrong; see `semgraph.semantic.contract.Context`."""
-        framing = ReviewFraming(self, node, rows, given)
-        await framing.ask(Work((item,)) for item in given)
-        return framing.outcomes
+        builder = ReviewPrompts(self, node, rows, given)
+        await builder.ask(Work((item,)) for item in given)
+        return builder.outcomes
 
 
 async def _end(tasks: set[_Task]) -> None:
@@ -336,7 +350,7 @@ class NeedsVectors(SemgraphError):
 
 
 @dataclass
-class Batch:
+class PlannedRequests:
     """Requests to the model of one role: how many, the tokens their answers may have, and the first
     of them.
     """
@@ -363,12 +377,12 @@ class Planned(NodeContext):
 
     def __init__(self, *given: Any, embeds: bool = False, **more: Any) -> None:
         super().__init__(*given, **more)
-        self.batches: dict[str, Batch] = {}
+        self.batches: dict[str, PlannedRequests] = {}
         self._embeds = embeds
 
     def _keep(self, requests: Iterable[Request]) -> None:
         for request in requests:
-            self.batches.setdefault(request.role, Batch()).add(request)
+            self.batches.setdefault(request.role, PlannedRequests()).add(request)
 
     async def ask(
         self, requests: Iterable[Request]
@@ -384,40 +398,26 @@ class Planned(NodeContext):
             raise NeedsVectors
         return await super().embed(texts, partition)
 
-    def _plan(self, framing: Framing, works: Iterable[Work]) -> None:
-        self._keep(framing.requests(works, []))
-
-    async def ask_packed(self, node: Semantic, rows: Rows, blocks: Iterable[Block]) -> Any:
-        """Count the requests about the blocks."""
-        framing = (RowFraming if rows.right is None else PairFraming)(self, node, rows)
-        self._plan(framing, framing.works(blocks))
-        return answer_table(node, [Outcome(None, _UNASKED)] * rows.items.num_rows)
+    async def _ask_all(
+        self, builder: PromptBuilder, works: Iterable[Work], items: Iterable[int]
+    ) -> None:
+        self._keep(builder.requests(works, []))
+        builder.outcomes |= dict.fromkeys(items, Outcome(None, _UNASKED))
 
     async def ask_words(
         self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""
     ) -> list[Outcome]:
         """Count the requests about the items."""
-        node = replace(node, prompt=node.prompt.of_role(role)) if role else node
-        framing = (RowFraming if rows.right is None else PairFraming)(
-            self, node, rows, words or words_of(node)
-        )
-        self._plan(framing, framing.works([item] for item in range(rows.items.num_rows)))
-        return [Outcome(None, _UNASKED)] * rows.items.num_rows
-
-    async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
-        """Count the requests about the parts."""
-        wanted = list(parts)
-        framing = GroupFraming(self, node, rows, wanted)
-        self._plan(framing, framing.all_works())
-        return [Outcome(None, _UNASKED)] * len(wanted)
+        asked = replace(node, prompt=node.prompt.of_role(role)) if role else node
+        return await super().ask_words(asked, rows, words)
 
     async def ask_rankings(
         self, node: Semantic, rows: Rows, windows: Iterable[Block]
     ) -> list[Ranking]:
         """Count the requests about the windows."""
         wanted = list(windows)
-        framing = WindowFraming(self, node, rows, wanted)
-        self._plan(framing, framing.all_works())
+        builder = WindowPrompts(self, node, rows, wanted)
+        self._keep(builder.requests(builder.all_works(), []))
         return [
             Ranking(None, _UNASKED, (), dict.fromkeys(window, Outcome(None, _UNASKED)))
             for window in wanted

@@ -7,11 +7,12 @@ implementation only answers about the items it is given, by their numbers.
 
 from __future__ import annotations
 
+import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -19,10 +20,6 @@ from semgraph.errors import RowError
 from semgraph.llm.base import Limits, Reply, Request, Vectors
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
-
-if TYPE_CHECKING:
-    from semgraph.semantic.prompt.words import Words
-
 
 N = TypeVar("N", bound=Semantic)
 Block = Sequence[int]
@@ -73,8 +70,6 @@ class Rows(NamedTuple):
         """Items cut into blocks that may share a request; see
         `semgraph.semantic.contract.blocks`.
         """
-        from semgraph.semantic.contract import blocks
-
         return blocks(node, self, left=left, right=right, pairs=pairs, order=order)
 
     def only(self, items: Sequence[int]) -> Rows:
@@ -156,6 +151,16 @@ class Outcome(NamedTuple):
     calls: tuple[str, ...] = ()
 
 
+class Words(NamedTuple):
+    """The words that may be the answer, how they are asked for, and examples: pairs (question,
+    answer).
+    """
+
+    words: tuple[str, ...]
+    instruction: str
+    examples: tuple[tuple[str, str], ...] = ()
+
+
 class Part(NamedTuple):
     """Some rows of a group that are aggregated in one call: items, or the outcomes of earlier
     parts.
@@ -174,6 +179,15 @@ class Ranking(NamedTuple):
     error: str | None = None
     calls: tuple[str, ...] = ()
     faulty: Mapping[int, Outcome] = {}
+
+
+def log_odds(outcome: Outcome) -> float:
+    """How much more probable yes is than no, as a natural logarithm, in an outcome of
+    `Context.ask_words`.
+    """
+    assert outcome.values is not None
+    yes, no = outcome.values["logprobs"]
+    return float(yes - no)
 
 
 class Context(Protocol):
@@ -199,7 +213,7 @@ class Context(Protocol):
         partition: str,
         max_tokens: int,
     ) -> Request:
-        """A request in this node's name, for implementations with a framing of their own.
+        """A request in this node's name, for implementations with prompts of their own.
 
         `schema` keeps the order of its properties: models answer in that order. With None any text
             is an answer.
@@ -306,7 +320,7 @@ class Context(Protocol):
 
 @dataclass(frozen=True)
 class Implementation(ABC, Generic[N]):
-    """One way of answering an operator. Subclasses are frozen dataclasses; their fields are the
+    """An implementation of a semantic operator. Subclasses are frozen dataclasses; their fields are the
     parameters users set.
 
     `same` says whether it answers as the reference does whenever the model is a function of the
@@ -335,6 +349,43 @@ class Implementation(ABC, Generic[N]):
         still gets a score). For sem_filter and sem_join a last column `score` double may say what a
         verdict rests on; it is kept with the answers.
         """
+
+
+@dataclass(frozen=True)
+class PerItem(Implementation[N]):
+    """Asks about each item by itself, in the prompt's words."""
+
+    same = True
+
+    def estimate(self, node: N, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+        """A call for each item, all at once."""
+        return Cost.of_items(rows.items, rows.items, seen)
+
+    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
+        """Ask about each item by itself."""
+        return await ctx.ask_packed(node, rows, ([item] for item in range(rows.items.num_rows)))
+
+
+@dataclass(frozen=True)
+class Packed(Implementation[N]):
+    """At most `rows` rows share a call, as numbered records; fewer, if they do not fit the model or
+    must be kept apart.
+    """
+
+    same = True
+    rows: int = 20
+
+    def __post_init__(self) -> None:
+        if self.rows < 1:
+            raise ValueError("rows must be at least 1")
+
+    def estimate(self, node: N, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+        """A call for each full block, all at once."""
+        return Cost.of_items(math.ceil(rows.items / self.rows), rows.items, seen)
+
+    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
+        """Ask about the rows in blocks."""
+        return await ctx.ask_packed(node, rows, rows.blocks(node, left=self.rows))
 
 
 _VERDICTS: dict[str, pa.Field[Any]] = {

@@ -15,17 +15,18 @@ import pyarrow as pa
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.llm.base import Limits
 from semgraph.logical.semantic import Semantic, SemJoin
+from semgraph.semantic.answers import answer_table
 from semgraph.semantic.contract import (
     REFERENCES,
     SCORE,
     Context,
-    Implementation,
     N,
     Outcome,
+    PerItem,
     Rows,
+    log_odds,
     verdict_field,
 )
-from semgraph.semantic.prompt.words import log_odds
 
 
 class Labelled(NamedTuple):
@@ -309,11 +310,12 @@ class Verdicts:
 
 
 @dataclass(frozen=True)
-class ByLogOdds(Implementation[N]):
+class ByLogOdds(PerItem[N]):
     """An implementation whose verdicts rest on log-odds; the parameters are those of `Verdicts`,
     which gives them.
     """
 
+    same = False
     threshold: float = 0.5
     labels: str = ""
     split: bool = False
@@ -331,6 +333,10 @@ class ByLogOdds(Implementation[N]):
             else None
         )
 
+    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
+        """Ask about each item for one word."""
+        return answer_table(node, await self.verdicts.answer(node, rows, ctx), scored=True)
+
 
 def _divided(rows: Rows, scores: dict[int, float]) -> dict[int, float]:
     """Log-odds, less what divides those of their partition and prompt into two groups."""
@@ -339,5 +345,5 @@ def _divided(rows: Rows, scores: dict[int, float]) -> dict[int, float]:
     for item in scores:
         left = lefts[item]
         groups.setdefault((rows.partition[left], rows.prompt[left]), []).append(item)
-    cuts = {whose: cut([scores[item] for item in items]) for whose, items in groups.items()}
-    return {item: scores[item] - cuts[whose] for whose, items in groups.items() for item in items}
+    cuts = {group: cut([scores[item] for item in items]) for group, items in groups.items()}
+    return {item: scores[item] - cuts[group] for group, items in groups.items() for item in items}

@@ -15,13 +15,20 @@ from hypothesis import strategies as st
 
 from semgraph.expr.types import Type, parse_type
 from semgraph.logical.prompt import Prompt
-from semgraph.semantic.prompt.answers import Form, Invalid, free_name, list_of, parse, read_value
+from semgraph.semantic.prompt.answers import (
+    AnswerSchema,
+    Invalid,
+    free_name,
+    list_of,
+    parse,
+    read_value,
+)
 
 EVERY = (
     "struct<s: string, i: int64 null, d: double, b: boolean, t: timestamp null, day: date null, j: json null, "
     "e: enum<x, y> null, l: list<struct<a: string, n: list<int64> null>>>"
 )
-FORM = Form.of(
+FORM = AnswerSchema.of(
     Prompt("p", (("people", parse_type("list<struct<name: string, since: timestamp null>>")), ("note", Type("string", True))),
            (("people", "who is named"), ("people.name", "as the text has it"))),
     ("keep", Type("boolean"), "true for yes"),
@@ -190,8 +197,8 @@ def test_a_list_comes_under_its_key_alone(document: Any) -> None:
 
 
 def test_a_bounded_form_says_how_long_it_can_get() -> None:
-    assert Form((("keep", Type("boolean")), ("at", Type("timestamp", True)))).tokens == 70
-    assert Form((("keep", Type("boolean")), ("why", Type("string")))).tokens is None
+    assert AnswerSchema((("keep", Type("boolean")), ("at", Type("timestamp", True)))).tokens == 70
+    assert AnswerSchema((("keep", Type("boolean")), ("why", Type("string")))).tokens is None
 
 
 def test_a_key_that_an_answer_has_is_evaded() -> None:

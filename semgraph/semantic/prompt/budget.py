@@ -9,7 +9,7 @@ from semgraph.errors import RowError
 from semgraph.llm.base import Limits
 from semgraph.logical.prompt import Prompt
 from semgraph.semantic.contract import Context
-from semgraph.semantic.prompt.answers import Form
+from semgraph.semantic.prompt.answers import AnswerSchema
 
 RESERVE = 128
 """Tokens kept free in each request: for the model's chat template, and for the note when it is
@@ -28,19 +28,18 @@ class TooLong(RowError):
         )
 
 
-class Sheet(NamedTuple):
-    """What is equal in all requests of one prompt: the system message, the JSON Schema of the
-    answer, and its form.
+class PromptHeader(NamedTuple):
+    """The static part of a prompt's requests: system message and answer schema.
 
-    `form` is that of the whole answer, or where many items are answered, of the entry for one.
-    Where the answer is one of some `words` there is no schema, `examples` stand before the
-    question, and the user message begins with `lead`.
+    `schema` is the JSON Schema of the whole reply. `answer` describes the reply, or where it has a
+    list, the entry for one item. Where the reply is one of some `words` there is no schema,
+    `examples` stand before the question, and the user message begins with `lead`.
     """
 
     prompt: Prompt
     system: str
     schema: dict[str, Any]
-    form: Form
+    answer: AnswerSchema
     words: tuple[str, ...] = ()
     examples: tuple[tuple[str, str], ...] = ()
     lead: str = ""
@@ -61,11 +60,11 @@ class Sheet(NamedTuple):
         if self.words:
             return 1
         most = self.prompt.max_tokens
-        entry = min(most, self.form.tokens or most)
+        entry = min(most, self.answer.tokens or most)
         return min(max(most, entry * items), limits.max_output_tokens)
 
 
-class Room:
+class TokenBudget:
     """Says whether texts fit the model. A token has at least one byte, so most texts need no
     counting.
     """
@@ -73,26 +72,26 @@ class Room:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
 
-    def load(self, sheet: Sheet, *texts: str) -> Load:
-        """A request to be filled, which holds the sheet's system message and these texts
+    def buffer(self, header: PromptHeader, *texts: str) -> RequestBuffer:
+        """A request to be filled, which holds the header's system message and these texts
         already.
         """
-        return Load(self, sheet, (*sheet.texts, *texts))
+        return RequestBuffer(self, header, (*header.texts, *texts))
 
-    def free(self, sheet: Sheet, items: int) -> int:
+    def free(self, header: PromptHeader, items: int) -> int:
         """Tokens that may be sent."""
         limits = self._ctx.limits
-        return limits.context_tokens - RESERVE - sheet.answer_tokens(items, limits)
+        return limits.context_tokens - RESERVE - header.answer_tokens(items, limits)
 
-    def require(self, sheet: Sheet, items: int, *texts: str) -> None:
-        """Raise TooLong if a request of the sheet and these texts does not fit."""
-        free, limits = self.free(sheet, items), self._ctx.limits
-        everything = (*sheet.texts, *texts)
+    def require(self, header: PromptHeader, items: int, *texts: str) -> None:
+        """Raise TooLong if a request of the header and these texts does not fit."""
+        free, limits = self.free(header, items), self._ctx.limits
+        everything = (*header.texts, *texts)
         if byte_size(everything) > free:
             tokens = self.count(everything)
             if tokens > free:
                 raise TooLong(
-                    tokens + RESERVE, sheet.answer_tokens(items, limits), limits.context_tokens
+                    tokens + RESERVE, header.answer_tokens(items, limits), limits.context_tokens
                 )
 
     def count(self, texts: Iterable[str]) -> int:
@@ -100,11 +99,11 @@ class Room:
         return sum(map(self._ctx.count_tokens, texts))
 
 
-class Load:
+class RequestBuffer:
     """A request that is filled with texts until it is full."""
 
-    def __init__(self, room: Room, sheet: Sheet, texts: Sequence[str]) -> None:
-        self._room, self._sheet = room, sheet
+    def __init__(self, budget: TokenBudget, header: PromptHeader, texts: Sequence[str]) -> None:
+        self._budget, self._header = budget, header
         self._texts = list(texts)
         self._size = byte_size(texts)
         self._tokens = 0
@@ -112,12 +111,12 @@ class Load:
 
     def takes(self, items: int, *texts: str) -> bool:
         """Add texts, if the request, then about so many items, still fits."""
-        free = self._room.free(self._sheet, items)
+        free = self._budget.free(self._header, items)
         size = self._size + byte_size(texts)
         if size > free:
-            self._tokens += self._room.count(self._texts[self._counted :])
+            self._tokens += self._budget.count(self._texts[self._counted :])
             self._counted = len(self._texts)
-            tokens = self._tokens + self._room.count(texts)
+            tokens = self._tokens + self._budget.count(texts)
             if tokens > free:
                 return False
             self._tokens, self._counted = tokens, self._counted + len(texts)

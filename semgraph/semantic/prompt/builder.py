@@ -17,11 +17,10 @@ from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import Message, Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.contract import Context, Keys, Outcome, Rows
-from semgraph.semantic.prompt.answers import Form, Invalid
-from semgraph.semantic.prompt.budget import Room, Sheet, TooLong
+from semgraph.semantic.contract import Context, Keys, Outcome, Rows, Words
+from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, read_word
+from semgraph.semantic.prompt.budget import PromptHeader, TokenBudget, TooLong
 from semgraph.semantic.prompt.records import Records, paragraphs
-from semgraph.semantic.prompt.words import Words, read_word
 
 _LONGEST_REASON = 160
 
@@ -37,7 +36,7 @@ class Work(NamedTuple):
     alone: bool = False
 
 
-class Framing(ABC):
+class PromptBuilder(ABC):
     """Asks about the items of one relation. Subclasses say how a request looks and how a reply is
     read.
 
@@ -46,13 +45,14 @@ class Framing(ABC):
 
     def __init__(self, ctx: Context, node: Semantic, rows: Rows) -> None:
         self.ctx, self.node, self.rows = ctx, node, rows
-        self.room = Room(ctx)
+        self.outcomes: dict[int, Outcome] = {}
+        self.budget = TokenBudget(ctx)
         self.keys = Keys(node, rows)
         own = [[(path, path) for path in prompt.item_fields] for prompt in node.prompt.all]
         self.records = Records(rows.left, own)
         self.must_be_sure = False  # whether an answer of one word needs its log-probabilities
-        self.unusable = 0  # replies about several items that did not settle all of them
-        self._sheets: dict[tuple[int, str], Sheet] = {}
+        self.unusable = 0  # replies about several items that did not accept all of them
+        self._headers: dict[tuple[int, str], PromptHeader] = {}
 
     async def ask(self, works: Iterable[Work]) -> None:
         """Ask, and ask again, until every item is settled."""
@@ -62,7 +62,7 @@ class Framing(ABC):
             later: list[Work] = []
             async with aclosing(self.ctx.ask(self.requests(todo, asked))) as replies:
                 async for index, reply in replies:
-                    again = self.settle(asked[index], reply)
+                    again = self.accept(asked[index], reply)
                     self.unusable += bool(again) and len(asked[index].items) > 1
                     later += again
             if not later:
@@ -90,43 +90,49 @@ class Framing(ABC):
         """The left row of an item as a record."""
         return self.records.record(self.keys.left[item], self.prompt_of(item))
 
-    def sheet(self, prompt: int, form: str) -> Sheet:
+    def header(self, prompt: int, layout: str) -> PromptHeader:
         """The static part of a prompt's requests, made once."""
-        found = self._sheets.get((prompt, form))
+        found = self._headers.get((prompt, layout))
         if found is None:
-            found = self._sheets[prompt, form] = self.make_sheet(self.node.prompt.all[prompt], form)
+            found = self._headers[prompt, layout] = self.make_header(
+                self.node.prompt.all[prompt], layout
+            )
         return found
 
-    def compose(self, work: Work, item: int, sheet: Sheet, count: int, *texts: str) -> Request:
+    def compose(
+        self, work: Work, item: int, header: PromptHeader, count: int, *texts: str
+    ) -> Request:
         """The request for some work about `count` items, of which one is `item`."""
         left = self.keys.left[item]
         context = self.keys.context(left)
         again = f"Your last answer was not valid: {work.reason[:_LONGEST_REASON]}. Answer again, in the form asked for."
-        user = paragraphs(sheet.lead, context, *texts, again if work.reason else "")
-        tokens = sheet.answer_tokens(count, self.ctx.limits)
+        user = paragraphs(header.lead, context, *texts, again if work.reason else "")
+        tokens = header.answer_tokens(count, self.ctx.limits)
         request = self.ctx.request(
-            sheet.prompt,
-            sheet.system,
+            header.prompt,
+            header.system,
             user,
-            sheet.schema or None,
+            header.schema or None,
             self.rows.partition[left],
             tokens,
         )
-        return worded(request, sheet) if sheet.words else request
+        return worded(request, header) if header.words else request
 
-    def compose_whole(self, work: Work, item: int, sheet: Sheet, *texts: str) -> Request:
+    def compose_whole(self, work: Work, item: int, header: PromptHeader, *texts: str) -> Request:
         """The request for what cannot be divided. Raises TooLong."""
-        self.room.require(sheet, 1, self.keys.context(self.keys.left[item]), *texts)
-        return self.compose(work, item, sheet, 1, *texts)
+        self.budget.require(header, 1, self.keys.context(self.keys.left[item]), *texts)
+        return self.compose(work, item, header, 1, *texts)
 
-    def word_sheet(self, prompt: Prompt, words: Words) -> Sheet:
+    def word_header(self, prompt: Prompt, words: Words) -> PromptHeader:
         """The static part of requests that one word answers: the rules stand with the question, as
         in the examples.
         """
         lead = paragraphs(prompt.rules, prompt.examples)
-        return Sheet(prompt, words.instruction, {}, Form(()), words.words, words.examples, lead)
+        return PromptHeader(
+            prompt, words.instruction, {}, AnswerSchema(()), words.words, words.examples, lead
+        )
 
-    def settle_word(self, work: Work, reply: Reply | RowError, words: Words) -> list[Work]:
+    def accept_word(self, work: Work, reply: Reply | RowError, words: Words) -> list[Work]:
         """Take the reply to a question that one word answers.
 
         Raises:
@@ -136,14 +142,14 @@ class Framing(ABC):
             refused = isinstance(reply, RowError) and "logprob" in str(reply).lower()
             if refused or not isinstance(reply, RowError):
                 raise ModelUnavailable(self.ctx.without_logprobs())
-        return self.settle_alone(
+        return self.accept_single(
             work,
             reply,
             lambda _: read_word(self.node, words, cast("Reply", reply), self.ctx.limits.yes_from),
             cut=True,
         )
 
-    def settle_alone(
+    def accept_single(
         self,
         work: Work,
         reply: Reply | RowError,
@@ -174,7 +180,7 @@ class Framing(ABC):
         self.done(work, Outcome(None, f"{error.kind}: {error}", work.calls))
 
     @abstractmethod
-    def make_sheet(self, prompt: Prompt, form: str) -> Sheet:
+    def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:
         """The static part of a prompt's requests."""
 
     @abstractmethod
@@ -182,7 +188,7 @@ class Framing(ABC):
         """The request for some work. Raises TooLong."""
 
     @abstractmethod
-    def settle(self, work: Work, reply: Reply | RowError) -> list[Work]:
+    def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Take a reply; return what is still to be asked."""
 
     @abstractmethod
@@ -190,15 +196,15 @@ class Framing(ABC):
         """Keep the outcome of some work."""
 
 
-def worded(request: Request, sheet: Sheet) -> Request:
-    """A request for one of a sheet's words, with its examples before the question."""
+def worded(request: Request, header: PromptHeader) -> Request:
+    """A request for one of a header's words, with its examples before the question."""
     *before, question = request.messages
     shown = [
         message
-        for asked, said in sheet.examples
+        for asked, said in header.examples
         for message in (Message("user", asked), Message("assistant", said))
     ]
-    return replace(request, messages=(*before, *shown, question), words=sheet.words)
+    return replace(request, messages=(*before, *shown, question), words=header.words)
 
 
 def answer_text(reply: Reply | RowError, *, cut: bool = False) -> str:

@@ -13,11 +13,11 @@ from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.contract import Block, Context, Outcome, Part, Ranking, Rows
-from semgraph.semantic.prompt.answers import Form, Invalid, list_of, number
-from semgraph.semantic.prompt.budget import Sheet, TooLong
-from semgraph.semantic.prompt.builder import Framing, Work
+from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, list_of, number
+from semgraph.semantic.prompt.budget import PromptHeader, TooLong
+from semgraph.semantic.prompt.builder import PromptBuilder, Work
 from semgraph.semantic.prompt.records import (
-    answer_form,
+    answer_instructions,
     instructions,
     json_line,
     numbered,
@@ -35,14 +35,10 @@ _RANKED_QUESTION = "What they are to fit, where <field> stands for a record's va
 _LIST = "ranking"
 
 
-class _WholeFraming(Framing):
+class _WholePrompts(PromptBuilder):
     """Requests about several rows that have one answer. `outcomes` are by the number of the part or
     window.
     """
-
-    def __init__(self, ctx: Context, node: Semantic, rows: Rows) -> None:
-        super().__init__(ctx, node, rows)
-        self.outcomes: dict[int, Outcome] = {}
 
     def done(self, work: Work, outcome: Outcome) -> None:
         """Keep the outcome of a part or window."""
@@ -72,7 +68,7 @@ class _WholeFraming(Framing):
         return None
 
 
-class GroupFraming(_WholeFraming):
+class GroupPrompts(_WholePrompts):
     """One answer for each part of a group: of its rows, of earlier answers, or of both."""
 
     def __init__(self, ctx: Context, node: Semantic, rows: Rows, parts: Sequence[Part]) -> None:
@@ -84,23 +80,23 @@ class GroupFraming(_WholeFraming):
         """The parts as work."""
         return self.works([self._groups[part.group] for part in self._parts])
 
-    def make_sheet(self, prompt: Prompt, form: str) -> Sheet:
+    def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:
         """Instructions for rows, or for rows and earlier answers."""
-        own = Form.of(prompt)
-        task = _PARTS_TASK if form == "parts" else _GROUP_TASK
+        own = AnswerSchema.of(prompt)
+        task = _PARTS_TASK if layout == "parts" else _GROUP_TASK
         system = instructions(
-            prompt, task, question(prompt.item, _QUESTION), answer=answer_form(own)
+            prompt, task, question(prompt.item, _QUESTION), answer=answer_instructions(own)
         )
-        return Sheet(prompt, system, own.schema, own)
+        return PromptHeader(prompt, system, own.schema, own)
 
     def request(self, work: Work) -> Request:
         """The request for a part. Raises TooLong."""
         part = self._parts[work.items[0]]
         earlier = any(isinstance(member, Outcome) for member in part.members)
         item = self._groups[part.group][0]
-        sheet = self.sheet(self.prompt_of(item), "parts" if earlier else "rows")
+        header = self.header(self.prompt_of(item), "parts" if earlier else "rows")
         lines = numbered(map(self._record, part.members))
-        return self.compose_whole(work, item, sheet, "Records:\n" + "\n".join(lines))
+        return self.compose_whole(work, item, header, "Records:\n" + "\n".join(lines))
 
     def _record(self, member: int | Outcome) -> str:
         if not isinstance(member, Outcome):
@@ -108,12 +104,12 @@ class GroupFraming(_WholeFraming):
         values: Mapping[str, Any] = member.values or {}
         return f"part {json_line({name: values[name] for name, _ in self.node.answers})}"
 
-    def settle(self, work: Work, reply: Reply | RowError) -> list[Work]:
+    def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Keep the answer for a part, which rests on the calls of its members too."""
-        form = self.sheet(
+        answer = self.header(
             self.prompt_of(self._groups[self._parts[work.items[0]].group][0]), "rows"
-        ).form
-        return self.settle_alone(work, reply, form.reads)
+        ).answer
+        return self.accept_single(work, reply, answer.reads)
 
     def done(self, work: Work, outcome: Outcome) -> None:
         """Keep the outcome of a part with all calls it rests on."""
@@ -124,7 +120,7 @@ class GroupFraming(_WholeFraming):
         super().done(work, outcome._replace(calls=tuple(dict.fromkeys((*earlier, *outcome.calls)))))
 
 
-class WindowFraming(_WholeFraming):
+class WindowPrompts(_WholePrompts):
     """A ranking of the rows of each window."""
 
     def __init__(self, ctx: Context, node: Semantic, rows: Rows, windows: Sequence[Block]) -> None:
@@ -135,29 +131,32 @@ class WindowFraming(_WholeFraming):
         """The windows as work."""
         return self.works(self._windows)
 
-    def make_sheet(self, prompt: Prompt, form: str) -> Sheet:  # noqa: ARG002
+    def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:  # noqa: ARG002
         """Instructions for a window."""
-        own = Form(
+        own = AnswerSchema(
             ((_LIST, Type("list", item=Type("int64"))),),
             ((_LIST, "the numbers of all records, each once, the best first"),),
         )
         system = instructions(
-            prompt, _RANKING_TASK, question(prompt.item, _RANKED_QUESTION), answer=answer_form(own)
+            prompt,
+            _RANKING_TASK,
+            question(prompt.item, _RANKED_QUESTION),
+            answer=answer_instructions(own),
         )
-        return Sheet(prompt, system, own.schema, own)
+        return PromptHeader(prompt, system, own.schema, own)
 
     def request(self, work: Work) -> Request:
         """The request for a window. Raises TooLong."""
         window = self._windows[work.items[0]]
-        sheet = self.sheet(self.prompt_of(window[0]), "window")
+        header = self.header(self.prompt_of(window[0]), "window")
         lines = numbered(map(self.record_of, window))
-        return self.compose_whole(work, window[0], sheet, "Records:\n" + "\n".join(lines))
+        return self.compose_whole(work, window[0], header, "Records:\n" + "\n".join(lines))
 
-    def settle(self, work: Work, reply: Reply | RowError) -> list[Work]:
+    def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Keep the ranking of a window."""
-        return self.settle_alone(work, reply, _ranking_of(self._windows[work.items[0]]))
+        return self.accept_single(work, reply, _ranking_of(self._windows[work.items[0]]))
 
-    async def settled(self) -> list[Ranking]:
+    async def rankings(self) -> list[Ranking]:
         """What became of the windows, in order; of a window that failed each row is tried alone."""
         found = [self.outcomes[i] for i in range(len(self._windows))]
         several = [
@@ -186,7 +185,7 @@ class WindowFraming(_WholeFraming):
         """
         if not items:
             return {}
-        single = WindowFraming(self.ctx, self.node, self.rows, [[item] for item in items])
+        single = WindowPrompts(self.ctx, self.node, self.rows, [[item] for item in items])
         too_long = {
             item
             for i, window in enumerate(self._windows)

@@ -17,19 +17,25 @@ from semgraph.expr.types import Type, object_schema
 from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.contract import Block, Context, Outcome, Rows, apart, by_key
-from semgraph.semantic.prompt.answers import Form, Invalid, free_name, list_of, number, parse
-from semgraph.semantic.prompt.budget import Load, Sheet
-from semgraph.semantic.prompt.builder import Framing, Work, answer_text, calls_of, halves
+from semgraph.semantic.contract import Block, Context, Outcome, Rows, Words, apart, by_key
+from semgraph.semantic.prompt.answers import (
+    AnswerSchema,
+    Invalid,
+    free_name,
+    list_of,
+    number,
+    parse,
+)
+from semgraph.semantic.prompt.budget import PromptHeader, RequestBuffer
+from semgraph.semantic.prompt.builder import PromptBuilder, Work, answer_text, calls_of, halves
 from semgraph.semantic.prompt.records import (
     Records,
-    answer_form,
+    answer_instructions,
     instructions,
     numbered,
     paragraphs,
     question,
 )
-from semgraph.semantic.prompt.words import Words
 
 _TASK = (
     'For each left record, find the right records that match it, among those that are named after its "compare with". '
@@ -55,7 +61,7 @@ class _Read(NamedTuple):
     doubtful: set[int]
 
 
-class PairFraming(Framing):
+class PairPrompts(PromptBuilder):
     """One pair in the prompt's words, or a block of pairs as numbered records."""
 
     def __init__(
@@ -64,7 +70,6 @@ class PairFraming(Framing):
         super().__init__(ctx, node, rows)
         self.words = words
         assert rows.right is not None
-        self.outcomes: dict[int, Outcome] = {}
         others = [
             [*((path, path) for path in p.other.fields), *p.shared_fields] for p in node.prompt.all
         ]
@@ -87,16 +92,18 @@ class PairFraming(Framing):
         list.
         """
         lists = deque(by_key(items, self.keys.left))
-        load: Load | None = None
+        buffer: RequestBuffer | None = None
         block: list[int] = []
         seen: set[int] = set()
         while lists:
             mine = lists.popleft()
-            if load is None:
-                sheet = self.sheet(self.prompt_of(mine[0]), "block")
-                load = self.room.load(sheet, self.keys.context(self.keys.left[mine[0]]), *_HEADINGS)
+            if buffer is None:
+                header = self.header(self.prompt_of(mine[0]), "block")
+                buffer = self.budget.buffer(
+                    header, self.keys.context(self.keys.left[mine[0]]), *_HEADINGS
+                )
                 seen = set()
-            if load.takes(len(block) + len(mine), *self._lines(mine, seen)):
+            if buffer.takes(len(block) + len(mine), *self._lines(mine, seen)):
                 block += mine
                 seen.update(self.right[item] for item in mine)
                 continue
@@ -107,7 +114,7 @@ class PairFraming(Framing):
                 yield Work((mine[0],))
             else:
                 lists.extendleft(map(list, reversed(halves(tuple(mine)))))
-            load, block = None, []
+            buffer, block = None, []
         if block:
             yield Work(tuple(block))
 
@@ -121,23 +128,25 @@ class PairFraming(Framing):
     def _other_record(self, item: int) -> str:
         return self.others.record(self.right[item], self.prompt_of(item))
 
-    def make_sheet(self, prompt: Prompt, form: str) -> Sheet:
+    def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:
         """Instructions for one pair, or for a block."""
-        if form == "pair" and self.words:
-            return self.word_sheet(prompt, self.words)
-        if form == "pair":
+        if layout == "pair" and self.words:
+            return self.word_header(prompt, self.words)
+        if layout == "pair":
             rest = tuple((name, replace(kind, nullable=True)) for name, kind in prompt.returns)
             meaning = "true if the answer is yes or the statement holds, else false"
-            own = Form((("match", Type("boolean")), *rest), (("match", meaning), *prompt.describe))
+            own = AnswerSchema(
+                (("match", Type("boolean")), *rest), (("match", meaning), *prompt.describe)
+            )
             said = "; what follows match is null if match is false" if rest else ""
-            return Sheet(
+            return PromptHeader(
                 prompt,
-                paragraphs(prompt.rules, prompt.examples, answer_form(own, said)),
+                paragraphs(prompt.rules, prompt.examples, answer_instructions(own, said)),
                 own.schema,
                 own,
             )
         sides = ((self._left_key, "left"), (self._right_key, "right"))
-        entry = Form.of(
+        entry = AnswerSchema.of(
             prompt,
             *((key, Type("int64"), f"the number of the {side} record") for key, side in sides),
         )
@@ -146,9 +155,9 @@ class PairFraming(Framing):
             question(prompt.item, _BOTH if prompt.shared_fields else _LEFT),
             question(prompt.other, _RIGHT),
         )
-        how = f"{answer_form(entry, _SAID, sketch)}\n{_NONE}"
+        how = f"{answer_instructions(entry, _SAID, sketch)}\n{_NONE}"
         system = instructions(prompt, _TASK, *asked, answer=how, singly="pair")
-        return Sheet(
+        return PromptHeader(
             prompt, system, object_schema({_LIST: {"type": "array", "items": entry.schema}}), entry
         )
 
@@ -157,8 +166,8 @@ class PairFraming(Framing):
         item = work.items[0]
         prompt = self.prompt_of(item)
         if len(work.items) == 1:
-            sheet = self.sheet(prompt, "pair")
-            return self.compose_whole(work, item, sheet, *self._pair_texts(item, sheet.prompt))
+            header = self.header(prompt, "pair")
+            return self.compose_whole(work, item, header, *self._pair_texts(item, header.prompt))
         lists, rights = self._numbers(work)
         near = list(rights)
         marks = [self._mark([rights[self.right[i]] for i in mine], len(near)) for mine in lists]
@@ -168,7 +177,7 @@ class PairFraming(Framing):
         )
         others = numbered([self._other_record(first[r]) for r in near], _first_right(lists))
         texts = (_HEADINGS[0] + "\n".join(lefts), _HEADINGS[1] + "\n".join(others))
-        return self.compose(work, item, self.sheet(prompt, "block"), len(work.items), *texts)
+        return self.compose(work, item, self.header(prompt, "block"), len(work.items), *texts)
 
     def _pair_texts(self, item: int, prompt: Prompt) -> tuple[str, ...]:
         number = self.prompt_of(item)
@@ -194,15 +203,15 @@ class PairFraming(Framing):
             "all" if len(numbers) == everything else ", ".join(map(str, sorted(numbers)))
         )
 
-    def settle(self, work: Work, reply: Reply | RowError) -> list[Work]:
+    def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Keep what is good; ask again about left rows in doubt, alone, and about pairs that came
         back wrong.
         """
         if len(work.items) == 1 and self.words:
-            return self.settle_word(work, reply, self.words)
+            return self.accept_word(work, reply, self.words)
         if len(work.items) == 1:
-            form = self.sheet(self.prompt_of(work.items[0]), "pair").form
-            return self.settle_alone(work, reply, lambda text: self._read_pair(form, text))
+            answer = self.header(self.prompt_of(work.items[0]), "pair").answer
+            return self.accept_single(work, reply, lambda text: self._read_pair(answer, text))
         calls = (*work.calls, *calls_of(reply))
         try:
             read = self._read_block(work, answer_text(reply))
@@ -249,8 +258,8 @@ class PairFraming(Framing):
         for item in work.items:
             self.outcomes[item] = outcome
 
-    def _read_pair(self, form: Form, text: str) -> dict[str, Any]:
-        values = form.read(parse(text))
+    def _read_pair(self, answer: AnswerSchema, text: str) -> dict[str, Any]:
+        values = answer.read(parse(text))
         if not values["match"]:
             return {"match": False}
         for name, kind in self.node.answers:
@@ -259,7 +268,7 @@ class PairFraming(Framing):
         return values
 
     def _read_block(self, work: Work, text: str) -> _Read:
-        form = self.sheet(self.prompt_of(work.items[0]), "block").form
+        answer = self.header(self.prompt_of(work.items[0]), "block").answer
         lists, rights = self._numbers(work)
         pairs = {
             (n, rights[self.right[item]]): item for n, mine in enumerate(lists, 1) for item in mine
@@ -281,7 +290,7 @@ class PairFraming(Framing):
                 read.wrong.add(item)
             else:
                 try:
-                    values = form.read(entry)
+                    values = answer.read(entry)
                     read.matches[item] = {name: values[name] for name, _ in self.node.answers}
                 except Invalid:
                     read.wrong.add(item)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.prompt import Prompt, Template, plain
-from semgraph.semantic.prompt.answers import Form
+from semgraph.semantic.prompt.answers import AnswerSchema
 
 _NUMBERED = "Numbered records follow, each a JSON object on a line of its own."
 # JSON leaves these as they are, but a reader takes them for the end of a line.
@@ -85,6 +85,6 @@ def question(template: Template, said: str) -> str:
     return f"{said}\n{template.question().strip()}" if any(c.isalnum() for c in words) else ""
 
 
-def answer_form(form: Form, said: str = "", sketch: str = "") -> str:
+def answer_instructions(schema: AnswerSchema, said: str = "", sketch: str = "") -> str:
     """The last part of a system message: how to answer."""
-    return f"Answer with one JSON object and nothing else{said}:\n{sketch or form.sketch}\n{form.glossary}"
+    return f"Answer with one JSON object and nothing else{said}:\n{sketch or schema.sketch}\n{schema.glossary}"

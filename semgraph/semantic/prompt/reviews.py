@@ -13,11 +13,11 @@ from semgraph.llm.base import Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.contract import Context, Outcome, Rows
-from semgraph.semantic.prompt.answers import Form
-from semgraph.semantic.prompt.budget import Sheet
+from semgraph.semantic.prompt.answers import AnswerSchema
+from semgraph.semantic.prompt.budget import PromptHeader
 from semgraph.semantic.prompt.builder import Work
-from semgraph.semantic.prompt.records import answer_form, json_line, paragraphs
-from semgraph.semantic.prompt.rows import RowFraming
+from semgraph.semantic.prompt.records import answer_instructions, json_line, paragraphs
+from semgraph.semantic.prompt.rows import RowPrompts
 
 GIVEN = "The answer given:\n"
 _TASK = "The question was answered already. Look for what that answer missed, and for what is wrong in it."
@@ -25,7 +25,7 @@ _LISTS = "; in a list only what the answer given misses, an empty list if it mis
 _REST = "; {}what the answer given says if it is right, else what is right"
 
 
-class ReviewFraming(RowFraming):
+class ReviewPrompts(RowPrompts):
     """One question about each answer given."""
 
     def __init__(
@@ -34,24 +34,24 @@ class ReviewFraming(RowFraming):
         super().__init__(ctx, node, rows)
         self._given = given
 
-    def make_sheet(self, prompt: Prompt, form: str) -> Sheet:  # noqa: ARG002
+    def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:  # noqa: ARG002
         """Instructions for looking at an answer again."""
-        own = Form.of(prompt)
+        own = AnswerSchema.of(prompt)
         lists = [kind.item is not None for _, kind in prompt.returns]
         said = _LISTS if any(lists) else ""
         if not all(lists):
             said += _REST.format("in all else " if any(lists) else "")
         system = paragraphs(
-            prompt.rules, prompt.examples, prompt.reflexion or _TASK, answer_form(own, said)
+            prompt.rules, prompt.examples, prompt.reflexion or _TASK, answer_instructions(own, said)
         )
-        return Sheet(prompt, system, own.schema, own)
+        return PromptHeader(prompt, system, own.schema, own)
 
     def request(self, work: Work) -> Request:
         """The request about an answer."""
         item = work.items[0]
         prompt = self.prompt_of(item)
-        sheet = self.sheet(prompt, "row")
-        text = sheet.prompt.item.render(self.records.values(self.keys.left[item], prompt))
+        header = self.header(prompt, "row")
+        text = header.prompt.item.render(self.records.values(self.keys.left[item], prompt))
         values = self._given[item].values or {}
         answer = json_line({name: values[name] for name, _ in self.node.answers})
-        return self.compose_whole(work, item, sheet, text, GIVEN + answer)
+        return self.compose_whole(work, item, header, text, GIVEN + answer)

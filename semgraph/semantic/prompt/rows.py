@@ -13,18 +13,25 @@ from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.relational.batch import dense
-from semgraph.semantic.contract import Block, Context, Outcome, Rows, apart
-from semgraph.semantic.prompt.answers import Form, Invalid, free_name, list_of, number, parse
-from semgraph.semantic.prompt.budget import Load, Sheet
-from semgraph.semantic.prompt.builder import Framing, Work, answer_text, calls_of, halves
+from semgraph.semantic.contract import Block, Context, Outcome, Rows, Words, apart
+from semgraph.semantic.prompt.answers import (
+    AnswerSchema,
+    Invalid,
+    by_default,
+    free_name,
+    list_of,
+    number,
+    parse,
+)
+from semgraph.semantic.prompt.budget import PromptHeader, RequestBuffer
+from semgraph.semantic.prompt.builder import PromptBuilder, Work, answer_text, calls_of, halves
 from semgraph.semantic.prompt.records import (
-    answer_form,
+    answer_instructions,
     instructions,
     numbered,
     paragraphs,
     question,
 )
-from semgraph.semantic.prompt.words import Words, by_default
 
 _VERDICTS = {
     # Small models understand yes and no; a boolean called "keep" they take for advice on what to do
@@ -42,7 +49,7 @@ _TASK = "Answer for each record by itself, as if it were the only one."
 _QUESTION = "The question for each record, where <field> stands for the record's value:"
 
 
-class RowFraming(Framing):
+class RowPrompts(PromptBuilder):
     """One row in the prompt's words, or several as numbered records."""
 
     def __init__(
@@ -50,7 +57,6 @@ class RowFraming(Framing):
     ) -> None:
         super().__init__(ctx, node, rows)
         self.words = words or by_default(node, ctx.limits.yes_no)
-        self.outcomes: dict[int, Outcome] = {}
         self._verdict = [_VERDICTS[node.keyword]] if node.keyword in _VERDICTS else []
         taken = [name for name, _ in node.answers]
         self._id, self._list = free_name("id", taken), "answers"
@@ -83,42 +89,47 @@ class RowFraming(Framing):
 
     def _cut(self, items: Sequence[int]) -> Iterator[Work]:
         block: list[int] = []
-        load: Load | None = None
+        buffer: RequestBuffer | None = None
         for item in items if len(items) > 1 else ():
             line = f"{len(items)}. {self.record_of(item)}\n"
-            if load is None or not load.takes(len(block) + 1, line):
+            if buffer is None or not buffer.takes(len(block) + 1, line):
                 if block:
                     yield Work(tuple(block))
-                sheet = self.sheet(self.prompt_of(item), "records")
-                load = self.room.load(sheet, self.keys.context(self.keys.left[item]), _HEADING)
+                header = self.header(self.prompt_of(item), "records")
+                buffer = self.budget.buffer(
+                    header, self.keys.context(self.keys.left[item]), _HEADING
+                )
                 block = []
-                if not load.takes(1, line):
+                if not buffer.takes(1, line):
                     yield Work((item,))
-                    load = None
+                    buffer = None
                     continue
             block.append(item)
         rest = tuple(block) if len(items) > 1 else tuple(items)
         if rest:
             yield Work(rest)
 
-    def make_sheet(self, prompt: Prompt, form: str) -> Sheet:
+    def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:
         """Instructions for one row, or for records."""
-        if form == "row" and self.words:
-            return self.word_sheet(prompt, self.words)
-        own = Form.of(prompt, *self._verdict)
-        if form == "row":
-            return Sheet(
-                prompt, paragraphs(prompt.rules, prompt.examples, answer_form(own)), own.schema, own
+        if layout == "row" and self.words:
+            return self.word_header(prompt, self.words)
+        own = AnswerSchema.of(prompt, *self._verdict)
+        if layout == "row":
+            return PromptHeader(
+                prompt,
+                paragraphs(prompt.rules, prompt.examples, answer_instructions(own)),
+                own.schema,
+                own,
             )
-        entry = Form.of(
+        entry = AnswerSchema.of(
             prompt, (self._id, Type("int64"), "the number of the record"), *self._verdict
         )
         sketch = f'{{"{self._list}": [{entry.sketch}, ...]}}'
-        how = answer_form(entry, ", with one answer for every record", sketch)
+        how = answer_instructions(entry, ", with one answer for every record", sketch)
         system = instructions(
             prompt, _TASK, question(prompt.item, _QUESTION), answer=how, singly="record"
         )
-        return Sheet(
+        return PromptHeader(
             prompt,
             system,
             object_schema({self._list: {"type": "array", "items": entry.schema}}),
@@ -130,24 +141,24 @@ class RowFraming(Framing):
         item, count = work.items[0], len(work.items)
         prompt = self.prompt_of(item)
         if count == 1:
-            sheet = self.sheet(prompt, "row")
-            text = sheet.prompt.item.render(self.records.values(self.keys.left[item], prompt))
-            return self.compose_whole(work, item, sheet, text)
+            header = self.header(prompt, "row")
+            text = header.prompt.item.render(self.records.values(self.keys.left[item], prompt))
+            return self.compose_whole(work, item, header, text)
         lines = numbered(map(self.record_of, work.items))
         return self.compose(
-            work, item, self.sheet(prompt, "records"), count, _HEADING + "\n".join(lines)
+            work, item, self.header(prompt, "records"), count, _HEADING + "\n".join(lines)
         )
 
-    def settle(self, work: Work, reply: Reply | RowError) -> list[Work]:
+    def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Keep what is good; ask about the rest of a block one by one, or by halves if nothing can
         be read.
         """
-        sheet = self.sheet(self.prompt_of(work.items[0]), "row")
+        header = self.header(self.prompt_of(work.items[0]), "row")
         if len(work.items) == 1 and self.words:
-            return self.settle_word(work, reply, self.words)
+            return self.accept_word(work, reply, self.words)
         if len(work.items) == 1:
-            return self.settle_alone(
-                work, reply, lambda text: self._read_one(sheet.form, text, work.items[0])
+            return self.accept_single(
+                work, reply, lambda text: self._read_one(header.answer, text, work.items[0])
             )
         calls = (*work.calls, *calls_of(reply))
         try:
@@ -167,8 +178,8 @@ class RowFraming(Framing):
         for item in work.items:
             self.outcomes[item] = outcome
 
-    def _read_one(self, form: Form, text: str, item: int) -> dict[str, Any]:
-        return self._checked(form.read(parse(text)), item)
+    def _read_one(self, answer: AnswerSchema, text: str, item: int) -> dict[str, Any]:
+        return self._checked(answer.read(parse(text)), item)
 
     def _checked(self, values: dict[str, Any], item: int) -> dict[str, Any]:
         if self.node.keyword == "sem_filter":
@@ -189,7 +200,7 @@ class RowFraming(Framing):
 
     def _read_block(self, work: Work, text: str) -> dict[int, dict[str, Any]]:
         """The good answers of a block by item. Raises Invalid if it is no list of answers."""
-        form = self.sheet(self.prompt_of(work.items[0]), "records").form
+        answer = self.header(self.prompt_of(work.items[0]), "records").answer
         good: dict[int, dict[str, Any]] = {}
         seen: set[int] = set()
         foreign = False
@@ -204,7 +215,7 @@ class RowFraming(Framing):
                 continue
             seen.add(item)
             try:
-                good[item] = self._checked(form.read(entry), item)
+                good[item] = self._checked(answer.read(entry), item)
                 del good[item][self._id]
             except Invalid:
                 continue
