@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.execution.record import Run
+from semgraph.formats import plain_line
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
-from semgraph.render.formats import plain_line
 
 if TYPE_CHECKING:
     from semgraph.llm.journal import Exchange

@@ -51,8 +51,8 @@ def doctor(
 @everywhere
 def list_models(options: Options) -> None:
     """Show every model that can be fetched, and which are here."""
+    from semgraph.formats import size
     from semgraph.llm.local.catalogue import CATALOGUE, models_dir, on_disk
-    from semgraph.render.formats import size
     from semgraph.render.tables import Column, lines
 
     if options.json:
@@ -98,10 +98,10 @@ def pull(
     ] = None,
 ) -> None:
     """Fetch models: checked by SHA-256, resumable. Then each answers one test sentence."""
+    from semgraph.formats import size
     from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL, find, on_disk
     from semgraph.llm.local.download import pull as fetch
     from semgraph.render.doctor import trial
-    from semgraph.render.formats import size
     from semgraph.render.progress import downloading
 
     for name in names or [DEFAULT_MODEL, DEFAULT_EMBEDDER]:
@@ -123,9 +123,9 @@ def rm(
     options: Options, names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Which.")]
 ) -> None:
     """Remove models from this machine."""
+    from semgraph.formats import size
     from semgraph.llm.local.catalogue import find
     from semgraph.llm.local.download import remove
-    from semgraph.render.formats import size
 
     for model in [find(name) for name in names]:
         freed = remove(model)
@@ -147,7 +147,7 @@ def start(
     """
     import time
 
-    from semgraph.render.formats import duration, size
+    from semgraph.formats import duration, size
     from semgraph.stores.neo4j.local import server as neo4j_local
 
     began = time.monotonic()

@@ -113,7 +113,7 @@ def report(
     """Write one HTML file: costs by step, the graph, every prompt and answer; of a comparison the
     table and the chart.
     """
-    from semgraph.render.formats import size
+    from semgraph.formats import size
     from semgraph.render.html import save
 
     file = save(records, Path(to))

@@ -1,29 +1,29 @@
-"""What a comparison found: for each way what it costs and how good its answers are, and each row
-back to its prompt.
-"""
+"""The result of a comparison: cost and quality of each variant, and the prompts behind each row."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow as pa
 
+from semgraph import display
+from semgraph.compare.truth import EACH, TRUE, RowAnswers, answers_of
 from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.execution.record import Run, exchanges
 from semgraph.expr.functions import canonical_json
-from semgraph.logical.prompt import plain
-from semgraph.provenance import MEMBER, at
-from semgraph.render.formats import plain_line
-from semgraph.scores import answers
-from semgraph.scores.rows import lookup
+from semgraph.provenance import MEMBER, Asked, Lookup, Row, as_text, at, parsed
 
 if TYPE_CHECKING:
-    from semgraph.compare.why import Told
-if TYPE_CHECKING:
     from semgraph.semantic.ask import Failure
+
+FAILED = "\0failed"
+SCHEMA = 1
+_PLACES = ("record", "journal", "rows", "wanted")
+_HIDDEN = {MEMBER, "left", "right", "error", "calls"}
 
 
 Kind = Literal["step", "plan"]
@@ -135,6 +135,29 @@ class Quality:
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """The questions about some frozen rows in one trial of a variant, with their answers.
+
+    Printed, it has the exact prompts.
+    """
+
+    variant: str
+    trial: int
+    rows: tuple[Row, ...]
+    asked: tuple[Asked, ...]
+
+    def __str__(self) -> str:
+        return display.as_text(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        """How notebooks show it."""
+        return display.as_html(self)
+
+
+@dataclass(frozen=True)
 class Arm:
     """One way, or a plan with some ways, with the trials that were finished."""
 
@@ -166,7 +189,7 @@ class Arm:
         """Rows without an answer, over all trials."""
         return sum(t.failed for t in self.trials)
 
-    def why(self, trial: int = 0, **where: Any) -> Told:
+    def why(self, trial: int = 0, **where: Any) -> Evidence:
         """What was asked about rows of the frozen input and answered: `why(id=42)`. Printed, it has
         the exact prompts.
 
@@ -177,9 +200,7 @@ class Arm:
         Raises:
             PlanError: There is no such column, row or trial.
         """
-        from semgraph.compare.why import told
-
-        return told(self, trial, where)
+        return _evidence(self, trial, where)
 
 
 @dataclass(frozen=True)
@@ -286,38 +307,26 @@ class Comparison:
         Raises:
             PlanError: There is no such way or trial, or whole plans were compared.
         """
-        from semgraph.compare.comparison import differing
-
         return differing(self, self[one], self[other], trial)
 
     def __str__(self) -> str:
         """The table as `semgraph compare` prints it, as wide as the terminal."""
-        import shutil
-
-        from semgraph.render.comparison import plain
-
-        return plain(self, shutil.get_terminal_size((120, 24)).columns)
+        return display.as_text(self)
 
     def __repr__(self) -> str:
         return str(self)
 
     def chart(self) -> Any:
         """Cost across, quality up: a matplotlib figure where that is installed, else text."""
-        from semgraph.render.comparison import chart
-
-        return chart(self)
+        return display.as_chart(self)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--format json` prints."""
-        from semgraph.compare.record import as_data
-
-        return as_data(self)
+        return _as_data(self)
 
     def _repr_html_(self) -> str:
         """How notebooks show it."""
-        from semgraph.render.comparison import html
-
-        return html(self)
+        return display.as_html(self)
 
 
 def trial_of(arm: Arm, number: int) -> Trial:
@@ -333,80 +342,14 @@ def trial_of(arm: Arm, number: int) -> Trial:
     return found
 
 
-Said = Mapping[Hashable, Counter[Hashable]]
-FAILED = "\0failed"
-EACH = "[]"
-TRUE = "_true"
-"""Of the rows of a truth that says yes or no of each: which."""
-
-
-def said(
-    table: pa.Table, key: Sequence[str], compare: Sequence[str], units: pa.Table | None = None
-) -> Said:
-    """The answers that rows give, by what names the row; `units` are rows that were asked about,
-    answered or not.
-
-    `people[].name` compares a field of each element of a list and `tags[]` each element whole:
-    every element is an answer of its own, whatever their order. What else is compared of a row is
-    one answer.
-    """
-    rows = [plain(row) for row in table.to_pylist()]
-    asked = [] if units is None else [_values(plain(row), key) for row in units.to_pylist()]
-    lists = {path.partition(EACH)[0]: [p for p in compare if p.partition(EACH)[0] == path.partition(EACH)[0]]
-             for path in compare if EACH in path}  # fmt: skip
-    whole = [path for path in compare if EACH not in path]
-    parts: dict[str, Mapping[Hashable, Counter[Hashable]]] = {}
-    if whole or not lists:
-        flat = (
-            dict(zip((*key, *whole), _values(row, (*key, *whole)), strict=True)) for row in rows
-        )
-        parts[""] = answers(flat, key, whole, asked)
-    for name, paths in lists.items():
-        named = [*asked, *(_values(row, key) for row in rows)]
-        parts[name] = answers(_elements(rows, key, name, paths), key, paths, named)
-    if len(parts) == 1:
-        return next(iter(parts.values()))
-    found: dict[Hashable, Counter[Hashable]] = {}
-    for name, part in parts.items():
-        for unit, own in part.items():
-            several = found.setdefault(unit, Counter())
-            for answer, count in own.items():
-                several[(name, answer) if name else answer] += count
-    return found
-
-
-def names(table: pa.Table, key: Sequence[str]) -> list[Hashable]:
-    """What names each row."""
-    return [tuple(map(lookup, _values(plain(row), key))) for row in table.to_pylist()]
-
-
-def _values(row: Mapping[str, Any], paths: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(at(row, path) for path in paths)
-
-
-def _elements(
-    rows: Sequence[Mapping[str, Any]], key: Sequence[str], name: str, paths: Sequence[str]
-) -> Iterator[Mapping[str, Any]]:
-    """The elements of a list column, each as a row of its own with what names the row that it is
-    in.
-    """
-    for row in rows:
-        for element in at(row, name) or ():
-            fields = {path: path.partition(EACH)[2].removeprefix(".") for path in paths}
-            values = {
-                path: at(element, inner) if inner else element for path, inner in fields.items()
-            }
-            yield dict(zip(key, _values(row, key), strict=True)) | values
-
-
-def told(
+def trial_answers(
     trial: Trial, key: Sequence[str], compare: Sequence[str], asked: pa.Table | None, way: str = ""
 ) -> dict[Hashable, Counter[Hashable]]:
     """What a trial says of each row that was asked about. A row that failed says that, and agrees
     with no other way.
     """
     empty = pa.table({name.split(".")[0].removesuffix(EACH): [] for name in (*key, *compare)})
-    found = dict(said(empty if trial.rows is None else trial.rows, key, compare, asked))
+    found = dict(answers_of(empty if trial.rows is None else trial.rows, key, compare, asked))
     if trial.answers is not None and asked is not None and trial.failed:
         wrong = {
             r[MEMBER]
@@ -415,7 +358,8 @@ def told(
         }
         failed = asked.take(pa.array(sorted(wrong), pa.int64()))
         found |= {
-            unit: Counter([(FAILED, way)]) for unit in said(failed.slice(0, 0), key, (), failed)
+            unit: Counter([(FAILED, way)])
+            for unit in answers_of(failed.slice(0, 0), key, (), failed)
         }
     return found
 
@@ -429,7 +373,7 @@ def differing(comparison: Comparison, one: Arm, other: Arm, trial: int) -> pa.Ta
         )
     asked = _with_keys(comparison)
     ours, theirs = (
-        told(trial_of(arm, trial), comparison.key, comparison.compare, asked, arm.name)
+        trial_answers(trial_of(arm, trial), comparison.key, comparison.compare, asked, arm.name)
         for arm in (one, other)
     )
     true = None if comparison.wanted is None else _true(comparison.wanted, comparison)
@@ -452,10 +396,12 @@ def differing(comparison: Comparison, one: Arm, other: Arm, trial: int) -> pa.Ta
     return pa.Table.from_pylist(found, schema=schema)
 
 
-def _true(wanted: pa.Table, comparison: Comparison) -> Said:
+def _true(wanted: pa.Table, comparison: Comparison) -> RowAnswers:
     """What is true of each row that the truth has."""
     right = wanted.filter(wanted.column(TRUE)) if TRUE in wanted.column_names else wanted
-    return said(right, comparison.key, comparison.compare, wanted if wanted.num_rows else None)
+    return answers_of(
+        right, comparison.key, comparison.compare, wanted if wanted.num_rows else None
+    )
 
 
 def _with_keys(comparison: Comparison) -> pa.Table | None:
@@ -470,13 +416,13 @@ def _listed(answers: Counter[Hashable], comparison: Comparison) -> list[str]:
     """Answers as text: the value alone where one column is compared; `yes` where being there is the
     answer.
     """
-    if any(isinstance(said, tuple) and said[:1] == (FAILED,) for said in answers):
+    if any(isinstance(answer, tuple) and answer[:1] == (FAILED,) for answer in answers):
         return ["(failed)"]
     if not comparison.compare:
         return ["yes"] * answers.total()
     found = []
-    for said in answers.elements():
-        values = said if isinstance(said, tuple) else (said,)
+    for answer in answers.elements():
+        values = answer if isinstance(answer, tuple) else (answer,)
         if len(values) == 2 and isinstance(values[1], tuple):  # of one of several lists
             values = (values[0], *values[1])
         found.append(" · ".join(_text(value) or "–" for value in values))
@@ -487,9 +433,6 @@ def _text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else canonical_json(value)
 
 
-_SHOWN = 5  # kinds of failures of a way
-
-
 class Failed(NamedTuple):
     """How many rows of a step failed for one reason."""
 
@@ -498,18 +441,95 @@ class Failed(NamedTuple):
     error: str
 
 
-def kinds(failures: Iterable[Failure]) -> tuple[Failed, ...]:
+def by_reason(failures: Iterable[Failure]) -> tuple[Failed, ...]:
     """Failures by step and reason, the most frequent first."""
     found = Counter((failure.step, failure.error) for failure in failures)
     return tuple(Failed(rows, step, error) for (step, error), rows in found.most_common())
 
 
-def failure_lines(arm: Arm) -> Iterator[str]:
-    """Lines about one way, over all its trials; none if nothing failed."""
-    found: Counter[tuple[str, str]] = Counter()
-    for each in (failed for trial in arm.trials for failed in trial.failures):
-        found[each.step, plain_line(each.error)] += each.rows
-    for (step, error), rows in found.most_common(_SHOWN):
-        yield f"! {arm.name} failed: {rows} × {step}: {error}"
-    if len(found) > _SHOWN:
-        yield f"! {arm.name} failed: … and {len(found) - _SHOWN} more kinds"
+def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
+    """See `Arm.why`."""
+    comparison = arm.comparison
+    if comparison is None or comparison.rows is None:
+        hint = "compare a step of the plan: step=..."
+        raise PlanError(
+            Problem("whole plans were compared: there is no frozen row to ask about", hint=hint)
+        )
+    trial = trial_of(arm, number)
+    names = comparison.rows.column_names
+    for path in where:
+        if path.split(".")[0] not in names:
+            there = "columns: " + ", ".join(names)
+            raise PlanError(
+                Problem(
+                    f'the frozen rows have no column "{path}"',
+                    there=there,
+                    hint=did_you_mean(path, names),
+                )
+            )
+    rows = comparison.rows.to_pylist()
+    wanted = {
+        i
+        for i, row in enumerate(rows)
+        if all(as_text(at(row, p)) == as_text(v) for p, v in where.items())
+    }
+    if not wanted:
+        wanted_values = ", ".join(f"{name}={value}" for name, value in where.items())
+        raise PlanError(
+            Problem(f"no frozen row has {wanted_values}", there=f"there are {len(rows):,} rows")
+        )
+    items = [] if trial.answers is None else trial.answers.to_pylist()
+    with exchanges(Run(comparison.record or Path()), comparison.journal) as lookup:
+        asked = tuple(_asked(item, lookup) for item in items if item[MEMBER] in wanted)
+    return Evidence(arm.name, number, tuple(rows[i] for i in sorted(wanted)), asked)
+
+
+def _asked(item: Row, lookup: Lookup) -> Asked:
+    calls = tuple((call, lookup(call)) for call in item.get("calls") or ())
+    answers = {name: value for name, value in item.items() if name not in _HIDDEN}
+    return Asked(
+        parsed(item.get("left")), parsed(item.get("right")), answers, item.get("error"), calls
+    )
+
+
+def _as_data(comparison: Comparison) -> dict[str, Any]:
+    """All but the tables, as plain data."""
+    plain = {f.name for f in fields(Comparison)} - {"arms", *_PLACES}
+    found: dict[str, Any] = {"schema": SCHEMA, "kind": comparison.kind}
+    for name in (f.name for f in fields(Comparison)):
+        value = getattr(comparison, name)
+        if name in ("paid", "before"):
+            found[name] = asdict(value)
+        elif name == "estimates":
+            found[name] = [asdict(each) for each in value]
+        elif name in plain:
+            found[name] = (
+                dict(value)
+                if isinstance(value, Mapping)
+                else list(value)
+                if isinstance(value, tuple)
+                else value
+            )
+    found["arms"] = [_arm(arm) for arm in comparison.arms]
+    found["journal"] = str(comparison.journal) if comparison.journal else None
+    return found
+
+
+def _arm(arm: Arm) -> dict[str, Any]:
+    trials = [
+        {
+            "number": t.number,
+            "cold": asdict(t.cold),
+            "paid": asdict(t.paid),
+            "seconds": t.seconds,
+            "failed": t.failed,
+            "failures": [each._asdict() for each in t.failures],
+        }
+        for t in arm.trials
+    ]
+    return {
+        "name": arm.name,
+        "use": dict(arm.use),
+        "quality": asdict(arm.quality),
+        "trials": trials,
+    }

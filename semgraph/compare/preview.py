@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,8 @@ from semgraph.compare.scratch import Held
 from semgraph.compare.trial import Input
 from semgraph.errors import BudgetReached
 from semgraph.execution.runtime import Memory
-from semgraph.explain.estimates import Amount, Estimator, total
+from semgraph.explain.estimates import Amount, Estimator, total, windows
+from semgraph.formats import dollars, plural
 from semgraph.llm.base import LLM, Embedder, Usage
 from semgraph.llm.stack import Budget, bound
 from semgraph.llm.tokens import prompt_tokens
@@ -23,12 +25,9 @@ from semgraph.logical.node import walk
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import StepMetrics
 from semgraph.physical.plan import PhysicalPlan
-from semgraph.render.comparison import dollars
 from semgraph.semantic.answers import watched
 from semgraph.semantic.context import NeedsVectors, Planned, PlannedRequests
 from semgraph.semantic.contract import Cost, Implementation, Keys, Observed, RowEstimate, Rows
-from semgraph.session.explaining import windows
-from semgraph.session.resources import Resources
 
 _SAMPLE = 200  # items whose prompts are counted
 Batches = Mapping[str, PlannedRequests]
@@ -233,25 +232,26 @@ def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
     units = {"max_calls": " calls", "max_tokens": " tokens", "max_usd": ""}
     for name, (limit, before, each) in totals.items():
         most = trials * sum(cost for cost in each if cost is not None)
-        unit = "$" if name == "max_usd" else ""
         if limit is not None and before + most > limit * (1 + 1e-9):
             shown, allowed, paid = (
-                dollars(v) if name == "max_usd" else f"{v:,.0f}" for v in (most, limit, before)
+                dollars(v, exact=True) if name == "max_usd" else f"{v:,.0f}"
+                for v in (most, limit, before)
             )
-            said = f" (spent {unit}{paid} on the rows, which are kept)" if before else ""
+            said = f" (spent {paid} on the rows, which are kept)" if before else ""
             raise BudgetReached(
-                f"{unit}{shown}{units[name]} for {trials} trial{'s' * (trials > 1)} of {len(each)} way{'s' * (len(each) > 1)} "
-                f"would pass {name} {allowed}{said}: no way was asked. Raise it, or take fewer rows, ways or trials"
+                f"{shown}{units[name]} for {plural(trials, 'trial')} of {plural(len(each), 'way')} "
+                f"would pass {name} {allowed.removeprefix('$')}{said}: no way was asked. "
+                "Raise it, or take fewer rows, ways or trials"
             )
 
 
 def said_of_rows(
-    made: Input, inputs: Mapping[str, pa.Table], source: Held, resources: Resources, budget: Budget
+    made: Input, inputs: Mapping[str, pa.Table], source: Held, journal: Path | None, budget: Budget
 ) -> list[str]:
     """What is said before rows are made for which models are asked: the steps, and as far as it is
     known how much they ask.
     """
-    amounts = _calls(made.physical, inputs, source, resources)
+    amounts = _calls(made.physical, inputs, source, journal)
     known = [
         f"{step} ({_amount(amount)})"
         for step, amount in amounts.items()
@@ -275,14 +275,14 @@ def said_of_plans(
     arms: Mapping[str, PhysicalPlan],
     inputs: Mapping[str, pa.Table],
     source: Held,
-    resources: Resources,
+    journal: Path | None,
     budget: Budget,
 ) -> list[str]:
     """What is said before whole plans are run: of each what EXPLAIN knows of its calls, and by
     which steps they are made.
     """
     wide = max(map(len, arms))
-    each = {name: _calls(physical, inputs, source, resources) for name, physical in arms.items()}
+    each = {name: _calls(physical, inputs, source, journal) for name, physical in arms.items()}
     lines = [f"  {name:<{wide}}  {_of_plan(amounts)}" for name, amounts in each.items()]
     return [f"whole plans, one trial of each; {limits(budget)}", *lines]
 
@@ -300,10 +300,10 @@ def _of_plan(amounts: Mapping[str, Amount]) -> str:
 
 
 def _calls(
-    physical: PhysicalPlan, inputs: Mapping[str, pa.Table], source: Held, resources: Resources
+    physical: PhysicalPlan, inputs: Mapping[str, pa.Table], source: Held, journal: Path | None
 ) -> dict[str, Amount]:
     """The calls of each step that asks a model, as far as they are known."""
-    memory = Memory.beside(resources.settings.journal_path)
+    memory = Memory.beside(journal)
     counts = {label: table.num_rows for label, table in source.rows.items()}
     rows = {name: table.num_rows for name, table in inputs.items()}
     estimator = Estimator(
@@ -390,5 +390,5 @@ def _dollars(value: float | None, *, planned: bool) -> str:
         if value is None
         else "$0"
         if value == 0
-        else f"{'up to' if planned else '≈'} ${dollars(value)}"
+        else f"{'up to' if planned else '≈'} {dollars(value, exact=True)}"
     )

@@ -1,73 +1,34 @@
-"""A comparison on disk: a folder beside those of runs, from which it can be shown again with
-everything that it can tell.
-"""
+"""The record of a comparison: a folder beside those of runs, with all that it found."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from semgraph.compare.comparison import Arm, Comparison, Estimate, Failed, Quality, Spent, Trial
+from semgraph.compare.comparison import (
+    SCHEMA,
+    Arm,
+    Comparison,
+    Estimate,
+    Failed,
+    Quality,
+    Spent,
+    Trial,
+)
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.record import RUNS, RunRecord, find_run, write_table
 
 FILE = "comparison.json"
-_SCHEMA = 1
 _TABLES = ("rows", "wanted")
-_PLACES = ("record", "journal", *_TABLES)
-
-
-def as_data(comparison: Comparison) -> dict[str, Any]:
-    """All but the tables, as plain data."""
-    plain = {f.name for f in fields(Comparison)} - {"arms", *_PLACES}
-    found: dict[str, Any] = {"schema": _SCHEMA, "kind": comparison.kind}
-    for name in (f.name for f in fields(Comparison)):
-        value = getattr(comparison, name)
-        if name in ("paid", "before"):
-            found[name] = asdict(value)
-        elif name == "estimates":
-            found[name] = [asdict(each) for each in value]
-        elif name in plain:
-            found[name] = (
-                dict(value)
-                if isinstance(value, Mapping)
-                else list(value)
-                if isinstance(value, tuple)
-                else value
-            )
-    found["arms"] = [_arm(arm) for arm in comparison.arms]
-    found["journal"] = str(comparison.journal) if comparison.journal else None
-    return found
-
-
-def _arm(arm: Arm) -> dict[str, Any]:
-    trials = [
-        {
-            "number": t.number,
-            "cold": asdict(t.cold),
-            "paid": asdict(t.paid),
-            "seconds": t.seconds,
-            "failed": t.failed,
-            "failures": [each._asdict() for each in t.failures],
-        }
-        for t in arm.trials
-    ]
-    return {
-        "name": arm.name,
-        "use": dict(arm.use),
-        "quality": asdict(arm.quality),
-        "trials": trials,
-    }
 
 
 def save(comparison: Comparison, record: RunRecord) -> None:
     """Write a comparison into its record."""
-    record.text(FILE, json.dumps(as_data(comparison), indent=1, ensure_ascii=False, default=str))
+    record.text(FILE, json.dumps(comparison.to_json(), indent=1, ensure_ascii=False, default=str))
     tables = {name: getattr(comparison, name) for name in _TABLES}
     for i, arm in enumerate(comparison.arms):
         for trial in arm.trials:
@@ -91,7 +52,7 @@ def load_comparison(ref: str, runs: Path = RUNS) -> Comparison:
             )
         )
     data = json.loads(file.read_text(encoding="utf-8"))
-    if data.pop("schema") != _SCHEMA:
+    if data.pop("schema") != SCHEMA:
         raise PlanError(Problem(f"comparison {run.name} was kept by another version of semgraph"))
     del data["kind"]
     arms = tuple(_read_arm(run.folder, i, arm) for i, arm in enumerate(data.pop("arms")))

@@ -4,151 +4,79 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-import semgraph
-from semgraph.compare.comparison import Arm, Comparison, Spent
+from semgraph.compare.comparison import Arm, Comparison, Estimate, Quality, Spent, Trial
+from semgraph.compare.graphs import read_graph_truth
+from semgraph.compare.preview import (
+    admit,
+    ahead,
+    expected,
+    in_all,
+    said_before,
+    said_of_plans,
+    said_of_rows,
+    warm,
+)
 from semgraph.compare.record import save
+from semgraph.compare.score import of_plans, of_step
+from semgraph.compare.scratch import held, known_rows, partitions_read
+from semgraph.compare.trial import (
+    KEPT,
+    CountedEmbedder,
+    Frozen,
+    Input,
+    Ledger,
+    Whole,
+    asking_step,
+    checked,
+    compiled,
+    freeze,
+    input_of,
+    seen_rows,
+    try_plan,
+    try_way,
+    uses,
+    way_of,
+)
+from semgraph.compare.truth import Truth, about, read_truth, whole_rows
 from semgraph.errors import BudgetReached, Fault, PlanError, Problem
+from semgraph.execution.opened import Opened
 from semgraph.execution.record import CallLog, RunRecord, new_run, noted, timestamp
-from semgraph.frontend.frame import Frame
-from semgraph.logical.plan import LogicalPlan
+from semgraph.llm.base import LLM
+from semgraph.llm.settings import Settings
+from semgraph.logical.node import walk
+from semgraph.logical.plan import Choice, LogicalPlan
+from semgraph.logical.semantic import Semantic
 from semgraph.meter import StepMetrics
-from semgraph.session.inputs import typed_inputs
-from semgraph.session.resources import Opened, Resources
-from semgraph.session.waiting import Waiting
+from semgraph.semantic.contract import Implementation
+from semgraph.semantic.library import Library
+from semgraph.stores.base import Store
 
 Ways = Sequence[str] | Mapping[str, str] | Mapping[str, Mapping[str, str]]
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(line + "\n")
-
-
-class Compares(ABC):
-    """The part of a session that compares ways of doing the same."""
-
-    runs: Path | None
-    _resources: Resources
-    _waiting: Waiting
-
-    @abstractmethod
-    def prepare(
-        self,
-        plan: str | Path | LogicalPlan | Frame,
-        *,
-        params: Mapping[str, Any] | None = None,
-        preset: str | None = None,
-        use: Mapping[str, str] | None = None,
-        resume: str | None = None,
-    ) -> LogicalPlan:
-        """A checked plan."""
-
-    def compare(self, plan: str | Path | LogicalPlan | Frame, /, **options: Any) -> Comparison:
-        """Compare ways and wait for the result. Takes the arguments of `acompare`; see there."""
-        return self._waiting.wait(self.acompare(plan, **options), asks=True)
-
-    async def acompare(
-        self,
-        plan: str | Path | LogicalPlan | Frame,
-        /,
-        *,
-        ways: Ways,
-        step: str | None = None,
-        truth: Any = None,
-        trials: int = 1,
-        params: Mapping[str, Any] | None = None,
-        preset: str | None = None,
-        use: Mapping[str, str] | None = None,
-        rows: int | None = None,
-        fresh: bool = False,
-        say: Say | None = _say,
-        inputs: Mapping[str, Any] | None = None,
-        **more: Any,
-    ) -> Comparison:
-        """Compare ways of doing a step over one frozen input, or whole plans. Nothing is written to
-        the store.
-
-        With `step` its input is computed once, in a copy of the groups that are read, and each way
-        answers the same rows. In a plan that reads what it wrote it is the input that the reference
-        produced, so errors do not build up. Without `step` each arm runs the whole plan in a copy
-        of its own, in memory, and is scored by the graph that it leaves there.
-
-        Every way and every trial makes its own calls: none is served the answer of another. They
-            are journalled, so the same
-        comparison again, or one that was stopped, pays for nothing twice; what is replayed has no
-        time.
-
-        Args:
-            plan: A path, a name, a loaded plan, or a frame.
-            ways: For a step: ways as written, `["per_row", "packed(rows=10)"]`, or ways by name.
-                For whole plans: for each arm by name the ways of its steps, `{"one": {"told":
-                "block()"}}`. The operator's own reference, if it is among them, or else the first,
-                is what the others are compared with.
-            step: The step.
-            truth: What is right: a file, an Arrow table, a data frame or mappings with columns that
-                name a row of the step's input and columns of its answers. For whole plans
-                `{"nodes": ..., "edges": ...}`. None: ways are compared with the reference, which
-                measures agreement.
-            trials: How many independent trials of each way.
-            params: Values of parameters.
-            preset: One of the plan's presets.
-            use: Ways of the other steps.
-            rows: Take only the first rows of the input.
-            fresh: Ask anew even what the journal knows.
-            say: Told what will be asked before it is; by default on stderr. None: nobody.
-            inputs: As for `arun`.
-            more: The same as arguments.
-
-        Raises:
-            PlanError: The request is wrong; nothing was spent.
-            InputError: The rows or the truth are wrong; nothing was spent.
-            BudgetReached: It would pass a limit; no way was asked.
-        """
-        from semgraph.compare.request import ComparisonRequest, compare, requested
-
-        checked = requested(ways, step, trials, self._resources)
-        given = dict(plan.tables) if isinstance(plan, Frame) else {}
-        given |= {
-            name: value for name, value in {**(inputs or {}), **more}.items() if value is not None
-        }
-        logical = self.prepare(plan, params=params, preset=preset, use=use)
-        tables = typed_inputs(logical, given, rows)
-        quiet: Say = lambda _line: None  # noqa: E731
-        request = ComparisonRequest(
-            logical, tables, checked, step or "", truth, trials, self.runs, fresh, say or quiet
-        )
-        return await compare(request, self._resources)
-
-    async def _foreseen(
-        self,
-        plan: LogicalPlan,
-        ways: Ways,
-        step: str | None,
-        trials: int,
-        tables: Mapping[str, Any],
-    ) -> str:
-        """What a comparison of ways of a step would take; see `Session.explain`."""
-        from semgraph.compare.arms import foreseen, only_step
-        from semgraph.compare.request import ComparisonRequest, requested
-
-        name = step or only_step(plan)
-        request = ComparisonRequest(
-            plan, tables, requested(ways, name, trials, self._resources), name, trials=trials
-        )
-        return "\n".join(await foreseen(request, self._resources))
-
-
-K = TypeVar("K")
 T = TypeVar("T")
 Say = Callable[[str], None]
+
+
+class Runner(Protocol):
+    """What runs plans, as a comparison sees it; a session implements it."""
+
+    @property
+    def settings(self) -> Settings:
+        """Settings as resolved."""
+        ...
+
+    def open(self, plan: LogicalPlan, *, fresh: bool) -> AbstractAsyncContextManager[Opened]:
+        """All that a run of a plan uses; `fresh` ignores cached answers."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -166,15 +94,11 @@ class ComparisonRequest:
     say: Say = lambda _line: None
 
 
-def requested(ways: Ways, step: str | None, trials: int, resources: Resources) -> Mapping[str, Any]:
+def requested(ways: Ways, step: str | None, trials: int, *, replays: bool) -> Mapping[str, Any]:
     """The ways by name, as far as they can be checked without a plan. Raises PlanError."""
     if trials < 1:
         raise PlanError(Problem(f"trials is {trials}", hint="at least 1; 3 show a spread"))
-    if (
-        trials > 1
-        and resources.given.llm is None
-        and resources.settings.model().provider == "recorded"
-    ):
+    if trials > 1 and replays:
         raise PlanError(
             Problem(
                 "a recording has one answer to each question, so its trials are all alike",
@@ -208,26 +132,12 @@ def _named(ways: list[str]) -> dict[str, str]:
     return {way: way for way in ways}
 
 
-def checked(each: Mapping[K, Callable[[], T]]) -> dict[K, T]:
-    """What each gives, by name. Raises PlanError with what is wrong with all of them."""
-    found: dict[K, T] = {}
-    problems: dict[str, Problem] = {}
-    for name, work in each.items():
-        try:
-            found[name] = work()
-        except PlanError as error:
-            problems |= {str(problem): problem for problem in error.problems}
-    if problems:
-        raise PlanError(*problems.values())
-    return found
-
-
 @dataclass
 class Kept:
     """The record of a comparison, and what is in it whatever happens."""
 
     request: ComparisonRequest
-    resources: Resources
+    runner: Runner
     opened: Opened
     id: str = ""
     record: RunRecord | None = None
@@ -247,10 +157,10 @@ class Kept:
             CallLog(self.record, texts=journal is not None) if self.record is not None else None
         )
         settings = {
-            k: {"value": v, "origin": origin} for k, v, origin in self.resources.settings.rows()
+            k: {"value": v, "origin": origin} for k, v, origin in self.runner.settings.rows()
         }
         self._describe(
-            semgraph=semgraph.__version__, run=self.id, kind="comparison", plan=plan.name, file=plan.file,
+            semgraph=version("semgraph"), run=self.id, kind="comparison", plan=plan.name, file=plan.file,
             step=self.request.step, ways=list(self.request.ways), trials=self.request.trials, params=dict(plan.params),
             started=timestamp(), status="running", settings=settings, journal=str(journal.path) if journal else None,
         )  # fmt: skip
@@ -303,21 +213,19 @@ class Kept:
         return found
 
 
-async def compare(request: ComparisonRequest, resources: Resources) -> Comparison:
+async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
     """Compare, and keep the record true whatever happens.
 
     Raises:
         PlanError: Something is wrong with the request; nothing was spent.
         BudgetReached: It would pass a limit before anything was compared.
     """
-    from semgraph.compare.arms import compare_plans, compare_step
-
     plan = request.plan
-    async with resources.open(plan, fresh=request.fresh) as opened:
-        kept = Kept(request, resources, opened)
+    async with runner.open(plan, fresh=request.fresh) as opened:
+        kept = Kept(request, runner, opened)
         work = compare_step if request.step else compare_plans
         try:
-            found = await work(request, resources, kept.noted(opened), kept)
+            found = await work(request, runner, kept.noted(opened), kept)
         except BaseException as error:
             if kept.record is not None:
                 interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
@@ -334,3 +242,270 @@ async def compare(request: ComparisonRequest, resources: Resources) -> Compariso
             raise
         kept.end("budget" if found.stopped else "compared", found.stopped)
         return found
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Ways of a step.
+
+    Args:
+        node: The step.
+        choices: The ways as written, by name.
+        ways: The ways.
+        reference: The name of the one that the others are compared with.
+        by_default: The operator's own reference.
+        library: Where the ways are from.
+    """
+
+    node: Semantic
+    choices: Mapping[str, Choice]
+    ways: Mapping[str, Implementation[Any]]
+    reference: str
+    by_default: Implementation[Any]
+    library: Library
+
+    def input(self, plan: LogicalPlan, store: Store, llm: LLM) -> Input:
+        """How the rows of the step are made, with the step done as the reference does it."""
+        use = {**plan.use, self.node.step: self.choices[self.reference]}
+        return input_of(replace(plan, use=use), self.node, store, self.library, llm)
+
+    def asked(self, frozen: Frozen) -> pa.Table:
+        """The frozen rows. Raises PlanError if there are none."""
+        if not frozen.parts or not frozen.rows.num_rows:
+            what = f"step {self.node.step} has no rows to ask about: there is nothing to compare"
+            raise PlanError(Problem(what, hint="give others"))
+        return frozen.rows
+
+
+def choices(request: ComparisonRequest, runner: Runner, llm: LLM) -> Choices:
+    """The ways that are asked for. Raises PlanError with all that is wrong with them."""
+    library = Library(runner.settings.operators)
+    node = asking_step(request.plan, request.step)
+    found = checked(
+        {n: partial(way_of, node, text, library, llm) for n, text in request.ways.items()}
+    )
+    own = library.reference(node.keyword)
+    reference = next((n for n, (choice, _) in found.items() if choice == own), next(iter(found)))
+    return Choices(
+        node, {n: choice for n, (choice, _) in found.items()}, {n: way for n, (_, way) in found.items()}, reference,
+        library.get(node.keyword, own), library,
+    )  # fmt: skip
+
+
+Named = Mapping[str, Implementation[Any]]
+
+
+async def compare_step(
+    request: ComparisonRequest, runner: Runner, opened: Opened, kept: Kept
+) -> Comparison:
+    """Each way answers the same rows."""
+    plan = request.plan
+    of = choices(request, runner, opened.llm)
+    node, ways, reference = of.node, of.ways, of.reference
+    truth = None if request.truth is None else read_truth(node, request.truth)
+    source = await held(plan, opened.store, partitions_read(plan, request.inputs))
+    known = await known_rows(plan, request.inputs, source)
+    async with source.copy(await opened.vector_length(plan)) as scratch:
+        made = of.input(plan, scratch, opened.llm)
+        if made.asking:
+            for line in said_of_rows(
+                made, request.inputs, source, runner.settings.journal_path, opened.budget
+            ):
+                request.say(line)
+            kept.begin()
+        frozen = await spent(
+            kept, lambda ledger: freeze(made, request.inputs, opened, scratch, ledger)
+        )
+    asked = of.asked(frozen)
+    truth = None if truth is None else about(truth, node, asked)
+    column = plan.graph.partition
+    rows = await seen_rows(frozen, opened.llm, opened.embedder, column)
+    costs = await ahead(node, ways, of.by_default, rows, opened.llm, opened.embedder)
+    for line in said_before(
+        costs.estimates, request.trials, frozen.before.calls, opened.llm.name, opened.budget
+    ):
+        request.say(line)
+    admit(costs.estimates, request.trials, opened.budget)
+    kept.begin()
+
+    async def ready(ledger: Ledger) -> None:
+        taking = [ways[name] for name in costs.embedding]
+        await warm(node, taking, rows, opened.llm, CountedEmbedder(opened.embedder, ledger))
+
+    async def attempt(name: str, number: int, ledger: Ledger) -> Trial:
+        llm = opened.scoped(f"compare {name}: {of.choices[name]}")
+        trial = await try_way(frozen, ways[name], opened, llm, column, number, ledger)
+        request.say(_done(name, trial, request.trials))
+        return trial
+
+    trials, stopped = await _each(list(ways), request.trials, attempt, kept, ready)
+    quality = of_step(node, frozen.rows, trials, reference, truth)
+    columns = truth.columns if truth else whole_rows(node)
+    shown = (
+        columns.key if truth else (node.by if hasattr(node, "by") else tuple(node.prompt.fields))
+    )
+    return kept.comparison(
+        [Arm(n, {node.step: str(of.choices[n])}, tuple(trials[n]), quality[n]) for n in ways],
+        reference=reference, key=tuple(shown), compare=columns.compare, frozen=frozen.facts(), before=frozen.before,
+        estimates=costs.estimates, notes=(*_notes(frozen, truth), *known), stopped=stopped, rows=frozen.rows,
+        wanted=truth.rows if truth else None, closed=truth.closed if truth else True,
+    )  # fmt: skip
+
+
+def _done(name: str, trial: Trial, trials: int) -> str:
+    """What is said when a trial is finished."""
+    number = f", trial {trial.number + 1} of {trials}" if trials > 1 else ""
+    replayed = trial.cold.calls - trial.paid.calls
+    kept = f" and {replayed:,} from the journal" if replayed > 0 else ""
+    return f"✓ {name}{number}: {trial.paid.calls:,} call{'s' * (trial.paid.calls != 1)}{kept}"
+
+
+def _notes(frozen: Frozen, truth: Truth | None) -> list[str]:
+    notes = list(truth.notes) if truth else []
+    if frozen.failed:
+        notes.append(
+            f"{frozen.failed:,} rows were lost before the step: a step before it had no answer for them"
+        )
+    return notes
+
+
+async def _each(
+    names: Sequence[str], trials: int, attempt: Callable[[str, int, Ledger], Awaitable[T]], kept: Kept,
+    ready: Callable[[Ledger], Awaitable[None]] | None = None,
+) -> tuple[dict[str, list[T]], str | None]:  # fmt: skip
+    """All first trials, then all second ones, ...: at a limit every way has as many as can be.
+
+    Each round begins with another way, so that what comes first (connections that are opened) is
+    not always one way's.
+    """
+    found: dict[str, list[T]] = {name: [] for name in names}
+    what = "what is embedded"
+    try:
+        if ready is not None:
+            await spent(kept, ready)
+        for number in range(trials):
+            first = number % len(names)
+            for name in (*names[first:], *names[:first]):
+                what = f"{name}, trial {number + 1} of {trials}," if trials > 1 else name
+                found[name].append(await spent(kept, partial(attempt, name, number)))
+    except BudgetReached as error:
+        return found, f"{str(error).removeprefix('stopped ')}; {what} is not complete. {KEPT}"
+    return found, None
+
+
+async def spent(kept: Kept, work: Callable[[Ledger], Awaitable[T]]) -> T:
+    """Do some work; what it sent is in what was paid, also where a limit stopped it."""
+    ledger = Ledger()
+    try:
+        return await work(ledger)
+    finally:
+        kept.paid += ledger.paid
+
+
+async def compare_plans(
+    request: ComparisonRequest, runner: Runner, opened: Opened, kept: Kept
+) -> Comparison:
+    """Each arm runs the plan in a copy of its own."""
+    plan, library = request.plan, Library(runner.settings.operators)
+    arms = uses(plan, request.ways)
+    if request.truth is not None and not plan.writes:
+        hint = "compare a step with a truth: step=..."
+        raise PlanError(
+            Problem(
+                f"plan {plan.name} writes no graph that could be compared with a true one",
+                hint=hint,
+            )
+        )
+    truth = None if request.truth is None else read_graph_truth(request.truth)
+    plans = {name: replace(plan, use={**plan.use, **use}) for name, use in arms.items()}
+    length = await opened.vector_length(plan)
+    source = await held(plan, opened.store, partitions_read(plan, request.inputs))
+    async with source.copy(length) as scratch:
+        made = checked(
+            {
+                name: partial(compiled, each, scratch, library, opened.llm)
+                for name, each in plans.items()
+            }
+        )
+    estimates = [Estimate(name) for name in arms]
+    for line in said_of_plans(
+        made, request.inputs, source, runner.settings.journal_path, opened.budget
+    ):
+        request.say(line)
+    kept.begin()
+
+    async def attempt(name: str, number: int, ledger: Ledger) -> Whole:
+        scope = f"compare plan {name}: " + ", ".join(
+            f"{step}={choice}" for step, choice in arms[name].items()
+        )
+        llm = opened.scoped(scope)
+        whole = await try_plan(
+            plans[name], request.inputs, source, opened, llm, library, number, length, ledger, scope
+        )
+        request.say(_done(name, whole.trial, request.trials))
+        return whole
+
+    trials, stopped = await _each(list(arms), request.trials, attempt, kept)
+    reference = next(iter(arms))
+    quality = (
+        of_plans(trials, reference, truth) if trials[reference] else dict.fromkeys(arms, Quality())
+    )
+    counts = {name: table.num_rows for name, table in request.inputs.items()}
+    return kept.comparison(
+        [
+            Arm(n, {s: str(c) for s, c in use.items()}, tuple(w.trial for w in trials[n]), quality[n])
+            for n, use in arms.items()
+        ],
+        reference=reference, frozen={"rows": counts, "copied": source.count}, estimates=tuple(estimates), stopped=stopped,
+        notes=tuple(await known_rows(plan, request.inputs, source)),
+    )  # fmt: skip
+
+
+def only_step(plan: LogicalPlan) -> str:
+    """The one step of a plan that asks a model. Raises PlanError: there is none, or more than
+    one.
+    """
+    names = list(
+        dict.fromkeys(node.step for node in walk(*plan.roots) if isinstance(node, Semantic))
+    )
+    if len(names) != 1:
+        there = "steps that ask a model: " + (", ".join(names) or "none")
+        raise PlanError(
+            Problem("nothing says which step is done in these ways", there=there, hint='step="..."')
+        )
+    return names[0]
+
+
+async def foreseen(request: ComparisonRequest, runner: Runner) -> list[str]:
+    """What each way of a step would take over its rows, a line each. No model is asked; what a
+    search needs is embedded.
+
+    Raises:
+        PlanError: Something is wrong with the request, or there are no rows.
+    """
+    plan = request.plan
+    async with runner.open(plan, fresh=False) as opened:
+        of = choices(request, runner, opened.llm)
+        source = await held(plan, opened.store, partitions_read(plan, request.inputs))
+        async with source.copy(await opened.vector_length(plan)) as scratch:
+            made = of.input(plan, scratch, opened.llm)
+            if made.asking:
+                later = "what its ways take is known when these are there: compare says it before they are asked"
+                return [
+                    *said_of_rows(
+                        made, request.inputs, source, runner.settings.journal_path, opened.budget
+                    ),
+                    later,
+                ]
+            frozen = await freeze(made, request.inputs, opened, scratch, Ledger())
+        of.asked(frozen)
+        rows = await seen_rows(frozen, opened.llm, opened.embedder, plan.graph.partition)
+        costs = await ahead(of.node, of.ways, of.by_default, rows, opened.llm, opened.embedder)
+        counts = " × ".join(f"{name} {count:,}" for name, count in frozen.facts()["rows"].items())
+        wide = max(map(len, of.ways))
+        own = {name: "   reference" if name == of.reference else "" for name in of.ways}
+        return [
+            f"{of.node.step} = {of.node.keyword}({counts}), one trial of each ({opened.llm.name}), estimated",
+            *(f"  {e.way:<{wide}}  {expected(e)}{own[e.way]}" for e in costs.estimates),
+            f"  {in_all(costs.estimates, request.trials, opened.budget)}",
+        ]

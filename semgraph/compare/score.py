@@ -11,10 +11,10 @@ from statistics import fmean
 
 import pyarrow as pa
 
-from semgraph.compare.comparison import Quality, Said, Trial, told
+from semgraph.compare.comparison import Quality, Trial, trial_answers
 from semgraph.compare.graphs import comparable
 from semgraph.compare.trial import Whole
-from semgraph.compare.truth import Truth, whole_rows
+from semgraph.compare.truth import RowAnswers, Truth, whole_rows
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import Semantic
@@ -50,7 +50,7 @@ def of_step(
     columns = whole_rows(node)
     key, compare = columns.key, columns.compare
     whole = {
-        name: [told(trial, key, compare, asked, name) for trial in each]
+        name: [trial_answers(trial, key, compare, asked, name) for trial in each]
         for name, each in trials.items()
     }
     found = {}
@@ -71,11 +71,13 @@ def of_step(
     }
 
 
-def _kept(answers: Said, units: Said) -> Said:
+def _kept(answers: RowAnswers, units: RowAnswers) -> RowAnswers:
     return {unit: own for unit, own in answers.items() if unit in units}
 
 
-def _tallies(trials: Sequence[Trial], asked: pa.Table, truth: Truth, true: Said) -> list[Tally]:
+def _tallies(
+    trials: Sequence[Trial], asked: pa.Table, truth: Truth, true: RowAnswers
+) -> list[Tally]:
     """A tally for each trial: over all rows asked about, or over those that the truth says
     something of.
     """
@@ -167,7 +169,7 @@ def _graded(scores: Sequence[GraphScore], quality: Quality) -> Quality:
     )
 
 
-def _returned(whole: Whole) -> Said:
+def _returned(whole: Whole) -> RowAnswers:
     """Returned rows, each as the answer of a unit of its own: its table and all that it holds."""
     found: dict[Hashable, Counter[Hashable]] = {}
     for name, table in whole.tables.items():

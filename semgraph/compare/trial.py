@@ -6,20 +6,20 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from semgraph.compare.comparison import Spent, Trial, kinds
+from semgraph.compare.comparison import Spent, Trial, by_reason
 from semgraph.compare.graphs import graph_of
-from semgraph.compare.request import checked
 from semgraph.compare.scratch import Held
 from semgraph.errors import BudgetReached, PlanError, Problem, RowError, did_you_mean
 from semgraph.execution.executor import Executor, result_table
+from semgraph.execution.opened import Opened
 from semgraph.execution.result import Options
 from semgraph.execution.runtime import Runtime
 from semgraph.expr.functions import canonical_json
@@ -48,8 +48,24 @@ from semgraph.semantic.contract import (
     Rows,
 )
 from semgraph.semantic.library import Library
-from semgraph.session.resources import Opened
 from semgraph.stores.base import Store
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+def checked(each: Mapping[K, Callable[[], T]]) -> dict[K, T]:
+    """What each gives, by name. Raises PlanError with what is wrong with all of them."""
+    found: dict[K, T] = {}
+    problems: dict[str, Problem] = {}
+    for name, work in each.items():
+        try:
+            found[name] = work()
+        except PlanError as error:
+            problems |= {str(problem): problem for problem in error.problems}
+    if problems:
+        raise PlanError(*problems.values())
+    return found
 
 
 @dataclass
@@ -436,7 +452,7 @@ async def try_way(
         sum(len(each.failures) for each in found),
         _visible(node, [each.table for each in found]),
         pa.concat_tables(evidence) if evidence else None,
-        kinds(failure for each in found for failure in each.failures),
+        by_reason(failure for each in found for failure in each.failures),
     )
 
 
@@ -526,6 +542,6 @@ async def try_plan(
         failed = len(outcome.failed_rows) if plan.order else len(outcome.failures)
         took = None if ledger.replayed or ledger.known else seconds
         trial = Trial(
-            number, ledger.cold, ledger.paid, took, failed, failures=kinds(outcome.failures)
+            number, ledger.cold, ledger.paid, took, failed, failures=by_reason(outcome.failures)
         )
         return Whole(trial, await graph_of(store, plan) if plan.writes else None, tables)

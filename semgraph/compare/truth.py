@@ -1,4 +1,6 @@
-"""The truth of a compared step: which of its columns name a row, and which say what is right."""
+"""Answers by row, and the truth of a compared step: the columns that name a row, and the right
+answers.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semgraph.compare.comparison import EACH, TRUE, Said, names, said
 from semgraph.errors import Fault, PlanError, Problem, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, type_of_arrow
@@ -20,6 +21,74 @@ from semgraph.frontend.inputs import check_rows, columns_of
 from semgraph.logical.plan import InputSpec
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import SemAgg, Semantic, SemJoin, SemMap
+from semgraph.provenance import at
+from semgraph.scores import answers
+from semgraph.scores.rows import lookup
+
+RowAnswers = Mapping[Hashable, Counter[Hashable]]
+EACH = "[]"
+TRUE = "_true"
+"""Of the rows of a truth that says yes or no of each: which."""
+
+
+def answers_of(
+    table: pa.Table, key: Sequence[str], compare: Sequence[str], units: pa.Table | None = None
+) -> RowAnswers:
+    """The answers that rows give, by what names the row; `units` are rows that were asked about,
+    answered or not.
+
+    `people[].name` compares a field of each element of a list and `tags[]` each element whole:
+    every element is an answer of its own, whatever their order. What else is compared of a row is
+    one answer.
+    """
+    rows = [plain(row) for row in table.to_pylist()]
+    asked = [] if units is None else [_values(plain(row), key) for row in units.to_pylist()]
+    lists = {path.partition(EACH)[0]: [p for p in compare if p.partition(EACH)[0] == path.partition(EACH)[0]]
+             for path in compare if EACH in path}  # fmt: skip
+    whole = [path for path in compare if EACH not in path]
+    parts: dict[str, Mapping[Hashable, Counter[Hashable]]] = {}
+    if whole or not lists:
+        flat = (
+            dict(zip((*key, *whole), _values(row, (*key, *whole)), strict=True)) for row in rows
+        )
+        parts[""] = answers(flat, key, whole, asked)
+    for name, paths in lists.items():
+        named = [*asked, *(_values(row, key) for row in rows)]
+        parts[name] = answers(_elements(rows, key, name, paths), key, paths, named)
+    if len(parts) == 1:
+        return next(iter(parts.values()))
+    found: dict[Hashable, Counter[Hashable]] = {}
+    for name, part in parts.items():
+        for unit, own in part.items():
+            several = found.setdefault(unit, Counter())
+            for answer, count in own.items():
+                several[(name, answer) if name else answer] += count
+    return found
+
+
+def row_names(table: pa.Table, key: Sequence[str]) -> list[Hashable]:
+    """What names each row."""
+    return [tuple(map(lookup, _values(plain(row), key))) for row in table.to_pylist()]
+
+
+def _values(row: Mapping[str, Any], paths: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(at(row, path) for path in paths)
+
+
+def _elements(
+    rows: Sequence[Mapping[str, Any]], key: Sequence[str], name: str, paths: Sequence[str]
+) -> Iterator[Mapping[str, Any]]:
+    """The elements of a list column, each as a row of its own with what names the row that it is
+    in.
+    """
+    for row in rows:
+        for element in at(row, name) or ():
+            fields = {path: path.partition(EACH)[2].removeprefix(".") for path in paths}
+            values = {
+                path: at(element, inner) if inner else element for path, inner in fields.items()
+            }
+            yield dict(zip(key, _values(row, key), strict=True)) | values
+
 
 _FLAGS = {"yes": True, "no": False}
 
@@ -206,19 +275,19 @@ class Truth:
         key, compare = self.columns.key, self.columns.compare
         return Columns((*key, *compare), ()) if self.labelled else self.columns
 
-    def given(self, rows: pa.Table, asked: pa.Table) -> Said:
+    def given(self, rows: pa.Table, asked: pa.Table) -> RowAnswers:
         """What a way says of each row, as far as the truth does."""
         scored = self.scored
-        return said(
+        return answers_of(
             rows, scored.key, scored.compare, None if scored.key != self.columns.key else asked
         )
 
-    def wanted(self, asked: pa.Table) -> Said:
+    def wanted(self, asked: pa.Table) -> RowAnswers:
         """What is true of each row that was asked about and that the truth has."""
         scored, width = self.scored, len(self.columns.key)
         times = self.times(asked)
         right = self.rows.filter(self.rows.column(TRUE)) if self.labelled else self.rows
-        true = said(right, scored.key, scored.compare, self.rows if self.labelled else None)
+        true = answers_of(right, scored.key, scored.compare, self.rows if self.labelled else None)
         found = {}
         for unit, own in true.items():
             of = unit[:width] if isinstance(unit, tuple) else unit
@@ -228,7 +297,7 @@ class Truth:
 
     def times(self, asked: pa.Table) -> Mapping[Hashable, int]:
         """How many answers each unit has room for: one for each row of that name."""
-        found = Counter(names(asked, self.columns.key))
+        found = Counter(row_names(asked, self.columns.key))
         return dict.fromkeys(found, 1) if self.groups else found
 
     def _of_all(self, own: Counter[Hashable], rows: int) -> Counter[Hashable]:
@@ -325,7 +394,7 @@ def _consistent(truth: Truth) -> Truth:
     """
     scored, rows, notes = truth.scored, truth.rows, []
     if truth.labelled:
-        right, wrong = (set(said(rows.filter(flags), scored.key, ()))
+        right, wrong = (set(answers_of(rows.filter(flags), scored.key, ()))
                         for flags in (rows.column(TRUE), pc.invert(rows.column(TRUE))))  # fmt: skip
         if both := right & wrong:
             raise PlanError(
@@ -347,7 +416,7 @@ def about(truth: Truth, node: Semantic, asked: pa.Table) -> Truth:
     key, source = truth.columns.key, truth.source
     times = truth.times(asked)
     units = set(times)
-    told = set(said(truth.rows, key, ()))
+    told = set(answers_of(truth.rows, key, ()))
     if not units & told:
         there = f"the truth has {_shown(key, next(iter(told)))}"
         theirs = f"; the rows have {_shown(key, next(iter(units)))}" if units else ""
@@ -388,7 +457,7 @@ def _one_answer(truth: Truth, times: Mapping[Hashable, int]) -> None:
     """Refuse a truth with more answers to a row than it can have. Raises PlanError."""
     if not truth.once or any(EACH in path for path in truth.columns.compare):
         return
-    for unit, own in said(truth.rows, truth.columns.key, truth.columns.compare).items():
+    for unit, own in answers_of(truth.rows, truth.columns.key, truth.columns.compare).items():
         if len(own) > max(1, times.get(unit, 1)):
             shown = " and ".join(_shown(truth.columns.compare, answer) for answer in list(own)[:2])
             raise PlanError(

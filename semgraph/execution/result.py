@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from semgraph import display
 from semgraph.execution.windows import InputRows
 from semgraph.logical.prompt import plain
 from semgraph.meter import Meter
@@ -104,9 +105,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """How notebooks show it."""
-        from semgraph.render.notebook import html
-
-        return html(self)
+        return display.as_html(self)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--format json` prints: plan, run, tables, metrics, failed."""

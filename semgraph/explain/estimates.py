@@ -8,15 +8,19 @@ is `?`, never a constant.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+import pyarrow as pa
+
 from semgraph.execution.runtime import Seen, key_of
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
+from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input, Join, Limit, Nothing, Union
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import SemAgg, Semantic, SemJoin, SemTopk
@@ -399,3 +403,23 @@ class Forecast:
 
 def _summed(asked: list[Asked]) -> dict[str, Amount]:
     return {name: total(getattr(each, name) for each in asked) for name in Asked._fields}
+
+
+def windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
+    """How many windows all partitions have together; without an order, how many partitions the
+    inputs name.
+    """
+    order, own = plan.order, plan.graph.partition
+    if order is None:
+        named = [
+            table.column(own).unique().to_pylist()
+            for table in inputs.values()
+            if own in table.column_names
+        ]
+        return max(1, len({value for values in named for value in values}))
+    if order.input not in inputs:
+        return 1
+    counts = Counter(
+        value or "" for value in inputs[order.input].column(order.partition).to_pylist()
+    )
+    return max(1, sum(math.ceil(count / (order.window or count)) for count in counts.values()))

@@ -4,18 +4,22 @@ the chart.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from io import StringIO
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.text import Text
+from semgraph.compare.comparison import Arm, Comparison, Quality
+from semgraph.formats import dollars, duration, plain_line, plural, short
+from semgraph.render.tables import GAP, Column, fit, fitting, folded
 
-from semgraph.compare.comparison import Arm, Comparison, Quality, failure_lines
-from semgraph.render.formats import GAP, Column, fit, fitting, folded
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _NONE = "–"
+_FAILURES = 5  # kinds of failures of a variant
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,12 @@ def columns(comparison: Comparison) -> list[Cells]:
         Cells("way", tuple(arm.name for arm in arms), right=False),
         _column("calls", arms, lambda a: f"{a.cold.calls:,}", lambda a: -a.cold.calls),
         _column("tokens in/out", arms, _tokens, lambda a: -(a.cold.tokens_in + a.cold.tokens_out)),
-        _column("$ cold", arms, lambda a: dollars(a.cold.dollars), lambda a: _less(a.cold.dollars)),
+        _column(
+            "$ cold",
+            arms,
+            lambda a: dollars(a.cold.dollars, exact=True).removeprefix("$"),
+            lambda a: _less(a.cold.dollars),
+        ),
         _column(f"time, {number} trials" if number > 1 else "time", arms, _time, _quickest),
         *_qualities(comparison, arms),
     ]
@@ -150,52 +159,15 @@ def _less(value: float | None) -> float | None:
 
 
 def _tokens(arm: Arm) -> str:
-    return f"{_short(arm.cold.tokens_in)} / {_short(arm.cold.tokens_out)}"
-
-
-def _short(number: float) -> str:
-    """A number in three digits.
-
-    >>> [_short(n) for n in (987, 6134, 1_740_000)]
-    ['987', '6.13 k', '1.74 M']
-    """
-    if number < 1000:
-        return f"{number:.0f}"
-    return f"{number / 1000:.3g} k" if number < 999_500 else f"{number / 1e6:.3g} M"
-
-
-def dollars(amount: float | None) -> str:
-    """Dollars, in about three digits; a dash where no price is known.
-
-    >>> dollars(0.1234), dollars(0.0), dollars(None), dollars(0.00004321)
-    ('0.123', '0', '—', '0.000043')
-    """
-    if amount is None:
-        return "—"
-    if amount == 0:
-        return "0"
-    if amount >= 1:
-        return f"{amount:,.2f}"
-    return f"{amount:.3f}" if amount >= 0.01 else f"{amount:.6f}".rstrip("0")
+    return f"{short(arm.cold.tokens_in)} / {short(arm.cold.tokens_out)}"
 
 
 def _time(arm: Arm) -> str:
     times = arm.seconds
     if not times:
         return _NONE
-    mean = seconds(sum(times) / len(times))
-    return f"{mean} [{seconds(min(times))}–{seconds(max(times))}]" if len(times) > 1 else mean
-
-
-def seconds(value: float) -> str:
-    """How long something took.
-
-    >>> seconds(0.0123), seconds(4.63), seconds(161)
-    ('12 ms', '4.6 s', '161 s')
-    """
-    if value < 0.0995:
-        return f"{value * 1000:.0f} ms"
-    return f"{value:.1f} s" if value < 99.95 else f"{value:,.0f} s"
+    mean = duration(sum(times) / len(times))
+    return f"{mean} [{duration(min(times))}–{duration(max(times))}]" if len(times) > 1 else mean
 
 
 def _quickest(arm: Arm) -> float | None:
@@ -256,16 +228,14 @@ def footer(comparison: Comparison) -> list[str]:
     said = [f"{comparison.trials} independent trials of each"] if comparison.trials > 1 else []
     replayed = sum(t.cold.calls - t.paid.calls for arm in comparison for t in arm.trials)
     if replayed > 0:
-        said.append(
-            f"{replayed:,} answer{'s' * (replayed != 1)} of earlier comparisons replayed, without a time"
-        )
+        said.append(f"{plural(replayed, 'answer')} of earlier comparisons replayed, without a time")
     paid = comparison.paid
-    money = "price unknown" if paid.dollars is None else f"${dollars(paid.dollars)}"
-    said.append(f"paid now {paid.calls:,} call{'s' * (paid.calls != 1)}, {money}")
+    money = "price unknown" if paid.dollars is None else dollars(paid.dollars, exact=True)
+    said.append(f"paid now {plural(paid.calls, 'call')}, {money}")
     said.append(f"nothing written to {comparison.store}")
     if comparison.record is not None:
         said.append(f"kept as comparison {comparison.id}")
-    failed = (line for arm in ranked(comparison) for line in failure_lines(arm))
+    failed = (line for arm in ranked(comparison) for line in _failures(arm))
     found += [" · ".join(said), *failed, *(f"! {note}" for note in comparison.notes)]
     if comparison.stopped:
         found.append(f"! stopped: {comparison.stopped}")
@@ -288,6 +258,17 @@ def _input(comparison: Comparison) -> str:
         held = comparison.frozen.get("copied", 0)
         what = f"whole plan {comparison.plan}, each in a copy of its own ({names}: {counts} rows; {held:,} stored)"
     return f"{what} · {comparison.model}"
+
+
+def _failures(arm: Arm) -> Iterator[str]:
+    """Lines about one way, over all its trials; none if nothing failed."""
+    found: Counter[tuple[str, str]] = Counter()
+    for each in (failed for trial in arm.trials for failed in trial.failures):
+        found[each.step, plain_line(each.error)] += each.rows
+    for (step, error), rows in found.most_common(_FAILURES):
+        yield f"! {arm.name} failed: {rows} × {step}: {error}"
+    if len(found) > _FAILURES:
+        yield f"! {arm.name} failed: … and {len(found) - _FAILURES} more kinds"
 
 
 Point = tuple[Arm, float, float]
@@ -386,7 +367,7 @@ def text(comparison: Comparison, width: int) -> str:
     for i, row in enumerate(grid):
         label = share(high, 3) if i == 0 else share(low, 3) if i == tall - 1 else ""
         lines.append(f"{label:>6} │{''.join(row)}".rstrip())
-    end = f"${dollars(right)}" if unit == "$" else f"{right:,.0f} tokens"
+    end = dollars(right, exact=True) if unit == "$" else f"{right:,.0f} tokens"
     lines += [f"{'':>6} └{'─' * wide}", f"{'':>8}0{end:>{wide - 1}}"]
     return "\n".join([*lines, *_names(cells.values(), max(width, 20))])
 
@@ -441,9 +422,7 @@ def _table(comparison: Comparison, width: int) -> Iterator[list[Part]]:
     for i in range(len(comparison)):
         yield [Part(fit(c.texts[i], w, right=c.right), i in c.best) for c, w in shown]
     if gone := cells[len(kept) :]:
-        more = (
-            f"… {len(gone)} more column{'s' * (len(gone) > 1)}: {', '.join(c.title for c in gone)}"
-        )
+        more = f"… {plural(len(gone), 'more column')}: {', '.join(c.title for c in gone)}"
         yield from ([Part(part)] for part in folded(more, width))
 
 
@@ -451,6 +430,8 @@ def lines(comparison: Comparison, width: int) -> Iterator[Text]:
     """The whole, a line at a time; columns that do not fit fall away from the right, and a line
     says which.
     """
+    from rich.text import Text
+
     for parts in table_parts(comparison, width):
         found = Text(" " * GAP).join(Text(part.text, "bold" if part.best else "") for part in parts)
         found.rstrip()

@@ -20,6 +20,7 @@ from typing import Any, Protocol, Self
 
 from semgraph.errors import ModelUnavailable, RowError, SemgraphError
 from semgraph.expr.functions import canonical_json
+from semgraph.formats import count, duration, plural, size
 from semgraph.llm.base import LLM, Embedder, Message, Request
 from semgraph.llm.endpoints import build_embedder, build_model
 from semgraph.llm.local.catalogue import Model, models_dir, on_disk
@@ -27,7 +28,6 @@ from semgraph.llm.prices import price_of
 from semgraph.llm.settings import ROLES, Settings
 from semgraph.llm.specs import ModelSpec
 from semgraph.llm.stack import Budget, Limiter, RetryPolicy, Stack
-from semgraph.render.formats import count, duration, plural, size
 from semgraph.render.header import described, local
 from semgraph.render.header import store as shown
 from semgraph.stores.base import Statistics

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import PlanError
+from semgraph.formats import plural, size
 from semgraph.frontend.document import read_file
 from semgraph.frontend.finding import find_plan
 from semgraph.frontend.inputs import Given
@@ -22,7 +23,6 @@ from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
 from semgraph.logical.sinks import Merge
-from semgraph.render.formats import plural, size
 
 if TYPE_CHECKING:
     from semgraph.llm.local.catalogue import Model

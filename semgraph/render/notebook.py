@@ -7,26 +7,30 @@ Everything is escaped.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from semgraph.compare.comparison import Comparison, Evidence
+from semgraph.display import as_chart, as_html, as_text
 from semgraph.execution.record import Run, exchanges, read_answers
+from semgraph.execution.result import Result
+from semgraph.formats import UNKNOWN, dollars
 from semgraph.llm.base import LLM, Embedder, Usage
 from semgraph.llm.prices import price_of
 from semgraph.llm.settings import Settings
 from semgraph.llm.specs import ModelSpec
 from semgraph.logical.prompt import show
 from semgraph.provenance import parsed
-from semgraph.render.formats import UNKNOWN, dollars
+from semgraph.render import comparison
+from semgraph.render.why import evidence_lines
 
 if TYPE_CHECKING:
     from semgraph.llm.journal import Exchange
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from semgraph.execution.result import Result
 
 
 ROWS = 10
@@ -115,12 +119,12 @@ class Drawing(str):
 
 def _summary(result: Result) -> Iterator[str]:
     total = result.meter.total()
-    dollars = "price unknown" if total.dollars is None else f"${total.dollars:.4g}"
+    money = "price unknown" if total.dollars is None else dollars(total.dollars, exact=True)
     parts = [
         f"<b>{escape(result.plan)}</b> · run {escape(result.run)}",
         f"{total.calls_issued:,} calls (+{total.calls_journal:,} from the journal)",
         f"{total.tokens_in:,} tokens in, {total.tokens_out:,} out",
-        dollars,
+        money,
     ]
     if result.members:
         parts.append(
@@ -240,3 +244,28 @@ def _limits(settings: Settings) -> Iterator[Row]:
         )
     for name, (value, origin) in shown.items():
         yield f"at most {name}", value, "", origin
+
+
+@as_html.register
+def _result_html(value: Result) -> str:
+    return html(value)
+
+
+@as_html.register
+def _comparison_html(value: Comparison) -> str:
+    return comparison.html(value)
+
+
+@as_text.register
+def _comparison_text(value: Comparison) -> str:
+    return comparison.plain(value, shutil.get_terminal_size((120, 24)).columns)
+
+
+@as_chart.register
+def _comparison_chart(value: Comparison) -> Any:
+    return comparison.chart(value)
+
+
+@as_text.register
+def _evidence_text(value: Evidence) -> str:
+    return "\n".join(evidence_lines(value))

@@ -11,19 +11,10 @@ from pathlib import Path
 
 from semgraph.execution.record import Run
 from semgraph.execution.result import Result
+from semgraph.formats import UNKNOWN, count, dollars, duration, known, plain_line, plural, short
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
-from semgraph.render.formats import (
-    UNKNOWN,
-    count,
-    dollars,
-    duration,
-    known,
-    plain_line,
-    plural,
-    short,
-)
 from semgraph.render.picture import Picture, lines, pictures
 from semgraph.render.tables import Column, fitting, result_lines
 from semgraph.render.tables import lines as table_lines

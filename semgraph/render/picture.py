@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from semgraph.formats import day, plain_line, plural
 from semgraph.logical.schema import Graph
-from semgraph.render.formats import day, plain_line, plural
 from semgraph.render.tables import fit
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from textwrap import wrap
 from typing import Any
 
 from semgraph.errors import PlanError, Problem
+from semgraph.formats import plural
 from semgraph.frontend.document import read_file, shown, walk_paths
 from semgraph.frontend.finding import inside
 from semgraph.frontend.head import read_graph
@@ -23,7 +24,6 @@ from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.optimizer import optimized
 from semgraph.physical.planner import check_implementations
-from semgraph.render.formats import plural
 from semgraph.render.tables import Column, lines
 from semgraph.semantic.library import Library
 from semgraph.shipped import plans_folder

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from semgraph.execution.result import OnProgress, Progress
+from semgraph.formats import clock, dollars, duration, plural, short, size
 from semgraph.meter import Meter, StepMetrics
-from semgraph.render.formats import clock, dollars, duration, plural, short, size
 from semgraph.render.tables import fit
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from semgraph.execution.record import Run
+from semgraph.formats import UNKNOWN, count, dollars, duration
 from semgraph.meter import StepMetrics, split
-from semgraph.render.formats import UNKNOWN, cell, count, dollars, duration
 from semgraph.render.outcome import cost, narrowed, step_columns, written
-from semgraph.render.tables import Column, lines
+from semgraph.render.tables import Column, cell, lines
 
 _NAMES = {f.name for f in fields(StepMetrics)}
 

@@ -1,24 +1,99 @@
-"""Tables in a terminal. Columns fall away from the right until the rest fits, and the last line
-says which.
+"""Tables and lines of a fixed width, for a terminal.
+
+Columns that do not fit are dropped from the right, and the last line names them.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from semgraph.render.formats import GAP, Column, cell, fit, fitting, plural
+from semgraph.formats import plain_line, plural
+from semgraph.logical.prompt import plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-__all__ = ["GAP", "Column", "fit", "fitting", "lines", "of_arrow", "result_lines"]
-
+GAP = 2
+WIDEST = 60
 _KEY = 8
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ROWS = 20
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its title, its cells as text, and whether they stand at the right, as numbers
+    do.
+    """
+
+    title: str
+    cells: Sequence[str]
+    right: bool = False
+
+    def width(self, widest: int = WIDEST) -> int:
+        """Places that it takes, at most `widest`."""
+        from rich.cells import cell_len
+
+        return min(widest, max(map(cell_len, (self.title, *self.cells))))
+
+
+def fitting(columns: Sequence[Column], width: int) -> tuple[Sequence[Column], list[int]]:
+    """The columns that fit, and how wide they are; the last of them may be cut to at least half its
+    width.
+    """
+    natural = [column.width() for column in columns]
+    for n in range(len(columns), 0, -1):
+        over = sum(natural[:n]) + GAP * (n - 1) - width
+        longest = max(range(n), key=lambda i: natural[i])
+        if (
+            over <= 0
+            or n == 1
+            or (not columns[longest].right and natural[longest] - over >= natural[longest] // 2)
+        ):
+            widths = natural[:n]
+            widths[longest] = max(4, widths[longest] - max(0, over))
+            return columns[:n], widths
+    return (), []
+
+
+def fit(text: str, width: int, *, right: bool = False) -> str:
+    """A text in exactly `width` places of the terminal.
+
+    >>> fit("Alice", 7), fit("Alice", 7, right=True), fit("Alice Chen", 7)
+    ('Alice  ', '  Alice', 'Alice …')
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    length = cell_len(text)
+    if length > width:
+        return set_cell_size(text, width - 1) + "…"
+    return " " * (width - length) + text if right else text + " " * (width - length)
+
+
+def folded(line: str, width: int) -> list[str]:
+    """A line as lines of at most `width` places, cut at ` · `, else between words; what follows the
+    first is indented.
+
+    >>> folded("3 trials of each · paid now 8 calls · nothing written", 36)
+    ['3 trials of each · paid now 8 calls', '  nothing written']
+    """
+    from rich.cells import cell_len
+
+    found: list[str] = []
+    for part in line.split(" · "):
+        if found and cell_len(f"{found[-1]} · {part}") <= width:
+            found[-1] += f" · {part}"
+        else:
+            first = "  " if found else ""
+            found += wrap(part, max(width, 20), initial_indent=first, subsequent_indent="  ", break_long_words=False,
+                          break_on_hyphens=False)  # fmt: skip
+    return found
 
 
 def lines(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator[str]:
@@ -57,6 +132,34 @@ def of_arrow(table: pa.Table, *, rows: int = _ROWS) -> list[Column]:
             )
         )
     return found
+
+
+def cell(value: Any) -> str:
+    r"""A value of a result, on one line: times without the seconds that say nothing, lists and
+    structs as JSON.
+
+    >>> (
+    ...     cell(0.63512),
+    ...     cell(None),
+    ...     cell(["a", 1]),
+    ...     cell("two\nlines"),
+    ...     cell(datetime(2025, 1, 15, 9, tzinfo=UTC)),
+    ... )
+    ('0.635', '', '["a",1]', 'two lines', '2025-01-15 09:00')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if isinstance(value, datetime):
+        at = value.astimezone(UTC)
+        form = "%Y-%m-%d" if (at.hour, at.minute, at.second) == (0, 0, 0) else "%Y-%m-%d %H:%M"
+        return at.strftime(form if at.second == 0 else "%Y-%m-%d %H:%M:%S")
+    if isinstance(value, (list, dict, tuple)):
+        return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
+    return plain_line(str(value))
 
 
 def _cell(value: Any) -> str:

@@ -4,13 +4,15 @@ asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from semgraph.compare.comparison import Evidence
+from semgraph.formats import count, dollars, duration, plural
+from semgraph.logical.prompt import show
 from semgraph.provenance import UUID, Asked, Chain, Row
-from semgraph.render.formats import cell, count, dollars, duration, plural
-from semgraph.render.tables import fit
+from semgraph.render.tables import cell, fit
 
 if TYPE_CHECKING:
     from semgraph.llm.journal import Exchange
@@ -147,7 +149,7 @@ def _asked(asked: Asked, width: int, told: set[str], *, messages: bool) -> Itera
     for call, found in asked.calls:
         yield fit(f"      {_call(call, found)}", width).rstrip()
         if messages and found is not None and call not in told:
-            yield from _messages(found)
+            yield from _messages(found, " " * 8)
         told.add(call)
 
 
@@ -159,10 +161,39 @@ def _call(call: str, found: Exchange | None) -> str:
     return f"call {call} · {found.model} · {tokens} · {duration(reply.seconds)} · {dollars(reply.dollars)}"
 
 
-def _messages(found: Exchange) -> Iterator[str]:
-    for message in found.request.messages:
-        yield f"        ── {message.role}"
-        yield from (f"        {line}" for line in message.content.splitlines())
-    yield f"        ── schema  {found.request.schema}"
-    yield "        ── answer"
-    yield from (f"        {line}" for line in found.reply.text.splitlines())
+def _messages(exchange: Exchange, indent: str, *, schema: bool = True) -> Iterator[str]:
+    for message in exchange.request.messages:
+        yield f"{indent}── {message.role}"
+        yield from (f"{indent}{line}" for line in message.content.splitlines())
+    if schema:
+        yield f"{indent}── schema  {exchange.request.schema}"
+    yield f"{indent}── answer"
+    yield from (f"{indent}{line}" for line in exchange.reply.text.splitlines())
+
+
+def evidence_lines(evidence: Evidence) -> Iterator[str]:
+    """The rows of a comparison, then each question about them with its answer and exact prompt."""
+    for row in evidence.rows:
+        yield f"row {_pairs(row)}"
+    if not evidence.asked:
+        yield f"  {evidence.variant} asked nothing about it"
+    for asked in evidence.asked:
+        right = asked.right if isinstance(asked.right, Mapping) else None
+        beside = f" beside {_pairs(right)}" if right else ""
+        yield f"← {evidence.variant}, trial {evidence.trial}{beside}"
+        yield f"  answer  {f'failed: {asked.error}' if asked.error else _pairs(asked.answers)}"
+        if not asked.calls:
+            yield "  decided without a call"
+        for call, exchange in asked.calls:
+            if exchange is None:
+                yield f"  ← call {call}: the journal does not have it (any more)"
+                continue
+            usage = exchange.reply.usage
+            tokens = f"{usage.prompt:,} → {usage.completion:,} tokens"
+            yield f"  ← call {call} · {exchange.model} · {tokens}"
+            yield from _messages(exchange, "    ", schema=False)
+
+
+def _pairs(row: Row) -> str:
+    values = {name: v for name, v in row.items() if v is not None and not name.startswith("_")}
+    return " · ".join(f"{name} {show(value)}" for name, value in values.items()) or "(nothing)"

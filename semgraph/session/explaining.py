@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from math import ceil
 from typing import Literal
 
 import pyarrow as pa
@@ -21,7 +19,7 @@ from semgraph.explain import queries as store_queries
 from semgraph.explain import requests as first_prompts
 from semgraph.explain import rewrites
 from semgraph.explain.algebra import algebra
-from semgraph.explain.estimates import Estimator, Forecast
+from semgraph.explain.estimates import Estimator, Forecast, windows
 from semgraph.explain.mermaid import as_data, mermaid, queries
 from semgraph.explain.tree import WIDTH, tree
 from semgraph.logical.graph import Scan
@@ -189,23 +187,3 @@ def _note(run: Run, plan: LogicalPlan) -> str:
         return ""
     differs = "(steps, parameters or implementations differ): its counts may be of other work"
     return f"run {name} was of another version of {other} {differs}"
-
-
-def windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
-    """The number of windows of all partitions; without an order, of partitions that the inputs
-    name.
-    """
-    order, own = plan.order, plan.graph.partition
-    if order is None:
-        named = [
-            table.column(own).unique().to_pylist()
-            for table in inputs.values()
-            if own in table.column_names
-        ]
-        return max(1, len({value for values in named for value in values}))
-    if order.input not in inputs:
-        return 1
-    counts = Counter(
-        value or "" for value in inputs[order.input].column(order.partition).to_pylist()
-    )
-    return max(1, sum(ceil(count / (order.window or count)) for count in counts.values()))

@@ -13,13 +13,13 @@ import pyarrow as pa
 from semgraph.compare.scratch import held, partitions_read
 from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
 from semgraph.execution.result import Result
+from semgraph.formats import plural
 from semgraph.frontend.inputs import check_rows
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input
 from semgraph.logical.sinks import Delete, Merge
 from semgraph.meter import StepMetrics
-from semgraph.render.formats import plural
 from semgraph.session.resources import Resources
 from semgraph.session.run import RunRequest, run_plan
 from semgraph.stores.base import open_for_reading

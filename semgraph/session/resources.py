@@ -26,16 +26,15 @@ from functools import partial
 from pathlib import Path
 
 from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable
+from semgraph.execution.opened import Clock, Opened
 from semgraph.llm.base import LLM, Borrowed, Embedder, Limits
 from semgraph.llm.endpoints import Endpoints, retry_policy
 from semgraph.llm.journal import Journal, JournalLocked
 from semgraph.llm.recording import Recorder
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import Budget, Limiter, Stack
-from semgraph.logical.node import Node
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
-from semgraph.semantic.ask import Answered
 from semgraph.stores.base import Shareable, Store
 
 _PATIENCE = 30.0
@@ -380,9 +379,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-Clock = Callable[[str], datetime]
-
-
 @dataclass(frozen=True)
 class Given:
     """Objects that the user made; None: made from the settings."""
@@ -390,39 +386,6 @@ class Given:
     llm: LLM | None = None
     embedder: Embedder | None = None
     store: Store | None = None
-
-
-@dataclass(frozen=True)
-class Opened:
-    """What one run uses.
-
-    Args:
-        llm: The models.
-        embedder: The embedder.
-        store: The store.
-        journal: The journal, if there is one.
-        budget: The run's limits.
-        now: The time of a slice or wave, by its name.
-        scoped: The same models in another scope of the journal: no answer passes from one scope to
-            another.
-        scoped_embedder: The same embedder in another scope.
-    """
-
-    llm: LLM
-    embedder: Embedder
-    store: Store
-    journal: Journal | None
-    budget: Budget
-    now: Clock
-    scoped: Callable[[str], LLM]
-    scoped_embedder: Callable[[str], Embedder]
-
-    def answered(self, _node: Node, found: Answered) -> None:
-        """Take in what a model was asked: an answer that was of no use is never served from the
-        journal again.
-        """
-        if self.journal is not None:
-            self.journal.withdraw(found.unusable)
 
 
 @dataclass(frozen=True)
@@ -435,6 +398,11 @@ class Resources:
     given: Given
     owned: Owned
     budget: Budget | None = None
+
+    @property
+    def replays(self) -> bool:
+        """Whether answers come from a recording, which has one for each question."""
+        return self.given.llm is None and self.settings.model().provider == "recorded"
 
     def under(self, settings: Settings) -> Resources:
         """The same with other settings."""

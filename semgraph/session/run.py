@@ -15,17 +15,17 @@ import semgraph
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.execution.evaluation import Uniform
 from semgraph.execution.executor import Executor, result_table
+from semgraph.execution.opened import Opened, embeds
 from semgraph.execution.record import CallLog, RunRecord, new_run, timestamp
 from semgraph.execution.result import OnProgress, Options, Outcome, Progress, Result
 from semgraph.execution.runtime import Memory, NoRecord, Observations, Runtime
 from semgraph.frontend.load import dump
-from semgraph.llm.base import Embedder, Usage
+from semgraph.llm.base import Usage
 from semgraph.llm.stack import bound
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import OnError, Semantic
-from semgraph.logical.sinks import Merge
 from semgraph.meter import Meter
 from semgraph.optimizer import optimized
 from semgraph.physical.plan import PhysicalPlan
@@ -34,7 +34,7 @@ from semgraph.provenance import flow
 from semgraph.redaction import redacted
 from semgraph.semantic.ask import Answered
 from semgraph.semantic.library import Library
-from semgraph.session.resources import Opened, Resources
+from semgraph.session.resources import Resources
 from semgraph.session.resume import Resumed, keep_inputs
 from semgraph.stores.base import Migratable, open_for_reading
 
@@ -101,7 +101,7 @@ def _require_prices(plan: LogicalPlan, opened: Opened) -> None:
     for role in sorted(_roles(plan)):
         model = bound(opened.llm, role)
         opened.budget.require_price(model.name, model.dollars(Usage(1, 0, 1)))
-    if _embeds(plan):
+    if embeds(plan):
         opened.budget.require_price(opened.embedder.name, opened.embedder.dollars(Usage(1)))
 
 
@@ -140,7 +140,7 @@ async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> Non
     plan, store = physical.logical, opened.store
     if plan.schema is None and not any(node.reads_store for node in walk(*plan.roots)):
         return
-    length = await vector_length(plan, opened.embedder)
+    length = await opened.vector_length(plan)
     if write and (plan.writes or plan.schema):
         await store.ensure(plan.graph, length)
     else:
@@ -168,23 +168,6 @@ async def _settle(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str
     return await store.migrate(plan.graph, length, drop=plan.schema.drop) or [
         "the store lacks nothing that the graph needs"
     ]
-
-
-async def vector_length(plan: LogicalPlan, embedder: Embedder) -> int | None:
-    """The length of the vectors that a plan searches or stores; None if it has nothing to do with
-    vectors.
-    """
-    return await embedder.dimensions() if _embeds(plan) else None
-
-
-def _embeds(plan: LogicalPlan) -> bool:
-    """Whether a plan needs an embedder."""
-    return any(node.embeds for node in walk(*plan.roots)) or any(
-        d.by == "embed" and d.of in sink.schema.names
-        for sink in plan.writes
-        if isinstance(sink, Merge)
-        for d in sink.label.derived.values()
-    )
 
 
 class _Recorder:

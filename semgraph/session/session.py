@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from semgraph.compare.comparison import Comparison
-from semgraph.compare.request import Compares, Ways
+from semgraph.compare.request import Ways
 from semgraph.errors import PlanError, Problem, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
@@ -25,6 +25,7 @@ from semgraph.llm.settings import Settings
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import OnError
 from semgraph.render.notebook import Drawing
+from semgraph.session.comparing import Compares
 from semgraph.session.explaining import ExplainFormat, Explanation
 from semgraph.session.inputs import refuse_taken, run_before, sampled, typed_inputs
 from semgraph.session.resources import Given, Owned, Resources

@@ -14,9 +14,9 @@ from string import Template
 
 from semgraph.compare.record import load_comparison
 from semgraph.execution.record import RUNS, Run, exchanges, find_run
+from semgraph.formats import UNKNOWN, count, dollars, duration
 from semgraph.private import write_private
 from semgraph.redaction import redacted
-from semgraph.render.formats import UNKNOWN, count, dollars, duration
 from semgraph.render.html import comparison as of_comparison
 from semgraph.render.html import run as of_run
 from semgraph.render.html.calls import Opened

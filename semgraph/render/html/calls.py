@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from semgraph.formats import UNKNOWN, count, dollars, duration, plural
 from semgraph.provenance import Lookup
-from semgraph.render.formats import UNKNOWN, count, dollars, duration, plural
 from semgraph.render.html.markup import Html, Texts, cut, el, join, table
 from semgraph.render.html.records import Call, answered, sides
 from semgraph.render.html.timeline import kinds

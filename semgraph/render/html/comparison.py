@@ -9,13 +9,14 @@ from typing import Any
 
 from semgraph.compare.comparison import Arm, Comparison, Trial
 from semgraph.execution.record import Run
+from semgraph.formats import count, dollars, plural
 from semgraph.provenance import Lookup
-from semgraph.render.comparison import columns, dollars, footer, measure, points, share
-from semgraph.render.formats import cell, count, plural
+from semgraph.render.comparison import columns, footer, measure, points, share
 from semgraph.render.html.calls import Opened, listed, shown
 from semgraph.render.html.graph import ticks
 from semgraph.render.html.markup import Html, el, join, listed_facts, scrolling, table, when
 from semgraph.render.html.records import Call, measured
+from semgraph.render.tables import cell
 
 _ROWS = 100
 Scale = Callable[[float], float]
@@ -135,7 +136,7 @@ def _free(level: float, taken: list[float]) -> float:
 
 
 def _money(value: float, unit: str) -> str:
-    return f"${dollars(value)}" if unit == "$" else f"{value:,.0f} tokens"
+    return dollars(value, exact=True) if unit == "$" else f"{value:,.0f} tokens"
 
 
 def _axes(

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import sqrt
 from typing import Any
 
-from semgraph.render.formats import count
+from semgraph.formats import count
 from semgraph.render.html.markup import Html, el, join, scrolling, table
 from semgraph.render.picture import Edge, Picture
 

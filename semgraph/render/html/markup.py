@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from semgraph.render.formats import UNKNOWN
+from semgraph.formats import UNKNOWN
 
 _LONGEST, _ATTRIBUTE = 4000, 400
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from semgraph.formats import UNKNOWN, count, dollars, duration, known, plural
 from semgraph.meter import StepMetrics, split
-from semgraph.render.formats import UNKNOWN, cell, count, dollars, duration, known, plural
 from semgraph.render.html.calls import Opened, listed, shown
 from semgraph.render.html.graph import graph
 from semgraph.render.html.markup import Html, cut, el, join, listed_facts, table, when
@@ -14,6 +14,7 @@ from semgraph.render.html.markup import text as whole
 from semgraph.render.html.records import RunPage, measured, models, sides
 from semgraph.render.html.timeline import timeline
 from semgraph.render.runs import seconds, total
+from semgraph.render.tables import cell
 
 
 def tree(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from semgraph.render.formats import count, duration, plural
+from semgraph.formats import count, duration, plural
 from semgraph.render.html.graph import ticks
 from semgraph.render.html.markup import Html, el, join
 from semgraph.render.html.records import Call

@@ -1,0 +1,41 @@
+"""How results show themselves: `semgraph.render` registers drawings for types of lower layers.
+
+A type of a lower layer calls these functions and stays free of drawing. The drawings are loaded when
+the first result is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import singledispatch
+from html import escape
+from importlib import import_module
+from typing import Any
+
+
+@singledispatch
+def as_text(value: object) -> str:
+    """A value as text, for `print`."""
+    drawing = _registered(as_text, value)
+    return str(drawing(value)) if drawing else object.__repr__(value)
+
+
+@singledispatch
+def as_html(value: object) -> str:
+    """A value as HTML, for notebooks."""
+    drawing = _registered(as_html, value)
+    return str(drawing(value)) if drawing else f"<pre>{escape(as_text(value))}</pre>"
+
+
+@singledispatch
+def as_chart(value: object) -> Any:
+    """A value as a chart: a figure, or text."""
+    drawing = _registered(as_chart, value)
+    return drawing(value) if drawing else as_text(value)
+
+
+def _registered(function: Any, value: object) -> Callable[[object], Any] | None:
+    """The drawing of a type, once all drawings are loaded."""
+    import_module("semgraph.render.notebook")
+    drawing: Callable[[object], Any] = function.dispatch(type(value))
+    return None if drawing is function.dispatch(object) else drawing
