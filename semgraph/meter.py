@@ -41,11 +41,11 @@ class StepMetrics:
     def add(self, other: StepMetrics) -> None:
         """Add another step's counters to this one, in place."""
         for f in fields(StepMetrics):
-            mine, theirs = getattr(self, f.name), getattr(other, f.name)
-            if mine is None or theirs is None:
+            own, added = getattr(self, f.name), getattr(other, f.name)
+            if own is None or added is None:
                 setattr(self, f.name, None)
-            elif isinstance(mine, (int, float)):
-                setattr(self, f.name, mine + theirs)
+            elif isinstance(own, (int, float)):
+                setattr(self, f.name, own + added)
 
     def as_dict(self) -> dict[str, Any]:
         """The counters as plain data, for JSON."""
@@ -56,7 +56,7 @@ _NAMES = {"operator", "how"}
 
 
 @dataclass
-class Part(StepMetrics):
+class OperatorMetrics(StepMetrics):
     """What one operator of a step did; all that is counted here is counted for the step too."""
 
     step: StepMetrics = field(default_factory=StepMetrics)
@@ -86,13 +86,13 @@ def split(
     """Counters by step, with a line `step.1`, `step.2` for each operator where there are
     several.
     """
-    found: dict[str, StepMetrics] = {}
+    lines: dict[str, StepMetrics] = {}
     for name, step in steps.items():
         several = operators.get(name, ())
-        found |= (
+        lines |= (
             {f"{name}.{i}": part for i, part in enumerate(several, 1)} if several else {name: step}
         )
-    return found
+    return lines
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Meter:
     """
 
     steps: dict[str, StepMetrics] = field(default_factory=dict)
-    parts: dict[str, dict[object, Part]] = field(default_factory=dict)
+    parts: dict[str, dict[object, OperatorMetrics]] = field(default_factory=dict)
     paid: set[str] = field(default_factory=set)
     replayed: StepMetrics = field(default_factory=StepMetrics)
 
@@ -113,7 +113,7 @@ class Meter:
         """The counters of a step, created on first use."""
         return self.steps.setdefault(name, StepMetrics())
 
-    def part(self, name: str, key: object, operator: str, how: str) -> Part:
+    def part(self, name: str, key: object, operator: str, how: str) -> OperatorMetrics:
         """The counters of one operator of a step, known by `key`; what is counted there is counted
         for the step too.
 
@@ -121,7 +121,7 @@ class Meter:
         """
         parts = self.parts.setdefault(name, {})
         if key not in parts:
-            parts[key] = Part(step=self.step(name), operator=operator, how=how)
+            parts[key] = OperatorMetrics(step=self.step(name), operator=operator, how=how)
             step = self.step(name)
             step.operator = ", ".join(dict.fromkeys(part.operator for part in parts.values()))
             step.how = ", ".join(dict.fromkeys(part.how for part in parts.values()))

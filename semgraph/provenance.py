@@ -38,8 +38,8 @@ def same_member(row: Row, other: Row) -> bool:
     """Whether two rows may derive from the same member row; one that derives from none may belong
     to any.
     """
-    mine, theirs = row.get(MEMBER), other.get(MEMBER)
-    return mine is None or theirs is None or mine == theirs
+    one, two = row.get(MEMBER), other.get(MEMBER)
+    return one is None or two is None or one == two
 
 
 def holds(value: Any, what: str) -> bool:
@@ -110,11 +110,11 @@ def meant(what: str, key: str, steps: Sequence[str], rows: Callable[[str], Seque
     """
     for own in (True, False):  # its own key, before another's that it names
         for name in reversed(steps):
-            held = [row for row in rows(name) if holds(row.get(key) if own else row, what)]
-            if held:
+            matches = [row for row in rows(name) if holds(row.get(key) if own else row, what)]
+            if matches:
                 if own:
-                    _one([(name, str(row[key])) for row in held], what)
-                return [(name, row) for row in held]
+                    _one([(name, str(row[key])) for row in matches], what)
+                return [(name, row) for row in matches]
     begun = [
         (step, row, text)
         for step in reversed(steps)
@@ -129,13 +129,13 @@ def in_column(step: str, column: str, value: str, rows: Sequence[Row]) -> Found:
     """The rows of a step that have a value in a column, or, where none has, the one that begins so.
     Raises PlanError.
     """
-    given = [(as_text(at(row, column)), row) for row in rows]
-    if not any(text == value for text, _ in given):
+    values = [(as_text(at(row, column)), row) for row in rows]
+    if not any(text == value for text, _ in values):
         begun = [
-            text for text, _ in given if value and text.casefold().startswith(value.casefold())
+            text for text, _ in values if value and text.casefold().startswith(value.casefold())
         ]
         value = _one([(step, text) for text in begun], value) or value
-    return [(step, row) for text, row in given if text == value]
+    return [(step, row) for text, row in values if text == value]
 
 
 def nearest(what: str, rows: Iterable[Row]) -> str | None:
@@ -154,12 +154,12 @@ def _shown(row: Row) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != MEMBER}
 
 
-def _one(found: Sequence[tuple[str, str]], what: str) -> str | None:
+def _one(pairs: Sequence[tuple[str, str]], what: str) -> str | None:
     """The text that all of them are; None if there are none. Raises PlanError if they are
     several.
     """
     step_of: dict[str, tuple[str, str]] = {}
-    for step, text in found:
+    for step, text in pairs:
         step_of.setdefault(text.casefold(), (step, text))
     if len(step_of) > 1:
         hint = "write more of the one that is meant"
@@ -189,15 +189,15 @@ def flow(plan: LogicalPlan) -> dict[str, list[str]]:
     """For each step the steps and inputs that it reads directly; what writes is a step too, named
     as in the plan's writes.
     """
-    found: dict[str, dict[str, None]] = {}
+    sources: dict[str, dict[str, None]] = {}
     for node in walk(*plan.roots):
-        reads = found.setdefault(node.step, {})
+        reads = sources.setdefault(node.step, {})
         reads.update({source.step: None for source in node.inputs if source.step != node.step})
-    return {step: list(reads) for step, reads in found.items() if step}
+    return {step: list(reads) for step, reads in sources.items() if step}
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedItem:
     """One item that a semantic step asked about: what the prompt read, what was answered, and the
     calls that it took.
     """
@@ -215,7 +215,7 @@ class Link:
 
     step: str
     row: Row
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[AskedItem, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -311,8 +311,8 @@ class _Tracer:
         if (kind, step) not in self._tables:
             from semgraph.execution.record import read_rows
 
-            found: list[Row] = list(read_rows(self.run.folder, kind, step))
-            self._tables[kind, step] = found or (self._given(step) if kind == "steps" else [])
+            rows: list[Row] = list(read_rows(self.run.folder, kind, step))
+            self._tables[kind, step] = rows or (self._given(step) if kind == "steps" else [])
         return self._tables[kind, step]
 
     def _given(self, name: str) -> list[Row]:
@@ -375,9 +375,9 @@ class _Tracer:
             match = row if name == step else self._match(name, readers, rare)
             if match is not None:
                 traced[name] = match
-            asked = tuple(self._asked(name, row, match, rare))
-            if match is not None or asked:
-                yield Link(name, match or {}, asked)
+            items = tuple(self._asked(name, row, match, rare))
+            if match is not None or items:
+                yield Link(name, match or {}, items)
 
     def _rare(self, start: Row, steps: Iterable[str]) -> Weights:
         """How much a text tells about a row: the more, the fewer rows of the member have it."""
@@ -387,8 +387,8 @@ class _Tracer:
             for row in self.rows("steps", step)
             if same_member(row, start)
         ]
-        held = Counter(text for texts in rows for text in texts if len(text) >= _WORDY)
-        return {text: math.log(len(rows) / number) for text, number in held.items()}
+        counts = Counter(text for texts in rows for text in texts if len(text) >= _WORDY)
+        return {text: math.log(len(rows) / number) for text, number in counts.items()}
 
     def _match(self, step: str, readers: Mapping[str, Row], rare: Weights) -> Row | None:
         """The row of a step from which one of the rows that read it was made."""
@@ -437,7 +437,9 @@ class _Tracer:
                 kinds.append((names, keys))
         return {name: number for number, (names, _) in enumerate(kinds) for name in names}
 
-    def _asked(self, step: str, start: Row, match: Row | None, rare: Weights) -> Iterator[Asked]:
+    def _asked(
+        self, step: str, start: Row, match: Row | None, rare: Weights
+    ) -> Iterator[AskedItem]:
         """What was asked about the row: the items whose question and answer hold the most of what
         is rare in it.
         """
@@ -453,7 +455,7 @@ class _Tracer:
                 calls = tuple((call, self.lookup(call)) for call in item.get("calls") or ())
                 fixed = {MEMBER, "left", "right", "error", "calls"}
                 answers = {name: value for name, value in item.items() if name not in fixed}
-                yield Asked(
+                yield AskedItem(
                     parsed(item.get("left")),
                     parsed(item.get("right")),
                     answers,
@@ -468,11 +470,11 @@ def _item(item: Row) -> Row:
 
 
 def _ancestors(step: str, reads: Mapping[str, Iterable[str]]) -> dict[str, None]:
-    found: dict[str, None] = {}
+    ancestors: dict[str, None] = {}
     stack = [step]
     while stack:
         for source in reads.get(stack.pop(), ()):
-            if source not in found:
-                found[source] = None
+            if source not in ancestors:
+                ancestors[source] = None
                 stack.append(source)
-    return found
+    return ancestors

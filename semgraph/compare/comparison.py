@@ -15,7 +15,7 @@ from semgraph.compare.truth import EACH, TRUE, RowAnswers, answers_of
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.execution.record import Run, exchanges
 from semgraph.expr.functions import canonical_json
-from semgraph.provenance import MEMBER, Asked, Lookup, Row, as_text, at, parsed
+from semgraph.provenance import MEMBER, AskedItem, Lookup, Row, as_text, at, parsed
 
 if TYPE_CHECKING:
     from semgraph.semantic.ask import Failure
@@ -144,7 +144,7 @@ class Evidence:
     variant: str
     trial: int
     rows: tuple[Row, ...]
-    asked: tuple[Asked, ...]
+    asked: tuple[AskedItem, ...]
 
     def __str__(self) -> str:
         return display.as_text(self)
@@ -484,10 +484,10 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
     return Evidence(arm.name, number, tuple(rows[i] for i in sorted(wanted)), asked)
 
 
-def _asked(item: Row, lookup: Lookup) -> Asked:
+def _asked(item: Row, lookup: Lookup) -> AskedItem:
     calls = tuple((call, lookup(call)) for call in item.get("calls") or ())
     answers = {name: value for name, value in item.items() if name not in _HIDDEN}
-    return Asked(
+    return AskedItem(
         parsed(item.get("left")), parsed(item.get("right")), answers, item.get("error"), calls
     )
 

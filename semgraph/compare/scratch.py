@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from semgraph.errors import StoreUnavailable
 from semgraph.execution.windows import prepare
-from semgraph.logical.graph import Reading
+from semgraph.logical.graph import StoreRead
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
@@ -59,7 +59,7 @@ class Held:
 
 def partitions_read(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> list[str] | None:
     """Whose rows a plan reads: those that its inputs name; None: anybody's."""
-    reads = [node for node in walk(*plan.roots) if isinstance(node, Reading)]
+    reads = [node for node in walk(*plan.roots) if isinstance(node, StoreRead)]
     if any(getattr(node, "partition", "") for node in reads):
         return None
     if plan.order is not None:

@@ -28,7 +28,7 @@ from semgraph.llm.stack import Roles
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import SemFilter, SemJoin, SemMap
-from semgraph.meter import Part, StepMetrics
+from semgraph.meter import OperatorMetrics, StepMetrics
 from semgraph.physical.plan import AskModel, PhysicalNode
 from semgraph.physical.retrieval import Partition
 from semgraph.relational.batch import Batch
@@ -336,7 +336,7 @@ class Evaluation:
         metrics = runtime.meter.part(logical.step, logical, logical.keyword, str(node.choice))
         started = time.perf_counter()
         runtime.asking(logical, inputs[0].num_rows)
-        own = Part(step=metrics)
+        own = OperatorMetrics(step=metrics)
         context = NodeContext(
             self._llm,
             runtime.embedder,
@@ -357,7 +357,12 @@ class Evaluation:
         return answered
 
     def _account(
-        self, node: AskModel, answered: Answered, context: NodeContext, metrics: Part, own: Part
+        self,
+        node: AskModel,
+        answered: Answered,
+        context: NodeContext,
+        metrics: OperatorMetrics,
+        own: OperatorMetrics,
     ) -> None:
         runtime = self.runtime
         for text in context.notes:

@@ -20,7 +20,7 @@ from semgraph.expr.scalar import Scalar
 from semgraph.llm.base import LLM, Embedder, Vectors
 from semgraph.logical.node import Node, walk
 from semgraph.logical.semantic import Embed, Semantic, SemTopk
-from semgraph.meter import Meter, Part, StepMetrics
+from semgraph.meter import Meter, OperatorMetrics, StepMetrics
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.retrieval import Partition
 from semgraph.private import create_private
@@ -426,7 +426,7 @@ class AnswersReport:
 
     answered: Answered
     observe: Callable[[Answered], None]
-    part: Part
+    part: OperatorMetrics
 
     def record(self, rows: InputRowSet) -> None:
         """Record what was asked for some input rows."""

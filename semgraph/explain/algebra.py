@@ -248,15 +248,15 @@ def _(node: Search, name: Name) -> str:
             *([name(node.within)] if node.within is not None else []),
         ]
     )
-    ways = []
+    methods = []
     for by in node.by:
         text = {"equal": f"{by.prop}={_text(by.to)}", "fulltext": f"FTS({by.prop}, {_text(by.to)})"}
         sought = _text(by.to) if node.given_as_vector(by) else f"embed({_text(by.to)})"
-        ways.append(text.get(by.via) or f"cosine({by.prop}, {sought})>{by.above:g}")
+        methods.append(text.get(by.via) or f"cosine({by.prop}, {sought})>{by.above:g}")
     ranked = (
-        f"RRF({', '.join(ways)})"
-        if node.fuse == "rrf" and ways
-        else ", ".join(ways) or f"τ_{{{_sort(node.order)}}}"
+        f"RRF({', '.join(methods)})"
+        if node.fuse == "rrf" and methods
+        else ", ".join(methods) or f"τ_{{{_sort(node.order)}}}"
     )
     where = f"σ_{{{_text(node.where)}}}" if node.where is not None else ""
     brought = ", ".join(filter(None, (node.alias, node.source, node.target)))

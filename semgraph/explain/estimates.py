@@ -41,7 +41,7 @@ class Calls(NamedTuple):
 
 
 def most_calls(
-    way: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int
+    implementation: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int
 ) -> Calls:
     """The calls about some rows, which come in at most `parts` parts that share no call, of sizes
     that are not known.
@@ -50,16 +50,20 @@ def most_calls(
     """
     most = max(1, min(parts, math.ceil(rows.items)))
     even = _costs(
-        way, node, RowEstimate(rows.left / most, rows.right / most, rows.items / most, 0.0)
+        implementation,
+        node,
+        RowEstimate(rows.left / most, rows.right / most, rows.items / most, 0.0),
     )
     if any(cost.rounds > 1 and cost.least is None for cost in even):
         return Calls(round(max(cost.calls for cost in even) * most), bound=False)
     if most == 1:
         return Calls(math.floor(max(cost.calls for cost in even)), bound=True)
-    return Calls(_most(way, node, rows, most), bound=True)
+    return Calls(_most(implementation, node, rows, most), bound=True)
 
 
-def _most(way: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int) -> int:
+def _most(
+    implementation: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int
+) -> int:
     """The most that so many parts can take together.
 
     For every price of an item, no part takes more than its items cost and what the dearest part
@@ -72,7 +76,7 @@ def _most(way: Implementation[Semantic], node: Semantic, rows: RowEstimate, part
     for before, each in pairwise([0, *sizes]):
         part = RowEstimate(min(rows.left, each), min(rows.right, each), float(each), 0.0)
         taken.append(
-            (before + 1, each, max(cost.calls for cost in _costs(way, node, part)))
+            (before + 1, each, max(cost.calls for cost in _costs(implementation, node, part)))
         )  # as much for those between
     prices = {0.0, *(amount / each for _, each, amount in taken)}
     surplus = {
@@ -81,10 +85,12 @@ def _most(way: Implementation[Semantic], node: Semantic, rows: RowEstimate, part
     return math.floor(min(price * size + extra * parts for price, extra in surplus.items()) + 1e-9)
 
 
-def _costs(way: Implementation[Semantic], node: Semantic, rows: RowEstimate) -> list[Cost]:
+def _costs(
+    implementation: Implementation[Semantic], node: Semantic, rows: RowEstimate
+) -> list[Cost]:
     """What a part costs, for groups of every size that it can have."""
     grouped = [rows._replace(groups=groups) for groups in _groups(node, rows.items)]
-    return [estimated(way, node, each, None) for each in grouped or [rows]]
+    return [estimated(implementation, node, each, None) for each in grouped or [rows]]
 
 
 def _groups(node: Semantic, items: float) -> Iterable[float]:
@@ -161,13 +167,13 @@ def total(amounts: Iterable[Amount]) -> Amount:
         return Amount()
     if len(known) < len(parts):
         return Amount(sum(part.value for part in known if part.kind != "most"), "least")
-    found = Amount(0.0, "exact")
+    result = Amount(0.0, "exact")
     for part in known:
-        found = Amount(found.value + part.value, worse(found.kind, part.kind))
-    return found
+        result = Amount(result.value + part.value, worse(result.kind, part.kind))
+    return result
 
 
-class Asked(NamedTuple):
+class CallEstimate(NamedTuple):
     """What asking will take."""
 
     items: Amount
@@ -304,27 +310,27 @@ class Estimator:
         pairs = left.value * max(right.value, 1.0 if how == "left" else 0.0)
         return Amount(pairs, worse(worse(left.kind, right.kind), "most"))
 
-    def asked(self, node: Semantic) -> Asked:
+    def asked(self, node: Semantic) -> CallEstimate:
         """What an operator that asks a model will take."""
         left = self.rows(node.inputs[0])
         known = self._known(node)
         items = self._items(node, left, known)
         if not items.known:
-            return Asked(items, *[Amount()] * 5)
+            return CallEstimate(items, *[Amount()] * 5)
         expected = self._expected(
             node, left, items
         )  # also where earlier runs know better: a wrong estimate is to be told
         if not items.value:
-            return Asked(items, *[Amount(0.0, items.kind)] * 5)
+            return CallEstimate(items, *[Amount(0.0, items.kind)] * 5)
         if known is not None and known.items:
             return self._as_before(items, known)
         calls = Amount(expected.value, worse(items.kind, expected.kind))
         own = (self.tokens or {}).get(id(node))
         sent = Amount() if own is None else calls.times(own, "seen")
-        return Asked(items, calls, sent, Amount(), Amount(), Amount())
+        return CallEstimate(items, calls, sent, Amount(), Amount(), Amount())
 
     @staticmethod
-    def _as_before(items: Amount, seen: Seen) -> Asked:
+    def _as_before(items: Amount, seen: Seen) -> CallEstimate:
         """Everything in proportion to the items."""
 
         def scaled(amount: float) -> Amount:
@@ -337,7 +343,9 @@ class Estimator:
             else Amount()
         )
         sent, answered = scaled(seen.tokens_in), scaled(seen.tokens_out)
-        return Asked(items, scaled(seen.calls), sent, answered, scaled(seen.dollars), seconds)
+        return CallEstimate(
+            items, scaled(seen.calls), sent, answered, scaled(seen.dollars), seconds
+        )
 
     def _items(self, node: Semantic, left: Amount, known: Seen | None) -> Amount:
         if not left.known:
@@ -360,11 +368,11 @@ class Estimator:
         """Calls by the implementation. Windows share none, nor do partitions, as far as rows belong
         to any.
         """
-        way = self.plan.model_call(node).implementation
+        implementation = self.plan.model_call(node).implementation
         right = self.rows(node.inputs[1]).value if len(node.inputs) > 1 else 0.0
         rows = RowEstimate(left.value, right, items.value, 0.0)
-        found = most_calls(way, node, rows, self.windows if self._apart(node) else 1)
-        return Amount(found.number, "most" if found.bound else "seen")
+        calls = most_calls(implementation, node, rows, self.windows if self._apart(node) else 1)
+        return Amount(calls.number, "most" if calls.bound else "seen")
 
     def _apart(self, node: Semantic) -> bool:
         plan = self.plan.logical
@@ -384,7 +392,7 @@ class Forecast:
     def __post_init__(self) -> None:
         plan = self.estimator.plan
         self._last = plan.named()
-        self._asked: dict[str, list[Asked]] = {}
+        self._asked: dict[str, list[CallEstimate]] = {}
         for node in walk(*plan.roots):
             if isinstance(node, Semantic):
                 self._asked.setdefault(node.step, []).append(self.estimator.asked(node))
@@ -393,16 +401,16 @@ class Forecast:
         """Of one step: `rows`, and where it asks a model `items`, `calls`, `tokens_in`,
         `tokens_out`, `dollars`, `seconds`.
         """
-        found = {"rows": self.estimator.rows(self._last[step])}
-        return found | (_summed(self._asked[step]) if step in self._asked else {})
+        amounts = {"rows": self.estimator.rows(self._last[step])}
+        return amounts | (_summed(self._asked[step]) if step in self._asked else {})
 
     def total(self) -> dict[str, Amount]:
         """Of all questions."""
         return _summed([asked for each in self._asked.values() for asked in each])
 
 
-def _summed(asked: list[Asked]) -> dict[str, Amount]:
-    return {name: total(getattr(each, name) for each in asked) for name in Asked._fields}
+def _summed(estimates: list[CallEstimate]) -> dict[str, Amount]:
+    return {name: total(getattr(each, name) for each in estimates) for name in CallEstimate._fields}
 
 
 def windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:

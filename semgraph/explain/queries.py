@@ -19,7 +19,7 @@ from semgraph.logical.graph import Match, Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import VECTOR
-from semgraph.physical.plan import PhysicalPlan, StoreSearch
+from semgraph.physical.plan import PhysicalPlan, SqlSegment, StoreSearch
 from semgraph.physical.reads import run_match, scanned_where
 from semgraph.physical.retrieval import Partition
 from semgraph.physical.search import run_searches
@@ -38,9 +38,9 @@ async def store_queries(
 
     Nothing of the user's is found by these values. `dimensions` is the length of made-up vectors.
     """
-    found: list[tuple[str, list[str]]] = []
+    statements: list[tuple[str, list[str]]] = []
     if not isinstance(store, Observable):
-        return found
+        return statements
     heard: list[str] = []
     store.observe(heard.append)
     try:
@@ -49,7 +49,7 @@ async def store_queries(
             steps = await _read(plan, node, store, dimensions)
             if steps:
                 texts = (text.strip() for text in heard)
-                found.append(
+                statements.append(
                     (
                         ", ".join(steps),
                         list(dict.fromkeys(t for t in texts if not t.startswith(_FRAME))),
@@ -57,7 +57,7 @@ async def store_queries(
                 )
     finally:
         store.observe(None)
-    return found
+    return statements
 
 
 async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -> list[str]:
@@ -112,8 +112,23 @@ def _value(kind: pa.DataType) -> Any:
     return _NOW if pa.types.is_timestamp(kind) else plain.get(kind, 0)
 
 
-def shown(found: Sequence[tuple[str, list[str]]]) -> str:
+def shown(statements: Sequence[tuple[str, list[str]]]) -> str:
     """The statements as text, each read headed by its steps."""
     return "\n\n".join(
-        f"-- store: {steps}\n" + ";\n".join(texts) + ";" for steps, texts in found if texts
+        f"-- store: {steps}\n" + ";\n".join(texts) + ";" for steps, texts in statements if texts
     )
+
+
+def segment_queries(plan: PhysicalPlan) -> str:
+    """The SQL of every segment, each headed by its step; what is said where there is nothing to
+    run.
+    """
+    parts = []
+    for segment in (node.segment for node in plan.of_kind(SqlSegment)):
+        reads = ", ".join(f"{name} = {node.step or node.keyword}" for name, node in segment.inputs)
+        parts.append(f"-- DuckDB: {segment.root.step or 'sink'}  ({reads})\n{segment.sql};")
+    if not parts:
+        parts.append("-- DuckDB: nothing to compute between the steps that ask")
+    if not any(node.reads_store for node in walk(*plan.roots)):
+        parts.append("-- store: no step reads it")
+    return "\n\n".join(parts)

@@ -36,9 +36,11 @@ from semgraph.stores.base import Store
 _TWO = 2  # rows: enough to show what several of them in one call look like
 
 
-async def ask_of_names(node: Semantic, way: Implementation[Any], ctx: NodeContext) -> None:
+async def ask_of_names(
+    node: Semantic, implementation: Implementation[Any], ctx: NodeContext
+) -> None:
     """Ask about two made-up rows (pairs of them, a group of them) as a way does."""
-    await way.answer(node, _rows(node), ctx)
+    await implementation.answer(node, _rows(node), ctx)
 
 
 async def ask_of_one(node: Semantic, ctx: NodeContext) -> None:
@@ -161,20 +163,20 @@ async def first_prompts(
     read, no model is asked.
     """
     runtime = Runtime(plan, _Listening(llm), _Mute(), store, Meter())
-    given, windows = await _first_rows(plan, runtime, inputs)
-    found = []
-    async with Evaluation(runtime, given, now, windows) as evaluation:
+    tables, windows = await _first_rows(plan, runtime, inputs)
+    prompts = []
+    async with Evaluation(runtime, tables, now, windows) as evaluation:
         for node in walk(*plan.roots):
             if isinstance(node, Semantic):
                 model = bound(llm, node.prompt.first.role)
                 request = await _first_request(node, evaluation, _Listening(model), now)
-                shown = request or await _made_up(
+                first = request or await _made_up(
                     node, plan.model_call(node).implementation, _Listening(model)
                 )
-                messages = _in_names(node.prompt.first) if shown is None else shown.messages
+                messages = _in_names(node.prompt.first) if first is None else first.messages
                 tokens = sum(model.count_tokens(message.content) for message in messages)
-                found.append(FirstPrompt(node, messages, tokens, request is not None))
-    return found
+                prompts.append(FirstPrompt(node, messages, tokens, request is not None))
+    return prompts
 
 
 async def _first_rows(
@@ -210,18 +212,20 @@ async def _first_request(
     return model.first
 
 
-async def _made_up(node: Semantic, way: Implementation[Any], model: _Listening) -> Request | None:
+async def _made_up(
+    node: Semantic, implementation: Implementation[Any], model: _Listening
+) -> Request | None:
     """A request about rows of names; in the prompt's own words where the way can do nothing with
     them.
     """
     if getattr(node, "form", ""):
         return None  # what it asks for stands in the rows
     async with NodeContext(model, _Mute(), node, StepMetrics()) as ctx:
-        for asking in (ask_of_names(node, way, ctx), ask_of_one(node, ctx)):
+        for asking in (ask_of_names(node, implementation, ctx), ask_of_one(node, ctx)):
             if model.first is None:
                 with suppress(
                     Exception
-                ):  # a way may want numbers, or vectors, where there are names
+                ):  # an implementation may want numbers, or vectors, where there are names
                     await asking
             asking.close()
     return model.first
@@ -230,10 +234,10 @@ async def _made_up(node: Semantic, way: Implementation[Any], model: _Listening) 
 def _in_names(prompt: Prompt) -> tuple[Message, ...]:
     """A prompt with names in place of values."""
     static = "\n\n".join(part.strip() for part in (prompt.rules, prompt.examples) if part.strip())
-    asked = "\n\n".join(
+    question = "\n\n".join(
         part.question().strip() for part in (prompt.context, prompt.item, prompt.other) if part
     )
-    return (*((Message("system", static),) if static else ()), Message("user", asked))
+    return (*((Message("system", static),) if static else ()), Message("user", question))
 
 
 def shown(prompts: Sequence[FirstPrompt], *, exact: bool) -> str:
@@ -243,8 +247,8 @@ def shown(prompts: Sequence[FirstPrompt], *, exact: bool) -> str:
     parts = []
     for each in prompts:
         sign = "" if exact else "~"
-        said = "" if each.real else " · its rows depend on answers: <column> stands for a value"
-        lines = [f"── {each.node.step} · {each.node.keyword} · {sign}{each.tokens:,} tokens{said}"]
+        note = "" if each.real else " · its rows depend on answers: <column> stands for a value"
+        lines = [f"── {each.node.step} · {each.node.keyword} · {sign}{each.tokens:,} tokens{note}"]
         lines += [
             line
             for message in each.messages

@@ -32,14 +32,14 @@ class Rewrite:
 
 def optimized(plan: LogicalPlan) -> tuple[LogicalPlan, list[Rewrite]]:
     """The optimized plan, and what was done to it, in order."""
-    found: list[Rewrite] = []
+    rewrites: list[Rewrite] = []
     exact = {rule.__name__ for rule in EXACT}
 
     def observe(rule: str, before: Roots, after: Roots) -> None:
         texts = (in_full(with_roots(plan, roots)) for roots in (before, after))
-        found.append(Rewrite(rule, rule in exact, *texts))
+        rewrites.append(Rewrite(rule, rule in exact, *texts))
 
-    return optimize(plan, observe), found
+    return optimize(plan, observe), rewrites
 
 
 def shown(plan: LogicalPlan, rewrites: list[Rewrite]) -> str:

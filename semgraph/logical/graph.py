@@ -112,10 +112,10 @@ class Pattern:
     @property
     def elements(self) -> tuple[Element, ...]:
         """Nodes and edges as they stand in the path."""
-        found: list[Element] = [self.nodes[0]]
+        elements: list[Element] = [self.nodes[0]]
         for edge, node in zip(self.edges, self.nodes[1:], strict=True):
-            found += [edge, node]
-        return tuple(found)
+            elements += [edge, node]
+        return tuple(elements)
 
     @property
     def variables(self) -> tuple[Element, ...]:
@@ -183,8 +183,8 @@ def parse_pattern(text: str) -> Pattern:
             )
         edges.append(_edge(edge, text))
         position = edge.end()
-    found = Pattern(tuple(nodes), tuple(edges))
-    names = [element.var for element in found.variables]
+    pattern = Pattern(tuple(nodes), tuple(edges))
+    names = [element.var for element in pattern.variables]
     if len(set(names)) < len(names):
         msg = f'pattern "{text}": a variable is used twice'
         raise Fault(msg, hint="give each node and edge its own name")
@@ -193,36 +193,36 @@ def parse_pattern(text: str) -> Pattern:
         raise Fault(
             msg, hint="write the path the other way round, or go on from its end with another match"
         )
-    must = nodes if found.variable_path is None else nodes[1:] if len(edges) > 1 else []
+    must = nodes if pattern.variable_path is None else nodes[1:] if len(edges) > 1 else []
     if not all(node.label for node in must):
         free = "only the ends of a trail, -[:TYPE*1..3]-, may go without, the last where the path ends there"
         raise _unreadable(text, 0, f"labels: (name:Label); {free}")
-    return found
+    return pattern
 
 
-def _edge(found: re.Match[str], text: str) -> PatternEdge | PatternPath:
-    direction: Direction = "in" if found["left"] else "out" if found["right"] else "any"
-    labels = tuple(label.strip() for label in found["label"].split("|"))
-    if found["length"] is None:
+def _edge(match: re.Match[str], text: str) -> PatternEdge | PatternPath:
+    direction: Direction = "in" if match["left"] else "out" if match["right"] else "any"
+    labels = tuple(label.strip() for label in match["label"].split("|"))
+    if match["length"] is None:
         if len(labels) > 1:
             raise Fault(
                 f'pattern "{text}": an edge has one type',
-                hint=f"or a length: {found['label']}*1..1",
+                hint=f"or a length: {match['label']}*1..1",
             )
-        return PatternEdge(found["var"] or "", labels[0], direction, _props(found["map"], text))
-    length = _LENGTH.match(found["length"])
+        return PatternEdge(match["var"] or "", labels[0], direction, _props(match["map"], text))
+    length = _LENGTH.match(match["length"])
     least, most = (
         (int(length["exact"] or length[at] or 1) for at in ("least", "most")) if length else (1, 0)
     )
     if least > most:
-        msg = f'pattern "{text}": "*{found["length"]}" is no length'
+        msg = f'pattern "{text}": "*{match["length"]}" is no length'
         raise Fault(msg, hint="a trail has an end: *1..3")
-    if found["map"]:
+    if match["map"]:
         raise Fault(
             f'pattern "{text}": a trail has no properties',
             hint="filter on its list: list_filter(name, ...)",
         )
-    return PatternPath(found["var"] or "", tuple(dict.fromkeys(labels)), direction, least, most)
+    return PatternPath(match["var"] or "", tuple(dict.fromkeys(labels)), direction, least, most)
 
 
 def _unreadable(text: str, position: int, expected: str) -> Fault:
@@ -297,7 +297,7 @@ def hit_fields(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Reading(Node):
+class StoreRead(Node):
     """What all store reads have in common: the graph, and whose rows they may see.
 
     A row sees its own partition only. `partition` names a column with a list of others, or says
@@ -325,7 +325,7 @@ class Reading(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Scan(Reading):
+class Scan(StoreRead):
     """The stored rows of a label: each window sees those of its own partition; with `partition:
     all` those of all.
 
@@ -379,7 +379,7 @@ class Scan(Reading):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Match(Reading):
+class Match(StoreRead):
     """Lateral pattern match: a row for each path; the pattern's variables become struct columns,
     that of a trail a list.
     """
@@ -399,7 +399,7 @@ class Match(Reading):
     def infer(self) -> pa.Schema:
         schema = self.input.schema
         self.check_partition(schema, self.partition)
-        found = schema
+        result = schema
         with self.check("pattern"):
             self._check_kinds()
             for element, label in elements_of(self.graph, self.pattern):
@@ -412,13 +412,13 @@ class Match(Reading):
                         )
                     typed(((prop, column_scalar(column)),), schema, prop)
                 if element.var:
-                    fresh(found, element.var, "variable")
-                    found = found.append(pa.field(element.var, self._brought(element.var, label)))
+                    fresh(result, element.var, "variable")
+                    result = result.append(pa.field(element.var, self._brought(element.var, label)))
         self._check_vectors()
         if self.where is not None:
             with self.check("where"):
-                expect_type(self.where, found, pa.bool_(), windows=False)
-        return found
+                expect_type(self.where, result, pa.bool_(), windows=False)
+        return result
 
     def _brought(self, var: str, label: Label | None) -> pa.DataType:
         if label is None:

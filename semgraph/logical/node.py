@@ -266,14 +266,14 @@ class Node(ABC):
         return _Under(path)
 
     def __repr__(self) -> str:
-        shown = ", ".join(
+        arguments = ", ".join(
             f"{f.name}={getattr(self, f.name)!s}"
             for f in self.arguments()
             if f.repr
             and not isinstance(getattr(self, f.name), Node)
             and getattr(self, f.name) != f.default
         )
-        return f"{self.keyword or type(self).__name__}({shown})"
+        return f"{self.keyword or type(self).__name__}({arguments})"
 
 
 def _known_below(node: Node, name: str) -> None:

@@ -31,8 +31,8 @@ from semgraph.logical.typecheck import (
     computed_sql,
     fresh,
     joined_fields,
-    kept,
     merged,
+    needed_columns,
     read_through,
     typed,
     typed_of_groups,
@@ -144,7 +144,7 @@ class Project(Computing):
         return frozenset(name for name, scalar in self.columns if scalar.sql == f'"{name}"')
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        return self.with_fields(columns=kept(self.columns, needed) or self.columns[:1])
+        return self.with_fields(columns=needed_columns(self.columns, needed) or self.columns[:1])
 
     @property
     def is_identity(self) -> bool:
@@ -171,17 +171,17 @@ class Add(Computing):
 
     def first_needs(self, needed: Needs) -> Needs:
         """As of every node; a column that is replaced keeps its place only if the input has it."""
-        found = super().first_needs(needed)
-        if found is None or needed is None:
-            return found
+        needs = super().first_needs(needed)
+        if needs is None or needed is None:
+            return needs
         kinds = {f.name: f.type for f in self.input.schema}
         replaced = (self.adds & kinds.keys()) & {path.split(".")[0] for path in needed}
-        return found | {
+        return needs | {
             f"{name}." if pa.types.is_struct(kinds[name]) else name for name in replaced
         }
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        return self.with_fields(columns=kept(self.columns, needed))
+        return self.with_fields(columns=needed_columns(self.columns, needed))
 
     @property
     def is_identity(self) -> bool:
@@ -298,11 +298,11 @@ class Aggregate(Node):
             with_now(computed_sql(scalar, f.type))
             for (_, scalar), f in zip(self.by, groups, strict=True)
         ]
-        found = pa.schema([*groups, *typed_of_groups(self.add, self.input.schema, "add", equal)])
+        result = pa.schema([*groups, *typed_of_groups(self.add, self.input.schema, "add", equal)])
         if self.having is not None:
             with self.check("having"):
-                expect_type(self.having, found, pa.bool_(), windows=False)
-        return found
+                expect_type(self.having, result, pa.bool_(), windows=False)
+        return result
 
     @property
     def reads(self) -> frozenset[str]:
@@ -314,7 +314,9 @@ class Aggregate(Node):
         )  # one over everything has a row where there is none
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        add = kept(self.add, needed | (self.having.fields if self.having else frozenset()))
+        add = needed_columns(
+            self.add, needed | (self.having.fields if self.having else frozenset())
+        )
         return self.with_fields(add=add or (() if self.by else self.add[:1]))
 
 
@@ -344,12 +346,12 @@ class Unnest(Node):
         if not pa.types.is_list(kind):
             raise Fault(f'"{self.column}" is {type_of_arrow(kind)}, not a list', "column")
         rest = pa.schema([f for f in schema if f.name != self.column])
-        found = [pa.field(self.alias, kind.value_type)]
+        result = [pa.field(self.alias, kind.value_type)]
         if self.position:
-            found.append(pa.field(self.position, pa.int64()))
-        for f in found:
+            result.append(pa.field(self.position, pa.int64()))
+        for f in result:
             fresh(rest, f.name, "alias")
-        return pa.schema([*rest, *found])
+        return pa.schema([*rest, *result])
 
     @property
     def adds(self) -> frozenset[str]:
@@ -511,7 +513,7 @@ class GroupJoin(Node):
         return (with_own(frozenset(), self.alias, self.using, scalars),)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        return self.with_fields(add=kept(self.add, needed) or self.add[:1])
+        return self.with_fields(add=needed_columns(self.add, needed) or self.add[:1])
 
 
 def common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -522,15 +524,15 @@ def common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return one
     if not pa.types.is_struct(one) or not pa.types.is_struct(other):
         return None
-    theirs = {f.name: f.type for f in other}
-    found = []
+    others = {f.name: f.type for f in other}
+    fields = []
     for f in one:
-        kind = common(f.type, theirs[f.name]) if f.name in theirs else f.type
+        kind = common(f.type, others[f.name]) if f.name in others else f.type
         if kind is None:
             return None
-        if f.name in theirs:
-            found.append(pa.field(f.name, kind))
-    return pa.struct(found)
+        if f.name in others:
+            fields.append(pa.field(f.name, kind))
+    return pa.struct(fields)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -549,9 +551,9 @@ class Union(Node):
     def infer(self) -> pa.Schema:
         first = self.relations[0].schema
         for i, node in enumerate(self.relations[1:], 1):
-            mine, theirs = set(first.names), set(node.schema.names)
-            if mine != theirs and self.fields is None:
-                missing, more = sorted(mine - theirs), sorted(theirs - mine)
+            own, others = set(first.names), set(node.schema.names)
+            if own != others and self.fields is None:
+                missing, more = sorted(own - others), sorted(others - own)
                 there = "; ".join(
                     f"{word} {', '.join(names)}"
                     for word, names in (("without", missing), ("also with", more))
@@ -565,15 +567,15 @@ class Union(Node):
         )
 
     def _column(self, first: pa.Field[Any]) -> pa.Field[Any]:
-        found = first.type
+        kind = first.type
         for i, node in enumerate(self.relations[1:], 1):
             other = node.schema.field(first.name).type
-            both = common(found, other)
-            if both is None or (both != found and self.fields is None):
-                msg = f'column "{first.name}" is {type_of_arrow(found)} in the first relation, {type_of_arrow(other)} here'
+            both = common(kind, other)
+            if both is None or (both != kind and self.fields is None):
+                msg = f'column "{first.name}" is {type_of_arrow(kind)} in the first relation, {type_of_arrow(other)} here'
                 raise Fault(msg, "relations", i)
-            found = both
-        return pa.field(first.name, found)
+            kind = both
+        return pa.field(first.name, kind)
 
     @property
     def reads(self) -> frozenset[str]:
@@ -601,8 +603,8 @@ class Union(Node):
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         roots = {path.split(".")[0] for path in needed}
-        kept = tuple(name for name in self.schema.names if name in roots)
-        return self.with_fields(fields=kept or tuple(self.schema.names[:1]))
+        names = tuple(name for name in self.schema.names if name in roots)
+        return self.with_fields(fields=names or tuple(self.schema.names[:1]))
 
     def empty_over(self, empty: Sequence[bool]) -> bool:
         return all(empty)
@@ -614,11 +616,11 @@ class Union(Node):
         rest = tuple(node for node, none in zip(self.relations, empty, strict=True) if not none)
         if len(rest) == len(self.relations) or not rest:
             return self
-        found = rest[0] if len(rest) == 1 else replace(self, relations=rest)
-        if found.schema.names == self.schema.names:
-            return found
+        union = rest[0] if len(rest) == 1 else replace(self, relations=rest)
+        if union.schema.names == self.schema.names:
+            return union
         columns = tuple((name, parse_scalar(f'"{name}"')) for name in self.schema.names)
-        return Project(input=found, columns=columns, step=self.step, origin=self.origin)
+        return Project(input=union, columns=columns, step=self.step, origin=self.origin)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -84,14 +84,14 @@ class Label:
     @property
     def columns(self) -> dict[str, Type]:
         """All that a hit can have: an edge's ends, open columns and properties; no vectors."""
-        found = dict(self.properties)
+        columns = dict(self.properties)
         if self.kind == "edge":
-            found |= {"source": Type("string"), "target": Type("string")}
+            columns |= {"source": Type("string"), "target": Type("string")}
         if "labels" in self.open:
-            found["labels"] = Type("list", item=Type("string"))
+            columns["labels"] = Type("list", item=Type("string"))
         if "attributes" in self.open:
-            found["attributes"] = Type("json")
-        return found
+            columns["attributes"] = Type("json")
+        return columns
 
 
 @dataclass(frozen=True)
@@ -229,19 +229,19 @@ def _draw(data: Mapping[str, Any], labels: Mapping[str, Label]) -> Draw:
 
 
 def _types(data: Mapping[str, Any], *path: str) -> dict[str, Type]:
-    found = {}
+    types = {}
     for name, text in data.items():
         try:
-            found[_name(name, *path, str(name))] = parse_type(str(text))
+            types[_name(name, *path, str(name))] = parse_type(str(text))
         except Fault as fault:
             raise (fault if fault.path else fault.under(*path, name)) from None
-    return found
+    return types
 
 
 def _derived(
     data: Mapping[str, Any], properties: Mapping[str, Type], *path: str
 ) -> dict[str, Derived]:
-    found = {}
+    result = {}
     for name, how in data.items():
         if isinstance(how, Mapping):
             derived = Derived(_name(name, *path), "embed", str(how.get("embed", "")))
@@ -260,8 +260,8 @@ def _derived(
         if derived.of not in properties:
             msg = f'no property "{derived.of}"'
             raise Fault(msg, *path, name, hint=did_you_mean(derived.of, properties))
-        found[name] = derived
-    return found
+        result[name] = derived
+    return result
 
 
 def _label(

@@ -13,7 +13,7 @@ from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.duckdb import always, expect_type, type_of
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import type_of_arrow
-from semgraph.logical.graph import How, Reading, hit_fields
+from semgraph.logical.graph import How, StoreRead, hit_fields
 from semgraph.logical.node import LabelRead, Needs, Node, RowsTrait, argument, owner_column, under
 from semgraph.logical.semantic import VECTOR
 from semgraph.logical.typecheck import Sort, check_sort, fresh, typed
@@ -36,7 +36,7 @@ class By:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Search(Reading):
+class Search(StoreRead):
     """Lateral search: for each row the best `k` hits of a label, of a step's rows, or of both, as a
     struct `alias`.
 
@@ -138,7 +138,7 @@ class Search(Reading):
         """
         label = self.graph.label(self.label) if self.label else None
         wanted = self.end_properties or (None, None)
-        found = {}
+        ends = {}
         for end, properties in zip(("source", "target"), wanted, strict=True):
             if getattr(self, end):
                 if label is None or label.kind != "edge" or self.within is not None:
@@ -148,8 +148,8 @@ class Search(Reading):
                         hint="search the label of an edge alone",
                     )
                 node = self.graph.label(getattr(label, end))
-                found[end] = pa.struct(list(hit_fields(node, self.graph, properties).items()))
-        return found
+                ends[end] = pa.struct(list(hit_fields(node, self.graph, properties).items()))
+        return ends
 
     def infer(self) -> pa.Schema:
         schema = self.input.schema
@@ -162,21 +162,21 @@ class Search(Reading):
         if self.k < 1:
             raise Fault("k must be at least 1", "k")
         self._check_vectors()
-        found = schema.append(pa.field(self.alias, self.hit_type))
+        result = schema.append(pa.field(self.alias, self.hit_type))
         for end, kind in self.ends.items():
             with self.check(end):
-                fresh(found, getattr(self, end), end)
-            found = found.append(pa.field(getattr(self, end), kind))
+                fresh(result, getattr(self, end), end)
+            result = result.append(pa.field(getattr(self, end), kind))
         if self.where is not None:
             with self.check("where"):
-                expect_type(self.where, found, pa.bool_(), windows=False)
+                expect_type(self.where, result, pa.bool_(), windows=False)
                 self._refuse_ranking(self.where)
         if bool(self.by) == bool(self.order):
             raise Fault("a search ranks by its methods or by order: one of the two")
-        check_sort(self.order, found)
+        check_sort(self.order, result)
         for i, by in enumerate(self.by):
             self._check_by(by, schema, i)
-        return found
+        return result
 
     def _refuse_ranking(self, where: Scalar) -> None:
         """Refuse a condition on what hits are given when they are ranked, which is after it. Raises
@@ -290,10 +290,10 @@ class Search(Reading):
             if path.startswith(f"{self.alias}.")
         }
         named |= set(hit_fields(label, self.graph, self.properties)) | {b.prop for b in self.by}
-        found = {(self.label, name) for name in named if name in label.columns}
+        reads = {(self.label, name) for name in named if name in label.columns}
         for end, kind in self.ends.items():
-            found |= {(getattr(label, end), f.name) for f in kind}
-        return frozenset(found)
+            reads |= {(getattr(label, end), f.name) for f in kind}
+        return frozenset(reads)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         own = _paths(self.where, self.order)
@@ -302,12 +302,12 @@ class Search(Reading):
             return self
         roots = {f.split(".")[0] for f in fields}
         vectors = tuple(n for n in self.vectors if n in roots)
-        kept = tuple(f.name for f in self.hit_type if f.name in roots)
+        names = tuple(f.name for f in self.hit_type if f.name in roots)
         ends = (
             self._end_narrowed("source", needed | own),
             self._end_narrowed("target", needed | own),
         )
-        return self.with_fields(fields=kept, vectors=vectors, end_properties=ends)
+        return self.with_fields(fields=names, vectors=vectors, end_properties=ends)
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
         if self.within is None:

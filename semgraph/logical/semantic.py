@@ -244,9 +244,9 @@ class SemJoin(Semantic):
                 expect_type(self.where, both, pa.bool_(), windows=False)
         for f in self.answer_fields():
             fresh(both, f.name, "the answer")
-        found = merged(both, self.answer_fields())
-        check_sort(self.order, found)
-        return left if self.how in {"semi", "anti"} else found
+        result = merged(both, self.answer_fields())
+        check_sort(self.order, result)
+        return left if self.how in {"semi", "anti"} else result
 
     @property
     def gated(self) -> bool:
@@ -273,8 +273,8 @@ class SemJoin(Semantic):
     def reads(self) -> frozenset[str]:
         scalars = [*([self.where] if self.where else []), *(t.by for t in self.order)]
         own = frozenset(a.split(".")[0] for a, _ in self.using)
-        found = (super().reads | own).union(*(s.roots for s in scalars))
-        return found & frozenset(self.input.schema.names)
+        columns = (super().reads | own).union(*(s.roots for s in scalars))
+        return columns & frozenset(self.input.schema.names)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         if self.how in {"semi", "anti"}:
@@ -312,11 +312,11 @@ class SemAgg(Semantic):
         needs_answers(self)
         check_names(self.by, schema, "by")
         check_sort(self.order, schema)
-        found = pa.schema([*(schema.field(name) for name in self.by)])
+        result = pa.schema([*(schema.field(name) for name in self.by)])
         for f in self.answer_fields():
-            fresh(found, f.name, "the answer")
+            fresh(result, f.name, "the answer")
         check_standing_in(self.alone, schema, "alone", self.answer_fields())
-        return merged(found, self.answer_fields())
+        return merged(result, self.answer_fields())
 
     @property
     def reads(self) -> frozenset[str]:
@@ -386,14 +386,14 @@ class Embed(Node):
     )
 
     def infer(self) -> pa.Schema:
-        found = self.input.schema
+        result = self.input.schema
         for name, scalar in self.add:
             with self.check("add", name):
                 expect_type(scalar, self.input.schema, pa.string())
             with self.check("add"):
-                fresh(found, name, "the vector")
-            found = found.append(pa.field(name, VECTOR))
-        return found
+                fresh(result, name, "the vector")
+            result = result.append(pa.field(name, VECTOR))
+        return result
 
     @property
     def embeds(self) -> bool:
@@ -413,5 +413,5 @@ class Embed(Node):
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         roots = {path.split(".")[0] for path in needed}
-        kept = tuple((name, scalar) for name, scalar in self.add if name in roots)
-        return self.with_fields(add=kept)
+        columns = tuple((name, scalar) for name, scalar in self.add if name in roots)
+        return self.with_fields(add=columns)

@@ -77,22 +77,23 @@ class Merge(Sink):
         `create` last.
         """
         label, schema = self.label, self.input.schema
-        found = {self.graph.key: column_scalar(self.key or self.graph.key)}
+        columns = {self.graph.key: column_scalar(self.key or self.graph.key)}
         if label.kind == "edge" and not (self.only and self.source not in schema.names):
-            found |= {"source": column_scalar(self.source), "target": column_scalar(self.target)}
+            columns |= {"source": column_scalar(self.source), "target": column_scalar(self.target)}
         ends = {"source", "target"} if label.kind == "edge" else set[str]()
-        given = dict(self.set) | dict(self.create)
+        assigned = dict(self.set) | dict(self.create)
         for name in schema.names:
             if (
                 name in label.columns
-                and name not in found
+                and name not in columns
                 and name not in ends
-                and name not in given
+                and name not in assigned
             ):
-                found[name] = column_scalar(name)
+                columns[name] = column_scalar(name)
         return tuple(
             (
-                found | {name: self._as_property(name, scalar) for name, scalar in given.items()}
+                columns
+                | {name: self._as_property(name, scalar) for name, scalar in assigned.items()}
             ).items()
         )
 
@@ -133,18 +134,18 @@ class Merge(Sink):
             raise Fault(f'what is written needs the column "{self.graph.partition}": whose it is')
         return written
 
-    def _wrong_type(self, found: pa.Field[Any]) -> Fault:
+    def _wrong_type(self, column: pa.Field[Any]) -> Fault:
         """What is said of a column that has not the type of its property."""
-        kind = self.label.columns[found.name]
-        given = {**dict(self.set), **dict(self.create)}.get(found.name)
-        is_there = "the relation has" if given is None else f'"{given}" is'
-        what = f"{self.label.name}.{found.name} is {kind}, {is_there} {type_of_arrow(found.type)}"
-        arg = "create" if found.name in dict(self.create) else "set"
-        path = () if given is None else (arg, found.name)
-        shown = given or found.name
-        casts = {"json": f"to_json({shown})", "list": "EXPRESSION", "struct": "EXPRESSION"}
-        cast = casts.get(kind.name, f"CAST({shown} AS {sql_type(kind.arrow)})")
-        hint = f"write what has that type: {arg}: {{{found.name}: {cast}}}"
+        kind = self.label.columns[column.name]
+        scalar = {**dict(self.set), **dict(self.create)}.get(column.name)
+        is_there = "the relation has" if scalar is None else f'"{scalar}" is'
+        what = f"{self.label.name}.{column.name} is {kind}, {is_there} {type_of_arrow(column.type)}"
+        arg = "create" if column.name in dict(self.create) else "set"
+        path = () if scalar is None else (arg, column.name)
+        expression = scalar or column.name
+        casts = {"json": f"to_json({expression})", "list": "EXPRESSION", "struct": "EXPRESSION"}
+        cast = casts.get(kind.name, f"CAST({expression} AS {sql_type(kind.arrow)})")
+        hint = f"write what has that type: {arg}: {{{column.name}: {cast}}}"
         return Fault(what, *path, hint=hint)
 
     def _check_ends(self) -> None:

@@ -51,9 +51,9 @@ class Stop:
 
 def merged(schema: pa.Schema, columns: list[pa.Field[Any]]) -> pa.Schema:
     """A schema with columns replaced where the name is there, else put at the end."""
-    found = {f.name: f for f in schema}
-    found |= {f.name: f for f in columns}
-    return pa.schema(list(found.values()))
+    fields = {f.name: f for f in schema}
+    fields |= {f.name: f for f in columns}
+    return pa.schema(list(fields.values()))
 
 
 def fresh(schema: pa.Schema, name: str, what: str) -> None:
@@ -74,8 +74,8 @@ def combined(
     left: pa.Schema, right: pa.Schema, alias: str, fields: tuple[str, ...] | None = None
 ) -> pa.Schema:
     """Left columns and the right row as a struct (of some fields): what a join's condition sees."""
-    kept = right if fields is None else pa.schema([f for f in right if f.name in fields])
-    return left.append(pa.field(alias, struct_of(kept)))
+    brought = right if fields is None else pa.schema([f for f in right if f.name in fields])
+    return left.append(pa.field(alias, struct_of(brought)))
 
 
 def check_sort(order: tuple[Sort, ...], schema: pa.Schema, key: str = "order") -> None:
@@ -119,9 +119,9 @@ def typed(
     """The fields of columns that are computed from rows."""
 
     def kind(scalar: Scalar) -> pa.DataType:
-        found = type_of(scalar, schema)
+        result = type_of(scalar, schema)
         check_over_rows(scalar, schema, windows=windows)
-        return found
+        return result
 
     return _fields(columns, key, kind)
 
@@ -138,13 +138,13 @@ def typed_of_groups(
 def _fields(
     columns: Columns, key: str, kind: Callable[[Scalar], pa.DataType]
 ) -> list[pa.Field[Any]]:
-    found = []
+    fields = []
     for name, scalar in columns:
         try:
-            found.append(pa.field(name, kind(scalar)))
+            fields.append(pa.field(name, kind(scalar)))
         except Fault as fault:
             raise fault.under(key, name) from None
-    return found
+    return fields
 
 
 def check_standing_in(
@@ -168,8 +168,8 @@ def _check_stands_for(
         msg = f'{key}: "{name}" is no answer of this prompt'
         raise Fault(msg, there="its answers: " + ", ".join(kinds), hint=did_you_mean(name, kinds))
     if not stands_for(scalar, schema, kinds[name]):
-        found, wanted = type_of_arrow(type_of(scalar, schema)), type_of_arrow(kinds[name])
-        raise Fault(f'{key}: "{scalar.text}" is {found}, but the answer "{name}" is {wanted}')
+        actual, wanted = type_of_arrow(type_of(scalar, schema)), type_of_arrow(kinds[name])
+        raise Fault(f'{key}: "{scalar.text}" is {actual}, but the answer "{name}" is {wanted}')
     check_over_rows(scalar, schema)
 
 
@@ -184,7 +184,7 @@ def column_scalar(path: str) -> Scalar:
     return Scalar(path, ".".join(f'"{part}"' for part in path.split(".")), (path,))
 
 
-def kept(columns: Columns, needed: frozenset[str]) -> Columns:
+def needed_columns(columns: Columns, needed: frozenset[str]) -> Columns:
     """The computed columns that are needed, by paths."""
     roots = {path.split(".")[0] for path in needed}
     return tuple((name, scalar) for name, scalar in columns if name in roots)
@@ -194,16 +194,16 @@ def read_through(columns: Columns, needed: frozenset[str]) -> frozenset[str]:
     """The paths that computed columns read: of a column that only has another name, what is needed
     of it.
     """
-    found: set[str] = set()
+    paths: set[str] = set()
     for name, scalar in columns:
         path = scalar.columns[0] if len(scalar.columns) == 1 else ""
         if name in needed or not path or scalar.sql != column_scalar(path).sql:
-            found |= scalar.fields
+            paths |= scalar.fields
         else:
-            found |= {path + p.removeprefix(name) for p in needed if p.startswith(f"{name}.")} or {
+            paths |= {path + p.removeprefix(name) for p in needed if p.startswith(f"{name}.")} or {
                 f"{path}."
             }
-    return frozenset(found)
+    return frozenset(paths)
 
 
 def with_own(
@@ -231,5 +231,5 @@ def joined_fields(
     wanted = {path.split(".")[1] for path in own if path.startswith(f"{alias}.")} | {
         r.split(".")[0] for _, r in using
     }
-    found = tuple(name for name in right.names if name in wanted)
-    return found or tuple(right.names[:1])
+    names = tuple(name for name in right.names if name in wanted)
+    return names or tuple(right.names[:1])

@@ -56,7 +56,7 @@ def rewrite_alone(roots: tuple[Node, ...], change: Change) -> tuple[Node, ...]:
         readers.update(_name(child) for child in node.inputs)
     done: dict[int, Node] = {}
     counts: dict[int, int] = {}
-    kept: list[Node] = []  # so that no other node gets the id of one that was counted
+    alive: list[Node] = []  # so that no other node gets the id of one that was counted
 
     def alone(node: Node) -> bool:
         return counts.get(id(node), 1) < 2
@@ -66,7 +66,7 @@ def rewrite_alone(roots: tuple[Node, ...], change: Change) -> tuple[Node, ...]:
         counts[id(rebuilt)] = readers[_name(node)]
         changed = change(rebuilt, alone)
         counts[id(changed)] = readers[_name(node)]
-        kept += [rebuilt, changed]
+        alive += [rebuilt, changed]
         done[id(node)] = changed
     return tuple(done[id(root)] for root in roots)
 

@@ -64,13 +64,13 @@ def _classified(node: SemJoin) -> Node:
         input=node.other, columns=((_NUMBER, parse_scalar("row_number() OVER ()")),), step=step
     )
     named = [("number", _NUMBER), *((path, path) for path in node.prompt.other_fields)]
-    shown = [f"'{name}': {node.alias}.{path}" for name, path in named]
-    listed = parse_scalar(f"list({{{', '.join(shown)}}}) FILTER ({node.alias} IS NOT NULL)")
+    entries = [f"'{name}': {node.alias}.{path}" for name, path in named]
+    listed = parse_scalar(f"list({{{', '.join(entries)}}}) FILTER ({node.alias} IS NOT NULL)")
     candidates = GroupJoin(
         input=node.input, other=numbered, alias=node.alias, using=node.using, add=((_LISTED, listed),), step=step,
         where=node.where if node.where is not None or node.using else parse_scalar("TRUE"),
     )  # fmt: skip
-    asked = SemMap(
+    question = SemMap(
         input=candidates, prompt=PromptSet((("", _prompt(node.prompt.first, node.alias)),)), on_error=node.on_error,
         when=parse_scalar(f"{_LISTED} IS NOT NULL"), otherwise=((_FOUND, parse_scalar("[]::BIGINT[]")),), step=step,
         origin=origin, numbers_of=(_FOUND, _LISTED), owner=node.owner,
@@ -79,7 +79,7 @@ def _classified(node: SemJoin) -> Node:
     where = test if node.where is None else conjunction((node.where, test))
     fields = None if node.fields is None else (*node.fields, _NUMBER)
     pairs = Join(
-        input=asked, other=numbered, alias=node.alias, using=node.using, where=where, how=node.how, fields=fields, step=step
+        input=question, other=numbered, alias=node.alias, using=node.using, where=where, how=node.how, fields=fields, step=step
     )  # fmt: skip
     columns = tuple((name, _column(node, name)) for name in node.schema.names)
     return Project(input=pairs, columns=columns, step=step, origin=origin)

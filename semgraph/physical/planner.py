@@ -13,7 +13,7 @@ from semgraph.errors import EngineError, PlanError, Problem
 from semgraph.expr.scalar import parse_scalar
 from semgraph.llm.base import Limits
 from semgraph.logical.cluster import Cluster
-from semgraph.logical.graph import Match, Reading, Scan
+from semgraph.logical.graph import Match, Scan, StoreRead
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.relational import Input, Project, Require, Union
@@ -291,7 +291,7 @@ def _ordered(plan: LogicalPlan, nodes: list[Node], whole: frozenset[Node]) -> fr
     """
     ordered: set[Node] = set()
     for node in nodes:
-        own = isinstance(node, Reading) and any(
+        own = isinstance(node, StoreRead) and any(
             node.label_reads & sink.label_writes and not _same_rows(node, sink, whole)
             for sink in plan.writes
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from semgraph.compare.comparison import Evidence
 from semgraph.formats import count, dollars, duration, plural
 from semgraph.logical.prompt import show
-from semgraph.provenance import UUID, Asked, Chain, Row
+from semgraph.provenance import UUID, AskedItem, Chain, Row
 from semgraph.render.tables import cell, fit
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _value(value: Any) -> str:
     return f"“{text}”" if isinstance(value, str) and " " in text else text
 
 
-def _asked(asked: Asked, width: int, told: set[str], *, messages: bool) -> Iterator[str]:
+def _asked(asked: AskedItem, width: int, told: set[str], *, messages: bool) -> Iterator[str]:
     yield fit(f"    asked about {_value(asked.left)}", width).rstrip()
     if asked.right not in (None, {}, ""):
         yield fit(f"      beside {_value(asked.right)}", width).rstrip()

@@ -20,8 +20,7 @@ from semgraph.explain import requests as first_prompts
 from semgraph.explain import rewrites
 from semgraph.explain.algebra import algebra
 from semgraph.explain.estimates import Estimator, Forecast, windows
-from semgraph.explain.mermaid import as_data, mermaid, queries
-from semgraph.explain.tree import WIDTH, tree
+from semgraph.explain.tree import WIDTH, as_data, mermaid, tree
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
@@ -136,7 +135,7 @@ class Explanation:
         """The segments, and the store's statements: of SQLite over an empty graph, of Neo4j with
         the indexes that it has.
         """
-        parts = [queries(physical)]
+        parts = [store_queries.segment_queries(physical)]
         if any(node.reads_store for node in walk(*physical.roots)):
             async with AsyncExitStack() as closing:
                 store: Store = await closing.enter_async_context(
