@@ -1,4 +1,4 @@
-"""The rows of a run: given ones, or the plan's example."""
+"""The rows of a run: the caller's, the plan's example, or a sample of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from semgraph.stores.base import open_for_reading
 
 @dataclass(frozen=True)
 class Example:
-    """A plan's example: its rows by input, and the plans whose examples must have run before."""
+    """A plan's example: its rows by input, and the plans whose examples run before it."""
 
     inputs: Mapping[str, Any]
     after: tuple[str, ...] = ()
@@ -47,18 +47,14 @@ def example_rows(plan: LogicalPlan) -> Example:
 
 
 def refuse_taken(plan: LogicalPlan, given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Refuse rows that were meant for an input, and were taken for an option of the call. Raises
-    PlanError.
-    """
+    """Refuse rows of an input that has the name of an option of the call. Raises PlanError."""
     for name, value in options.items():
         if name in plan.inputs and name not in given and value is not None and value is not False:
             line = next(
                 (node.origin for node in walk(*plan.steps.values()) if _is_input(node, name)), None
             )
-            what = f'input "{name}": {name}= is an option of this call, so its rows were not taken'
-            raise PlanError(
-                Problem(what, position=line, hint=f'give them so: inputs={{"{name}": rows}}')
-            )
+            what = f'input "{name}": {name}= is an option of this call, so its rows were not read'
+            raise PlanError(Problem(what, position=line, hint=f'write inputs={{"{name}": rows}}'))
 
 
 def _is_input(node: Node, name: str) -> bool:
@@ -68,10 +64,10 @@ def _is_input(node: Node, name: str) -> bool:
 def typed_inputs(
     plan: LogicalPlan, given: Mapping[str, Any], rows: int | None
 ) -> dict[str, pa.Table]:
-    """Every input as a typed table; without any, the example's. Raises PlanError or InputError."""
+    """Every input as a typed table; without rows, the example's. Raises PlanError or InputError."""
     for name in given:
         if name not in plan.inputs:
-            there = "its inputs: " + (", ".join(plan.inputs) or "none")
+            there = "inputs: " + (", ".join(plan.inputs) or "none")
             raise PlanError(
                 Problem(
                     f'plan {plan.name} has no input "{name}"',
@@ -80,7 +76,7 @@ def typed_inputs(
                 )
             )
     source = given or (dict(example_rows(plan).inputs) if plan.inputs else {})
-    found: dict[str, pa.Table] = {}
+    tables: dict[str, pa.Table] = {}
     for name, spec in plan.inputs.items():
         order = plan.order if plan.order is not None and plan.order.input == name else None
         value = source.get(name)
@@ -100,30 +96,29 @@ def typed_inputs(
         else:
             table = spec.schema.empty_table()
         whole = rows is None or (order is None and plan.order is not None)
-        found[name] = table if whole else table.slice(0, min(rows or 0, table.num_rows))
-    return found
+        tables[name] = table if whole else table.slice(0, min(rows or 0, table.num_rows))
+    return tables
 
 
 async def run_before(
     request: RunRequest, prepare: Callable[[str | Path], LogicalPlan], resources: Resources
 ) -> list[Result]:
-    """Run the plans that the example of a request's plan comes after, each on its own example, in
-    the order that it names.
+    """Run the plans that the example of a plan depends on, each on its own example, in their order.
 
     Args:
-        request: Of the plan; its `progress`, `write` and `runs` are those of the plans before it
-            too.
+        request: The request of the plan; `progress`, `write`, `runs` and `begun` hold for all.
         prepare: Loads a plan by path or name.
-        resources: What all of them use; they spend from one budget if these have one.
+        resources: The resources of all of them, with a shared budget if there is one.
 
-    Returns the results of these plans, in the order in which they ran.
+    Returns:
+        The results, in the order of the runs.
 
     Raises:
-        PlanError: The plan deletes, and the store holds rows that are not its example's.
-        BudgetReached: One of them stopped at a limit; what comes after it was not begun.
+        PlanError: The plan deletes, and the store holds other rows.
+        BudgetReached: One of them stopped at a limit; later ones were not begun.
     """
     if request.write and request.until is None:
-        await _spare(request.plan, resources)
+        await _refuse_deletes(request.plan, resources)
     done: list[Result] = []
     for name in example_rows(request.plan).after:
         beside = Path(request.plan.file).parent / f"{name}.yaml"
@@ -143,43 +138,37 @@ async def run_before(
         if last.stopped:
             later = request.plan.name
             raise BudgetReached(
-                f"{plan.name}, after which the example of {later} comes, {last.stopped}; {later} was not begun"
+                f"{plan.name}, on which the example of {later} depends, {last.stopped}; {later} was not begun"
             )
     return done
 
 
-async def _spare(plan: LogicalPlan, resources: Resources) -> None:
-    """Refuse the example of a plan that deletes, without making anew, where somebody else's rows
-    may be what it deletes.
-
-    It runs in a store that holds nothing, such as a new one in memory.
+async def _refuse_deletes(plan: LogicalPlan, resources: Resources) -> None:
+    """Refuse the example of a plan that deletes rows without writing them again, in a store that
+    holds rows: they may be the user's.
 
     Raises:
         PlanError: The store holds rows.
         StoreUnavailable: It does not answer.
     """
-    made = {sink.label.name for sink in plan.writes if isinstance(sink, Merge)}
-    gone = [
+    written = {sink.label.name for sink in plan.writes if isinstance(sink, Merge)}
+    deleted = [
         sink.label.name
         for sink in plan.writes
-        if isinstance(sink, Delete) and sink.label.name not in made
+        if isinstance(sink, Delete) and sink.label.name not in written
     ]
-    if not gone or not resources.may_hold_rows:
+    if not deleted or not resources.may_hold_rows:
         return
     async with resources.opened_store(plan.graph) as store:
         await open_for_reading(store, plan.graph)
-        held = {label: rows for label, rows in (await store.statistics()).counts.items() if rows}
+        counts = {label: rows for label, rows in (await store.statistics()).counts.items() if rows}
         name = store.name
-    if held:
+    if counts:
         first = next(iter(plan.inputs))
-        what = f"no input is given, and the example of {plan.name} would delete {', '.join(gone)} in a store that holds rows"
-        there = f"{name} holds {', '.join(f'{rows} {label}' for label, rows in held.items())}"
-        every = (
-            f"; all that it takes without rows: -i {first}=[]"
-            if plan.inputs[first].optional
-            else ""
-        )
-        hint = f"say what is meant: -i {first}=FILE{every}; the example alone: --store memory"
+        what = f"no input, and the example of {plan.name} would delete {', '.join(deleted)} in a store that holds rows"
+        there = f"{name} holds {', '.join(f'{rows} {label}' for label, rows in counts.items())}"
+        every = f"; without rows: -i {first}=[]" if plan.inputs[first].optional else ""
+        hint = f"give the input: -i {first}=FILE{every}; for the example alone: --store memory"
         raise PlanError(Problem(what, there=there, hint=hint))
 
 
@@ -188,45 +177,45 @@ _SPREAD = 1.96  # standard errors of a count on each side: 95 %
 
 @dataclass(frozen=True)
 class Sample:
-    """What `rows` of `of` rows took, and what all would take; the range is that of a count of
-    calls, 95 %.
+    """The cost of `rows` of `of` rows, from which that of all rows is estimated, with the 95 % range
+    of a count of calls.
 
-    `took` counts what was paid now and, as if it were, what earlier runs had paid for answers that
-    the journal has; of its calls, those are `replayed`.
+    `cost` includes answers from the journal as if they were paid now; of its calls, those are
+    `replayed`.
     """
 
     rows: int
     of: int
     input: str
-    took: StepMetrics
+    cost: StepMetrics
     failed: int = 0
     replayed: int = 0
 
     @property
     def calls(self) -> int:
-        """Calls that the sample takes, without a journal."""
-        return self.took.calls_issued
+        """Calls of the sample, without a journal."""
+        return self.cost.calls_issued
 
     def all(self, amount: float) -> tuple[float, float, float]:
-        """What all rows would take where the sample took `amount`: likely, at least, at most."""
+        """The estimate for all rows of an amount of the sample: likely, at least, at most."""
         times = self.of / self.rows
         spread = _SPREAD / math.sqrt(self.calls) if self.calls and self.rows < self.of else 0.0
         return amount * times, amount * times * max(0.0, 1 - spread), amount * times * (1 + spread)
 
     def _amounts(self) -> dict[str, tuple[float, int, str]]:
-        """Amounts by name, with the decimals and the unit to print them with."""
-        found: dict[str, tuple[float, int, str]] = {"calls": (self.calls, 0, "")}
+        """Amounts by name, with their decimals and unit."""
+        amounts: dict[str, tuple[float, int, str]] = {"calls": (self.calls, 0, "")}
         if self.calls:
-            found["tokens in"] = (self.took.tokens_in, 0, "")
-            found["tokens out"] = (self.took.tokens_out, 0, "")
-            if self.took.dollars is not None:
-                found["dollars"] = (self.took.dollars, 4, "$")
-        return found
+            amounts["tokens in"] = (self.cost.tokens_in, 0, "")
+            amounts["tokens out"] = (self.cost.tokens_out, 0, "")
+            if self.cost.dollars is not None:
+                amounts["dollars"] = (self.cost.dollars, 4, "$")
+        return amounts
 
     def lines(self) -> list[str]:
-        """As text below a tree."""
+        """Lines of text below a tree."""
         lost = f", {plural(self.failed, 'row')} failed" if self.failed else ""
-        known = f" ({self.replayed} of them known already)" if self.replayed else ""
+        known = f" ({self.replayed} of them from the journal)" if self.replayed else ""
         lines = [
             f"sample: {self.rows:,} of {self.of:,} rows of {self.input}, {self.calls:,} calls{known}{lost}, nothing written"
         ]
@@ -240,7 +229,7 @@ class Sample:
         return lines
 
     def as_data(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The sample in EXPLAIN's JSON."""
         all_rows = {
             name: dict(zip(("likely", "least", "most"), self.all(amount), strict=True))
             for name, (amount, _, _) in self._amounts().items()
@@ -257,8 +246,8 @@ class Sample:
 async def sampled(
     plan: LogicalPlan, inputs: Mapping[str, pa.Table], rows: int, resources: Resources
 ) -> Sample:
-    """Run the first rows with real calls, in a copy of what the plan reads. Raises PlanError where
-    there are no rows.
+    """Run the first rows with real calls, in a copy of the rows that the plan reads. Raises PlanError
+    if there are no rows.
     """
     name = (
         plan.order.input
@@ -277,16 +266,16 @@ async def sampled(
         for n, table in inputs.items()
     }
     async with resources.opened_store(plan.graph) as store:
-        kept = await held(plan, store, partitions_read(plan, some))
-    async with kept.copy(None) as copy:
+        read = await held(plan, store, partitions_read(plan, some))
+    async with read.copy(None) as copy:
         result = await run_plan(
             RunRequest(plan, some, again=True, sample=True), resources.over(copy)
         )
-    took = StepMetrics()
+    cost = StepMetrics()
     for step in result.meter.steps.values():
         if step.operator:
-            took.add(step)
+            cost.add(step)
     replayed = result.meter.replayed
-    took.add(replayed)
+    cost.add(replayed)
     size = inputs[name].num_rows
-    return Sample(min(rows, size), size, name, took, len(result.failed), replayed.calls_issued)
+    return Sample(min(rows, size), size, name, cost, len(result.failed), replayed.calls_issued)

@@ -1,6 +1,4 @@
-"""What a run needs from outside: models, an embedder, a store, a journal. The session owns them, a
-run borrows them.
-"""
+"""The resources of a session: endpoints, limiters, the journal and stores, which runs borrow."""
 
 from __future__ import annotations
 
@@ -44,24 +42,24 @@ Identity = tuple[int, int] | None
 
 
 def _identity(path: Path | None) -> Identity:
-    """Which file stands at a path; None if there is none."""
+    """Device and inode of the file at a path; None if there is none."""
     try:
-        found = path.stat() if path is not None else None
+        status = path.stat() if path is not None else None
     except OSError:
         return None
-    return (found.st_dev, found.st_ino) if found else None
+    return (status.st_dev, status.st_ino) if status else None
 
 
 @dataclass
-class Lent:
-    """One store, lent to runs: each has it, or one beside it, opened for its own graph.
+class SharedStore:
+    """A store that runs borrow. Each borrows it, or another one on the same data, for its own graph.
 
     Args:
         store: The store.
-        file: Its file, if it is in one.
+        file: Its file, if any.
         idle: Stores that no run has, with the graphs that they were last opened for.
-        runs: How many runs have one.
-        identity: The file that it was opened on.
+        runs: The number of runs that have one.
+        identity: The file that was opened.
     """
 
     store: Store
@@ -84,8 +82,8 @@ class Lent:
             self.identity = self.identity or _identity(self.file)
 
     def _take(self, graph: Graph | None) -> Store:
-        for n, (known, store) in enumerate(self.idle):
-            if known is graph or known == graph:
+        for n, (opened_for, store) in enumerate(self.idle):
+            if opened_for is graph or opened_for == graph:
                 del self.idle[n]
                 return store
         if isinstance(self.store, Shareable):
@@ -93,8 +91,8 @@ class Lent:
         return self.store
 
 
-class OfLoop:
-    """What belongs to one event loop."""
+class LoopResources:
+    """The resources of one event loop: connections, journals and stores."""
 
     def __init__(self, endpoints: Endpoints, ended: Callable[[], object]) -> None:
         self.endpoints = endpoints
@@ -103,17 +101,17 @@ class OfLoop:
         self.runs = 0
         self._journals: dict[Path, asyncio.Task[tuple[Journal, Identity]]] = {}
         self._old_journals: list[Journal] = []
-        self._stores: dict[str, Lent] = {}
-        self._old_stores: list[Lent] = []
+        self._stores: dict[str, SharedStore] = {}
+        self._old_stores: list[SharedStore] = []
         self._life = self._until_the_end()
 
     async def begin(self) -> None:
-        """Have the running event loop close all of it when it ends."""
+        """Have the running event loop close them when it ends."""
         await anext(self._life)
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """A run uses it."""
+        """Count a run that uses them."""
         self.runs += 1
         try:
             yield
@@ -121,7 +119,7 @@ class OfLoop:
             self.runs -= 1
 
     async def end(self) -> None:
-        """Close all of it."""
+        """Close them."""
         if not self._ending:
             self._ending = True
             await self._life.aclose()
@@ -130,19 +128,18 @@ class OfLoop:
         try:
             yield
         finally:
-            asked, self._ending = self._ending, True
+            requested, self._ending = self._ending, True
             self._ended()
             try:
                 await self._close()
             except SemgraphError:
-                # The run that it kept from writing has raised it; the end of a loop has no caller
-                # who could take it.
-                if asked:
+                # The run that could not write has raised it; the end of a loop has no caller.
+                if requested:
                     raise
 
     async def journal(self, path: Path, keep_days: float | None) -> Journal:
-        """The journal, opened once. Raises SemgraphError; JournalLocked if another process holds it
-        for long.
+        """The journal, opened once. Raises SemgraphError; JournalLocked if another process keeps it
+        locked.
         """
         opening = self._journals.get(path)
         if opening is not None and opening.done():
@@ -156,9 +153,9 @@ class OfLoop:
             opening.add_done_callback(lambda done: done.cancelled() or done.exception())
         return (await asyncio.shield(opening))[0]
 
-    async def store(self, store: Store, file: Path | None) -> Lent:
-        """The store that is open at the address of this one, or this one; another one if its file
-        was replaced.
+    async def store(self, store: Store, file: Path | None) -> SharedStore:
+        """The open store at the address of this one, or this one; a new one if the file was
+        replaced.
         """
         lent = self._stores.get(store.name)
         if lent is not None and lent.identity is not None and lent.identity != _identity(file):
@@ -167,7 +164,7 @@ class OfLoop:
         for old in [old for old in self._old_stores if not old.runs]:
             self._old_stores.remove(old)
             await old.store.aclose()
-        return lent or self._stores.setdefault(store.name, Lent(store, file))
+        return lent or self._stores.setdefault(store.name, SharedStore(store, file))
 
     async def _close(self) -> None:
         await _surely(self.endpoints.aclose)
@@ -185,7 +182,7 @@ class OfLoop:
 
 
 async def _surely(close: Callable[[], Awaitable[None]]) -> None:
-    """Close something, also while the event loop ends, which cancels whatever runs in it."""
+    """Close something, also while the event loop ends and cancels its tasks."""
     try:
         await close()
     except asyncio.CancelledError:
@@ -193,9 +190,7 @@ async def _surely(close: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _opened(path: Path, keep_days: float | None) -> tuple[Journal, Identity]:
-    """A journal, opened in a thread, where it can wait for the disk; the wait for other processes
-    is here.
-    """
+    """Open a journal in a thread, because the disk may block; wait here for other processes."""
     until = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -207,16 +202,16 @@ async def _opened(path: Path, keep_days: float | None) -> tuple[Journal, Identit
 
 
 async def _closed(journal: Journal) -> None:
-    """Close a journal off the event loop: what is pending may have to wait for another process."""
+    """Close a journal off the event loop: pending writes may wait for another process."""
     try:
         await asyncio.to_thread(journal.close)
-    except RuntimeError:  # the interpreter ends and starts no thread any more
+    except RuntimeError:  # the interpreter ends and starts no threads
         journal.close()
 
 
 class Owned:
-    """What a session keeps open. After a fork the child begins with nothing open: connections are
-    never shared.
+    """The open resources of a session. A forked child begins with none: connections are never
+    shared.
     """
 
     def __init__(self) -> None:
@@ -226,28 +221,28 @@ class Owned:
 
     def _begin(self) -> None:
         self._endpoints = Endpoints()
-        self._loops: dict[asyncio.AbstractEventLoop, OfLoop] = {}
-        self._memory: Lent | None = None
+        self._loops: dict[asyncio.AbstractEventLoop, LoopResources] = {}
+        self._memory: SharedStore | None = None
         self._given: dict[int, Limiter] = {}
 
-    async def here(self) -> OfLoop:
-        """What belongs to the running event loop."""
+    async def here(self) -> LoopResources:
+        """The resources of the running event loop."""
         loop = asyncio.get_running_loop()
-        found = self._loops.get(loop)
-        if found is None:
-            found = self._loops[loop] = OfLoop(
+        resources = self._loops.get(loop)
+        if resources is None:
+            resources = self._loops[loop] = LoopResources(
                 self._endpoints.beside(), lambda: self._loops.pop(loop, None)
             )
-            await found.begin()
-        return found
+            await resources.begin()
+        return resources
 
     def is_busy_here(self) -> bool:
-        """Whether runs go on in the event loop of the calling thread."""
+        """Whether the event loop of the calling thread has runs."""
         try:
-            found = self._loops.get(asyncio.get_running_loop())
-        except RuntimeError:  # none runs
+            resources = self._loops.get(asyncio.get_running_loop())
+        except RuntimeError:  # no loop is running
             return False
-        return found is not None and found.runs > 0
+        return resources is not None and resources.runs > 0
 
     def limiter_of(self, made: LLM | Embedder, make: Callable[[], Limiter]) -> Limiter:
         """The limiter of a model or an embedder that the user made."""
@@ -255,8 +250,8 @@ class Owned:
 
     @asynccontextmanager
     async def given(self, store: Store, graph: Graph | None) -> AsyncIterator[Store]:
-        """A store that the user made: itself, unless a run, of another session too, has it open for
-        another graph.
+        """A store that the user made. If a run of any session has it open for another graph, another
+        store on the same data.
         """
         others = (
             [other for owner, other in _GIVEN if owner is store and other != graph]
@@ -271,25 +266,23 @@ class Owned:
             for each in lent:
                 del _GIVEN[next(n for n, other in enumerate(_GIVEN) if other is each)]
 
-    def memory(self) -> Lent:
-        """The store in memory. Raises StoreUnavailable in a forked process, which has not its
-        rows.
-        """
+    def memory(self) -> SharedStore:
+        """The store in memory. Raises StoreUnavailable in a forked process, which lacks its rows."""
         if self._lost_memory:
             raise StoreUnavailable(
-                "the store in memory belongs to the process that filled it, and this is a fork of that process. "
+                "the store in memory belongs to the process that filled it, and this process is a fork of it. "
                 "Make a session here, or keep the graph in a file: store='sqlite:graph.db'"
             )
         if self._memory is None:
             from semgraph.stores.sqlite.store import SqliteStore
 
-            self._memory = Lent(SqliteStore(":memory:"))
+            self._memory = SharedStore(SqliteStore(":memory:"))
         return self._memory
 
     async def aclose(self) -> None:
         """Close everything, in all event loops."""
         for loop, each in list(self._loops.items()):
-            await _ended(loop, each)
+            await _end(loop, each)
         for model in self._in_process():
             await model.aclose()
         memory, self._memory, self._lost_memory = self._memory, None, False
@@ -297,22 +290,22 @@ class Owned:
             await memory.store.aclose()
 
     def end_here_soon(self) -> None:
-        """Close what belongs to the running event loop, if one runs in this thread, when the caller
-        gives way to it.
+        """Close the resources of the event loop that runs in this thread, if any, when it runs
+        again.
         """
-        with suppress(RuntimeError):  # none runs
+        with suppress(RuntimeError):  # no loop is running
             loop = asyncio.get_running_loop()
             if (each := self._loops.pop(loop, None)) is not None:
                 _end_soon(each)
 
     def abandon(self) -> None:
-        """Have the event loops close what belongs to them: nobody has the session any more."""
+        """Have the event loops close their resources: the session was dropped."""
         for loop, each in list(self._loops.items()):
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(_end_soon, each)
 
     def at_exit(self) -> None:
-        """Close what would hold up the end of the interpreter, or be reported as left open."""
+        """Close what would delay the end of the interpreter, or be reported as left open."""
         for loop, each in list(self._loops.items()):
             if not loop.is_running() and not loop.is_closed():
                 loop.run_until_complete(each.end())
@@ -320,8 +313,8 @@ class Owned:
             asyncio.run(model.aclose())
 
     def after_fork(self) -> None:
-        """Begin anew in a child process, without a touch at what the parent has open: both would
-        use one socket.
+        """Begin with nothing open in a child process. The parent's resources are not touched: both
+        would use one socket.
         """
         _keep_for_ever(self._endpoints, self._loops, self._memory)
         self._lost_memory = self._lost_memory or self._memory is not None
@@ -334,14 +327,14 @@ class Owned:
 _closing: set[asyncio.Task[None]] = set()
 
 
-def _end_soon(of: OfLoop) -> None:
+def _end_soon(of: LoopResources) -> None:
     task = asyncio.get_running_loop().create_task(of.end())
     _closing.add(task)
     task.add_done_callback(_closing.discard)
 
 
-async def _ended(loop: asyncio.AbstractEventLoop, of: OfLoop) -> None:
-    """End what belongs to an event loop, in that loop."""
+async def _end(loop: asyncio.AbstractEventLoop, of: LoopResources) -> None:
+    """Close the resources of an event loop, in that loop."""
     if loop is asyncio.get_running_loop():
         await of.end()
     elif loop.is_running():
@@ -352,13 +345,11 @@ async def _ended(loop: asyncio.AbstractEventLoop, of: OfLoop) -> None:
 
 _ALL: weakref.WeakSet[Owned] = weakref.WeakSet()
 _GIVEN: list[tuple[Store, Graph]] = []
-"""Stores that users made, with the graphs that runs have them open for now."""
+"""Stores that users made, with the graphs that they are open for."""
 
 
 def _keep_for_ever(*things: object) -> None:
-    """Never free these: their destructors would close files and wait for threads of the parent
-    process.
-    """
+    """Never free these: their destructors would close files and wait for the parent's threads."""
     for thing in things:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
@@ -381,7 +372,7 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class Given:
-    """Objects that the user made; None: made from the settings."""
+    """Models, embedder and store that the user made; None: as the settings say."""
 
     llm: LLM | None = None
     embedder: Embedder | None = None
@@ -390,8 +381,8 @@ class Given:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a session has, as settings name it: each run gets its view of it, with its own budget,
-    or with `budget` if all runs share one.
+    """The models, embedder, store and journal that settings name. Each run has its own budget, or
+    `budget` if it is set.
     """
 
     settings: Settings
@@ -405,15 +396,15 @@ class Resources:
         return self.given.llm is None and self.settings.model().provider == "recorded"
 
     def under(self, settings: Settings) -> Resources:
-        """The same with other settings."""
+        """These resources with other settings."""
         return replace(self, settings=settings)
 
     def sharing(self) -> Resources:
-        """The same with one budget, as the limits say, for all its runs."""
+        """These resources with one budget for all runs."""
         return replace(self, budget=self._budget())
 
     def over(self, store: Store) -> Resources:
-        """The same with a store that the caller made, and a budget for each run."""
+        """These resources with a store that the caller made, and a budget for each run."""
         return replace(self, given=replace(self.given, store=store), budget=None)
 
     def _budget(self) -> Budget:
@@ -424,12 +415,12 @@ class Resources:
     async def open(
         self, plan: LogicalPlan, *, fresh: bool, record_to: Path | None = None
     ) -> AsyncIterator[Opened]:
-        """Everything one run uses. What was opened for it stays open for the next one.
+        """Open what one run uses. It stays open for the next one.
 
         Args:
             plan: The plan; its recording is `recordings/PLAN.jsonl` beside its file.
-            fresh: Ask anew even what the journal knows.
-            record_to: Where to record the run, if it is to be recorded.
+            fresh: Ignore cached answers.
+            record_to: A file to record the run in.
         """
         budget, recording = self.budget or self._budget(), recording_of(plan)
         async with AsyncExitStack() as closing:
@@ -483,9 +474,7 @@ class Resources:
         )
 
     async def tokenizers(self, plan: LogicalPlan) -> LLM:
-        """The models, to count tokens with: nothing is sent. Raises PlanError where there is
-        none.
-        """
+        """The models, to count tokens with; nothing is sent. Raises PlanError if there is none."""
         if self.given.llm is not None:
             return self.given.llm
         endpoints = (await self.owned.here()).endpoints
@@ -501,9 +490,7 @@ class Resources:
 
     @asynccontextmanager
     async def opened_store(self, graph: Graph | None = None) -> AsyncIterator[Store]:
-        """The store that the settings name, for one run over a graph. Raises StoreUnavailable or
-        PlanError.
-        """
+        """The store, for one run over a graph. Raises StoreUnavailable or PlanError."""
         async with AsyncExitStack() as closing:
             if self.given.store is not None:
                 yield await closing.enter_async_context(self.owned.given(self.given.store, graph))
@@ -531,10 +518,10 @@ class Resources:
         if name == "neo4j" or name.split(":")[0].split("+")[0] in {"neo4j", "bolt"}:
             return _neo4j(name, env), None
         known = "sqlite:PATH, memory, neo4j, neo4j://HOST:PORT, neo4j-local"
-        raise PlanError(Problem(f'"{name}" is no store', there=f"stores: {known}"))
+        raise PlanError(Problem(f'unknown store "{name}"', there=f"stores: {known}"))
 
     def forget(self, groups: Iterable[str]) -> int:
-        """Delete what the journal holds of some groups; how many answers and vectors there were.
+        """Delete the journal's answers and vectors of some groups, and return how many there were.
         Raises SemgraphError.
         """
         path = self.settings.journal_path
@@ -548,7 +535,7 @@ class Resources:
 
     @property
     def may_hold_rows(self) -> bool:
-        """Whether there is a store yet: a file that nobody has made holds none."""
+        """Whether the store may hold rows: a file that does not exist holds none."""
         scheme, _, path = self.settings.store.partition(":")
         return (
             self.given.store is not None
@@ -557,9 +544,7 @@ class Resources:
         )
 
     def need_graph(self) -> None:
-        """Refuse a store that is not there: one that is only read need not be made. Raises
-        StoreUnavailable.
-        """
+        """Refuse to read a store that does not exist. Raises StoreUnavailable."""
         if not self.may_hold_rows:
             file = self.settings.cwd / self.settings.store.removeprefix("sqlite:")
             shown = (
@@ -570,12 +555,12 @@ class Resources:
             origin = self.settings["store"].origin
             raise StoreUnavailable(
                 f"there is no graph at {shown} ({origin}), and this plan only reads one. "
-                "Name the one that you mean: --store sqlite:PATH; or run a plan that writes it: semgraph plans list"
+                "Name another store: --store sqlite:PATH; or run a plan that writes one: semgraph plans list"
             )
 
 
 def recording_of(plan: LogicalPlan) -> Path:
-    """Where a plan's own recording is."""
+    """The file of a plan's own recording."""
     return Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl"
 
 

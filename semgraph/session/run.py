@@ -1,4 +1,4 @@
-"""One run, from a checked plan and typed rows to a result and its record."""
+"""Runs: from a checked plan and typed rows to a result and a record."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -41,7 +41,7 @@ from semgraph.stores.base import Migratable, open_for_reading
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What a run is asked to do; see `Session.arun`."""
+    """A plan, its rows and the options of a run; see `Session.arun`."""
 
     plan: LogicalPlan
     inputs: Mapping[str, pa.Table]
@@ -53,11 +53,11 @@ class RunRequest:
     progress: OnProgress | None = None
     runs: Path | None = None
     record_to: str | Path | None = None
-    sample: bool = False  # some rows of many
+    sample: bool = False  # a few rows of many
     begun: Callable[[str], object] | None = None  # called with the id of the run
 
     def continuing(self, earlier: Resumed) -> RunRequest:
-        """This request with the options of the run that it resumes, where none are given."""
+        """This request, with the options of the run that it resumes unless they are set here."""
         options = earlier.options
         return replace(
             self,
@@ -69,7 +69,7 @@ class RunRequest:
 
 
 async def run_plan(request: RunRequest, resources: Resources) -> Result:
-    """Run a plan with what the session has."""
+    """Run a plan with the resources of a session."""
     logical = _trimmed(request)
     if not (request.plan.writes or request.plan.schema) and any(
         node.reads_store for node in walk(*logical.roots)
@@ -82,12 +82,11 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
         physical = compile_plan(optimized(logical, request.inputs), opened.store, library, limits)
         _require_prices(physical.logical, opened)
         await _ensure(physical, opened, write=request.write)
-        notes = await _settle(
+        notes = await _migrate(
             physical.logical, opened, write=request.write and request.until is None
         )
-        return await _Run(
-            request, physical, opened, resources, [*map(str, logical.warnings), *notes]
-        ).run()
+        notes = [*map(str, logical.warnings), *notes]
+        return await RunHandle(request, physical, opened, resources, notes).run()
 
 
 def _roles(plan: LogicalPlan) -> set[str]:
@@ -95,8 +94,8 @@ def _roles(plan: LogicalPlan) -> set[str]:
 
 
 def _require_prices(plan: LogicalPlan, opened: Opened) -> None:
-    """Refuse a limit in dollars for what a plan asks that has no price, before anything is spent.
-    Raises PlanError.
+    """Refuse a limit in dollars if a model of the plan has no price, before anything is spent. Raises
+    PlanError.
     """
     for role in sorted(_roles(plan)):
         model = bound(opened.llm, role)
@@ -134,8 +133,8 @@ def _with_on_error(plan: LogicalPlan, on_error: OnError) -> LogicalPlan:
 
 
 async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> None:
-    """Create what the store lacks, if anything is to be written; refuse an embedder with vectors of
-    another length.
+    """Create what the store lacks, if the plan writes; refuse an embedder with vectors of another
+    length.
     """
     plan, store = physical.logical, opened.store
     if plan.schema is None and not any(node.reads_store for node in walk(*plan.roots)):
@@ -147,8 +146,8 @@ async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> Non
         await open_for_reading(store, plan.graph, length)
 
 
-async def _settle(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str]:
-    """Write the schema, if the plan does; what was done, or else what the store lacks."""
+async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str]:
+    """Write the schema, if the plan does. Return notes on what was done, or on what the store lacks."""
     store = opened.store
     if not isinstance(store, Migratable):
         return []
@@ -194,8 +193,11 @@ class _Recorder:
         self._set_aside()
 
 
-class _Run:
-    """One run and its record."""
+RunState = Literal["new", "running", "done", "budget", "failed", "interrupted"]
+
+
+class RunHandle:
+    """One run: its id, its state, its result when it is done, and its record."""
 
     def __init__(
         self,
@@ -205,51 +207,50 @@ class _Run:
         resources: Resources,
         notes: Sequence[str],
     ) -> None:
+        self.state: RunState = "new"
+        self.result: Result | None = None
         self.notes = notes
         self.request, self.physical, self.opened = request, physical, opened
         self.meter = Meter()
         runs = request.runs
-        self.name = new_run(runs or Path())
-        self.record = RunRecord(runs / self.name) if runs is not None else None
+        self.id = new_run(runs or Path())
+        self.record = RunRecord(runs / self.id) if runs is not None else None
         self.calls = (
             CallLog(self.record, texts=opened.journal is not None)
             if self.record is not None
             else None
         )
         if request.begun is not None:
-            request.begun(self.name)
+            request.begun(self.id)
         self.observations = Observations(physical, request.sample)
-        self.said: dict[str, None] = {}  # notes of implementations
+        self.reported: dict[str, None] = {}  # notes of implementations
         self.uniform = Uniform()
-        self.asked: dict[str, tuple[int, int]] = {}  # rows answered and rows asked about, by step
+        self.asked: dict[str, tuple[int, int]] = {}  # answered rows and all asked rows, by step
         self.outcome = Outcome()
-        self.in_file: set[int] = (
-            set()
-        )  # member rows that are in `failed.jsonl`; without an order, numbers of failures
+        # Input rows in `failed.jsonl`; without an order, numbers of failures.
+        self.in_file: set[int] = set()
         self.last = physical.named()
         self.settings = {
-            key: {
-                "value": "set" if key.endswith("_KEY") else value,
-                "origin": origin,
-            }  # no letter of a key is kept
+            # No letter of a key is recorded.
+            key: {"value": "set" if key.endswith("_KEY") else value, "origin": origin}
             for key, value, origin in resources.settings.rows()
         }
 
     async def run(self) -> Result:
-        """Run, and keep the record true whatever happens."""
+        """Run, and record the end of the run, whatever it is."""
         logical = self.physical.logical
         fingerprint = self.request.plan.fingerprint
         llm = self.calls.noted(self.opened.llm) if self.calls is not None else self.opened.llm
         runtime = Runtime(
             self.physical, llm, self.opened.embedder, self.opened.store, self.meter,
             observe=self._observe, answered=self._answered, asking=self._asking,
-            note=self._said, observations=self.observations,
+            note=self._note, observations=self.observations,
             remembers=self.opened.journal is None or self.request.fresh,
             recorder=NoRecord() if self.record is None else _Recorder(self.record, self.calls, self._set_aside),
         )  # fmt: skip
         write = self.request.write and self.request.until is None
         options = Options(
-            self.name, self.opened.now, self.request.again, write, fingerprint, self._committed
+            self.id, self.opened.now, self.request.again, write, fingerprint, self._committed
         )
         executor = Executor(runtime, options)
         self.outcome = executor.outcome
@@ -261,18 +262,18 @@ class _Run:
             returns={name: node.step for name, node in logical.returns.items()},
             graph={"partition": logical.graph.partition, "draw": asdict(logical.graph.draw)},
         )  # fmt: skip
+        self.state = "running"
         try:
             outcome = await executor.run(self.request.inputs)
         except BaseException as error:
-            status = (
-                "interrupted"
-                if isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
-                else "failed"
-            )
-            self._finish(executor.outcome, status, redacted(str(error)))
+            interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
+            self.state = "interrupted" if interrupted else "failed"
+            self._finish(executor.outcome, redacted(str(error)))
             raise
-        self._finish(outcome, "budget" if outcome.stopped else "done", outcome.stopped)
-        return self._result(outcome)
+        self.state = "budget" if outcome.stopped else "done"
+        self._finish(outcome, outcome.stopped)
+        self.result = self._result(outcome)
+        return self.result
 
     def _describe(self, **facts: Any) -> None:
         if self.record is None:
@@ -290,12 +291,12 @@ class _Run:
             "on_error": request.on_error,
         }
         self.record.describe(
-            semgraph=semgraph.__version__, run=self.name, file=plan.file, params=dict(plan.params), use=use, asked=asked,
+            semgraph=semgraph.__version__, run=self.id, file=plan.file, params=dict(plan.params), use=use, asked=asked,
             settings=self.settings, **facts,
         )  # fmt: skip
 
     def _observe(self, node: Node, table: pa.Table) -> None:
-        """Rows of a node: recorded where the node is the last of its step."""
+        """Record the rows of a node that is the last of its step."""
         if self.record is not None and self.last.get(node.step) is node:
             self.record.rows("steps", node.step, table)
 
@@ -306,11 +307,11 @@ class _Run:
         if self.record is not None and answered.evidence is not None:
             self.record.rows("answers", node.step, answered.evidence)
 
-    def _said(self, text: str) -> None:
-        self.said[text] = None
+    def _note(self, text: str) -> None:
+        self.reported[text] = None
 
     def _asking(self, node: Node, rows: int) -> None:
-        """Rows of a step that are asked about, or (below 0) that were."""
+        """Count rows of a step that are asked about, or (below 0) that are answered."""
         done, total = self.asked.get(node.step, (0, 0))
         done, total = self.asked[node.step] = (
             (done, total + rows) if rows > 0 else (done - rows, total)
@@ -322,10 +323,10 @@ class _Run:
         if self.request.progress is not None:
             self.request.progress(Progress("", done, total, self.meter))
 
-    def _finish(self, outcome: Outcome, status: str, why: str | None) -> None:
+    def _finish(self, outcome: Outcome, why: str | None) -> None:
         outcome.notes += [
-            *self.said,
-            *self.uniform.notes(self.name if self.record is not None else ""),
+            *self.reported,
+            *self.uniform.notes(self.id if self.record is not None else ""),
         ]
         memory = Memory.beside(self.opened.journal.path if self.opened.journal else None)
         if memory is not None:
@@ -347,22 +348,20 @@ class _Run:
         self.record.text("metrics.json", json.dumps(counted, indent=1))
         members = len(outcome.input_rows.keys) if outcome.input_rows else 0
         self._describe(
-            status=status, ended=timestamp(), why=why, written=outcome.written, notes=outcome.notes,
+            status=self.state, ended=timestamp(), why=why, written=outcome.written, notes=outcome.notes,
             members={"given": members, "skipped": outcome.skipped, "committed": outcome.committed},
         )  # fmt: skip
 
     def _set_aside(self) -> None:
-        """Write the failed rows that are not in `failed.jsonl` yet, so that they outlast the
-        process.
-        """
+        """Write failed rows that are not in `failed.jsonl` yet, so that they survive the process."""
         if self.record is not None:
-            found = self._failed_rows()
-            self.record.failed(found[number] for number in sorted(found.keys() - self.in_file))
-            self.in_file |= found.keys()
+            failed = self._failed_rows()
+            self.record.failed(failed[number] for number in sorted(failed.keys() - self.in_file))
+            self.in_file |= failed.keys()
 
     def _failed_rows(self) -> dict[int, dict[str, Any]]:
-        """Member rows that were set aside, as they were given; without an order the failed rows
-        themselves, by number.
+        """Input rows that failed, as they came; without an order the failed rows themselves, by
+        number.
         """
         order, outcome = self.physical.logical.order, self.outcome
         if order is None or outcome.input_rows is None:
@@ -371,10 +370,10 @@ class _Run:
                 for n, f in enumerate(outcome.failures)
             }
         first = {f.input_row: f for f in reversed(outcome.failures)}
-        given = self.request.inputs[order.input]
+        rows = self.request.inputs[order.input]
         return {
             m: {
-                **given.slice(m, 1).to_pylist()[0],
+                **rows.slice(m, 1).to_pylist()[0],
                 "_step": first[m].step,
                 "_error": first[m].error,
             }
@@ -386,7 +385,7 @@ class _Run:
         code = 4 if outcome.stopped else 1 if outcome.halted else 3 if outcome.failures else 0
         return Result(
             plan=logical.name,
-            run=self.name,
+            run=self.id,
             tables={
                 name: result_table(node, outcome.tables.get(name, []))
                 for name, node in logical.returns.items()

@@ -1,6 +1,4 @@
-"""Waiting for coroutines, in a script and where there is a running event loop already
-(Jupyter's).
-"""
+"""Synchronous calls of coroutines, in scripts and within a running event loop (Jupyter's)."""
 
 from __future__ import annotations
 
@@ -18,12 +16,11 @@ T = TypeVar("T")
 
 
 class Waiting:
-    """One event loop, in a thread of its own, for all that is waited for: what one coroutine opened
-    serves the next.
+    """An event loop in a thread, for all synchronous calls of a session: what one opens serves the
+    next.
 
     Args:
-        busy: Whether runs go on in the caller's event loop, which stands still while the caller
-            waits.
+        busy: Whether the caller's event loop, which stands still while the caller waits, has runs.
     """
 
     def __init__(self, busy: Callable[[], bool] = lambda: False) -> None:
@@ -42,18 +39,18 @@ class Waiting:
 
         Args:
             work: The coroutine.
-            asks: Whether it may ask a model: it would wait for ever for a place that a run has
-                which stands still.
+            asks: Whether it may call a model: it would wait forever for the limiter's place of a
+                run that stands still.
         """
         if self.is_own:
             work.close()
             raise EngineError(
-                "this is called by what is being waited for: await session.arun(...) there"
+                "a synchronous call within a run would wait for itself: await session.arun(...) there"
             )
         if asks and self._busy():
             work.close()
             raise SemgraphError(
-                "a run of this session goes on in this event loop, which would stand still while this call waits. "
+                "this event loop has a run of this session, and would stand still while this call waits. "
                 "Await that run first, or await session.arun(...) in place of session.run(...)"
             )
         loop, ended, tasks = self._started(), threading.Event(), list[asyncio.Task[T]]()
@@ -65,7 +62,7 @@ class Waiting:
 
         loop.call_soon_threadsafe(start)
         try:
-            while not ended.wait(0.1):  # a wait without an end sees no interrupt on every system
+            while not ended.wait(0.1):  # some systems do not interrupt a wait without an end
                 pass
         except BaseException:
             loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
@@ -90,13 +87,13 @@ class Waiting:
         return threading.current_thread() is self._thread
 
     def close(self) -> None:
-        """End the loop, and wait until it has ended; a later `wait` begins another."""
+        """End the loop, and wait for its end; a later `wait` begins another."""
         thread = self.stop()
         if thread is not None:
             thread.join()
 
     def stop(self) -> threading.Thread | None:
-        """Have the loop end; the thread that it ends in, if there is one."""
+        """Have the loop end; returns its thread, if any."""
         with self._starting:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is not None:
@@ -104,14 +101,12 @@ class Waiting:
         return thread
 
     def after_fork(self) -> None:
-        """Begin anew in a child process, which has no thread of its parent's."""
+        """Begin without a loop in a child process, which has no threads of its parent."""
         self._begin()
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop until it is stopped, and end it as `asyncio.run` does: what was opened in it is
-    closed.
-    """
+    """Run a loop until it is stopped, and end it as `asyncio.run` does: its resources are closed."""
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
@@ -131,7 +126,7 @@ async def _cancelled(tasks: set[asyncio.Task[Any]]) -> None:
 
 _ALL: weakref.WeakSet[Waiting] = weakref.WeakSet()
 _THREADS: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-"""Threads of loops; one outlives its `Waiting` while what is open there is closed."""
+"""Threads of loops; a thread outlives its `Waiting` while resources are closed in it."""
 _EXIT_SECONDS = 10.0
 
 

@@ -182,7 +182,7 @@ def test_a_plan_is_not_begun_where_the_one_before_it_was_stopped(
     ended = project("run", "find", "--max-calls", "1")
     (name,) = (run.name for run in (project.folder / ".semgraph" / "runs").iterdir())
     assert (ended.code, ended.out, serving.calls) == (4, "", 1)
-    assert "people, after which the example of find comes, stopped before call 2" in ended.err
+    assert "people, on which the example of find depends, stopped before call 2" in ended.err
     assert "find was not begun" in ended.err
     assert f"Go on: semgraph run people --resume {name}, then semgraph run find" in ended.err
     assert project("run", "people", "--resume", name).code == 0

@@ -111,7 +111,7 @@ def test_rows_that_do_not_fit_cost_nothing(project: Project, serving: Serving) -
         (["run", "people", "--set", "least"], "Write --set NAME=VALUE"),
         (["run", "people", "--use", "tolt=packed"], 'Did you mean "told"?'),
         (["run", "people", "--use", "told=pakced"], 'Did you mean "packed"?'),
-        (["run", "people", "--store", "postgres"], '"postgres" is no store'),
+        (["run", "people", "--store", "postgres"], 'unknown store "postgres"'),
         (["run", "people", "--llm", "opnai:x"], 'Did you mean "openai"?'),
         (["run", "people", "--config", "gone.toml"], "there is no such file"),
         (["run", "people", "--until", "tolld"], 'Did you mean "told"?'),

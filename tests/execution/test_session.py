@@ -457,7 +457,7 @@ async def test_an_input_may_be_named_like_an_argument(tmp_path: Path) -> None:
             PlanError, match=r'named\.yaml:2:\d+  input "rows": rows= is an option of this call'
         ) as caught:
             await session.arun(path, rows=[{"id": "a"}])
-    assert caught.value.problems[0].hint == 'give them so: inputs={"rows": rows}'
+    assert caught.value.problems[0].hint == 'write inputs={"rows": rows}'
 
 
 # -- what the journal and the budget are for

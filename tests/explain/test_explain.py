@@ -163,7 +163,7 @@ async def test_a_sample_that_the_journal_answers_tells_the_same_amounts(
     assert asked == len(oracle.requests) == first["calls"]
     assert again == first
     assert first["all"]["tokens in"]["likely"] > 0
-    assert f"{asked} calls ({asked} of them known already)" in text
+    assert f"{asked} calls ({asked} of them from the journal)" in text
 
 
 async def test_a_sample_teaches_nothing_about_groups(oracle: Oracle, tmp_path: Path) -> None:

@@ -47,11 +47,11 @@ async def test_without_rows_a_plan_that_deletes_spares_what_a_store_holds(memory
         await memory.run("clear_data")
     (problem,) = caught.value.problems
     assert problem.what.startswith(
-        "no input is given, and the example of clear_data would delete Episodic, Entity"
+        "no input, and the example of clear_data would delete Episodic, Entity"
     )
     assert "4 Episodic, 6 Entity" in str(problem.there)
     assert problem.hint == (
-        "say what is meant: -i groups=FILE; all that it takes without rows: -i groups=[]; the example alone: --store memory"
+        "give the input: -i groups=FILE; without rows: -i groups=[]; for the example alone: --store memory"
     )
     assert await counts(memory) == before
     assert (await memory.run("clear_data", write=False)).tables[
