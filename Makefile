@@ -24,8 +24,9 @@ demo: $(VENV)/.demo
 	$(BIN)/semgraph run plans/add_episode.yaml
 
 # the whole suite; it starts a real Neo4j by itself. One process more than two cores have work for: some tests only wait.
+# Files come in their order, so that the tests on Neo4j, which one process runs, start early.
 test: $(VENV)/.installed $(VENV)/.browser
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
 # runs that are killed at random moments and at named points, on both stores, and run again: make kill KILLS=200 SEED=7
 kill: $(VENV)/.installed

@@ -50,18 +50,20 @@ class Server:
     password: str
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of processes that take whole files (`--dist loadfile`), one at a time takes what runs on
-    Neo4j.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `--dist loadgroup`, tests on the shared Neo4j run in one process, because each has the
+    database for itself, and so do those that share a fixture of their module.
     """
-    if config.getoption("dist") != "loadfile":
-        return None
-    from tests.scheduling import InTurn
-
-    made = InTurn(config, log)
-    config.add_cleanup(made.remember)
-    return made
+    for item in items:
+        if "neo4j" in item.nodeid and item.path.stem != "test_neo4j_local":
+            item.add_marker(pytest.mark.xdist_group("neo4j"))
+        elif isinstance(item, pytest.Function) and any(
+            fixture.scope == "module"
+            for fixtures in item._fixtureinfo.name2fixturedefs.values()
+            for fixture in fixtures
+        ):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -135,6 +135,7 @@ def project(tmp_path: Path, serving: Serving) -> Project:
         "SEMGRAPH_LLM": f"openai:gpt-4.1-mini@{serving.server.base_url}",
         "SEMGRAPH_EMBEDDER": f"openai:stand-in@{serving.server.base_url}?dimensions=64",
         "SEMGRAPH_HOME": str(tmp_path / "home"),
+        "SEMGRAPH_RETRIES_ATTEMPTS": "2",
         "OPENAI_API_KEY": "key",
         "PYTHONPATH": str(Path(__file__).parents[2]),
     }

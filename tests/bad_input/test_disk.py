@@ -20,7 +20,7 @@ main()
 """
 MANY = [
     episode(f"Ann(user): I live in Rome {n}. " + f"Nothing else is new {n}. " * 40, n)
-    for n in range(40)
+    for n in range(16)
 ]
 
 
@@ -59,7 +59,7 @@ def test_no_room_in_the_middle_of_a_run(project: Project, serving: Serving) -> N
     there is room.
     """
     quiet(project(*told(project, [episode("Ann(user): I live in Oslo.")], "first.jsonl")), 0)
-    ended = limited(project, 1_000_000, *told(project, MANY))
+    ended = limited(project, 500_000, *told(project, MANY))
     assert ended.code in (1, 5), ended
     assert not [word for word in NOISE if word in ended.err], ended.err
     assert "disk" in ended.err

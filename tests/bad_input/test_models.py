@@ -11,7 +11,6 @@ import pytest
 from benchmarks.world import Fault
 from tests.bad_input.conftest import Serving, episode, held, quiet, told
 from tests.cli.conftest import Project
-from tests.patience import HANGS
 
 OSLO, LUMA = episode("Ann(user): I live in Oslo."), episode("Ann(user): I work at Luma.", 1)
 
@@ -46,6 +45,7 @@ def test_a_bad_answer_costs_its_row_alone_and_can_be_asked_for_again(
 
 @pytest.mark.parametrize("kind", ["429", "500", "drop"])
 def test_what_passes_is_waited_for(project: Project, serving: Serving, kind: str) -> None:
+    project.env["SEMGRAPH_RETRIES_ATTEMPTS"] = "3"
     serving.spoil(Fault(kind, on=(1, 2)))
     ended = project(*told(project, [OSLO]))
     quiet(ended, 0)
@@ -53,21 +53,21 @@ def test_what_passes_is_waited_for(project: Project, serving: Serving, kind: str
     assert len(serving.server.requests) == 4
 
 
-def test_an_endpoint_that_hangs_is_given_up(project: Project, serving: Serving) -> None:
+def test_a_request_that_hangs_is_given_up_and_can_be_sent_again(
+    project: Project, serving: Serving
+) -> None:
     patient = project.env["SEMGRAPH_LLM"]
     project.env["SEMGRAPH_LLM"] += "?timeout=0.3"
     serving.spoil(Fault("hang", rate=1.0))
-    started = project.start(*told(project, [OSLO]), "--max-seconds", "3")
-    out, err = started.communicate(timeout=HANGS)
-    assert started.returncode in (4, 5), err
-    assert "Traceback" not in err
-    assert "--resume" in err
-    assert out.count("LIVES_IN") == 0
+    ended = project(*told(project, [OSLO]))
+    err = quiet(ended, 3)
+    assert "2 attempts" in err
+    assert "LIVES_IN" not in ended.out
     serving.spoil()
     project.env["SEMGRAPH_LLM"] = patient
-    resumed = project("run", "add_episode", "--resume", err.split("--resume ")[1].split()[0])
-    quiet(resumed, 0)
-    assert "Ann ─ LIVES_IN ─▶ Oslo" in resumed.out
+    again = project(*err.split("these rows only: semgraph ")[1].splitlines()[0].split())
+    quiet(again, 0)
+    assert "Ann ─ LIVES_IN ─▶ Oslo" in again.out
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_an_endpoint_that_is_not_there(
     project.env["SEMGRAPH_LLM"] = "openai:gpt-4.1-mini@" + endpoint.format(
         url=serving.server.base_url
     )
-    ended = project.process(*told(project, [OSLO, LUMA]))
+    ended = project(*told(project, [OSLO, LUMA]))
     err = quiet(ended, 5)
     assert ended.out == ""
     assert said in err

@@ -46,7 +46,7 @@ def test_a_bad_date_in_a_csv_file(project: Project) -> None:
         "chat.csv",
         "\n".join(["group_id,valid_at,content", *lines, "g,2025-01-32,I work at Luma.", ""]),
     )
-    err = quiet(project.process("run", "add_episode", "-i", "episodes=chat.csv"), 2)
+    err = quiet(project("run", "add_episode", "-i", "episodes=chat.csv"), 2)
     assert err.startswith('chat.csv: input episodes, row 18, column valid_at: "2025-01-32"'), err
 
 

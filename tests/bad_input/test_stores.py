@@ -45,7 +45,7 @@ def at(project: Project, server: Server, **other: str) -> None:
     ],
 )
 def test_no_server(project: Project, serving: Serving, uri: str, said: str) -> None:
-    ended = project.process(*told(project, [OSLO]), "--store", uri)
+    ended = project(*told(project, [OSLO]), "--store", uri)
     err = quiet(ended, 5)
     assert ended.out == ""
     assert uri in err
@@ -88,7 +88,7 @@ def test_an_embedder_of_other_dimensions(
     project.env["SEMGRAPH_EMBEDDER"] = project.env["SEMGRAPH_EMBEDDER"].replace("=64", "=32")
     project.write("q.jsonl", '{"query": "Oslo"}\n')
     for asked in (told(project, [LUMA]), ["run", "search", "-i", "queries=q.jsonl"]):
-        ended = project.process(*asked, "--store", store)
+        ended = project(*asked, "--store", store)
         err = quiet(ended, 5)
         assert "here has 64-dimensional vectors (index " in err
         assert "gives 32. Nothing was written." in err

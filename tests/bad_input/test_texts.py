@@ -174,7 +174,7 @@ def test_a_message_of_a_megabyte_is_set_aside_and_the_others_are_kept(
     project: Project, serving: Serving
 ) -> None:
     first, last = episode("Ann(user): I live in Oslo."), episode("Ann(user): I work at Luma.", 2)
-    ended = project.process(*told(project, [first, episode(LONG, 1), last]))
+    ended = project(*told(project, [first, episode(LONG, 1), last]))
     err = quiet(ended, 3)
     assert "too_long: the request has 275," in err
     assert "but the model takes 128,000 in all" in err

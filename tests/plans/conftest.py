@@ -1,8 +1,8 @@
-"""A memory under test: the shipped plans, a stand-in for the model, and each store in turn."""
+"""A graph under test: the shipped plans, a simulated model, and a store."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +18,8 @@ from semgraph.logical.plan import LogicalPlan
 from semgraph.stores.base import Store
 from tests.patience import HANGS
 
+both_stores = pytest.mark.parametrize("store", ["memory", "neo4j"], indirect=True)
+"""For a scenario of each plan. That stores agree is what `tests/stores` checks."""
 PLANS = Path(__file__).parents[2] / "plans"
 Row = Mapping[str, Any]
 
@@ -145,16 +147,18 @@ async def model() -> AsyncIterator[StandIn]:
         yield server
 
 
-@pytest.fixture(params=["memory", "neo4j"])
-def store(request: pytest.FixtureRequest) -> Iterator[str | Store]:
-    """Each kind of store in turn, empty."""
-    if request.param == "memory":
+@pytest.fixture
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[str | Store]:
+    """An empty store: SQLite's in memory, or the one that `both_stores` asks for."""
+    if getattr(request, "param", "memory") == "memory":
         yield "memory"
         return
     from semgraph.stores.neo4j.store import Neo4jStore
 
     server = request.getfixturevalue("neo4j_database")
-    yield Neo4jStore(server.uri, server.user, server.password)
+    made = Neo4jStore(server.uri, server.user, server.password)
+    yield made
+    await made.aclose()
 
 
 @pytest.fixture
@@ -171,19 +175,9 @@ async def remember(
     yield make
     for memory in made:
         await memory.session.aclose()
-    if not isinstance(store, str):
-        await store.aclose()
 
 
 @pytest.fixture
 def memory(remember: Callable[[StandIn], Memory], model: StandIn) -> Memory:
     """An empty memory."""
     return remember(model)
-
-
-@pytest.fixture
-async def only_memory(model: StandIn, tmp_path: Path) -> AsyncIterator[Memory]:
-    """An empty memory in the process alone: for what no store has a part in."""
-    memory = Memory("memory", model, tmp_path)
-    yield memory
-    await memory.session.aclose()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks.world import Fault, StandIn
-from tests.plans.conftest import Memory, at
+from tests.plans.conftest import Memory, at, both_stores
 
 Remember = Callable[[StandIn], Memory]
 
@@ -26,6 +26,7 @@ async def the_example(memory: Memory, **options: object):
     return await memory.run("add_episode", **options)
 
 
+@both_stores
 async def test_the_example_becomes_the_graph_that_it_tells(memory: Memory) -> None:
     await the_example(memory)
     graph = await memory.graph()
@@ -52,6 +53,7 @@ async def test_the_example_takes_so_many_calls(
         assert (total.calls_issued, model.counters.calls) == (calls, calls)
 
 
+@both_stores
 async def test_a_window_makes_at_most_five_round_trips_to_the_store(memory: Memory) -> None:
     await memory.hear(
         "I work at Luma."

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.plans.conftest import Memory, at
+from tests.plans.conftest import Memory, at, both_stores
 
 
 def triplet(source: str, name: str, target: str, **more: Any) -> dict[str, Any]:
@@ -41,6 +41,7 @@ async def test_a_fact_is_put_in_with_its_ends_and_nothing_is_asked_of_an_empty_g
     ]
 
 
+@both_stores
 async def test_ends_are_resolved_as_mentions_are(memory: Memory) -> None:
     await memory.hear("Ann Hill(user): I work at Luma.")
     known = triplet("ann  hill", "LIVES_IN", "Rome")

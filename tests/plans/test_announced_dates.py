@@ -131,7 +131,7 @@ CLOSER = [
 
 
 async def test_wording_moves_the_start_of_what_is_announced_and_drops_a_deadline(
-    only_memory: Memory,
+    memory: Memory,
 ) -> None:
     """All facts in one run; each pair of dates beside those expected."""
     row = {"group_id": "g", "episode": "e", "turn": 1, "said_at": SAID, "name": "N"}
@@ -150,7 +150,7 @@ async def test_wording_moves_the_start_of_what_is_announced_and_drops_a_deadline
     dates = [
         {"uuid": fact["uuid"], "since": None, "until": None} for fact in facts
     ]  # asked elsewhere, unanswered
-    result = await only_memory.run("settle_facts", facts=facts, dates=dates)
+    result = await memory.run("settle_facts", facts=facts, dates=dates)
     kept = {
         row["fact"]: (row["valid_at"], row["invalid_at"], row["expired_at"] is not None)
         for row in result.tables["fresh"].to_pylist()
@@ -166,14 +166,14 @@ async def test_a_name_in_a_message_does_not_drop_an_end(memory: Memory) -> None:
 
 
 async def test_dates_that_a_caller_states_are_kept_whatever_the_wording(
-    only_memory: Memory,
+    memory: Memory,
 ) -> None:
     stated = {"said_at": at(0), "valid_at": at(0, month=2), "invalid_at": at(0, month=3)}
-    await only_memory.run(
+    await memory.run(
         "add_triplet",
         triplets=[
             triplet("Ann", "WORKS_AT", "Kite", fact="Ann will write Kite by March.", **stated)
         ],
     )
-    (fact,) = (await only_memory.graph()).facts
+    (fact,) = (await memory.graph()).facts
     assert (fact["valid_at"], fact["invalid_at"]) == (stated["valid_at"], stated["invalid_at"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.world import StandIn
-from tests.plans.conftest import Memory
+from tests.plans.conftest import Memory, both_stores
 
 Remember = Callable[[StandIn], Memory]
 PAIRS = (
@@ -177,6 +177,7 @@ async def test_a_large_community_is_told_by_a_tree(memory: Memory) -> None:
     assert told["summary"].count("works at C0.") == 20
 
 
+@both_stores
 async def test_it_takes_as_many_round_trips_however_many_entities_there_are(memory: Memory) -> None:
     await cliques(memory, [3])
     await memory.run(
@@ -196,6 +197,7 @@ async def test_it_takes_as_many_round_trips_however_many_entities_there_are(memo
     assert few == many <= 4
 
 
+@both_stores
 async def test_what_is_new_about_a_member_is_put_into_its_community(memory: Memory) -> None:
     await memory.hear(*PAIRS)
     await memory.run("build_communities", groups=[])

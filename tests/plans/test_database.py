@@ -8,7 +8,7 @@ import pytest
 
 from semgraph.errors import PlanError
 from semgraph.stores.neo4j.store import Neo4jStore
-from tests.plans.conftest import Memory
+from tests.plans.conftest import Memory, both_stores
 
 
 async def counts(memory: Memory) -> tuple[int, ...]:
@@ -25,6 +25,7 @@ async def told(memory: Memory) -> None:
         )
 
 
+@both_stores
 async def test_clear_data_of_a_group_leaves_the_others(memory: Memory) -> None:
     await told(memory)
     whole = await counts(memory)
@@ -83,6 +84,7 @@ async def test_clear_data_of_a_group_that_is_not_there_does_nothing(memory: Memo
 
 
 @pytest.mark.parametrize("anew", [False, True])
+@both_stores
 async def test_a_database_of_semgraphs_own_has_all_indexes(
     memory: Memory, store: Any, anew: bool
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.plans.conftest import Memory, at
+from tests.plans.conftest import Memory, at, both_stores
 
 
 async def one(memory: Memory, summary: str = "") -> None:
@@ -75,6 +75,7 @@ async def test_what_was_never_told_is_told_and_the_same_again_is_not(memory: Mem
     )
 
 
+@both_stores
 async def test_facts_that_lead_nowhere_new_wait_and_are_told_with_what_is_new(
     memory: Memory,
 ) -> None:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.plans.conftest import Memory, at
+from tests.plans.conftest import Memory, at, both_stores
 from tests.plans.test_add_triplet import triplet
 
 Case = Callable[[Memory, dict[str, Any]], Awaitable[Any]]
@@ -87,6 +87,7 @@ CASES: dict[str, Case] = {
 }
 
 
+@both_stores
 async def test_what_is_done_for_a_group_is_nothing_to_another(memory: Memory) -> None:
     """One after the other in one graph: what reads first, what deletes last."""
     of = await told_twice(memory)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from semgraph.errors import SemgraphError
-from tests.plans.conftest import Memory, at
+from tests.plans.conftest import Memory, at, both_stores
 
 
 async def stored(memory: Memory, *minutes: int, group: str = "g") -> dict[int, str]:
@@ -52,6 +52,7 @@ async def test_episodes_of_one_run_follow_each_other_in_time(memory: Memory) -> 
     assert await chain(memory) == {("g1", "g2"), ("g2", "g3")}
 
 
+@both_stores
 async def test_a_later_run_goes_on_where_the_saga_ended(memory: Memory) -> None:
     await stored(memory, 1, 2, 3)
     await join(memory, 1)

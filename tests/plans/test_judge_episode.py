@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.world import StandIn
-from tests.plans.conftest import Memory, at
+from tests.plans.conftest import Memory, at, both_stores
 
 Remember = Callable[[StandIn], Memory]
 FUSED: dict[str, Any] = {"preset": "fused"}
@@ -77,6 +77,7 @@ async def test_what_is_known_of_one_who_was_not_meant_does_not_count(
     }
 
 
+@both_stores
 async def test_both_ends_may_be_in_doubt(memory: Memory) -> None:
     await planted(memory, "alice", "bob", Alice_Chen_knows_Bob_Marsh=("alice", "bob"))
     await memory.hear("Alice knows Bob.", **FUSED)

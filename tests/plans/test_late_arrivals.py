@@ -85,14 +85,14 @@ async def test_facts_hold_from_the_earliest_time_whatever_the_order_of_arrival(
 
 @pytest.mark.parametrize("preset", ["graphiti", "combined", "fused", "lean", "bulk"])
 async def test_the_order_of_arrival_does_not_matter_in_any_preset(
-    only_memory: Memory, preset: str
+    memory: Memory, preset: str
 ) -> None:
-    facts, expected = await arrive_in_every_order(only_memory, preset=preset)
+    facts, expected = await arrive_in_every_order(memory, preset=preset)
     assert facts == expected
 
 
 async def test_what_was_denied_and_said_again_twice_is_the_same_in_every_order(
-    only_memory: Memory,
+    memory: Memory,
 ) -> None:
     said = [
         (1, "I work at Luma."),
@@ -104,23 +104,23 @@ async def test_what_was_denied_and_said_again_twice_is_the_same_in_every_order(
     for number, order in enumerate(permutations(said)):
         for turn, (month, text) in enumerate(order):
             rounds[turn].append(
-                only_memory.episode(f"Ann(user): {text}", at(0, month=month), f"g{number}")
+                memory.episode(f"Ann(user): {text}", at(0, month=month), f"g{number}")
             )
     for turn in sorted(rounds):
-        await only_memory.hear(*rounds[turn])
+        await memory.hear(*rounds[turn])
     facts = [("Acme", "02-15", "03-15"), ("Acme", "04-15", None)]
     facts += [("Luma", "01-15", "02-15"), ("Luma", "03-15", "04-15")]
-    assert held(await only_memory.graph()) == {f"g{number}": facts for number in range(24)}
+    assert held(await memory.graph()) == {f"g{number}": facts for number in range(24)}
 
 
-async def test_an_earlier_time_is_reported_as_a_change(only_memory: Memory) -> None:
-    await only_memory.hear(only_memory.episode("Felix(user): I work at Luma.", at(0, month=3)))
-    result: Result = await only_memory.hear(
-        only_memory.episode("Felix(user): I work at Luma.", at(0, month=1))
+async def test_an_earlier_time_is_reported_as_a_change(memory: Memory) -> None:
+    await memory.hear(memory.episode("Felix(user): I work at Luma.", at(0, month=3)))
+    result: Result = await memory.hear(
+        memory.episode("Felix(user): I work at Luma.", at(0, month=1))
     )
     (edge,) = result.tables["edges"].to_pylist()
     assert (edge["change"], edge["valid_at"]) == ("earlier", at(0, month=1))
-    assert len((await only_memory.graph()).fact("Felix works at Luma")["episodes"]) == 2
+    assert len((await memory.graph()).fact("Felix works at Luma")["episodes"]) == 2
 
 
 async def test_an_earlier_time_before_a_denial_is_a_fact_of_its_own(memory: Memory) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.plans.conftest import Memory, at
+from tests.plans.conftest import Memory, at, both_stores
 
 ORWELL = ("George Orwell is a British author.", "He is also known as Eric Blair.")
 
@@ -34,6 +34,7 @@ async def arrows(memory: Memory) -> list[tuple[str, int, str, str, int, int]]:
     )
 
 
+@both_stores
 async def test_the_conversation_of_the_example(memory: Memory) -> None:
     result = await memory.run("mention_graph")
     graph = await whole(memory)

@@ -20,7 +20,7 @@ from semgraph.execution.result import Result
 from semgraph.stores.base import Store
 from tests.cli.conftest import Project
 from tests.llm.server import ModelServer
-from tests.plans.conftest import loaded
+from tests.plans.conftest import both_stores, loaded
 from tests.served import served
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -117,8 +117,6 @@ async def mind(
     made = Remembering(store, chat.base_url, model.base_url, tmp_path)
     yield made
     await made.session.aclose()
-    if not isinstance(store, str):
-        await store.aclose()
 
 
 def events(result: Result) -> list[str]:
@@ -126,6 +124,7 @@ def events(result: Result) -> list[str]:
     return [str(event) for event in result.tables["decided"].column("event").to_pylist()]
 
 
+@both_stores
 async def test_a_memory_is_added_changed_known_and_denied(mind: Remembering) -> None:
     told = await mind.tell(
         "I live in Lisbon. I love sushi.",

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.plans.conftest import Memory, at
+from tests.plans.conftest import Memory, at, both_stores
+
+pytestmark = both_stores
 
 
 async def planted(memory: Memory) -> None:

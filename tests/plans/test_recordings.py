@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from semgraph.session import Session
+from semgraph.stores.base import Store
 from tests.plans.conftest import PLANS, loaded
 
 NAMES = sorted(path.stem for path in PLANS.glob("*.yaml") if path.stem != "graph")
@@ -24,11 +25,6 @@ async def replay(name: str, store: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_an_example_replays_its_recording_without_a_model(name: str) -> None:
-    assert set(await replay(name, "memory")) == set(loaded(name).returns)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_a_recording_says_who_answered_and_when(name: str) -> None:
     header = json.loads(
         (PLANS / "recordings" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[0]
@@ -37,11 +33,11 @@ def test_a_recording_says_who_answered_and_when(name: str) -> None:
     assert header["date"]
 
 
-async def test_a_recording_gives_the_same_result_on_both_stores(neo4j_database: Any) -> None:
-    from semgraph.stores.neo4j.store import Neo4jStore
+@pytest.mark.parametrize("name", NAMES)
+async def test_an_example_replays_its_recording_without_a_model(name: str) -> None:
+    assert set(await replay(name, "memory")) == set(loaded(name).returns)
 
-    store = Neo4jStore(neo4j_database.uri, neo4j_database.user, neo4j_database.password)
-    try:
-        assert await replay("add_episode", store) == await replay("add_episode", "memory")
-    finally:
-        await store.aclose()
+
+@pytest.mark.parametrize("store", ["neo4j"], indirect=True)
+async def test_a_recording_gives_the_same_result_on_both_stores(store: Store) -> None:
+    assert await replay("add_episode", store) == await replay("add_episode", "memory")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.world import Fault, StandIn
-from tests.plans.conftest import Graph, Memory, at
+from tests.plans.conftest import Graph, Memory, at, both_stores
 
 SAID = (
     "Ann(user): I work at Luma.",
@@ -44,6 +44,7 @@ async def remove(memory: Memory, *uuids: str, **options: Any) -> Any:
     )
 
 
+@both_stores
 async def test_removing_what_was_added_last_restores_the_graph(memory: Memory) -> None:
     await hear(memory, 0, saga="tour")
     for last in range(1, 6):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.plans.conftest import Memory
+from tests.plans.conftest import Memory, both_stores
 
 
 async def given(memory: Memory, *entities: tuple[str, str]) -> None:
@@ -59,6 +59,7 @@ async def test_a_name_that_is_like_another_is_asked_about_and_may_be_new(memory:
     assert memory.model.calls["match"] == 1
 
 
+@both_stores
 async def test_two_entities_of_one_name_are_told_apart_by_what_is_known_of_them(
     memory: Memory,
 ) -> None:

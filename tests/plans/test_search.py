@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.plans.conftest import Memory
+from tests.plans.conftest import Memory, both_stores
 
 
 async def found(
@@ -54,6 +54,7 @@ GROUPS: list[tuple[dict[str, Any], set[str]]] = [
 ]  # fmt: skip
 
 
+@both_stores
 async def test_a_query_sees_the_groups_that_it_names_and_without_any_all(told: Memory) -> None:
     for query, groups in GROUPS:
         edges, nodes = await found(told, query="Who leads the Project?", **query)

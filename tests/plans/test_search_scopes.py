@@ -5,6 +5,7 @@ out.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,8 @@ from hypothesis import strategies as st
 from semgraph.errors import PlanError
 from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
-from tests.plans.conftest import PLANS, Memory
+from tests.plans.conftest import PLANS, Memory, both_stores, loaded
 
-DOCUMENT = load_plan(PLANS / "search.yaml").document
-PRESETS = sorted(DOCUMENT["presets"])
 Row = dict[str, Any]
 
 
@@ -146,6 +145,7 @@ async def edges(graph: Memory, query: str = "Ann Bob Luma Project Kite", **given
     return set(uuids(await search(graph, query, nodes=None, **given)))
 
 
+@both_stores
 async def test_every_preset_finds_its_scopes_in_two_round_trips_each(graph: Memory) -> None:
     scopes = {
         "COMBINED": ["edges", "nodes", "episodes", "communities"],
@@ -153,7 +153,7 @@ async def test_every_preset_finds_its_scopes_in_two_round_trips_each(graph: Memo
         "NODE": ["nodes"],
     }
     best = {"edges": "leads", "nodes": "kite", "episodes": "e1", "communities": "c1"}
-    for preset in PRESETS:
+    for preset in sorted(loaded("search").document["presets"]):
         result = await search(graph, "Ann Lee leads Project Kite", preset=preset, center="kite")
         expected = scopes.get(preset.split("_")[0], ["communities"])
         first = {name: table.to_pylist()[0] for name, table in result.tables.items()}
@@ -172,17 +172,15 @@ async def test_every_preset_finds_its_scopes_in_two_round_trips_each(graph: Memo
         assert bool(result.meter.total().calls_issued) == models, preset
 
 
-@pytest.mark.parametrize(
-    "preset", [name for name in PRESETS if "breadth_first" in str(DOCUMENT["presets"][name])]
-)
-async def test_a_walk_is_one_round_trip_for_any_number_of_queries(
-    graph: Memory, preset: str
-) -> None:
+async def test_a_walk_is_one_round_trip_for_any_number_of_queries(graph: Memory) -> None:
     """What is found, and in one more what is on the paths: from the origins that are given, or else
     from what is found.
     """
     queries = [{"query": text, "group_id": "g"} for text in ("Ann leads", "Luma", "Bob Ray sings")]
-    for origins in (["ann", "e2"], [], None):
+    presets = loaded("search").document["presets"].items()
+    walks = [name for name, preset in presets if "breadth_first" in str(preset)]
+    assert walks
+    for preset, origins in product(walks, (["ann", "e2"], [], None)):
         rows = [query | {"origins": origins} for query in queries]
         result = await graph.run("search", queries=rows, preset=preset)
         trips = trips_of(result)

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks.world import Fault, StandIn
-from tests.plans.conftest import Memory, at
+from tests.plans.conftest import Memory, at, both_stores
 
 Remember = Callable[[StandIn], Memory]
 
 
+@both_stores
 async def test_a_fact_that_cannot_hold_beside_an_older_one_ends_it(memory: Memory) -> None:
     await memory.hear("I work at Luma.", "I work at Acme.")
     graph = await memory.graph()

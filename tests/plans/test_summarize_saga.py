@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plans.conftest import Memory, at
+from tests.plans.conftest import Memory, at, both_stores
 
 SAID = (
     "Ann(user): I work at Luma.",
@@ -33,6 +33,7 @@ async def test_a_saga_is_told_from_its_episodes_in_one_call(memory: Memory) -> N
     assert result.meter.total().calls_issued == 1
 
 
+@both_stores
 async def test_only_what_came_in_since_is_read_and_the_summary_goes_on(memory: Memory) -> None:
     saga = await told(memory, 0)
     await memory.run("summarize_saga", sagas=[{"uuid": saga}])

@@ -41,7 +41,6 @@ async def test_the_three_turns(remember: Remember, way: dict[str, Any], calls: i
     await _three_turns(remember, way, calls, undated=False)
 
 
-@pytest.mark.parametrize("store", ["memory"], indirect=True)
 @pytest.mark.parametrize(
     ("way", "calls"),
     [
@@ -52,7 +51,6 @@ async def test_the_three_turns(remember: Remember, way: dict[str, Any], calls: i
 async def test_the_three_turns_where_dates_are_asked_for(
     remember: Remember, way: dict[str, Any], calls: int
 ) -> None:
-    """Over one store: what is asked besides is not the store's business."""
     await _three_turns(remember, way, calls, undated=True)
 
 
