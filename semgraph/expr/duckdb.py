@@ -25,7 +25,14 @@ from sqlglot import exp
 from semgraph.errors import Fault, did_you_mean, interruptible
 from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, on_columns, on_vectors
 from semgraph.expr.scalar import NOW, ROWS, Faithful, Scalar, from_ast, short, to_sql
-from semgraph.expr.types import sql_type, type_of_arrow
+from semgraph.expr.types import (
+    ANY_COLUMN,
+    UNKNOWN,
+    UnknownType,
+    holds_unknown,
+    sql_type,
+    type_of_arrow,
+)
 
 _WORD = re.compile(
     r"""'(?:[^']|'')*'|"(?P<quoted>(?:[^"]|"")*)"(?P<quoted_call>\s*\()?|(?P<word>[A-Za-z_]\w*)(?P<called>\s*\()?"""
@@ -177,23 +184,37 @@ def empty_relation(schema: pa.Schema) -> str:
 def check_columns(scalar: Scalar, schema: pa.Schema) -> None:
     """Refuse a scalar that reads a column or struct field that is not there. Raises Fault."""
     for path in scalar.columns:
-        root, *fields = path.split(".")
-        if root not in schema.names:
-            raise _missing(path, schema)
-        inner: pa.DataType = schema.field(root).type
-        for depth, name in enumerate(fields):
-            if not pa.types.is_struct(inner):
-                break
-            names = [f.name for f in inner]
-            if name not in names:
-                prefix = ".".join([root, *fields[:depth]])
-                here = ", ".join(f"{prefix}.{n}" for n in names)
-                raise Fault(
-                    f'no column "{path}"',
-                    there=f"fields here: {here}",
-                    hint=_suggest(prefix, name, names),
-                )
-            inner = inner.field(name).type
+        _path_type(path, schema)
+
+
+def reads_unknown(scalar: Scalar, schema: pa.Schema) -> bool:
+    """Whether a scalar reads a column of unknown type. Raises Fault as `check_columns`."""
+    types = [_path_type(path, schema) for path in scalar.columns]
+    return any(kind is not None and holds_unknown(kind) for kind in types)
+
+
+def _path_type(path: str, schema: pa.Schema) -> pa.DataType | None:
+    """The type of a column or struct field; None where only the binder knows it. Raises Fault."""
+    root, *fields = path.split(".")
+    if root not in schema.names:
+        if ANY_COLUMN in schema.names or root == ANY_COLUMN:
+            return UNKNOWN
+        raise _missing(path, schema)
+    inner: pa.DataType = schema.field(root).type
+    for level, name in enumerate(fields):
+        if isinstance(inner, UnknownType):
+            return UNKNOWN
+        if not pa.types.is_struct(inner):
+            return None
+        names = [f.name for f in inner]
+        if name not in names:
+            if ANY_COLUMN in names:
+                return UNKNOWN
+            prefix = ".".join([root, *fields[:level]])
+            there = "fields here: " + ", ".join(f"{prefix}.{n}" for n in names)
+            raise Fault(f'no column "{path}"', there=there, hint=_suggest(prefix, name, names))
+        inner = inner.field(name).type
+    return inner
 
 
 def _suggest(prefix: str, name: str, names: list[str]) -> str | None:
@@ -270,6 +291,8 @@ def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     it.
     """
     check_scalar(scalar, schema)
+    if reads_unknown(scalar, schema):
+        return UNKNOWN
     return type_of_arrow(_plain_column(scalar, schema) or _bound(scalar, schema)).arrow
 
 
@@ -343,7 +366,8 @@ def stands_for(scalar: Scalar, schema: pa.Schema, wanted: pa.DataType) -> bool:
     """Whether a scalar has a type, or is NULL or made of NULLs and so has any. Raises Fault as
     `type_of`.
     """
-    return type_of(scalar, schema) == wanted or _untyped(_bound(scalar, schema), wanted)
+    kind = type_of(scalar, schema)
+    return kind in (wanted, UNKNOWN) or _untyped(_bound(scalar, schema), wanted)
 
 
 def _untyped(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -357,13 +381,7 @@ def _plain_column(scalar: Scalar, schema: pa.Schema) -> pa.DataType | None:
     """The type of a scalar that is a column or a struct's field, which needs no binder."""
     if len(scalar.columns) != 1 or scalar.sql.replace('"', "") != scalar.columns[0]:
         return None
-    root, *fields = scalar.columns[0].split(".")
-    found: pa.DataType = schema.field(root).type
-    for name in fields:
-        if not pa.types.is_struct(found):
-            return None
-        found = found.field(name).type
-    return found
+    return _path_type(scalar.columns[0], schema)
 
 
 _EXECUTE = "EXECUTE statement"
@@ -515,9 +533,9 @@ def expect_type(
     scalar: Scalar, schema: pa.Schema, wanted: pa.DataType, *, windows: bool = True
 ) -> None:
     """Refuse a scalar over rows that has another type, or an aggregate in it. Raises Fault."""
-    found = type_of(scalar, schema)
-    if found != wanted:
-        msg = f'"{short(scalar.text)}" is {type_of_arrow(found)}, expected {type_of_arrow(wanted)}'
+    kind = type_of(scalar, schema)
+    if kind not in (wanted, UNKNOWN):
+        msg = f'"{short(scalar.text)}" is {type_of_arrow(kind)}, expected {type_of_arrow(wanted)}'
         raise Fault(msg)
     check_over_rows(scalar, schema, windows=windows)
 
@@ -538,7 +556,7 @@ def check_over_rows(scalar: Scalar, schema: pa.Schema, *, windows: bool = True) 
         raise Fault(
             f'"{short(scalar.text)}": a window function cannot stand here', hint=_WINDOW_HINT
         )
-    if not names & aggregates():
+    if not names & aggregates() or reads_unknown(scalar, schema):
         return
     try:
         bind(
@@ -564,6 +582,8 @@ def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = 
             f'"{short(scalar.text)}": a window function cannot stand here',
             hint="add it in a step after this one",
         )
+    if reads_unknown(scalar, schema):
+        return UNKNOWN
     columns = [with_now(scalar.sql), f"min({ORDINAL})", *groups]
     grouped = f" GROUP BY {', '.join(str(i + 3) for i in range(len(groups)))}" if groups else ""
     try:
@@ -571,6 +591,8 @@ def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = 
             f"SELECT {', '.join(columns)} FROM ({empty_relation(schema)}) AS {ROWS}{grouped}"
         )
     except duckdb.Error as error:
+        if any(field.name == ANY_COLUMN or holds_unknown(field.type) for field in schema):
+            return UNKNOWN  # the groups may be by such a column
         missing = UNGROUPED.search(str(error))
         if missing is None:
             raise refused(scalar, str(error)) from None

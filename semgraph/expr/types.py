@@ -13,6 +13,43 @@ import pyarrow as pa
 from semgraph.errors import Fault, did_you_mean
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+
+class UnknownType(pa.ExtensionType):
+    """The type of a column whose definition is wrong. Every check accepts it, so that a mistake is
+    reported once, where it is.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(pa.null(), "semgraph.unknown")
+
+    def __hash__(self) -> int:
+        return hash(self.extension_name)
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> UnknownType:
+        del storage_type, serialized
+        return cls()
+
+
+UNKNOWN = UnknownType()
+ANY_COLUMN = "*"
+"""The column that stands for all others, in a relation whose columns are not known."""
+
+
+@lru_cache(maxsize=4096)
+def holds_unknown(arrow: pa.DataType) -> bool:
+    """Whether a type is unknown, or is made of one that is."""
+    if pa.types.is_struct(arrow):
+        return any(field.name == ANY_COLUMN or holds_unknown(field.type) for field in arrow)
+    if pa.types.is_list(arrow) or pa.types.is_fixed_size_list(arrow):
+        return holds_unknown(arrow.value_type)
+    return isinstance(arrow, UnknownType)
+
+
 _ATOMS: dict[str, tuple[pa.DataType, str, dict[str, Any]]] = {
     "string": (pa.string(), "VARCHAR", {"type": "string"}),
     "int64": (pa.int64(), "BIGINT", {"type": "integer"}),
@@ -76,6 +113,8 @@ class Type:
             return pa.struct([pa.field(n, t.arrow) for n, t in self.fields])
         if self.name == "vector":
             return pa.list_(pa.float32(), self.size) if self.size else pa.list_(pa.float32())
+        if self.name == "unknown":
+            return UNKNOWN
         return pa.string() if self.name == "enum" else _ATOMS[self.name][0]
 
     @property
@@ -122,6 +161,8 @@ def sql_type(arrow: pa.DataType) -> str:
         return f"STRUCT({inner})"
     if pa.types.is_float32(arrow):
         return "FLOAT"
+    if isinstance(arrow, UnknownType):
+        return '"NULL"'
     return _ATOMS[type_of_arrow(arrow).name][1]
 
 
@@ -151,7 +192,12 @@ def _scale_zero(arrow: pa.DataType) -> bool:
     return pa.types.is_decimal(arrow) and arrow.scale == 0
 
 
+def _is_unknown(arrow: pa.DataType) -> bool:
+    return isinstance(arrow, UnknownType)
+
+
 _KINDS = (
+    ("unknown", _is_unknown),
     ("boolean", pa.types.is_boolean),
     ("int64", pa.types.is_integer),
     ("int64", _scale_zero),

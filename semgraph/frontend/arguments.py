@@ -1,27 +1,146 @@
-"""What each kind of argument may look like in a plan, and what it becomes: one reader for each
-kind.
-"""
+"""Readers of arguments, one for each kind: what a plan may write, and what it becomes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
-from semgraph.errors import Fault, did_you_mean
+from semgraph.errors import Fault, Faults, did_you_mean
 from semgraph.expr.duckdb import always, constant
-from semgraph.expr.scalar import MOST_DEEP, Scalar, conjunction, parse_scalar, reserved
-from semgraph.frontend.scope import Options, Pruned, Reader, Scope, kind_of, unknown, wrong
-from semgraph.frontend.settings import holds, unknown_parameter
+from semgraph.expr.scalar import MOST_DEEP, NOW, Scalar, conjunction, parse_scalar, reserved
+from semgraph.expr.types import ANY_COLUMN
+from semgraph.frontend.document import kind_of, rest_of, rests, unknown, wrong
 from semgraph.logical.graph import Pattern, parse_pattern
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet
-from semgraph.logical.schema import NAME
+from semgraph.logical.schema import NAME, Graph
 from semgraph.logical.search import By
 from semgraph.logical.typecheck import Columns, Sort, Using, column_scalar
 
+UNKNOWN_SCALAR = column_scalar(ANY_COLUMN)
+"""An expression that could not be read: of any type, over any relation."""
+
+
+class Scope(Protocol):
+    """The meaning of names in a plan."""
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The parameters' values."""
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph that labels belong to; None if its file has problems."""
+
+    def relation(self, value: Any) -> Node:
+        """A relation by name, or a nested step. Raises Fault."""
+
+    def is_relation(self, name: str) -> bool:
+        """Whether a name is that of an input, a step or a result."""
+
+    def prompt(self, value: Any, answers: Any) -> PromptSet | None:
+        """The prompts that a value names; `answers` are the types of an inline prompt. None if
+        their files have problems. Raises Fault.
+        """
+
+
+Options = Mapping[str, Any]
+Reader = Callable[[Any, Scope, Options], Any]
+
+
+class PartlyWrong(Faults):
+    """Faults of parts of an argument.
+
+    Args:
+        faults: The faults.
+        rest: The argument with these parts unknown, or without them.
+        places: Of a list: the places that the items of the rest have in it.
+    """
+
+    def __init__(self, faults: Iterable[Fault], rest: Any, places: Iterable[int] = ()) -> None:
+        super().__init__(faults)
+        self.rest, self.places = rest, list(places)
+
+
+class Pruned(Exception):
+    """A relation that is read was pruned by its `when`. Carries the names of the steps, each with
+    the values of its parameters.
+    """
+
+    def __init__(self, *steps: tuple[str, str]) -> None:
+        super().__init__(", ".join(name for name, _ in steps))
+        self.steps = steps
+
+    @property
+    def fault(self) -> Fault:
+        """The fault of a step that reads nothing but pruned steps."""
+        names, values = (
+            " and ".join(dict.fromkeys(part))
+            for part in zip(*((f'"{name}"', value) for name, value in self.steps), strict=True)
+        )
+        whose = "its" if len(self.steps) == 1 else "their"
+        hint = "set these, or give this step the same when, or use switch"
+        what = f'reads {names}, which {whose} "when" has pruned'
+        return Fault(what, there=f"parameters: {values}", hint=hint)
+
+
+# -- parameters
+
+_WHOLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)\Z")
+
+
+def whole_parameter(value: object) -> str:
+    """The name of the parameter that a text is as a whole, or ""."""
+    match = _WHOLE.match(value) if isinstance(value, str) else None
+    return "" if match is None or match[1] == NOW else match[1]
+
+
+def unknown_parameter(
+    name: str, params: Iterable[str], *path: str | int, value: bool = False
+) -> Fault:
+    """The fault of a parameter that the plan does not have."""
+    return unknown(name, params, "no parameter", "parameters", *path, value=value)
+
+
+def holds(condition: Any, params: Mapping[str, Any]) -> bool:
+    """Whether a `when` holds: `$flag`, or `{$param: value}`, or `{$param: [values]}`. Raises Fault.
+
+    False, null, 0 and what is empty do not hold.
+
+    >>> holds({"$extract": "combined"}, {"extract": "combined"})
+    True
+    """
+    if not isinstance(condition, Mapping):
+        name = whole_parameter(condition)
+        if name:
+            return bool(_parameter(name, params))
+        if isinstance(condition, bool):
+            return condition
+        hint = "write when: $flag, or when: {$param: value}"
+        raise wrong("a parameter", condition, hint)
+    if not condition:
+        raise wrong("a parameter", None, "write when: {$param: value}")
+    for key, wanted in condition.items():
+        name = whole_parameter(key)
+        if not name:
+            raise Fault(f'"{key}" is no parameter', key, hint="write when: {$param: value}")
+        value = _parameter(name, params)
+        if not (value in wanted if isinstance(wanted, list) else value == wanted):
+            return False
+    return True
+
+
+def _parameter(name: str, params: Mapping[str, Any]) -> Any:
+    if name not in params:
+        raise unknown_parameter(name, params)
+    return params[name]
+
+
+# -- one reader for each kind
+
 PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
-_DESC = re.compile(r"(?P<by>.*\S)\s+(?P<way>desc|asc)\s*\Z", re.IGNORECASE | re.DOTALL)
+_DESC = re.compile(r"(?P<by>.*\S)\s+(?P<direction>desc|asc)\s*\Z", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _LENGTH = re.compile(rf"{_PARAMETER.pattern}(\s*-\s*\d+)?")
 
@@ -54,18 +173,42 @@ def read_path(value: Any, scope: Scope, options: Options) -> str:
     return value
 
 
+def _items(value: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """The items of a list with their paths, or a value that stands alone; without the pieces of an
+    item that a comma cut.
+    """
+    if not isinstance(value, (list, tuple)):
+        yield (), value
+        return
+    skipped = 0
+    for i, item in enumerate(value):
+        if skipped:
+            skipped -= 1
+            continue
+        skipped = len(rest_of(item, [(more, None) for more in value[i + 1 :]]))
+        yield (i,), item
+
+
+def _each(value: Any, read: Callable[[Any], Any]) -> list[Any]:
+    """Every item of a list, or a value that stands alone. Raises PartlyWrong."""
+    rest: dict[tuple[int, ...], Any] = {}
+    faults: list[Fault] = []
+    for path, item in _items(value):
+        try:
+            rest[path] = read(item)
+        except Fault as fault:
+            faults.append(fault.under(*path))
+    if faults:
+        raise PartlyWrong(faults, tuple(rest.values()), (place for path in rest for place in path))
+    return list(rest.values())
+
+
 def read_names(value: Any, scope: Scope, options: Options) -> tuple[str, ...]:
     """A name, or a list of names."""
-    listed = value if isinstance(value, (list, tuple)) else [value]
-    found: list[str] = []
-    for i, item in enumerate(listed):
-        try:
-            found.append(read_name(item, scope, options))
-        except Fault as fault:
-            raise fault.under(i) if listed is value else fault from None
-    if len(set(found)) < len(found):
-        raise Fault("a name stands here twice")
-    return tuple(found)
+    names = _each(value, lambda item: read_name(item, scope, options))
+    if len(set(names)) < len(names):
+        raise PartlyWrong([Fault("a name stands here twice")], tuple(dict.fromkeys(names)))
+    return tuple(names)
 
 
 def read_number(value: Any, scope: Scope, options: Options) -> int:
@@ -103,9 +246,12 @@ def read_choice(value: Any, scope: Scope, options: Options) -> str:
 
 def read_scalar(value: Any, scope: Scope, options: Options) -> Scalar:
     """An SQL expression; of a list of conditions all must hold."""
-    if isinstance(value, list) and value:
-        return _all_of(value, scope, options)
-    return read_expression(value, scope)
+    del options
+    return (
+        _all_of(value, scope)
+        if isinstance(value, list) and value
+        else read_expression(value, scope)
+    )
 
 
 def read_expression(value: Any, scope: Scope) -> Scalar:
@@ -118,23 +264,26 @@ def read_expression(value: Any, scope: Scope) -> Scalar:
     return parse_scalar(value, scope.params)
 
 
-def _all_of(values: list[Any], scope: Scope, options: Options) -> Scalar:
+def _all_of(values: list[Any], scope: Scope) -> Scalar:
     """A conjunction, without what holds whatever the rows are."""
-    found = []
-    for i, value in enumerate(values):
+
+    def condition(value: Any) -> Scalar:
         if isinstance(value, list):
-            raise wrong("a condition", value).under(i)
-        try:
-            found.append(read_scalar(value, scope, options))
-        except Fault as fault:
-            raise fault.under(i) from None
-    kept = [part for part in found if not always(part)]
-    if len(kept) >= MOST_DEEP:
+            raise wrong("a condition", value)
+        return read_expression(value, scope)
+
+    try:
+        conditions = _each(values, condition)
+    except PartlyWrong as faults:
+        rest = conjunction(faults.rest) if faults.rest else UNKNOWN_SCALAR
+        raise PartlyWrong(faults.faults, rest) from None
+    needed = [part for part in conditions if not always(part)]
+    if len(needed) >= MOST_DEEP:
         raise Fault(
-            f"at most {MOST_DEEP - 1} conditions, {len(kept)} stand here",
+            f"at most {MOST_DEEP - 1} conditions, {len(needed)} stand here",
             hint="use a join, or several filters",
         )
-    return conjunction(kept) if len(kept) > 1 else (kept or found)[0]
+    return conjunction(needed) if len(needed) > 1 else (needed or conditions)[0]
 
 
 def read_columns(value: Any, scope: Scope, options: Options) -> Columns:
@@ -142,53 +291,56 @@ def read_columns(value: Any, scope: Scope, options: Options) -> Columns:
     one.
     """
     if not isinstance(value, Mapping):
-        return tuple((name, column_scalar(name)) for name in read_names(value, scope, options))
-    found = []
+        try:
+            return tuple((name, column_scalar(name)) for name in read_names(value, scope, options))
+        except PartlyWrong as error:
+            rest = (*((name, column_scalar(name)) for name in error.rest), _ANY)
+            raise PartlyWrong(error.faults, rest) from None
+    columns: list[tuple[str, Scalar]] = []
+    faults: list[Fault] = []
+    pieces = rests(value)
     for name, text in value.items():
+        if name in pieces:
+            continue
         try:
             read_name(name, scope, options)
-            found.append(
-                (name, column_scalar(name) if text is None else read_expression(text, scope))
-            )
+            scalar = column_scalar(name) if text is None else read_expression(text, scope)
+            columns.append((name, scalar))
         except Fault as fault:
-            raise fault.under(name) from None
-    return tuple(found)
+            faults.append(fault.under(name))
+            columns.append((str(name), UNKNOWN_SCALAR))
+    if faults:
+        raise PartlyWrong(faults, tuple(columns))
+    return tuple(columns)
+
+
+_ANY = (ANY_COLUMN, UNKNOWN_SCALAR)
 
 
 def read_order(value: Any, scope: Scope, options: Options) -> tuple[Sort, ...]:
     """Terms `expression` or `expression desc`; one, or a list."""
     del options
-    listed = value if isinstance(value, list) else [value]
-    found = []
-    for i, item in enumerate(listed):
-        try:
-            found.append(_term(item, scope))
-        except Fault as fault:
-            raise fault.under(i) if listed is value else fault from None
-    return tuple(found)
+    return tuple(_each(value, lambda item: _term(item, scope)))
 
 
 def _term(value: Any, scope: Scope) -> Sort:
-    turned = _DESC.match(value) if isinstance(value, str) else None
-    if turned is None:
+    match = _DESC.match(value) if isinstance(value, str) else None
+    if match is None:
         return Sort(read_expression(value, scope))
-    if turned["way"].lower() == "asc":
-        raise Fault(f'"{value}": ascending goes without saying', hint=f'write "{turned["by"]}"')
-    return Sort(read_expression(turned["by"], scope), descending=True)
+    if match["direction"].lower() == "asc":
+        raise Fault(f'"{value}": ascending is the default', hint=f'write "{match["by"]}"')
+    return Sort(read_expression(match["by"], scope), descending=True)
 
 
 def read_using(value: Any, scope: Scope, options: Options) -> Using:
     """Columns that must be equal: a name, a list of names, or {left: right}."""
-    if isinstance(value, Mapping):
-        return tuple(
-            (
-                read_path(left, scope, options),
-                left if right is None else read_path(right, scope, options),
-            )
-            for left, right in value.items()
-        )
-    listed = value if isinstance(value, list) else [value]
-    return tuple((path, path) for path in (read_path(item, scope, options) for item in listed))
+    if not isinstance(value, Mapping):
+        return tuple((path, path) for path in _each(value, lambda v: read_path(v, scope, options)))
+    pairs = []
+    for left, right in value.items():
+        path = read_path(left, scope, options)
+        pairs.append((path, path if right is None else read_path(right, scope, options)))
+    return tuple(pairs)
 
 
 def read_relation(value: Any, scope: Scope, options: Options) -> Node:
@@ -201,18 +353,27 @@ def read_relations(value: Any, scope: Scope, options: Options) -> tuple[Node, ..
     """A list of relations; those that are pruned are left out."""
     if not isinstance(value, list) or not value:
         raise wrong("a list of relations", value)
-    found: list[Node] = []
+    relations: list[Node] = []
     pruned: list[tuple[str, str]] = []
+    faults: list[Fault] = []
     for i, item in enumerate(value):
         try:
-            found.append(read_relation(item, scope, options))
+            relations.append(read_relation(item, scope, options))
         except Fault as fault:
-            raise fault.under(i) from None
+            faults.append(fault.under(i))
         except Pruned as error:
             pruned += error.steps
-    if pruned and not found:
+    if faults:
+        raise Faults(faults)
+    if pruned and not relations:
         raise Pruned(*pruned)
-    return tuple(found)
+    return tuple(relations)
+
+
+def _graph_of(scope: Scope, what: str) -> Graph:
+    if scope.graph is None or not scope.graph.labels:
+        raise Fault(what, hint="add graph: graph.yaml to the plan")
+    return scope.graph
 
 
 def read_label(value: Any, scope: Scope, options: Options) -> str:
@@ -220,11 +381,7 @@ def read_label(value: Any, scope: Scope, options: Options) -> str:
     del options
     if not isinstance(value, str):
         raise wrong("a label", value)
-    if not scope.graph.labels:
-        raise Fault(
-            f'"{value}": this plan names no graph', hint="add graph: graph.yaml to the plan"
-        )
-    return scope.graph.label(value).name
+    return _graph_of(scope, f'"{value}": this plan names no graph').label(value).name
 
 
 def read_pattern(value: Any, scope: Scope, options: Options) -> Pattern:
@@ -234,21 +391,17 @@ def read_pattern(value: Any, scope: Scope, options: Options) -> Pattern:
     del options
     if not isinstance(value, str):
         raise wrong('a pattern such as "(a:Label {uuid: uuid})-[r:TYPE]-(b:Label)"', value)
-    if not scope.graph.labels:
-        raise Fault(
-            "a pattern reads a graph, and this plan names none",
-            hint="add graph: graph.yaml to the plan",
-        )
+    _graph_of(scope, "a pattern reads a graph, and this plan names none")
 
-    def length(found: re.Match[str]) -> str:
-        if found[1] not in scope.params:
-            raise unknown_parameter(found[1], scope.params, value=True)
-        return str(read_number(found[0] if found[2] else scope.params[found[1]], scope, {}))
+    def length(match: re.Match[str]) -> str:
+        if match[1] not in scope.params:
+            raise unknown_parameter(match[1], scope.params, value=True)
+        return str(read_number(match[0] if match[2] else scope.params[match[1]], scope, {}))
 
     return parse_pattern(_LENGTH.sub(length, value))
 
 
-def read_prompt(value: Any, scope: Scope, options: Options) -> PromptSet:
+def read_prompt(value: Any, scope: Scope, options: Options) -> PromptSet | None:
     """A prompt file, an inline question, or one of several by a column."""
     return scope.prompt(value, options.get("beside"))
 
@@ -295,60 +448,59 @@ def read_over(value: Any, scope: Scope, options: Options) -> dict[str, Any]:
 
 def read_by(value: Any, scope: Scope, options: Options) -> tuple[By, ...]:
     """Methods of a search: one, or a list. Those whose `when` does not hold are left out."""
-    listed = value if isinstance(value, list) else [value]
-    found = []
-    for i, item in enumerate(listed):
-        try:
-            if not isinstance(item, Mapping) or _wanted(item.get("when", True), scope):
-                found.append(_method(item, scope, options))
-        except Fault as fault:
-            raise fault.under(i) if listed is value else fault from None
-    if listed and not found:
+
+    def method(item: Any) -> By | None:
+        if isinstance(item, Mapping) and not _wanted(item.get("when", True), scope):
+            return None
+        return _method(item, scope, options)
+
+    try:
+        methods = [found for found in _each(value, method) if found is not None]
+    except PartlyWrong as faults:
+        rest = tuple(found for found in faults.rest if found is not None)
+        raise PartlyWrong(faults.faults, rest, faults.places) from None
+    if value != [] and not methods:
         raise Fault(
             "no method is left: the when of none holds",
             hint="give the step a when that says the same",
         )
-    return tuple(found)
+    return tuple(methods)
 
 
 def _wanted(condition: Any, scope: Scope) -> bool:
     """Whether a `when` holds; a parameter that is it as a whole is its value by now."""
     if not isinstance(condition, Mapping):
         return bool(condition)
-    try:
-        return holds(condition, scope.params)
-    except Fault as fault:
-        raise fault.under("when") from None
+    return bool(under("when", holds, condition, scope.params))
 
 
 def _method(value: Any, scope: Scope, options: Options) -> By:
     if not isinstance(value, Mapping):
         raise wrong("a method such as {equal: name}", value)
-    named = [key for key in value if key in _METHODS]
-    if len(named) != 1:
+    names = [key for key in value if key in _METHODS]
+    if len(names) != 1:
         raise Fault(
             "a method is one of: " + ", ".join(_METHODS), hint="such as {fulltext: fact, to: query}"
         )
-    via = named[0]
+    via = names[0]
     known = (via, "to", "when", *_METHODS[via])
     for key in value:
         if key not in known:
             raise unknown(key, known, f"{via} has no", f"keys of {via}", key)
-    prop = _under(via, read_name, value[via], scope, options)
-    to = (
-        column_scalar(prop)
-        if value.get("to") is None
-        else _under("to", read_scalar, value["to"], scope, options)
-    )
-    rank = _under("rank", read_choice, value.get("rank", "store"), scope, {"choices": _RANKS})
-    return By(
-        via, prop, to, _under("above", _decimal, value.get("above", -1.0), scope, options), rank
-    )
+
+    def part(key: str, reader: Reader, default: Any, **more: Any) -> Any:
+        return under(key, reader, value.get(key, default), scope, {**options, **more})
+
+    prop = part(via, read_name, None)
+    to = column_scalar(prop) if value.get("to") is None else part("to", read_scalar, None)
+    rank = part("rank", read_choice, "store", choices=_RANKS)
+    return By(via, prop, to, part("above", _decimal, -1.0), rank)
 
 
-def _under(key: str, reader: Reader, value: Any, scope: Scope, options: Options) -> Any:
+def under(key: str, read: Callable[..., Any], *args: Any) -> Any:
+    """Read something; its faults are at `key`."""
     try:
-        return reader(value, scope, options)
+        return read(*args)
     except Fault as fault:
         raise fault.under(key) from None
 
@@ -361,8 +513,8 @@ def _decimal(value: Any, scope: Scope, options: Options) -> float:
 
 
 def read_partition(value: Any, scope: Scope, options: Options) -> dict[str, Any]:
-    """Whose rows are seen: those of the partitions in a column, `all`, or [column, all]: all where
-    the column is NULL.
+    """The partitions that are read: those in a column, `all`, or [column, all]: all where the
+    column is NULL.
     """
     listed = value if isinstance(value, list) else [value]
     if len(listed) == 2 and listed[1] == "all" and listed[0] != "all":

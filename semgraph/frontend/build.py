@@ -1,43 +1,35 @@
-"""Plain data to nodes: one builder for every operator, steered by what the node class declares of
+"""Nodes of plain data: one builder for every operator, steered by what the node class declares of
 its arguments.
 
 An operator is found by its keyword and its arguments by the fields of its class, so a new operator
-is one class and its place in a tuple here. What a kind of argument may look like stands in
-`arguments`.
+is one class and its place in a tuple here. The readers of arguments stand in `arguments`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
-from contextlib import suppress
-from copy import copy
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from semgraph.errors import Fault, PlanError, Position, did_you_mean
-from semgraph.expr.scalar import reserved
-from semgraph.frontend import scope as commas
-from semgraph.frontend.arguments import READERS, SEARCHING
-from semgraph.frontend.document import walk_paths
-from semgraph.frontend.scope import (
-    Faults,
-    KeyFault,
-    Poisoned,
-    Pruned,
+import pyarrow as pa
+
+from semgraph.errors import Fault, Faults, Position, did_you_mean, each
+from semgraph.expr.scalar import Scalar, reserved
+from semgraph.expr.types import ANY_COLUMN, UNKNOWN, holds_unknown
+from semgraph.frontend.arguments import (
+    READERS,
+    SEARCHING,
+    UNKNOWN_SCALAR,
+    PartlyWrong,
     Scope,
-    each,
-    kind_of,
-    replaced,
-    rests,
-    unknown,
 )
+from semgraph.frontend.document import COMMA_HINT, KeyFault, kind_of, replaced, rests, unknown
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
-from semgraph.logical.node import Node
+from semgraph.logical.node import Node, argument
+from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import (
     Add,
     Aggregate,
@@ -52,9 +44,10 @@ from semgraph.logical.relational import (
     Union,
     Unnest,
 )
-from semgraph.logical.search import Search
+from semgraph.logical.search import By, Search
 from semgraph.logical.semantic import Embed, SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.sinks import Delete, Merge, Sink
+from semgraph.logical.typecheck import Sort
 
 OPERATORS: tuple[type[Node], ...] = (
     Filter, Require, Project, Add, Join, GroupJoin, Limit, Ordered, Distinct, Aggregate, Unnest, Cluster, Search, Match,
@@ -95,6 +88,30 @@ def stands_bare(cls: type[Node], value: object) -> bool:
     return bool(cls.sole) and (len(keys) == 1 or not isinstance(value, Mapping))
 
 
+_ANY_COLUMN = pa.field(ANY_COLUMN, UNKNOWN)
+_SAME_COLUMNS = (Filter, Require, Limit, Ordered, Distinct, SemFilter)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Unknown(Node):
+    """A relation whose definition is wrong, in a plan that is refused. It has at least these
+    columns; every check of what reads it passes, so that a mistake is reported once, where it is.
+    """
+
+    keyword: ClassVar[str] = "unknown"
+    columns: pa.Schema = argument("schema", default=pa.schema([_ANY_COLUMN]))
+
+    def infer(self) -> pa.Schema:
+        """The columns that are known."""
+        return self.columns
+
+    @classmethod
+    def beside(cls, schema: pa.Schema) -> Unknown:
+        """With these columns and any others."""
+        known = ANY_COLUMN in schema.names
+        return cls(columns=schema if known else schema.append(_ANY_COLUMN))
+
+
 def build(
     cls: type[Node],
     value: Any,
@@ -117,93 +134,292 @@ def build(
     Raises:
         Faults: Everything that is wrong with the arguments, each with its path below `value`.
     """
-    bare = stands_bare(cls, value)
-    given = {cls.sole: value} if bare else value
-    if not isinstance(given, Mapping):
-        what = f"{cls.keyword} needs a mapping of arguments, found {kind_of(given)}"
-        hint = None
-        if isinstance(given, str | int | float) and not isinstance(given, bool):
-            hint = f"write {cls.keyword}: {{{next(iter(plan_keys(cls)))}: {json.dumps(given, ensure_ascii=False)}}}"
-        raise Faults([Fault(what, there="arguments: " + ", ".join(plan_keys(cls)), hint=hint)])
-    try:
-        arguments = _arguments(cls, given, scope)
-        if source is not None:
-            arguments |= {f.name: source for f in cls.arguments() if f.metadata["kind"] == "input"}
-        try:
-            node = cls(step=step, origin=origin, **arguments)
-            check_result(node)
-        except Fault as fault:
-            raise Faults(_as_written(cls, part) for part in each(fault)) from None
-    except Faults as faults:
-        raise Faults(_without(part, cls.sole) if bare else part for part in faults.faults) from None
+    node, faults = build_or_unknown(cls, value, scope, source=source, step=step, origin=origin)
+    if faults:
+        raise Faults(faults)
     return node
+
+
+def build_or_unknown(
+    cls: type[Node],
+    value: Any,
+    scope: Scope,
+    *,
+    source: Node | None,
+    step: str,
+    origin: Position | None,
+) -> tuple[Node, list[Fault]]:
+    """As `build`, with the faults beside the node: what is wrong is unknown in it, or all of it
+    is. Follow-up errors of an unknown relation or column are not among the faults.
+    """
+    bare = stands_bare(cls, value)
+    data = {cls.sole: value} if bare else value
+    if not isinstance(data, Mapping):
+        return _unknown(cls, source), [_no_mapping(cls, data)]
+    if scope.graph is None and "graph" in {f.name for f in dataclasses.fields(cls)}:
+        return _unknown(cls, source), []
+    arguments = _Arguments(cls, data, scope, source)
+    arguments.read()
+    node = arguments.node(step, origin)
+    if bare:
+        return node, [_without(fault, cls.sole) for fault in arguments.faults]
+    return node, arguments.faults
+
+
+def _no_mapping(cls: type[Node], value: Any) -> Fault:
+    what = f"{cls.keyword} needs a mapping of arguments, found {kind_of(value)}"
+    keys, hint = plan_keys(cls), None
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        written = json.dumps(value, ensure_ascii=False)
+        hint = f"write {cls.keyword}: {{{next(iter(keys))}: {written}}}"
+    return Fault(what, there="arguments: " + ", ".join(keys), hint=hint)
 
 
 def _without(fault: Fault, first: str) -> Fault:
     return replaced(fault, *fault.path[1:]) if fault.path[:1] == (first,) else fault
 
 
-def _as_written(cls: type[Node], fault: Fault) -> Fault:
-    """A fault that names a field by a key that plans do not write (`label` for `over`)."""
-    written = {f.name: f.metadata["key"] for f in cls.arguments() if "key" in f.metadata}
-    if "over" in plan_keys(cls):
-        written["label"] = "over"
-    if fault.path and fault.path[0] in written:
-        return replaced(fault, written[fault.path[0]], *fault.path[1:])
-    return fault
+def _unknown(cls: type[Node], source: Node | None) -> Node:
+    """The relation of an operator that could not be built."""
+    if source is not None and issubclass(cls, _SAME_COLUMNS):
+        return Unknown(columns=source.schema)
+    if source is not None and (cls.carries or issubclass(cls, (Join, SemJoin, SemMap))):
+        return Unknown.beside(source.schema)
+    return Unknown()
 
 
-def _arguments(cls: type[Node], given: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
-    keys = plan_keys(cls)
-    told = {*keys, *rests(given)}
-    faults: list[Fault] = [
-        unknown(str(name), keys, f"{cls.keyword} has no argument", "arguments", name)
-        for name in given
-        if name not in told
-    ]
-    found: dict[str, Any] = {}
-    meant = {fault.hint for fault in faults}
-    for key, f in keys.items():
-        if (key in _BESIDE.values() and f.name != key) or (
-            key not in given and f'did you mean "{key}"?' in meant
-        ):
-            continue
+class _Arguments:
+    """The arguments of one operator while they are read: values by field, and what is wrong."""
+
+    def __init__(
+        self, cls: type[Node], data: Mapping[str, Any], scope: Scope, source: Node | None
+    ) -> None:
+        self.cls, self.data, self.scope, self.source = cls, data, scope, source
+        self.fields = {f.name: f for f in cls.arguments()}
+        self.values: dict[str, Any] = {}
+        self.places: dict[str, list[int]] = {}
+        self.faults: list[Fault] = []
+        self.lacks_argument = False
+        self.may_lack_columns = False
+
+    def read(self) -> None:
+        """Read every argument; faults are collected."""
+        keys = plan_keys(self.cls)
+        pieces = rests(self.data)
+        for name in self.data:
+            if name not in keys and name not in pieces:
+                what = f"{self.cls.keyword} has no argument"
+                self.faults.append(unknown(str(name), keys, what, "arguments", name))
+                self.may_lack_columns = True
+        misspelt = {fault.hint for fault in self.faults}
+        for key, f in keys.items():
+            if key in _BESIDE.values() and f.name != key:
+                continue
+            if key not in self.data and f'did you mean "{key}"?' in misspelt:
+                self.lacks_argument |= f.default is dataclasses.MISSING
+            else:
+                self._read_argument(key, f)
+
+    def _read_argument(self, key: str, f: dataclasses.Field[Any]) -> None:
+        kind = f.metadata["kind"]
         try:
-            found |= _argument(cls, key, f, given, scope)
+            self.values |= self._argument(key, f)
+        except PartlyWrong as faults:
+            self._fail(faults, key, kind)
+            self.values[f.name], self.places[f.name] = faults.rest, faults.places
+            self.lacks_argument |= not faults.rest and f.default is dataclasses.MISSING
         except Fault as fault:
-            beside = _BESIDE.get(f.metadata["kind"], "")
-            faults += [
-                part if part.path[:1] == (beside,) else part.under(key) for part in each(fault)
-            ]
-    if faults:
-        raise Faults(faults)
-    if any(f.name == "graph" for f in dataclasses.fields(cls)):
-        found["graph"] = scope.graph
-    if any(f.name == "owner" for f in dataclasses.fields(cls)):
-        found["owner"] = scope.graph.partition
-    return found
+            self._fail(fault, key, kind)
+            if kind == "scalar":
+                self.values[f.name] = UNKNOWN_SCALAR
+            else:
+                self.lacks_argument |= f.default is dataclasses.MISSING
+                self.may_lack_columns |= kind in ("columns", "names")
 
+    def _fail(self, fault: Fault, key: str, kind: str) -> None:
+        beside = _BESIDE.get(kind, "")
+        self.faults += [
+            part if part.path[:1] == (beside,) else part.under(key) for part in each(fault)
+        ]
 
-def _argument(
-    cls: type[Node], key: str, f: dataclasses.Field[Any], given: Mapping[str, Any], scope: Scope
-) -> dict[str, Any]:
-    kind = f.metadata["kind"]
-    value = given.get(key)
-    absent = key not in given or (value is None and "null" not in f.metadata.get("choices", ()))
-    if absent:
-        if f.default is dataclasses.MISSING:
-            raise _Missing(f'{cls.keyword} needs "{key}"', hint=f.metadata.get("doc"))
-        return {}
-    found = _READERS[kind](value, scope, {**f.metadata, "beside": given.get(_BESIDE.get(kind, ""))})
-    return dict(found) if kind in _SEVERAL else {f.name: found}
+    def _argument(self, key: str, f: dataclasses.Field[Any]) -> dict[str, Any]:
+        kind = f.metadata["kind"]
+        value = self.data.get(key)
+        absent = value is None and "null" not in f.metadata.get("choices", ())
+        if key not in self.data or absent:
+            if f.default is dataclasses.MISSING:
+                raise _Missing(f'{self.cls.keyword} needs "{key}"', hint=f.metadata.get("doc"))
+            return {}
+        options = {**f.metadata, "beside": self.data.get(_BESIDE.get(kind, ""))}
+        argument_value = _READERS[kind](value, self.scope, options)
+        if kind == "prompt" and argument_value is None:
+            self.lacks_argument = True
+        return dict(argument_value) if kind in _SEVERAL else {f.name: argument_value}
+
+    def node(self, step: str, origin: Position | None) -> Node:
+        """The node, with unknown parts in place of those that it refuses, or an unknown one."""
+        self._add_context()
+        while not self.lacks_argument:
+            try:
+                node = self.cls(step=step, origin=origin, **self.values)
+                check_result(node)
+            except Fault as fault:
+                first = not self.faults
+                forgotten = [self._refused(part, first=first) for part in each(fault)]
+                if not all(forgotten):
+                    break
+                continue
+            if self.may_lack_columns and not isinstance(node, (*_SAME_COLUMNS, Sink)):
+                return Unknown.beside(node.schema)
+            return node
+        return _unknown(self.cls, self.source)
+
+    def _add_context(self) -> None:
+        """The values that no plan writes: the pipeline's relation, the graph."""
+        if self.source is not None:
+            self.values |= {
+                name: self.source
+                for name, f in self.fields.items()
+                if f.metadata["kind"] == "input"
+            }
+        graph = self.scope.graph
+        for f in dataclasses.fields(self.cls):
+            if graph is not None and f.name == "graph":
+                self.values["graph"] = graph
+            elif f.name == "owner":
+                self.values["owner"] = graph.partition if graph is not None else ""
+
+    def _refused(self, fault: Fault, *, first: bool) -> bool:
+        """Report a fault of the node, unless it follows from another; forget the part that is
+        wrong. False if the operator is nothing without it.
+        """
+        written = self._as_written(fault)
+        repeated = any(fault.what == written.what for fault in self.faults)
+        follows = not first and not fault.path
+        if not repeated and not follows and not self._reads_unknown(fault.path):
+            self.faults.append(written)
+        return self._forget(fault.path)
+
+    def _as_written(self, fault: Fault) -> Fault:
+        """A fault at the key that plans write (`over` for `label`), and at the item that they
+        wrote there.
+        """
+        if not fault.path:
+            return fault
+        key, *rest = fault.path
+        places = self.places.get(str(key), ())
+        if rest and isinstance(rest[0], int) and rest[0] < len(places):
+            rest[0] = places[rest[0]]
+        if key == "label" and "over" in plan_keys(self.cls):
+            key = "over"
+        elif key in self.fields:
+            key = self.fields[str(key)].metadata.get("key", key)
+        return replaced(fault, key, *rest)
+
+    def _part(self, path: tuple[str | int, ...]) -> Any:
+        """The part of an argument that a path names."""
+        value = self.values.get(str(path[0])) if path else None
+        match path[1:], value:
+            case (int(i), *_), tuple() if i < len(value):
+                return value[i]
+            case (str(name), *_), tuple():
+                return dict(value).get(name)
+        return value
+
+    def _reads_unknown(self, path: tuple[str | int, ...]) -> bool:
+        """Whether a part of the arguments reads a column that is unknown, or, where it is no such
+        part, the operator does.
+        """
+        part = self._part(path)
+        if part == UNKNOWN_SCALAR:
+            return True
+        schemas = [node.schema for node in _relations(self.values.values())]
+        fields = [field for schema in schemas for field in schema]
+        unknown_columns = {field.name for field in fields if holds_unknown(field.type)}
+        if not unknown_columns:
+            return False
+        names = _columns_of(part)
+        if names is None:
+            return True
+        if self.values.get("alias") in names:
+            return True
+        known = {field.name for field in fields}
+        any_column = ANY_COLUMN in unknown_columns
+        return any(name in unknown_columns or (any_column and name not in known) for name in names)
+
+    def _forget(self, path: tuple[str | int, ...]) -> bool:
+        """Put the unknown in place of a part of the arguments, or leave an item of a list out."""
+        name, part = str(path[0]) if path else "", self._part(path)
+        value = self.values.get(name)
+        if isinstance(part, Scalar) and isinstance(value, tuple):
+            self._forget_column(name, str(path[1]))
+            return bool(self.values[name]) or self.fields[name].default is not dataclasses.MISSING
+        if isinstance(part, Scalar):
+            self.values[name] = UNKNOWN_SCALAR
+            return part != UNKNOWN_SCALAR
+        if isinstance(part, PromptSet):
+            any_prompt = _any_prompt(part, pairs=issubclass(self.cls, SemJoin))
+            self.values[name] = any_prompt
+            return any_prompt != part
+        if isinstance(value, tuple) and len(path) > 1 and isinstance(path[1], int):
+            i = path[1]
+            if i >= len(value) or isinstance(value[i], Node):
+                return False
+            places = self.places.setdefault(name, list(range(len(value))))
+            self.values[name] = value[:i] + value[i + 1 :]
+            del places[i : i + 1]
+            return bool(self.values[name]) or self.fields[name].default is not dataclasses.MISSING
+        return False
+
+    def _forget_column(self, argument_name: str, column: str) -> None:
+        """Make a column unknown, or leave it out, if that was of no use."""
+        columns: list[tuple[str, Scalar]] = []
+        for name, scalar in self.values[argument_name]:
+            if name != column:
+                columns.append((name, scalar))
+            elif scalar != UNKNOWN_SCALAR:
+                columns.append((name, UNKNOWN_SCALAR))
+            else:
+                self.may_lack_columns = True
+        self.values[argument_name] = tuple(columns)
 
 
 class _Missing(Fault):
-    """A required argument is not there: the fault is the operator's, not the argument's."""
+    """A required argument is missing: the fault is the operator's, not the argument's."""
 
     def under(self, *prefix: str | int) -> Fault:
         del prefix
         return Fault(self.what, there=self.there, hint=self.hint)
+
+
+def _relations(values: Iterable[Any]) -> list[Node]:
+    listed = [
+        part for value in values for part in (value if isinstance(value, tuple) else (value,))
+    ]
+    return [part for part in listed if isinstance(part, Node)]
+
+
+def _columns_of(part: Any) -> frozenset[str] | None:
+    """The columns that a part of arguments reads; None for what is no such part."""
+    match part:
+        case (Scalar() as scalar) | Sort(by=scalar) | By(to=scalar):
+            return scalar.roots
+        case (str(), str()):
+            return frozenset(path.split(".")[0] for path in part)
+        case str():
+            return frozenset({part.split(".")[0]})
+        case PromptSet():  # placeholders of unknown columns are not refused
+            return frozenset()
+    return None
+
+
+def _any_prompt(prompts: PromptSet, *, pairs: bool) -> PromptSet:
+    """A prompt with the same answers over any columns."""
+    any_text = Template((("", ANY_COLUMN),))
+    other = any_text if pairs else Template()
+    first = prompts.first
+    prompt = Prompt(first.name, first.returns, item=any_text, other=other)
+    return PromptSet((("", prompt),))
 
 
 def check_result(node: Node) -> None:
@@ -218,224 +434,6 @@ def check_result(node: Node) -> None:
                 f'the columns "{other}" and "{name}" differ in case alone',
                 hint="rename one of them",
             )
-
-
-_KEEPS_COLUMNS = (Add, Embed, Filter, Require, Limit, Ordered, Distinct, SemFilter)
-_ANSWERS_ITSELF = (SemFilter, SemJoin, SemTopk)
-_TRIES = 30
-_NAMED = re.compile(r'"[^"]*"|\bno column .*')  # parts of a message in which columns are named
-_WORD = re.compile(r"\w+")
-_MAKES = ("add", "by", "columns")  # arguments whose entries are columns of the result
-_PARTS = {
-    "columns",
-    "names",
-    "order",
-    "scalar",
-    "using",
-    "by",
-}  # kinds of which a part may be left out
-_ANY_PROMPT = "Which one?"
-
-
-class Despite(Faults):
-    """What is wrong with an operator, and the relation that it is without that."""
-
-    def __init__(self, faults: Iterable[Fault], node: Node) -> None:
-        super().__init__(faults)
-        self.node = node
-
-    def mapped(self, change: Callable[[Fault], Fault]) -> Despite:
-        """Each of them changed."""
-        return Despite(map(change, self.faults), self.node)
-
-
-class Lost:
-    """The columns that relations lack because what makes them is wrong."""
-
-    def __init__(self) -> None:
-        self._of: dict[
-            int, tuple[Node, frozenset[str]]
-        ] = {}  # with the node: so that no two ever have one id
-
-    def of(self, nodes: Iterable[Node]) -> frozenset[str]:
-        """Those of any of these relations."""
-        return frozenset().union(*(self._of[id(node)][1] for node in nodes if id(node) in self._of))
-
-    def note(self, node: Node, names: frozenset[str]) -> None:
-        """Say what a relation lacks."""
-        if names:
-            self._of[id(node)] = (node, names)
-
-
-def build_despite(
-    cls: type[Node],
-    value: Any,
-    scope: Scope,
-    lost: Lost,
-    *,
-    source: Node | None,
-    step: str,
-    origin: Position | None,
-) -> Node:
-    """As `build`, but all that is wrong is found, each part that is wrong left out in turn.
-
-    Args:
-        cls: The operator.
-        value: Its arguments.
-        scope: What names mean.
-        lost: What relations lack; noted of what is built too.
-        source: The relation that the pipeline brings.
-        step: Name of the step.
-        origin: Where it stands.
-
-    Raises:
-        Despite: With the relation that is left.
-        Faults: No relation is left.
-        Poisoned: No relation is left, and all that is wrong follows from what is told already.
-    """
-    rest = _Rest(cls, value, scope)
-    told: list[Fault] = []
-    for _ in range(_TRIES):
-        try:
-            node = build(cls, rest.value, scope, source=source, step=step, origin=origin)
-            lacking = rest.lost | lost.of(node.inputs)
-        except Faults as faults:
-            lacking = rest.lost | lost.of(_read(value, scope, source))
-            told += [
-                rest.as_given(f)
-                for f in faults.faults
-                if not follows(f, lacking) and _is_new(f, told)
-            ]
-            left = [rest.leave(fault) for fault in faults.faults]
-            if all(left):
-                continue
-            if source is None or not issubclass(cls, _KEEPS_COLUMNS):
-                break
-            node, lacking = (
-                copy(source),
-                rest.lost | lost.of([source]),
-            )  # one of its own: others read the source too
-        lost.note(node, frozenset(lacking))
-        if rest.whole:
-            return node
-        raise Despite(told, node)
-    if told:
-        raise Faults(told)
-    raise Poisoned
-
-
-def follows(fault: Fault, lost: AbstractSet[str]) -> bool:
-    """Whether a fault may come of a lost column: it names one. A value of the wrong kind is wrong
-    whatever it names.
-    """
-    if fault.what.startswith("expected "):
-        return False
-    named = (word for part in _NAMED.findall(fault.what) for word in _WORD.findall(part))
-    return not lost.isdisjoint(named)
-
-
-def _is_new(fault: Fault, told: Iterable[Fault]) -> bool:
-    """Whether a fault is not that of what was left out: of a key's lack, or of the rest of a text
-    that a comma cut.
-    """
-    first = next(iter(told), None)
-    return first is None or (
-        bool(fault.path)
-        and not isinstance(fault, KeyFault)
-        and not first.what.startswith("cannot read")
-    )
-
-
-def _read(value: Any, scope: Scope, source: Node | None) -> Iterator[Node]:
-    """The relations that an operator reads, as far as they can be had."""
-    if source is not None:
-        yield source
-    for _, text in walk_paths(value):
-        if isinstance(text, str) and scope.is_relation(text):
-            with suppress(Fault, Poisoned, Pruned):
-                yield scope.relation(text)
-
-
-@dataclass
-class _Rest:
-    """What is left of an operator's arguments."""
-
-    cls: type[Node]
-    value: Any
-    scope: Scope
-    lost: set[str] = field(default_factory=set)
-    whole: bool = True
-    _gone: dict[str, list[int]] = field(default_factory=dict)
-
-    def leave(self, fault: Fault) -> bool:
-        """Leave out the part that is wrong. False: what is left would be no such operator."""
-        self.whole = False
-        bare = stands_bare(self.cls, self.value)
-        given = {self.cls.sole: self.value} if bare else self.value
-        path = (self.cls.sole, *fault.path) if bare else fault.path
-        if not isinstance(given, Mapping) or not path or path[0] not in given:
-            return False
-        key, part = str(path[0]), dict(given)
-        kept = self._without(key, given[key], path[1:])
-        if kept is _NOTHING:
-            keys = plan_keys(self.cls)
-            if bare or (
-                key in keys and (keys[key].metadata["kind"] not in _PARTS or self._needed(key))
-            ):
-                return key in ("prompt", "add") and self._any_prompt(part)
-            del part[key]
-        else:
-            part[key] = kept
-        self.value = part[self.cls.sole] if bare else part
-        return True
-
-    def _without(self, key: str, value: Any, path: tuple[str | int, ...]) -> Any:
-        """The value without the entry that a path names; `_NOTHING` if that is all of it."""
-        kept: Any = _NOTHING
-        gone: list[Any] = []
-        if isinstance(value, Mapping) and key != "prompt":
-            gone = [path[0], *commas.rests(value)] if path and path[0] in value else list(value)
-            kept = {name: part for name, part in value.items() if name not in gone} or _NOTHING
-        elif isinstance(value, list) and path:
-            place = value.index(path[0]) if path[0] in value else path[0]
-            gone = [value[place]] if isinstance(place, int) and place < len(value) else value
-            kept = [part for part in value if part not in gone] or _NOTHING
-            self._gone.setdefault(key, []).append(place if isinstance(place, int) else 0)
-        if key in _MAKES:
-            self.lost.update(map(str, gone))
-        return kept
-
-    def _needed(self, key: str) -> bool:
-        return plan_keys(self.cls)[key].default is dataclasses.MISSING
-
-    def _any_prompt(self, given: dict[str, Any]) -> bool:
-        """Put a prompt without placeholders in place of the one that is wrong, with its answers."""
-        if given.get("prompt") == _ANY_PROMPT:
-            return False
-        try:
-            returns = self.scope.prompt(given.get("prompt"), given.get("add")).first.returns
-        except (Fault, PlanError):
-            return False
-        given["prompt"] = _ANY_PROMPT
-        given.pop("add", None)
-        if returns and getattr(self.cls, "returns_types", True):
-            given["add"] = {name: str(kind) for name, kind in returns}
-        elif not issubclass(self.cls, _ANSWERS_ITSELF):
-            return False
-        self.value = given
-        return True
-
-    def as_given(self, fault: Fault) -> Fault:
-        """A fault in what is left, with its place in what was given."""
-        match fault.path:
-            case (str(key), int(place), *rest):
-                for gone in sorted(self._gone.get(key, ())):
-                    place += gone <= place
-                return replaced(fault, key, place, *rest)
-        return fault
-
-
-_NOTHING = object()
 
 
 OPERATOR_WORDS = by_keyword(OPERATORS)
@@ -453,7 +451,7 @@ def operator_on(item: Any, *, first: bool) -> tuple[str, Any]:
         )
     if len(item) != 1:
         keys = ", ".join(str(key) for key in item) or "none"
-        hint = commas.HINT if commas.rests(item) else "each operator has its own dash"
+        hint = COMMA_HINT if rests(item) else "each operator has its own dash"
         raise Fault("one operator on a line", there=f"here: {keys}", hint=hint)
     ((keyword, value),) = item.items()
     if keyword in SOURCE_WORDS:

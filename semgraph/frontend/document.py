@@ -1,68 +1,165 @@
-"""YAML 1.2 as plain data with positions. Nothing but mappings, lists, text, numbers, true, false
-and null comes out.
+"""YAML 1.2 text as plain data with positions, and what is wrong with plain data.
 
-The text is composed to a tree and read from there, so no tag ever constructs anything and every
-value keeps its place.
+libyaml reads the text. It is read as events, so no tag ever constructs anything and every key and
+value keeps its place. Only mappings, lists, text, numbers, true, false and null come out.
 """
 
 from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import Fault, PlanError, Position, Problem
-from semgraph.frontend import scope as commas
-from semgraph.frontend.scope import KeyFault
+from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
+from semgraph.expr.scalar import depth
+from semgraph.shipped import plans_folder
 
+MAX_BYTES = 1_000_000
+MAX_VALUES = 20_000
+"""Keys and values of a file."""
+MAX_DEPTH = 100
+"""Levels of mappings and lists."""
+COMMA_HINT = "a text with a comma needs quotes inside { } and [ ]"
+Trail = tuple[str | int, ...]
+Place = tuple[int, int]
 Stamp = tuple[int, int, int] | None
 _noticed: ContextVar[dict[Path, Stamp] | None] = ContextVar("noticed", default=None)
 
 
-def stamp(path: Path) -> Stamp:
-    """What changes when a file does: its inode, size and time of writing (ns). None: it is not
-    there.
+# -- faults of plain data
+
+
+class KeyFault(Fault):
+    """A key that does not belong where it stands. The position is that of the key, not of its
+    value.
     """
-    try:
-        found = path.stat()
-    except (OSError, ValueError):
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def under(self, *prefix: str | int) -> KeyFault:
+        """The same fault, seen from further out."""
+        return KeyFault(self.what, *prefix, *self.path, there=self.there, hint=self.hint)
 
 
-def notice(path: Path) -> None:
-    """Say that a file is about to be read, or is looked for: one that appears later would be found
-    instead of another.
+def replaced(fault: Fault, *path: str | int) -> Fault:
+    """A single fault at another path."""
+    kind = KeyFault if isinstance(fault, KeyFault) else Fault
+    return kind(fault.what, *path, there=fault.there, hint=fault.hint)
+
+
+def kind_of(value: object) -> str:
+    """A plain value, in the words of messages.
+
+    >>> kind_of({"a": 1})
+    'a mapping'
     """
-    files = _noticed.get()
-    if files is not None:
-        files.setdefault(path.absolute(), stamp(path))
+    if isinstance(value, str):
+        return f'"{value if len(value) <= 60 else value[:57] + "..."}"'
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    if value is None:
+        return "nothing"
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
-@contextmanager
-def noticing() -> Iterator[dict[Path, Stamp]]:
-    """Collect what is noticed, with its stamp from before it is read."""
-    files: dict[Path, Stamp] = {}
-    token = _noticed.set(files)
+def wrong(expected: str, value: object, hint: str | None = None) -> Fault:
+    """The fault of a value of another kind."""
+    return Fault(f"expected {expected}, found {kind_of(value)}", hint=hint)
+
+
+def unknown(
+    name: str, known: Iterable[str], what: str, kind: str, *path: str | int, value: bool = False
+) -> Fault:
+    """The fault of a name that is not among the known ones: of a key, or of a `value`.
+
+    >>> fault = unknown("setps", ["steps", "writes"], "a plan has no", "keys")
+    >>> fault.what, fault.there, fault.hint
+    ('a plan has no "setps"', 'keys: steps, writes', 'did you mean "steps"?')
+    """
+    listed = list(dict.fromkeys(known))
+    there = f"{kind}: " + (", ".join(listed) or "none")
+    return (Fault if value else KeyFault)(
+        f'{what} "{name}"', *path, there=there, hint=did_you_mean(name, listed)
+    )
+
+
+def mapping(value: Any, what: str) -> dict[str, Any]:
+    """A mapping; nothing is an empty one. Raises Fault."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise wrong(what, value)
+    return dict(value)
+
+
+def known_keys(value: Mapping[str, Any], known: Iterable[str], what: str) -> list[Fault]:
+    """A fault for each key that does not belong there."""
+    listed = list(known)
+    return [
+        unknown(str(key), listed, f"{what} has no", "keys", key)
+        for key in value
+        if key not in listed
+    ]
+
+
+# -- texts that a comma cut in two: {n: coalesce(a, b)} is the text "coalesce(a" and the key "b)"
+
+_OPEN_CALL = re.compile(r"\w\([^()]*,[^()]*\Z")
+
+
+def rest_of(value: Any, following: Iterable[tuple[Any, Any]]) -> list[Any]:
+    """The keys among those after a text that are the rest of it, up to the one that closes its
+    brackets; none if nothing does.
+
+    >>> rest_of("coalesce(a", [("b)", None), ("m", "c")]), rest_of("upper(a", [("m", "lower(b)")])
+    (['b)'], [])
+    """
+    if not isinstance(value, str) or depth(value) <= 0:
+        return []
+    text = value
+    rest: list[Any] = []
+    for key, more in following:
+        text, rest = f"{text}, {key}", [*rest, key]
+        if depth(text) == 0:
+            return rest
+        if more is not None:
+            break
+    return []
+
+
+def rests(data: Mapping[Any, Any]) -> set[Any]:
+    """The keys of a mapping that are the rest of a text before them."""
+    items = list(data.items())
+    return {key for i, (_, value) in enumerate(items) for key in rest_of(value, items[i + 1 :])}
+
+
+def _is_cut(data: Any, path: Sequence[str | int]) -> bool:
+    """Whether a comma cut the text at a path of plain data."""
+    if not path:
+        return False
+    around = data
     try:
-        yield files
-    finally:
-        _noticed.reset(token)
+        for key in path[:-1]:
+            around = around[key]
+        if isinstance(around, Mapping):
+            items = list(around.items())
+            at = list(around).index(path[-1])
+        else:
+            items = [(value, None) for value in around]
+            at = int(path[-1])
+        value = around[path[-1]]
+    except (LookupError, TypeError, ValueError):  # the value came from a parameter
+        return False
+    return bool(rest_of(value, items[at + 1 :]))
 
 
-MAX_BYTES = 1_000_000
-MAX_VALUES = 20_000  # keys and values of a file; YAML is read at about ten thousand a second
-Trail = tuple[str | int, ...]
-Place = tuple[int, int]
-_TAG = "tag:yaml.org,2002:"
-_DEEP = re.compile(r"(?:[\[{]\s*){100}")
-_WORDS = {"true": True, "false": False}
+# -- documents
 
 
 @dataclass(frozen=True)
@@ -95,18 +192,63 @@ class Document:
     def problem(self, fault: Fault, *base: str | int, step: str | None = None) -> Problem:
         """A fault below `base`, with its position."""
         position = self.position(*base, *fault.path, key=isinstance(fault, KeyFault))
-        hint = fault.hint or (commas.HINT if self._cut((*base, *fault.path)) else None)
+        hint = fault.hint or (COMMA_HINT if self._is_cut((*base, *fault.path)) else None)
         return Problem(fault.what, step, position, fault.there, hint)
 
-    def _cut(self, path: Trail) -> bool:
-        """Whether the text there was cut at a comma. Items of a list that stand below each other
-        are no pieces of one text.
+    def _is_cut(self, path: Trail) -> bool:
+        """Whether a comma cut the text there. Items of a list on lines of their own are no pieces
+        of one text.
         """
         if path and isinstance(path[-1], int):
             places = [self.values.get((*path[:-1], i)) for i in (path[-1], path[-1] + 1)]
             if None in places or len({place[0] for place in places if place}) > 1:
                 return False
-        return commas.cut(self.data, path)
+        return _is_cut(self.data, path)
+
+
+def walk_paths(data: Any, path: Trail = ()) -> Iterator[tuple[Trail, Any]]:
+    """Every value of plain data with its path, parents first."""
+    yield path, data
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from walk_paths(value, (*path, key))
+    elif isinstance(data, list):
+        for i, value in enumerate(data):
+            yield from walk_paths(value, (*path, i))
+
+
+# -- files
+
+
+def stamp(path: Path) -> Stamp:
+    """What changes when a file does: its inode, size and time of writing (ns). None: there is no
+    such file.
+    """
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def notice(path: Path) -> None:
+    """Record that a file is about to be read or looked for: one that appears later would be used
+    instead of another.
+    """
+    files = _noticed.get()
+    if files is not None:
+        files.setdefault(path.absolute(), stamp(path))
+
+
+@contextmanager
+def noticing() -> Iterator[dict[Path, Stamp]]:
+    """Collect what is noticed, with its stamp from before it is read."""
+    files: dict[Path, Stamp] = {}
+    token = _noticed.set(files)
+    try:
+        yield files
+    finally:
+        _noticed.reset(token)
 
 
 def shown(path: Path) -> str:
@@ -119,55 +261,154 @@ def shown(path: Path) -> str:
 
 def read_text(path: Path, what: str = "plan") -> str:
     """The text of a file that must be UTF-8 text of at most 1 MB. Raises PlanError."""
-    file = shown(path)
     notice(path)
-    if path.is_dir():
-        raise PlanError(
-            Problem(
-                f"this is a folder, no {what}",
-                position=Position(file, 1, 1),
-                hint="name a file in it",
-            )
-        )
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            what_it_is = f"this is no regular file, but a {what} is read from one"
-            raise PlanError(Problem(what_it_is, position=Position(file, 1, 1), hint="name a file"))
-        size = status.st_size
-        if size > MAX_BYTES:
-            there = f"{size / 1e6:.1f} MB; a {what} has at most {MAX_BYTES / 1e6:.0f} MB"
-            hint = "rows belong into an input file: -i NAME=FILE"
-            raise PlanError(
-                Problem(
-                    f"this file is too large for a {what}", None, Position(file, 1, 1), there, hint
-                )
-            )
-        raw = path.read_bytes()
-    except OSError as error:
-        msg = f"cannot read the {what}: {error.strerror or error}"
-        raise PlanError(Problem(msg, position=Position(file, 1, 1))) from None
+    raw = _read_bytes(path, what)
+    hint = f"a {what} is a text file"
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         column = error.start - (raw.rfind(b"\n", 0, error.start) + 1) + 1
-        msg = f"this is no {what}: byte {error.start} is not UTF-8"
+        message = f"this is no {what}: byte {error.start} is not UTF-8"
         raise PlanError(
-            Problem(msg, position=Position(file, line, column), hint=f"a {what} is a text file")
+            Problem(message, position=Position(shown(path), line, column), hint=hint)
         ) from None
     if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        msg = f"this is no {what}: it holds binary data"
-        raise PlanError(
-            Problem(msg, position=Position(file, line, 1), hint=f"a {what} is a text file")
-        )
+        position = Position(shown(path), text.count("\n", 0, text.index("\0")) + 1, 1)
+        message = f"this is no {what}: it holds binary data"
+        raise PlanError(Problem(message, position=position, hint=hint))
     return text
+
+
+def _read_bytes(path: Path, what: str) -> bytes:
+    position = Position(shown(path), 1, 1)
+    if path.is_dir():
+        message = f"this is a folder, no {what}"
+        raise PlanError(Problem(message, position=position, hint="name a file in it"))
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            message = f"this is no regular file, but a {what} is read from one"
+            raise PlanError(Problem(message, position=position, hint="name a file"))
+        if status.st_size > MAX_BYTES:
+            there = f"{status.st_size / 1e6:.1f} MB; a {what} has at most {MAX_BYTES / 1e6:.0f} MB"
+            hint = "rows belong into an input file: -i NAME=FILE"
+            message = f"this file is too large for a {what}"
+            raise PlanError(Problem(message, None, position, there, hint))
+        return path.read_bytes()
+    except OSError as error:
+        message = f"cannot read the {what}: {error.strerror or error}"
+        raise PlanError(Problem(message, position=position)) from None
 
 
 def read_file(path: Path, what: str = "plan") -> Document:
     """A YAML file as plain data. Raises PlanError."""
     return parse(read_text(path, what), shown(path), what)
+
+
+# -- plans by path or name
+
+_OUTSIDE = "a plan names files in its own folder and shipped plans only: copy the file there"
+
+
+def inside(path: Path, folders: Iterable[Path]) -> bool:
+    """Whether a path, with symbolic links followed, is in one of the folders or in that of the
+    shipped plans.
+    """
+    try:
+        real = path.resolve()
+        return any(real.is_relative_to(folder.resolve()) for folder in (*folders, plans_folder()))
+    except (OSError, ValueError, RuntimeError):  # a ring of links, or no path at all
+        return False
+
+
+def require_inside(path: Path, folders: Iterable[Path], what: str, *key: str) -> None:
+    """Refuse a file that a plan must not name, before anything of it is read. Raises Fault."""
+    if not inside(path, folders):
+        raise Fault(f"{what} is outside the folder of the plan", *key, hint=_OUTSIDE)
+
+
+def find_plan(ref: str | Path, folders: Sequence[Path] = ()) -> tuple[Path, bool]:
+    """The file of a plan, and whether it is one of those that come with semgraph.
+
+    Args:
+        ref: A path or a name: looked for in the working directory, in its `plans/`, then among the
+            shipped plans.
+        folders: Looked in first.
+
+    Raises:
+        PlanError: There is none.
+    """
+    text = str(ref).replace("\0", "�")  # no path has a NUL in it
+    name = text if text.endswith((".yaml", ".yml")) else f"{text}.yaml"
+    shipped = plans_folder()
+    places = [*(folder / name for folder in folders), Path(text), Path(name), Path("plans", name)]
+    for place in places:
+        notice(place)
+        if place.is_file():
+            return place, place.resolve().is_relative_to(shipped.resolve())
+    inside = shipped / name.removeprefix("plans/")
+    if inside.is_file():
+        return inside, True
+    if Path(text).exists():
+        return Path(text), False
+    raise PlanError(_nowhere(text, (*folders, Path())))
+
+
+def find_named(name: str, folders: Sequence[Path], *, confined: bool) -> Path:
+    """The file of a plan that another plan names.
+
+    Args:
+        name: As `find_plan` takes it.
+        folders: Looked in first: the folder of the plan that names it among them.
+        confined: Whether it must be in one of these, in the working directory's `plans/`, shipped,
+            or, by its bare name, in the working directory.
+
+    Raises:
+        Fault: There is none, or it is outside.
+    """
+    places = (*folders, Path("plans"))
+    what = f'the plan "{name}"'
+    path = Path(name.replace("\0", "\ufffd"))
+    by_name = path.parent == Path()
+    if (
+        confined
+        and not by_name
+        and not any(inside(place / path, places) for place in (*folders, Path()))
+    ):
+        require_inside(path, places, what)
+    try:
+        found = find_plan(name, folders)[0]
+    except PlanError as error:
+        problem = error.problems[0]
+        raise Fault(problem.what, there=problem.there, hint=problem.hint) from None
+    if confined:
+        require_inside(found, (*places, Path()) if by_name else places, what)
+    return found
+
+
+def _nowhere(text: str, folders: Sequence[Path]) -> Problem:
+    """What to say of a plan that is not there: of a path what files are beside it, of a name what
+    plans there are.
+    """
+    known = sorted(
+        {p.stem for folder in (Path("plans"), plans_folder()) for p in folder.glob("*.yaml")}
+        - {"graph"}
+    )
+    near = did_you_mean(Path(text).stem, known)
+    if "/" in text or text.endswith((".yaml", ".yml")):
+        asked = Path(text)
+        beside = [
+            str(asked.parent / p.name)
+            for folder in folders
+            for p in (folder / asked.parent).glob("*.y*ml")
+        ]
+        hint = did_you_mean(text, sorted(beside)) or near or "see semgraph plans list"
+        return Problem(f"{text}: there is no such file", hint=hint)
+    return Problem(f'no plan "{text}"', there="plans: " + (", ".join(known) or "none"), hint=near)
+
+
+# -- YAML
 
 
 @lru_cache(maxsize=64)
@@ -178,174 +419,53 @@ def parse(text: str, file: str, what: str = "plan", first_line: int = 1) -> Docu
     >>> parse("on: [1, yes, 2025-01-15]", "x.yaml").data
     {'on': [1, 'yes', '2025-01-15']}
     """
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+    from yaml import YAMLError
 
-    if _DEEP.search(text):  # the reader would take minutes to find out
-        raise PlanError(_syntax("nested too deeply", Position(file, first_line, 1)))
-    yaml = YAML(typ="safe", pure=True)
-    yaml.Composer = _composer()
+    reader = _Reader(text, file, what, first_line)
     try:
-        tree = yaml.compose(text)
-    except _TooManyError as error:
-        there = f"line {error.line + first_line} has value number {MAX_VALUES + 1:,}"
-        problem = f"this {what} has more than {MAX_VALUES:,} keys and values"
-        hint = "rows belong into an input file: -i NAME=FILE"
-        position = Position(file, error.line + first_line, error.column + 1)
-        raise PlanError(Problem(problem, position=position, there=there, hint=hint)) from None
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = (mark.line + first_line, mark.column + 1) if mark else (first_line, 1)
-        problem = str(error.problem or error.context)
-        raise PlanError(_syntax(problem, Position(file, *place), _before(mark))) from None
-    except (YAMLError, RecursionError, ValueError) as error:
-        what_happened = (
-            "nested too deeply" if isinstance(error, RecursionError) else str(error).splitlines()[0]
-        )
-        raise PlanError(_syntax(what_happened, Position(file, first_line, 1))) from None
-    if tree is None:
-        msg = f"this {what} is empty"
-        raise PlanError(Problem(msg, position=Position(file, first_line, 1)))
-    reader = _Reader(file, first_line)
-    try:
-        data = reader.read(tree, ())
-    except RecursionError:
-        raise PlanError(_syntax("nested too deeply", Position(file, first_line, 1))) from None
+        data = reader.document()
+    except (YAMLError, ValueError) as error:
+        raise PlanError(_syntax_problem(text, error, file, first_line)) from None
     if reader.problems:
         raise PlanError(*reader.problems)
     return Document(file, data, reader.values, reader.keys)
 
 
-class _TooManyError(Exception):
-    def __init__(self, line: int, column: int) -> None:
-        self.line, self.column = line, column
-        super().__init__(f"too many values at {line}:{column}")
+_TAG = "tag:yaml.org,2002:"
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLS = {
+    word: value
+    for value in (True, False)
+    for word in (str(value), str(value).lower(), str(value).upper())
+}
+_INTEGER = re.compile(
+    r"[-+]?0b[01_]+|[-+]?0o?[0-7_]+|[-+]?[0-9][0-9_]*|[-+]?0x[0-9a-fA-F_]+", re.ASCII
+)
+_FLOAT = re.compile(
+    r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+"
+    r"|[-+]?\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+    re.ASCII,
+)
 
 
-@cache
-def _composer() -> type[Any]:
-    """A composer that stops at the bound, before it has read the rest. ruamel.yaml is loaded when a
-    file is read.
-    """
-    from ruamel.yaml.composer import Composer
-
-    class Bounded(Composer):
-        """Counts the nodes that it composes."""
-
-        count = 0
-
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            self.count += 1
-            if self.count > MAX_VALUES:
-                mark = self.parser.peek_event().start_mark
-                raise _TooManyError(mark.line, mark.column)
-            return super().compose_node(parent, index)
-
-    return Bounded
+def _kind(text: str) -> str:
+    """The type of a plain scalar in YAML 1.2: `yes`, `on` and dates are texts."""
+    if text in _NULLS:
+        return "null"
+    if text in _BOOLS:
+        return "bool"
+    if text[0] in "-+.0123456789":
+        return "int" if _INTEGER.fullmatch(text) else "float" if _FLOAT.fullmatch(text) else "str"
+    return "str"
 
 
-def _before(mark: Any) -> str:
-    """What stands before a mark in its line."""
-    return str(mark.buffer)[: mark.pointer].rpartition("\n")[2] if mark and mark.buffer else ""
-
-
-def _syntax(problem: str, position: Position, before: str = "") -> Problem:
-    if "'\\t'" in problem:
-        return Problem("a tab cannot indent YAML", position=position, hint="indent with blanks")
-    hint = None
-    if "undefined alias" in problem:
-        name = problem.split("'")[1]
-        return Problem(
-            f'"*{name}": anchors and aliases have no place here',
-            position=position,
-            hint="name a step or a parameter",
-        )
-    if "mapping values are not allowed" in problem or "but got ':'" in problem:
-        hint = 'a text with ": " in it needs quotes'
-    if "cannot start any token" in problem:
-        hint = "quote the text"
-    if hint is None and problem.startswith("expected ','") and commas.inside_a_call(before):
-        hint = commas.HINT
-    return Problem(f"this is no YAML: {problem}", position=position, hint=hint)
-
-
-class _Reader:
-    """Reads a composed tree; keeps places and all problems."""
-
-    def __init__(self, file: str, first_line: int) -> None:
-        self.file, self.first_line = file, first_line
-        self.values: dict[Trail, Place] = {}
-        self.keys: dict[Trail, Place] = {}
-        self.problems: list[Problem] = []
-
-    def place(self, node: Any) -> Place:
-        return node.start_mark.line + self.first_line, node.start_mark.column + 1
-
-    def refuse(self, node: Any, what: str, hint: str | None = None) -> None:
-        self.problems.append(
-            Problem(what, position=Position(self.file, *self.place(node)), hint=hint)
-        )
-
-    def read(self, node: Any, path: Trail) -> Any:
-        if node.anchor is not None:
-            self.refuse(
-                node,
-                f'"&{node.anchor}": anchors and aliases have no place here',
-                "name a step or a parameter",
-            )
-            return None
-        self.values[path] = self.place(node)
-        kind = str(node.tag).removeprefix(_TAG)
-        readers = {"map": self.mapping, "seq": self.sequence}
-        if kind in readers and isinstance(node.value, list):
-            return readers[kind](node, path)
-        if kind not in _SCALARS or not isinstance(node.value, str):
-            self.refuse(node, f'the tag "{node.tag}" has no place here', "plain values only")
-            return None
-        return self.scalar(node, kind)
-
-    def mapping(self, node: Any, path: Trail) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in node.value:
-            if not isinstance(key.value, str):
-                self.refuse(
-                    key, "a key must be a name", 'quote a text that starts with [ or {: "{name}"'
-                )
-                continue
-            name = key.value
-            if key.anchor is not None or str(key.tag) == _TAG + "merge":
-                self.refuse(key, f'"{name}": anchors and merge keys have no place here')
-                continue
-            if name in found:
-                self.refuse(key, f'the key "{name}" stands here twice')
-                continue
-            self.keys[(*path, name)] = self.place(key)
-            found[name] = self.read(value, (*path, name))
-        return found
-
-    def sequence(self, node: Any, path: Trail) -> list[Any]:
-        return [self.read(value, (*path, i)) for i, value in enumerate(node.value)]
-
-    def scalar(self, node: Any, kind: str) -> Any:
-        try:
-            found = _SCALARS[kind](node.value)
-        except (ValueError, KeyError):
-            self.refuse(node, f'"{node.value}" is no {kind}')
-            return None
-        if isinstance(found, str):
-            bad = next((c for c in found if c == "\0" or "\ud800" <= c <= "\udfff"), None)
-            if bad is not None:
-                self.refuse(
-                    node, f"the text holds the character U+{ord(bad):04X}, which no store keeps"
-                )
-        return found
+def _kind_of_tag(tag: str | None) -> str:
+    return "str" if tag in (None, "!") else str(tag).removeprefix(_TAG)
 
 
 def _integer(text: str) -> int:
     digits = text.replace("_", "").lower()
-    body = digits.lstrip("+-")
-    base = {"0x": 16, "0o": 8, "0b": 2}.get(body[:2], 10)
-    return int(digits, base)
+    return int(digits, {"0x": 16, "0o": 8, "0b": 2}.get(digits.lstrip("+-")[:2], 10))
 
 
 def _float(text: str) -> float:
@@ -357,20 +477,207 @@ _SCALARS: dict[str, Any] = {
     "timestamp": str,
     "int": _integer,
     "float": _float,
-    "bool": lambda text: _WORDS[text.lower()],
+    "bool": lambda text: _BOOLS[text],
     "null": lambda _: None,
 }
 
 
-def walk_paths(data: Any, path: Trail = ()) -> Iterator[tuple[Trail, Any]]:
-    """Every value of plain data with its path, parents first."""
-    yield path, data
-    items = (
-        data.items()
-        if isinstance(data, dict)
-        else enumerate(data)
-        if isinstance(data, list)
-        else ()
-    )
-    for key, value in items:
-        yield from walk_paths(value, (*path, key))
+_LINE_BREAKS = {0x85: 0xE085, 0x2028: 0xE028, 0x2029: 0xE029}  # to libyaml, not in YAML 1.2
+_RESTORED = {private: sign for sign, private in _LINE_BREAKS.items()}
+
+
+class _Reader:
+    """Reads events of libyaml; keeps places and all problems."""
+
+    def __init__(self, text: str, file: str, what: str, first_line: int) -> None:
+        import yaml
+
+        self.restores = any(chr(sign) in text for sign in _LINE_BREAKS)
+        text = text.translate(_LINE_BREAKS) if self.restores else text
+        self.parser: Any = (
+            yaml.cyaml.CParser(text) if yaml.__with_libyaml__ else yaml.SafeLoader(text)
+        )
+        self.anchors: set[str] = set()
+        self.events = yaml.events
+        self.file, self.what, self.first_line = file, what, first_line
+        self.values: dict[Trail, Place] = {}
+        self.keys: dict[Trail, Place] = {}
+        self.problems: list[Problem] = []
+        self.count = 0
+
+    def document(self) -> Any:
+        """The one document of the text. Raises YAMLError or PlanError."""
+        self.parser.get_event()  # the start of the stream
+        if isinstance(self.parser.get_event(), self.events.StreamEndEvent):
+            position = Position(self.file, self.first_line, 1)
+            raise PlanError(Problem(f"this {self.what} is empty", position=position))
+        data = self.read(self.parser.get_event(), ())
+        self.parser.get_event()  # the end of the document
+        event = self.parser.get_event()
+        if not isinstance(event, self.events.StreamEndEvent):
+            problem = "expected a single document, but found another one"
+            raise PlanError(_not_yaml(problem, self.position(event)))
+        return data
+
+    def place(self, event: Any) -> Place:
+        return event.start_mark.line + self.first_line, event.start_mark.column + 1
+
+    def position(self, event: Any) -> Position:
+        return Position(self.file, *self.place(event))
+
+    def refuse(self, event: Any, what: str, hint: str | None = None) -> None:
+        self.problems.append(Problem(what, position=self.position(event), hint=hint))
+
+    def read(self, event: Any, path: Trail) -> Any:
+        """The value that an event starts, to its end."""
+        self.bound(event, len(path))
+        self.values[path] = self.place(event)
+        if isinstance(event, self.events.ScalarEvent):
+            return self.scalar(event) if self.is_plain(event) else None
+        if isinstance(event, self.events.MappingStartEvent):
+            plain = self.is_plain(event, "map")
+            data = self.mapping(path)
+            return data if plain else None
+        if isinstance(event, self.events.SequenceStartEvent):
+            plain = self.is_plain(event, "seq")
+            listed = self.sequence(path)
+            return listed if plain else None
+        self.refuse_alias(event)
+        return None
+
+    def bound(self, event: Any, levels: int) -> None:
+        self.count += 1
+        if self.count > MAX_VALUES:
+            position = self.position(event)
+            there = f"line {position.line} has value number {MAX_VALUES + 1:,}"
+            what = f"this {self.what} has more than {MAX_VALUES:,} keys and values"
+            hint = "rows belong into an input file: -i NAME=FILE"
+            raise PlanError(Problem(what, position=position, there=there, hint=hint))
+        if levels > MAX_DEPTH:
+            raise PlanError(_not_yaml("nested too deeply", self.position(event)))
+
+    def refuse_anchor(self, event: Any, name: str) -> None:
+        hint = "name a step or a parameter"
+        self.refuse(event, f'"{name}": anchors and aliases are not supported', hint)
+
+    def refuse_alias(self, event: Any) -> None:
+        if event.anchor not in self.anchors:
+            self.refuse_anchor(event, f"*{event.anchor}")
+
+    def is_plain(self, event: Any, kind: str = "") -> bool:
+        """Whether a value has no anchor, and no tag but that of a plain kind."""
+        if event.anchor is not None:
+            self.anchors.add(event.anchor)
+            self.refuse_anchor(event, f"&{event.anchor}")
+            return False
+        tag = event.tag
+        kinds = (kind,) if kind else _SCALARS
+        if tag in (None, "!") or tag.removeprefix(_TAG) in kinds:
+            return True
+        self.refuse(event, f'the tag "{tag}" is not supported', "plain values only")
+        return False
+
+    def mapping(self, path: Trail) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        while not isinstance(event := self.parser.get_event(), self.events.MappingEndEvent):
+            name = self.key(event, path, data)
+            value = self.parser.get_event()
+            if name is None:
+                self.skip(value, path)
+                continue
+            self.keys[(*path, name)] = self.place(event)
+            data[name] = self.read(value, (*path, name))
+        return data
+
+    def key(self, event: Any, path: Trail, data: Mapping[str, Any]) -> str | None:
+        """A key of a mapping; None for one that is wrong."""
+        self.bound(event, len(path))
+        if not isinstance(event, self.events.ScalarEvent):
+            if isinstance(event, self.events.AliasEvent):
+                self.refuse_alias(event)
+                return None
+            self.skip(event, path)
+            hint = 'quote a text that starts with [ or {: "{name}"'
+            self.refuse(event, "a key must be a name", hint)
+            return None
+        name = self.text(event)
+        if event.anchor is not None or (name == "<<" and event.implicit[0]):
+            self.refuse(event, f'"{name}": anchors and merge keys are not supported')
+        elif name in data:
+            self.refuse(event, f'the key "{name}" stands here twice')
+        else:
+            return name
+        return None
+
+    def skip(self, event: Any, path: Trail) -> None:
+        """Read past a value, silently."""
+        places, problems = dict(self.values), list(self.problems)
+        keys = dict(self.keys)
+        self.read(event, (*path, ""))
+        self.values, self.keys, self.problems = places, keys, problems
+
+    def sequence(self, path: Trail) -> list[Any]:
+        data: list[Any] = []
+        while not isinstance(event := self.parser.get_event(), self.events.SequenceEndEvent):
+            data.append(self.read(event, (*path, len(data))))
+        return data
+
+    def text(self, event: Any) -> str:
+        text = str(event.value)
+        return text.translate(_RESTORED) if self.restores else text
+
+    def scalar(self, event: Any) -> Any:
+        text = self.text(event)
+        kind = _kind(text) if event.implicit[0] else _kind_of_tag(event.tag)
+        try:
+            value = _SCALARS[kind](text)
+        except (ValueError, KeyError):
+            self.refuse(event, f'"{text}" is no {kind}')
+            return None
+        if isinstance(value, str):
+            bad = next((c for c in value if c == "\0" or "\ud800" <= c <= "\udfff"), None)
+            if bad is not None:
+                what = f"the text holds the character U+{ord(bad):04X}, which no store keeps"
+                self.refuse(event, what)
+        return value
+
+
+def _syntax_problem(text: str, error: Exception, file: str, first_line: int) -> Problem:
+    """Say what is wrong with the form of a text, in the words of the parser in Python: they are
+    more precise than libyaml's.
+    """
+    import yaml
+
+    try:
+        for _ in yaml.parse(text, yaml.SafeLoader):
+            pass
+    except yaml.YAMLError as precise:
+        error = precise
+    if isinstance(error, yaml.reader.ReaderError):
+        line = text.count("\n", 0, error.position) + first_line
+        column = error.position - (text.rfind("\n", 0, error.position) + 1) + 1
+        return _not_yaml(str(error).splitlines()[0], Position(file, line, column))
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    if mark is None:
+        return _not_yaml(str(error).splitlines()[0], Position(file, first_line, 1))
+    position = Position(file, mark.line + first_line, mark.column + 1)
+    assert isinstance(error, yaml.MarkedYAMLError)
+    return _not_yaml(str(error.problem or error.context), position, _before(mark))
+
+
+def _before(mark: Any) -> str:
+    """The text before a mark in its line."""
+    return str(mark.buffer)[: mark.pointer].rpartition("\n")[2] if mark.buffer else ""
+
+
+def _not_yaml(problem: str, position: Position, before: str = "") -> Problem:
+    if "'\\t'" in problem:
+        return Problem("a tab cannot indent YAML", position=position, hint="indent with blanks")
+    hint = None
+    if "mapping values are not allowed" in problem or "but got ':'" in problem:
+        hint = 'a text with ": " in it needs quotes'
+    elif "cannot start any token" in problem:
+        hint = "quote the text"
+    elif problem.startswith("expected ','") and _OPEN_CALL.search(before):
+        hint = COMMA_HINT
+    return Problem(f"invalid YAML: {problem}", position=position, hint=hint)

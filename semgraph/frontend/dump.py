@@ -15,9 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import EngineError, Fault, PlanError, Problem
+from semgraph.errors import EngineError, Fault, PlanError, Problem, each
 from semgraph.frontend.prompt_files import Prompts
-from semgraph.frontend.scope import each
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node
 from semgraph.logical.plan import InputSpec

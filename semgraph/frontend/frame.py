@@ -17,7 +17,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, InputError, PlanError, Problem
+from semgraph.errors import Fault, Faults, InputError, PlanError, Problem
 from semgraph.expr.types import Type, type_of_arrow
 from semgraph.frontend.build import (
     OPERATORS,
@@ -28,7 +28,7 @@ from semgraph.frontend.build import (
     plan_keys,
     stands_bare,
 )
-from semgraph.frontend.document import Document, parse, shown
+from semgraph.frontend.document import Document, inside, parse, shown
 from semgraph.frontend.dump import (
     FluentScope,
     Made,
@@ -39,12 +39,18 @@ from semgraph.frontend.dump import (
     told,
     write_yaml,
 )
-from semgraph.frontend.finding import inside
-from semgraph.frontend.head import input_schema, read_graph, read_inputs, read_optional, read_order
+from semgraph.frontend.head import (
+    NO_GRAPH,
+    Head,
+    LoadState,
+    input_schema,
+    read_graph,
+    read_inputs,
+    read_optional,
+    read_order,
+)
 from semgraph.frontend.inputs import check_rows, columns_of
-from semgraph.frontend.load import call_plan, load_document
-from semgraph.frontend.scope import Faults, Poisoned
-from semgraph.frontend.steps import NO_GRAPH, Loading, Reading
+from semgraph.frontend.load import Loader, dump, load_document
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import InputSpec, LogicalPlan
 from semgraph.logical.relational import Input
@@ -507,14 +513,10 @@ class Frame(SemanticMethods):
         Raises:
             PlanError: A choice names no step, or two steps have one name.
         """
-        from semgraph.frontend.frame import plan
-
         return plan(name, self, use=use, allow=allow, doc=doc)
 
     def to_yaml(self, name: str = "query", *, use: Mapping[str, str] | None = None) -> str:
         """The text of that plan's file."""
-        from semgraph.frontend.load import dump
-
         return dump(self.to_plan(name, use=use))
 
     def save(self, path: str | Path, use: Mapping[str, str] | None = None) -> Path:
@@ -524,8 +526,6 @@ class Frame(SemanticMethods):
             PlanError: There it would not be the same plan: prompts or called plans are not beside
                 it.
         """
-        from semgraph.frontend.frame import save
-
         return save(Path(path), self, use=use)
 
     @property
@@ -886,15 +886,13 @@ def call(
         key: value for key, value in rest.items() if value
     }
     world, plain = joined(first.world if first is not None else _world(None, None), given)
-    loading = Loading(call_plan)
-    caller = Reading(loading, Document("", {}), world.folder, confined=False)
-    caller.graph = world.graph
+    head = Head(LoadState(), Document("", {}), world.folder, confined=False, graph=world.graph)
     try:
-        results = call_plan(caller, FluentScope(world), plain, step or "call", None)
+        results = Loader(head).call(plain, step or "call", None, FluentScope(world))
     except Fault as fault:
         raise told("call", fault) from None
-    except Poisoned:
-        raise PlanError(*loading.problems) from None
+    if head.state.problems:
+        raise PlanError(*head.state.problems)
     if not results.tables:
         raise PlanError(Problem(f'call: plan "{plan}" returns nothing'))
     made = Made("call", plain, next(iter(results.tables.values())), name=step)

@@ -1,9 +1,9 @@
-"""The head of a plan: parameters, presets, graph, inputs, order."""
+"""The head of a plan: parameters, presets, graph, inputs, order, choices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import NoneType
@@ -11,15 +11,27 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, PlanError, did_you_mean
-from semgraph.expr.scalar import parse_scalar, reserved
+from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
+from semgraph.expr.scalar import NOW, parse_scalar, reserved
 from semgraph.expr.types import Type, parse_type
-from semgraph.frontend.arguments import READERS
-from semgraph.frontend.document import read_file
-from semgraph.frontend.finding import require_inside
-from semgraph.frontend.scope import Faults, KeyFault, each, unknown, wrong
-from semgraph.frontend.settings import defaults, known_keys, mapping, settle
-from semgraph.frontend.steps import NO_GRAPH, Reading, at
+from semgraph.frontend.arguments import (
+    READERS,
+    Pruned,
+    unknown_parameter,
+    whole_parameter,
+)
+from semgraph.frontend.arguments import under as at
+from semgraph.frontend.document import (
+    Document,
+    KeyFault,
+    Trail,
+    known_keys,
+    mapping,
+    read_file,
+    require_inside,
+    unknown,
+    wrong,
+)
 from semgraph.logical.node import Node
 from semgraph.logical.plan import POSITION, TURN, InputSpec, Order
 from semgraph.logical.relational import Input
@@ -29,6 +41,7 @@ KEYS = (
     "plan", "doc", "graph", "inputs", "optional", "params", "presets", "order", "steps", "writes", "returns", "use", "allow",
     "calls", "example",
 )  # fmt: skip
+_NO_SCOPE: Any = None
 ORDER_KEYS = ("input", "partition", "by", "key", "key_of", "window", "ahead", "on_error")
 _ON_ERROR = ("set_aside", "stop")
 _UNORDERED = (pa.types.is_list, pa.types.is_struct, pa.types.is_fixed_size_list)
@@ -254,9 +267,6 @@ class _OrderReader:
             return _ON_ERROR[0]
 
 
-_NO_SCOPE: Any = None
-
-
 def input_schema(spec: InputSpec, *, windowed: bool) -> pa.Schema:
     """The columns of an input as steps see it: of the one that is cut into windows, with the two
     that the engine adds.
@@ -315,39 +325,205 @@ def check_calls(value: Any) -> None:
         raise Faults(faults)
 
 
+MOST_BROUGHT = 100_000  # items: about four thousand a second are loaded
+MOST_OPERATORS = 1_000  # with those of called plans: some seconds to load, and as many to run
+NO_GRAPH = Graph("", "uuid", "group_id", {})
+
+
+@dataclass
+class LoadState:
+    """The state that one load and the plans it calls share.
+
+    Args:
+        folders: Where plans are looked for first.
+        problems: Everything found wrong so far.
+        open: The plans being read, outermost first.
+        graphs: Graph files read so far; None for one with problems.
+        operators: How many operators have been built.
+        brought: How many items the lists of parameters have in their expressions.
+    """
+
+    folders: tuple[Path, ...] = ()
+    problems: list[Problem] = field(default_factory=list)
+    open: tuple[Path, ...] = ()
+    graphs: dict[Path, Graph | None] = field(default_factory=dict)
+    operators: int = 0
+    brought: int = 0
+    _too_many: Problem | None = None
+
+    def count(self, origin: Position, brought: int = 0) -> None:
+        """Count an operator, and the items that lists of parameters bring into it.
+
+        Raises PlanError for one too many, and then each time with the place of the first.
+        """
+        self.operators += 1
+        self.brought += brought
+        if self._too_many is None and self.operators > MOST_OPERATORS:
+            what = f"a plan has at most {MOST_OPERATORS:,} operators, with those of the plans that it calls"
+            hint = "split it into several plans, each with a run of its own"
+            self._too_many = Problem(what, position=origin, hint=hint)
+        elif self._too_many is None and self.brought > MOST_BROUGHT:
+            what = f"parameters bring lists of more than {MOST_BROUGHT:,} items into the expressions of a plan"
+            hint = "each use counts; give many values as an input and join it"
+            self._too_many = Problem(what, position=origin, hint=hint)
+        if self._too_many is not None:
+            raise PlanError(self._too_many)
+
+
+@dataclass
+class Head:
+    """The head of one plan. It is read part after part: a part that fails leaves problems, and
+    the rest goes on.
+
+    Args:
+        state: What the load shares.
+        document: The plan as plain data with places.
+        folder: Where its graph file, its prompts and the plans it calls are.
+        prefix: Put before the names of its steps: the calling step's name and "/".
+        confined: Whether the files that it names must be in its folder; not where Python code names
+            them.
+        use: Choices by step, each with its place in the plan.
+        unknown_graph: Whether the graph file has problems.
+        unknown_inputs: Inputs with problems. With "" among them, any unknown name may be one.
+    """
+
+    state: LoadState
+    document: Document
+    folder: Path
+    prefix: str = ""
+    confined: bool = True
+    data: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Any] = field(default_factory=dict)
+    use: dict[str, tuple[Any, Trail]] = field(default_factory=dict)
+    graph: Graph = NO_GRAPH
+    unknown_graph: bool = False
+    inputs: dict[str, InputSpec] = field(default_factory=dict)
+    unknown_inputs: set[str] = field(default_factory=set)
+    order: Order | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.document.data, Mapping):
+            self.data = dict(self.document.data)
+        self.expansion = Expansion(self.params)
+
+    def attempt(self, action: Callable[[], Any], *path: str | int, step: str | None = None) -> bool:
+        """Do something; report what is wrong with it, at its place below `path`. True if nothing
+        was.
+        """
+        try:
+            action()
+        except Fault as fault:
+            self.report(fault, *path, step=step)
+        except PlanError as error:
+            self.report_all(error)
+        except Pruned as pruned:
+            self.report(pruned.fault, *path, step=step)
+        else:
+            return True
+        return False
+
+    def report(self, fault: Fault, *path: str | int, step: str | None = None) -> None:
+        """Report faults at their places below `path`."""
+        self.state.problems += [
+            self.document.problem(part, *path, step=step) for part in each(fault)
+        ]
+
+    def report_all(self, error: PlanError) -> None:
+        """Report problems that have their places, each once."""
+        problems = self.state.problems
+        problems += [problem for problem in error.problems if problem not in problems]
+
+    def attempt_option(self, option: str, action: Callable[[], None]) -> None:
+        """Do something with an option of a run; what is wrong has no place in a file."""
+        try:
+            action()
+        except Fault as fault:
+            self.state.problems += [
+                Problem(f"{option}: {part.what}", there=part.there, hint=part.hint)
+                for part in each(fault)
+            ]
+
+
+class Expansion:
+    """Puts parameters in place of texts that are one as a whole, and keeps where each part of a
+    plan stands in it.
+    """
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self.params = params
+        self._places: dict[int, Trail] = {}
+        self._kept: list[Any] = []  # so that no two parts ever have one id
+
+    def expand(self, value: Any, path: Trail) -> Any:
+        """Plain data that stands at `path`, with parameters in place. Raises Faults, with paths
+        below it.
+        """
+        faults: list[Fault] = []
+        found = self._expanded(value, path, len(path), faults)
+        if faults:
+            raise Faults(faults)
+        self._kept.append(found)
+        return found
+
+    def place(self, value: Any) -> Trail:
+        """Where a mapping or list of expanded data stands."""
+        return self._places.get(id(value), ())
+
+    def _expanded(self, value: Any, path: Trail, base: int, faults: list[Fault]) -> Any:
+        name = whole_parameter(value)
+        if name:
+            if name not in self.params:
+                faults.append(unknown_parameter(name, self.params, *path[base:], value=True))
+                return None
+            value = self.params[name]
+        if isinstance(value, Mapping):
+            found: Any = {
+                k: self._expanded(v, path if name else (*path, k), base, faults)
+                for k, v in value.items()
+            }
+        elif isinstance(value, (list, tuple)):
+            found = [
+                self._expanded(v, path if name else (*path, i), base, faults)
+                for i, v in enumerate(value)
+            ]
+        else:
+            return value
+        self._places[id(found)] = path
+        return found
+
+
 _LARGEST = 1 << 63
 
 
 def read_head(
-    reading: Reading, preset: str | None, params: Mapping[str, Any], use: Mapping[str, Any]
+    head: Head, preset: str | None, params: Mapping[str, Any], use: Mapping[str, Any]
 ) -> None:
     """Everything before the steps; what is wrong is put among the problems.
 
     Args:
-        reading: The plan.
+        head: The plan.
         preset: The chosen preset.
         params: Values given for parameters; they win.
         use: Choices given for steps; they win.
     """
-    reading.attempt(partial(check_keys, reading.document.data))
-    reading.attempt(partial(check_calls, reading.data.get("calls")), "calls")
-    reading.attempt(partial(_settings, reading, preset, params, use))
-    if reading.data.get("graph") is not None:
-        reading.attempt(partial(_graph, reading), "graph")
-    reading.attempt(partial(_inputs, reading), "inputs")
-    reading.attempt(partial(_optional, reading), "optional")
-    reading.name_things({}, {})
-    reading.attempt(partial(_order, reading), "order")
+    head.attempt(partial(check_keys, head.document.data))
+    head.attempt(partial(check_calls, head.data.get("calls")), "calls")
+    head.attempt(partial(_settings, head, preset, params, use))
+    if head.data.get("graph") is not None:
+        head.attempt(partial(_graph, head), "graph")
+    head.attempt(partial(_inputs, head), "inputs")
+    head.attempt(partial(_optional, head), "optional")
+    head.attempt(partial(_order, head), "order")
 
 
 def _settings(
-    reading: Reading, preset: str | None, params: Mapping[str, Any], use: Mapping[str, Any]
+    head: Head, preset: str | None, params: Mapping[str, Any], use: Mapping[str, Any]
 ) -> None:
-    declared = at("params", mapping, reading.data.get("params"), "a mapping of parameters")
-    presets = at("presets", mapping, reading.data.get("presets"), "a mapping of presets")
-    own = at("use", mapping, reading.data.get("use"), "a mapping of steps")
-    reading.params.update(declared)
-    reading.use = {name: (value, ("use", name)) for name, value in own.items()}
+    declared = at("params", mapping, head.data.get("params"), "a mapping of parameters")
+    presets = at("presets", mapping, head.data.get("presets"), "a mapping of presets")
+    own = at("use", mapping, head.data.get("use"), "a mapping of steps")
+    head.params.update(declared)
+    head.use = {name: (value, ("use", name)) for name, value in own.items()}
     faults = [fault.under("params") for fault in defaults(declared)]
     chosen: dict[str, Any] = {}
     for name, body in presets.items():
@@ -359,24 +535,24 @@ def _settings(
         if name == preset:
             chosen = found
     for step, value in (chosen.get("use") or {}).items():
-        reading.use[step] = (value, ("presets", str(preset), "use", step))
-    reading.use |= {step: (value, ()) for step, value in use.items()}
+        head.use[step] = (value, ("presets", str(preset), "use", step))
+    head.use |= {step: (value, ()) for step, value in use.items()}
     if faults:
         raise Faults(faults)
-    reading.params.update(chosen.get("params") or {})
+    head.params.update(chosen.get("params") or {})
     if preset is not None and preset not in presets:
-        reading.attempt_option("--preset", partial(_no_preset, preset, presets))
-    reading.attempt_option("--set", partial(_given, reading, declared, params))
+        head.attempt_option("--preset", partial(_no_preset, preset, presets))
+    head.attempt_option("--set", partial(_given, head, declared, params))
 
 
-def _given(reading: Reading, declared: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+def _given(head: Head, declared: Mapping[str, Any], params: Mapping[str, Any]) -> None:
     """Settle what was given for parameters. Raises Fault also for what is not of its parameter's
     kind.
     """
-    settled = settle(declared, reading.params, params)
+    settled = settle(declared, head.params, params)
     presets = [
         body.get("params") or {}
-        for body in (reading.data.get("presets") or {}).values()
+        for body in (head.data.get("presets") or {}).values()
         if isinstance(body, Mapping)
     ]
     for name, value in params.items():
@@ -393,7 +569,7 @@ def _given(reading: Reading, declared: Mapping[str, Any], params: Mapping[str, A
             )
         if isinstance(value, (int, float)) and not -_LARGEST <= value < _LARGEST:
             raise Fault(f'parameter "{name}" takes a number of 64 bits, not {value!r}')
-    reading.params.update(settled)
+    head.params.update(settled)
 
 
 def _no_preset(preset: str, presets: Mapping[str, Any]) -> None:
@@ -420,24 +596,24 @@ def _preset(body: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _graph(reading: Reading) -> None:
-    name = reading.data["graph"]
+def _graph(head: Head) -> None:
+    name = head.data["graph"]
     if not isinstance(name, str) or not name or "\0" in name:
         raise wrong("the name of a graph file", name)
-    graphs = reading.loading.graphs
-    reading.graph_broken = True
-    if reading.confined:
-        require_inside(reading.folder / name, (reading.folder,), f'the graph file "{name}"')
-    path = (reading.folder / name).resolve()
+    graphs = head.state.graphs
+    head.unknown_graph = True
+    if head.confined:
+        require_inside(head.folder / name, (head.folder,), f'the graph file "{name}"')
+    path = (head.folder / name).resolve()
     if path not in graphs:
         graphs[path] = None
         if not path.is_file():
             raise Fault(
-                f'no graph file "{name}"', there=f"looked beside the plan: {reading.folder / name}"
+                f'no graph file "{name}"', there=f"looked beside the plan: {head.folder / name}"
             )
-        graphs[path] = read_graph(reading.folder / name)
-    reading.graph = graphs[path] or NO_GRAPH
-    reading.graph_broken = graphs[path] is None
+        graphs[path] = read_graph(head.folder / name)
+    head.graph = graphs[path] or NO_GRAPH
+    head.unknown_graph = graphs[path] is None
 
 
 def read_graph(path: Path) -> Graph:
@@ -449,40 +625,102 @@ def read_graph(path: Path) -> Graph:
         raise PlanError(document.problem(fault)) from None
 
 
-def _inputs(reading: Reading) -> None:
-    reading.broken = {""}
-    reading.inputs, faults = read_inputs(reading.data.get("inputs"))
-    reading.broken = {str(fault.path[0]) for fault in faults}
+def _inputs(head: Head) -> None:
+    head.unknown_inputs = {""}
+    head.inputs, faults = read_inputs(head.data.get("inputs"))
+    head.unknown_inputs = {str(fault.path[0]) for fault in faults}
     if faults:
         raise Faults(faults)
 
 
-def _optional(reading: Reading) -> None:
-    order = reading.data.get("order")
+def _optional(head: Head) -> None:
+    order = head.data.get("order")
     ordered = str(order.get("input")) if isinstance(order, Mapping) else ""
-    reading.inputs = read_optional(
-        reading.data.get("optional"), reading.inputs, reading.broken, ordered
+    head.inputs = read_optional(
+        head.data.get("optional"), head.inputs, head.unknown_inputs, ordered
     )
 
 
-def _order(reading: Reading) -> None:
-    if reading.data.get("order") is not None:
-        value = reading.steps.expansion.expand(reading.data["order"], ("order",))
-        if isinstance(value, Mapping) and reading.broken & {str(value.get("input")), ""}:
+def _order(head: Head) -> None:
+    if head.data.get("order") is not None:
+        value = head.expansion.expand(head.data["order"], ("order",))
+        if isinstance(value, Mapping) and head.unknown_inputs & {str(value.get("input")), ""}:
             return
-        reading.order = read_order(value, reading.inputs, reading.graph.partition)
+        head.order = read_order(value, head.inputs, head.graph.partition)
 
 
-def own_inputs(reading: Reading) -> dict[str, Node]:
+def own_inputs(head: Head) -> dict[str, Node]:
     """The plan's inputs as relations; the ordered one with the columns that the engine adds."""
     found: dict[str, Node] = {}
-    order = reading.data.get("order")
+    order = head.data.get("order")
     ordered = (
         order.get("input") if isinstance(order, Mapping) else None
     )  # also where the rest of it has problems
-    for name, spec in reading.inputs.items():
+    for name, spec in head.inputs.items():
         windowed = name == ordered
-        origin = reading.document.position("inputs", name, key=True)
+        origin = head.document.position("inputs", name, key=True)
         columns = input_schema(spec, windowed=windowed)
         found[name] = Input(step=name, origin=origin, name=name, columns=columns, windowed=windowed)
     return found
+
+
+# -- choices
+
+
+def defaults(declared: Mapping[str, Any]) -> list[Fault]:
+    """What is wrong with the names of declared parameters."""
+    return [
+        KeyFault(
+            f'"{name}" cannot name a parameter',
+            name,
+            hint="letters, digits and _; $now is the window's time",
+        )
+        for name in declared
+        if not NAME.match(name) or name == NOW
+    ]
+
+
+def settle(declared: Mapping[str, Any], *given: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters' values: defaults, then each of the given in turn. Raises Fault for one that
+    is not declared.
+    """
+    found = dict(declared)
+    for values in given:
+        for name, value in values.items():
+            if name not in declared:
+                raise unknown_parameter(name, declared, name)
+            found[name] = value
+    return found
+
+
+def plain_value(text: str) -> Any:
+    """A value as it is written on a command line: a number, true, false, null, else text; quotes
+    make text.
+
+    >>> [plain_value(t) for t in ("10", "0.6", "true", "small", "'10'")]
+    [10, 0.6, True, 'small', '10']
+    """
+    words = {"true": True, "false": False, "null": None}
+    if text in words:
+        return words[text]
+    if text[:1] in {"'", '"'} and text[-1:] == text[:1] and len(text) > 1:
+        return text[1:-1]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def match_steps(pattern: str, steps: Iterable[str]) -> list[str]:
+    """The steps that a name in `use` means: the step itself, else every step of that name inside
+    calls.
+
+    >>> match_steps("told", ["told_first", "named/told", "strays/told"])
+    ['named/told', 'strays/told']
+    """
+    listed = list(steps)
+    if pattern in listed:
+        return [pattern]
+    return [step for step in listed if step.endswith(f"/{pattern}")]

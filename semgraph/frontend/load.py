@@ -1,413 +1,641 @@
-"""Plan files: to load one, to find one by name, to write one back."""
+"""Plan files to logical plans: one recursive loader, from plain data with positions to nodes.
+
+Everything that is wrong with a plan is reported at once, each mistake at its place. What could not
+be read is `Unknown`, so that whatever reads it causes no follow-up errors.
+"""
 
 from __future__ import annotations
 
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
-from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
+from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean
 from semgraph.expr.canonical import canonical
+from semgraph.expr.functions import canonical_json
 from semgraph.expr.scalar import parse_scalar
-from semgraph.expr.types import type_of_arrow
-from semgraph.frontend.arguments import read_flag, read_names
-from semgraph.frontend.build import SINKS, build_despite, by_keyword
+from semgraph.expr.types import ANY_COLUMN, UNKNOWN, type_of_arrow
+from semgraph.frontend.arguments import Pruned, Scope, holds, read_flag, read_names, whole_parameter
+from semgraph.frontend.arguments import under as at
+from semgraph.frontend.build import (
+    OPERATOR_WORDS,
+    SINKS,
+    SOURCE_WORDS,
+    Unknown,
+    build_or_unknown,
+    by_keyword,
+    operator_on,
+)
 from semgraph.frontend.document import (
     Document,
-    Stamp,
-    noticing,
-    read_file,
-    read_text,
-    stamp,
-    walk_paths,
-)
-from semgraph.frontend.dump import write_yaml
-from semgraph.frontend.finding import find_named, find_plan
-from semgraph.frontend.head import input_schema, own_inputs, read_head
-from semgraph.frontend.inputs import read_rows
-from semgraph.frontend.scope import (
-    Faults,
     KeyFault,
-    Poisoned,
-    Pruned,
-    Results,
-    Scope,
-    unknown,
-    wrong,
-)
-from semgraph.frontend.settings import (
+    Stamp,
+    Trail,
+    find_named,
+    find_plan,
     known_keys,
     mapping,
-    match_steps,
-    settle,
-    whole_parameter,
+    noticing,
+    read_file,
+    stamp,
+    unknown,
+    walk_paths,
+    wrong,
 )
-from semgraph.frontend.steps import MOST_CALLS, Loading, Reading, at
+from semgraph.frontend.dump import write_yaml
+from semgraph.frontend.head import (
+    Head,
+    LoadState,
+    input_schema,
+    match_steps,
+    own_inputs,
+    read_head,
+    settle,
+)
+from semgraph.frontend.inputs import read_rows
+from semgraph.frontend.prompt_files import Prompts
+from semgraph.frontend.warnings import warnings
+from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.partitions import mixed_prompts
 from semgraph.logical.plan import Choice, InputSpec, LogicalPlan, Order, SchemaWrite
-from semgraph.logical.relational import Add, Nothing
+from semgraph.logical.prompt import PromptSet
+from semgraph.logical.relational import Add, Nothing, Union
 from semgraph.logical.schema import NAME, Graph
-from semgraph.logical.semantic import Semantic
 from semgraph.logical.sinks import Sink
 from semgraph.optimizer import APPROXIMATE
 
+__all__ = ["LoadedPlans", "Loader", "dump", "find_plan", "load_document", "load_plan"]
+
+MOST_CALLS = 50  # of plans in plans
 _SINKS = by_keyword(SINKS)
 _SCHEMA = "schema"
 _WRITES = (*_SINKS, _SCHEMA)
+_CALL_KEYS = ("plan", "inputs", "params", "preset")
+_PARAMETER = re.compile(r"\$(\w+)")
 
 
-def read_body(reading: Reading, inputs: Mapping[str, Node]) -> None:
-    """Steps, writes, results and choices, over these relations as inputs; what is wrong is put
-    among the problems.
+@dataclass(frozen=True)
+class Results:
+    """The results of a called plan. Those of a plan with problems are unknown."""
+
+    name: str
+    tables: Mapping[str, Node]
+    unknown: bool = False
+
+    def table(self, name: str) -> Node:
+        """A result by name. Raises Fault."""
+        if self.unknown:
+            return Unknown()
+        if name in self.tables:
+            return self.tables[name]
+        kind = f"results of {self.name}"
+        raise unknown(name, self.tables, f"{self.name} returns no", kind, value=True)
+
+    def single(self, hint: str) -> Node:
+        """The only result. Raises Fault if there are several."""
+        if self.unknown:
+            return Unknown()
+        if len(self.tables) == 1:
+            return next(iter(self.tables.values()))
+        names = ", ".join(f"{self.name}.{table}" for table in self.tables) or "none"
+        raise Fault(f"{self.name} has several results", there=f"results: {names}", hint=hint)
+
+
+Relation: TypeAlias = Node | Results
+
+
+class Loader:
+    """Loads the body of one plan: steps, writes, results and choices. A `Scope` for `build`.
+
+    A called plan is loaded by a loader of its own, whose inputs are relations of the caller.
     """
-    raw: dict[str, Any] = {}
-    if not reading.attempt(
-        lambda: raw.update(mapping(reading.data.get("steps"), "a mapping of steps")), "steps"
-    ):
-        reading.broken.add("")
-    for name in raw:
-        reading.attempt(partial(_step_name, reading, name, inputs), "steps", name, step=name)
-    reading.name_things(inputs, raw)
-    reading.steps.build_all()
-    reading.attempt(partial(_writes, reading), "writes")
-    reading.attempt(partial(_returns, reading), "returns")
-    for inner in reading.called:
-        reading.choices |= inner.choices
-    known = reading.all_steps()
-    for name, (value, path) in reading.use.items():
-        choose = partial(_choose, reading, name, value, known)
-        if path:
-            reading.attempt(choose, *path)
+
+    def __init__(self, head: Head) -> None:
+        self.head = head
+        self.params = head.params
+        self.prompts = Prompts(head.folder, head.params, head.confined)
+        self.inputs: Mapping[str, Node] = {}
+        self.raw: dict[str, Any] = {}
+        self.built: dict[str, Relation | Pruned] = {}
+        self.called: list[Loader] = []
+        self.writes: list[Sink] = []
+        self.schema: SchemaWrite | None = None
+        self.returns: dict[str, Node] = {}
+        self.choices: dict[str, Choice] = {}
+        self._open: list[str] = []
+        self._step = ""
+        self._reported_step: str | None = None
+
+    def load(self, inputs: Mapping[str, Node]) -> None:
+        """Load the body over these relations as inputs; problems are collected."""
+        head = self.head
+        self.inputs = inputs
+        read_steps = partial(mapping, head.data.get("steps"), "a mapping of steps")
+        if not head.attempt(lambda: self.raw.update(read_steps()), "steps"):
+            head.unknown_inputs.add("")
+        for name in self.raw:
+            head.attempt(partial(self._check_step_name, name), "steps", name, step=name)
+        for name in self.raw:
+            self._built(name)
+        head.attempt(self._load_writes, "writes")
+        head.attempt(self._load_returns, "returns")
+        for inner in self.called:
+            self.choices |= inner.choices
+        steps = self.all_steps()
+        for name, (value, path) in head.use.items():
+            choose = partial(self._choose, name, value, steps)
+            if path:
+                head.attempt(choose, *path)
+            else:
+                head.attempt_option(f"--use {name}", choose)
+
+    def all_steps(self) -> dict[str, Node]:
+        """Every step that was built, those of called plans as `caller/inner`."""
+        steps: dict[str, Node] = {}
+        for inner in self.called:
+            steps |= inner.all_steps()
+        for name, built in self.built.items():
+            if isinstance(built, Results) and len(built.tables) == 1:
+                steps[self.head.prefix + name] = next(iter(built.tables.values()))
+            elif isinstance(built, Node):
+                steps[self.head.prefix + name] = built
+        return steps
+
+    def parts(self) -> Iterator[Loader]:
+        """The loaders of the plan and of the plans it calls."""
+        yield self
+        for inner in self.called:
+            yield from inner.parts()
+
+    # -- names
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph that labels belong to; None if its file has problems."""
+        return None if self.head.unknown_graph else self.head.graph
+
+    def is_relation(self, name: str) -> bool:
+        """Whether a name is that of an input, a step or a result."""
+        root = name.split(".", maxsplit=1)[0]
+        return name in self.inputs or root in self.raw or name in self.head.unknown_inputs
+
+    def relation(self, value: Any) -> Node:
+        """A relation by name, or a nested step. Raises Fault or Pruned."""
+        relation = self._find(value)
+        return relation if isinstance(relation, Node) else relation.single("name one of them")
+
+    def prompt(self, value: Any, answers: Any) -> PromptSet | None:
+        """The prompts that a value names; None if their files have problems. Raises Fault."""
+        try:
+            return self.prompts.read(value, answers)
+        except PlanError as error:
+            self.head.report_all(error)
+            return None
+
+    def _find(self, value: Any) -> Relation:
+        """A relation, or the results of a call. Raises Fault or Pruned."""
+        if isinstance(value, list):
+            return self._pipeline(value, self.head.expansion.place(value))
+        if not isinstance(value, str):
+            raise wrong("the name of a relation, or a list of operators", value)
+        if value in self.inputs:
+            return self.inputs[value]
+        root, _, table = value.partition(".")
+        if root in self.raw:
+            step = self._step_relation(root)
+            if not table or isinstance(step, Unknown):
+                return step
+            if isinstance(step, Results):
+                return step.table(table)
+            what = f'step {root} is no call, so it has no result "{table}"'
+            raise Fault(what, hint=f"say {root}")
+        if self.graph is None or self.head.unknown_inputs & {value, ""}:
+            return Unknown()
+        if value in self.graph.labels:
+            return self._scan(value, None)
+        known = [*self.inputs, *self.raw, *self.graph.labels]
+        raise unknown(value, known, "no relation", "relations here", value=True)
+
+    def _scan(self, value: Any, origin: Position | None) -> Node:
+        """The stored rows of a label. Raises Fault."""
+        node, faults = build_or_unknown(
+            Scan, value, self, source=None, step=self._step, origin=origin
+        )
+        if faults:
+            raise Faults(faults)
+        return node
+
+    # -- steps
+
+    def _check_step_name(self, name: str) -> None:
+        if not NAME.match(name):
+            hint = "letters, digits and _, not starting with a digit"
+            raise KeyFault(f'"{name}" cannot name a step', hint=hint)
+        if name in self.inputs:
+            raise KeyFault(f'"{name}" is an input already', hint="give the step another name")
+        if name in self.head.graph.labels:
+            raise KeyFault(f'"{name}" is a label of the graph', hint="give the step another name")
+
+    def _step_relation(self, name: str) -> Relation:
+        """A step's relation, built when first asked for. Raises Fault for a cycle, or Pruned."""
+        if name in self._open:
+            ring = " → ".join([*self._open[self._open.index(name) :], name])
+            raise Fault(f"steps read each other: {ring}")
+        relation = self._built(name)
+        if isinstance(relation, Pruned):
+            raise relation
+        return relation
+
+    def _built(self, name: str) -> Relation | Pruned:
+        if name not in self.built:
+            self._open.append(name)
+            with self._naming(name, reported=True):
+                self.built[name] = self._build(name)
+            self._open.pop()
+        return self.built[name]
+
+    def _build(self, name: str) -> Relation | Pruned:
+        built: list[Relation | Pruned] = []
+        form = lambda: built.append(self._form(self.raw[name], ("steps", name)))  # noqa: E731
+        self.head.attempt(form, "steps", name, step=self.head.prefix + name)
+        return built[0] if built else Unknown()
+
+    def _form(self, value: Any, path: Trail) -> Relation | Pruned:
+        if isinstance(value, Mapping):
+            for fault in known_keys(value, ("when", "do"), "a step as a mapping"):
+                raise fault
+            if "do" not in value:
+                raise Fault('a step with when needs "do"', hint="write {when: $flag, do: [...]}")
+            if "when" in value and not at("when", holds, value["when"], self.params):
+                return Pruned((str(path[-1]), _parameters_of(value["when"], self.params)))
+            value, path = value["do"], (*path, "do")
+        if not isinstance(value, list):
+            hint = "a dash and an operator on each line"
+            if isinstance(value, str):
+                hint = f"write [{{from: {value}}}]"
+            raise wrong("a list of operators", value, hint)
+        return self._pipeline(self.head.expansion.expand(value, path), path)
+
+    @contextmanager
+    def _naming(self, step: str, *, reported: bool = False) -> Iterator[None]:
+        """Nodes built inside belong to this step; whether problems name it."""
+        outer = self._step, self._reported_step
+        self._step = self.head.prefix + step
+        self._reported_step = self._step if reported else None
+        try:
+            yield
+        finally:
+            self._step, self._reported_step = outer
+
+    # -- operators
+
+    def _pipeline(self, items: list[Any], path: Trail) -> Relation:
+        """A source and the operators on it. Raises Fault if there is none, or Pruned."""
+        if not items:
+            raise Fault("a step needs a source", there="sources: " + ", ".join(SOURCE_WORDS))
+        relation: Relation | None = None
+        for i, item in enumerate(items):
+            try:
+                keyword, value = operator_on(item, first=relation is None)
+            except Fault as fault:
+                self._report(fault, *path, i)
+                relation = Unknown()
+                continue
+            place = (*path, i, keyword)
+            try:
+                relation = self._operator(keyword, value, relation, place)
+            except Fault as fault:
+                self._report(fault, *place)
+                relation = Unknown()
+        assert relation is not None
+        return relation
+
+    def _report(self, fault: Fault, *path: str | int) -> None:
+        self.head.report(fault, *path, step=self._reported_step)
+
+    def _operator(
+        self, keyword: str, value: Any, relation: Relation | None, path: Trail
+    ) -> Relation:
+        """One operator on the relation above it. Raises Fault or Pruned."""
+        origin = self.head.document.position(*path, key=True)
+        self.head.state.count(origin, 0 if keyword == "call" else _brought(value, self.params))
+        if keyword == "from":
+            return self._scan(value, origin) if isinstance(value, Mapping) else self._find(value)
+        if keyword == "call":
+            return self.call(value, self._step, origin)
+        if keyword == "switch":
+            return self._switch(value)
+        if keyword == "union":
+            return self._node(Union, value, None, path, origin)
+        if isinstance(relation, Results):
+            relation = relation.single("go on in a step of its own")
+        return self._node(OPERATOR_WORDS[keyword], value, relation, path, origin)
+
+    def _node(
+        self, cls: type[Node], value: Any, source: Node | None, path: Trail, origin: Position
+    ) -> Node:
+        """A node, or an unknown one; what is wrong is reported."""
+        node, faults = build_or_unknown(
+            cls, value, self, source=source, step=self._step, origin=origin
+        )
+        for fault in faults:
+            self._report(self.prompts.located(fault), *path)
+        return node
+
+    def _switch(self, value: Any) -> Relation:
+        """The form of a step that a parameter picks. Raises Fault or Pruned."""
+        if not isinstance(value, Mapping) or "on" not in value:
+            hint = "write {on: $param, VALUE: [...], VALUE: [...]}"
+            raise Fault("switch needs on and a form for each value", hint=hint)
+        picked = word(value["on"])
+        forms = {key: form for key, form in value.items() if key != "on"}
+        if picked not in forms:
+            there = "forms: " + (", ".join(forms) or "none")
+            what, near = f'switch has no form for "{picked}"', did_you_mean(picked, forms)
+            raise Fault(what, "on", there=there, hint=near)
+        relation: Relation = at(picked, self._find, forms[picked])
+        return relation
+
+    # -- writes and results
+
+    def _load_writes(self) -> None:
+        items = self.head.data.get("writes")
+        if items is not None and not isinstance(items, list):
+            raise wrong("a list of merge, delete and schema", items)
+        for i, item in enumerate(items or ()):
+            self.head.attempt(partial(self._write, item, i), "writes", i)
+
+    def _write(self, item: Any, i: int) -> None:
+        if not isinstance(item, Mapping):
+            raise wrong("{merge: {from: STEP, node: LABEL}}", item)
+        words = [key for key in item if key in _WRITES]
+        for key in item:
+            if key not in _WRITES and key != "when":
+                raise unknown(key, [*_WRITES, "when"], "a write has no", "keys", key)
+        if len(words) != 1:
+            there = "here: " + (", ".join(words) or "none")
+            raise Fault("one merge, delete or schema on a line", there=there)
+        if "when" not in item or at("when", holds, item["when"], self.params):
+            at(words[0], self._write_of, words[0], item[words[0]], ("writes", i, words[0]))
+
+    def _write_of(self, keyword: str, value: Any, path: Trail) -> None:
+        arguments = self.head.expansion.expand(value, path)
+        if keyword == _SCHEMA:
+            self.schema = self._schema_write(arguments)
+            return
+        if not isinstance(arguments, Mapping):
+            raise wrong(f"the arguments of {keyword}", arguments, "{from: STEP, node: LABEL}")
+        if "from" not in arguments:
+            raise Fault(f'{keyword} needs "from": the rows to write')
+        name = f"{keyword} {arguments.get('node') or arguments.get('edge') or ''}".strip()
+        with self._naming(name):
+            try:
+                source = at("from", self.relation, arguments["from"])
+            except Pruned:
+                return
+            except Fault as fault:
+                self._report(fault, *path)
+                source = Unknown()
+            rest = {key: part for key, part in arguments.items() if key != "from"}
+            try:
+                origin = self.head.document.position(*path, key=True)
+                sink = self._node(_SINKS[keyword], rest, source, path, origin)
+            except Pruned:
+                return
+        if isinstance(sink, Sink):
+            _check_first(sink)
+            self.writes.append(sink)
+
+    def _schema_write(self, value: Any) -> SchemaWrite:
+        arguments = mapping(value, "{drop: true} or {}")
+        if faults := known_keys(arguments, ("drop",), _SCHEMA):
+            raise Faults(faults)
+        if not self.head.graph.labels and not self.head.unknown_graph:
+            what = "the schema is that of a graph, and this plan names none"
+            raise Fault(what, hint="add graph: graph.yaml to the plan")
+        if self.schema is not None:
+            raise Fault("the schema is written once")
+        return SchemaWrite(at("drop", read_flag, arguments.get("drop", False), self, {}))
+
+    def _load_returns(self) -> None:
+        value = self.head.data.get("returns")
+        if value is None:
+            readable = isinstance(self.head.data.get("steps", {}), Mapping)
+            if readable and not self.head.data.get("writes"):
+                hint = "write returns: [STEP]"
+                raise Fault("the plan writes nothing and returns nothing", hint=hint)
+        elif isinstance(value, list):
+            for i, item in enumerate(value):
+                name = item.rpartition(".")[2] if isinstance(item, str) else ""
+                self.head.attempt(partial(self._result, name, item), "returns", i)
         else:
-            reading.attempt_option(f"--use {name}", choose)
+            for name, item in mapping(value, "a list of steps, or {name: step}").items():
+                self.head.attempt(partial(self._result, name, item), "returns", name)
 
+    def _result(self, name: str, item: Any) -> None:
+        if not name:
+            hint = "a result that is no step needs a name: {name: [...]}"
+            raise wrong("the name of a step", item, hint)
+        if name in self.returns:
+            raise Fault(f'two results are named "{name}"', hint="write returns: {name: step}")
+        with self._naming(name):
+            value = item
+            if not isinstance(item, str):
+                value = self.head.expansion.expand(item, ("returns", name))
+            try:
+                self.returns[name] = self.relation(value)
+            except Pruned:
+                return
 
-def _step_name(reading: Reading, name: str, inputs: Mapping[str, Node]) -> None:
-    if not NAME.match(name):
-        raise KeyFault(
-            f'"{name}" cannot name a step', hint="letters, digits and _, not starting with a digit"
-        )
-    if name in inputs:
-        raise KeyFault(f'"{name}" is an input already', hint="give the step another name")
-    if name in reading.graph.labels:
-        raise KeyFault(f'"{name}" is a label of the graph', hint="give the step another name")
+    # -- choices
 
+    def _choose(self, name: str, value: Any, known: Mapping[str, Node]) -> None:
+        prefix = self.head.prefix
+        names = [step.removeprefix(prefix) for step in known]
+        steps = match_steps(name, names)
+        if not steps:
+            if self.has_pruned(name) or not known or self._has_unknown_call():
+                return  # or its problems are reported already
+            raise unknown(name, names, "use names no step", "steps")
+        choice = Choice.parse(value)
+        calling = {node.step for node in walk(*known.values()) if node.calls_model}
+        chosen = [step for step in steps if prefix + step in calling]  # of those inside calls, too
+        if not chosen:
+            nodes = walk(*(known[prefix + step] for step in steps))
+            if any(isinstance(node, Unknown) for node in nodes) or self._has_unknown_call():
+                return
+            raise Fault(f'step "{steps[0]}" does not call the model: there is nothing to choose')
+        self.choices.update((prefix + step, choice) for step in chosen)
 
-def _writes(reading: Reading) -> None:
-    value = reading.data.get("writes")
-    if value is not None and not isinstance(value, list):
-        raise wrong("a list of merge, delete and schema", value)
-    for i, item in enumerate(value or ()):
-        reading.attempt(partial(_write, reading, item, i), "writes", i)
+    def has_pruned(self, name: str) -> bool:
+        """Whether a step of that name was left out, here or, for the last part of a name, inside a
+        call.
+        """
+        inner_name = name.rsplit("/", 1)[-1]
+        return name in self.built or any(inner.has_pruned(inner_name) for inner in self.called)
 
+    def _has_unknown_call(self) -> bool:
+        """Whether a step calls a plan that could not be loaded: its steps are not known."""
+        for name, built in self.built.items():
+            unknown_call = isinstance(built, Results) and built.unknown
+            if isinstance(built, Node) and any(isinstance(n, Unknown) for n in walk(built)):
+                values = (value for _, value in walk_paths(self.raw[name]))
+                unknown_call = any(isinstance(v, Mapping) and "call" in v for v in values)
+            if unknown_call:
+                return True
+        return False
 
-def _write(reading: Reading, item: Any, i: int) -> None:
-    if not isinstance(item, Mapping):
-        raise wrong("{merge: {from: STEP, node: LABEL}}", item)
-    words = [key for key in item if key in _WRITES]
-    for key in item:
-        if key not in _WRITES and key != "when":
-            raise unknown(key, [*_WRITES, "when"], "a write has no", "keys", key)
-    if len(words) != 1:
-        raise Fault(
-            "one merge, delete or schema on a line", there="here: " + (", ".join(words) or "none")
-        )
-    if "when" in item and not reading.steps.holds(item["when"]):
-        return
-    path = ("writes", i, words[0])
-    try:
-        given = reading.steps.expansion.expand(item[words[0]], path)
-        if words[0] == _SCHEMA:
-            reading.schema = _schema_write(reading, given)
-            return
-        reading.writes.append(
-            _sink(reading, words[0], given, reading.document.position(*path, key=True))
-        )
-    except Pruned:
-        return
-    except Fault as fault:
-        raise fault.under(words[0]) from None
+    # -- calls
 
+    def call(
+        self, value: Any, step: str, origin: Position | None, scope: Scope | None = None
+    ) -> Results:
+        """The results of a called plan; its steps are named `step/inner`, and its writes are the
+        caller's.
 
-def _schema_write(reading: Reading, given: Any) -> SchemaWrite:
-    found = mapping(given, "{drop: true} or {}")
-    if faults := known_keys(found, ("drop",), _SCHEMA):
-        raise Faults(faults)
-    if not reading.graph.labels:
-        raise Fault(
-            "the schema is that of a graph, and this plan names none",
-            hint="add graph: graph.yaml to the plan",
-        )
-    if reading.schema is not None:
-        raise Fault("the schema is written once")
-    return SchemaWrite(at("drop", read_flag, found.get("drop", False), reading.steps, {}))
+        Its inputs are relations of the caller with at least the declared columns, of the declared
+        types: a missing column that may be NULL is added as NULL, and further columns pass through.
+        Its `order` cuts nothing: the caller's windows rule.
 
-
-def _sink(reading: Reading, keyword: str, given: Any, origin: Position) -> Sink:
-    if not isinstance(given, Mapping):
-        raise wrong(f"the arguments of {keyword}", given, "{from: STEP, node: LABEL}")
-    if "from" not in given:
-        raise Fault(f'{keyword} needs "from": the rows to write')
-    name = f"{keyword} {given.get('node') or given.get('edge') or ''}".strip()
-    with reading.steps.naming(name):
-        source = at("from", reading.steps.relation, given["from"])
-        rest = {key: value for key, value in given.items() if key != "from"}
-        cls, step, scope = _SINKS[keyword], reading.prefix + name, reading.steps
-        sink = build_despite(cls, rest, scope, scope.lost, source=source, step=step, origin=origin)
-    assert isinstance(sink, Sink)
-    if getattr(sink, "first", False) and any(
-        n.calls_model or n.reads_store or n.embeds for n in walk(source)
-    ):
-        hint = "leave first out: the sink is then written with its window"
-        raise Fault(
-            "first: true writes rows of an input, before any model or store is asked",
-            "first",
-            hint=hint,
-        )
-    return sink
-
-
-def _returns(reading: Reading) -> None:
-    value = reading.data.get("returns")
-    if value is None:
-        readable = isinstance(reading.data.get("steps", {}), Mapping)
-        if readable and not reading.data.get("writes"):
-            raise Fault("the plan writes nothing and returns nothing", hint="write returns: [STEP]")
-        return
-    if isinstance(value, list):
-        for i, item in enumerate(value):
-            name = item.rpartition(".")[2] if isinstance(item, str) else ""
-            reading.attempt(partial(_result, reading, name, item), "returns", i)
-        return
-    for name, item in mapping(value, "a list of steps, or {name: step}").items():
-        reading.attempt(partial(_result, reading, name, item), "returns", name)
-
-
-def _result(reading: Reading, name: str, item: Any) -> None:
-    if not name:
-        raise wrong(
-            "the name of a step", item, "a result that is no step needs a name: {name: [...]}"
-        )
-    if name in reading.returns:
-        raise Fault(f'two results are named "{name}"', hint="write returns: {name: step}")
-    path = ("returns", name)
-    with reading.steps.naming(name):
+        Raises:
+            Fault: The call is wrong. Problems of the called plan are among the problems, and its
+                results are unknown.
+        """
+        arguments = mapping(value, "{plan: NAME, inputs: {name: RELATION}}")
+        faults = known_keys(arguments, _CALL_KEYS, "call")
+        if not isinstance(arguments.get("plan"), str):
+            faults.append(Fault("call needs plan: the name of a plan"))
+        if faults:
+            raise Faults(faults)
+        path = at("plan", self._called_file, arguments["plan"])
+        state = self.head.state
+        before, outer = len(state.problems), state.open
+        inner = Loader(Head(state, read_file(path), path.parent, f"{step}/"))
+        state.open = (*outer, path)
         try:
-            value = item if isinstance(item, str) else reading.steps.expansion.expand(item, path)
-            reading.returns[name] = reading.steps.relation(value)
-        except Pruned:
-            return
-
-
-def _choose(reading: Reading, name: str, value: Any, known: Mapping[str, Node]) -> None:
-    names = [step.removeprefix(reading.prefix) for step in known]
-    steps = match_steps(name, names)
-    if not steps:
-        if _pruned(reading, name) or not known or _calls_broken(reading):
-            return  # or its problems are told already
-        raise unknown(name, names, "use names no step", "steps")
-    choice = Choice.parse(value)
-    asking = {n.step for n in walk(*known.values()) if n.calls_model}
-    chosen = [
-        step for step in steps if reading.prefix + step in asking
-    ]  # a name may stand for other steps inside calls too
-    if not chosen and _calls_broken(reading):
-        return  # it may be meant for a step of that call
-    if not chosen:
-        raise Fault(f'step "{steps[0]}" asks no model: there is nothing to choose')
-    reading.choices.update((reading.prefix + step, choice) for step in chosen)
-
-
-def _pruned(reading: Reading, name: str) -> bool:
-    """Whether a step of that name was left out, here or, for the last part of a name, inside a
-    call.
-    """
-    inside = name.rsplit("/", 1)[-1]
-    return name in reading.steps.built or any(_pruned(inner, inside) for inner in reading.called)
-
-
-def _calls_broken(reading: Reading) -> bool:
-    """Whether a step calls a plan that could not be loaded: what steps that has is not known."""
-    raw, built = reading.steps.raw, reading.steps.built
-    return any(
-        isinstance(found, Poisoned)
-        and any(isinstance(v, Mapping) and "call" in v for _, v in walk_paths(raw[name]))
-        for name, found in built.items()
-    )
-
-
-def read_allow(reading: Reading) -> None:
-    """Rewrites that may change answers. Raises Fault."""
-    names = at("allow", read_names, reading.data.get("allow") or [], reading.steps, {})
-    known = [rule.__name__ for rule in APPROXIMATE]
-    for i, name in enumerate(names):
-        if name not in known:
-            raise unknown(
-                name,
-                known,
-                "no rule that may change answers is called",
-                "such rules",
-                "allow",
-                i,
-                value=True,
-            )
-
-
-def read_example(reading: Reading) -> None:
-    """The example's rows, checked as a user's are. Raises Faults."""
-    given = at("example", mapping, reading.data.get("example"), "a mapping with inputs")
-    faults = [
-        fault.under("example") for fault in known_keys(given, ("inputs", "after"), "an example")
-    ]
-    rows = at("example", at, "inputs", mapping, given.get("inputs"), "rows by input")
-    for name, listed in rows.items():
-        if name not in reading.inputs:
-            if not reading.broken & {name, ""}:
-                faults.append(
-                    unknown(name, reading.inputs, "no input", "inputs", "example", "inputs", name)
+            self._read_called_head(inner.head, arguments)
+            if len(state.problems) == before and not inner.head.unknown_graph:
+                caller = scope or self
+                relations = at(
+                    "inputs",
+                    _call_inputs,
+                    caller,
+                    inner.head,
+                    arguments.get("inputs"),
+                    step,
+                    origin,
                 )
-            continue
-        order = reading.order if reading.order is not None and reading.order.input == name else None
-        ordered = {"partition": order.partition, "key": order.key} if order is not None else {}
-        for fault in read_rows(reading.inputs[name], listed, **ordered)[1]:
-            what = (
-                f"the example's {name} {fault.what}"
-                if fault.row is None
-                else f"column {fault.column}: {fault.what}"
-            )
-            where = () if fault.row is None else (fault.row, fault.column)
-            faults.append(Fault(what, "example", "inputs", name, *where, hint=fault.hint))
-    lacking = [
-        name
-        for name, spec in reading.inputs.items()
-        if given and not spec.optional and rows.get(name) is None
-    ]
-    if not faults and not reading.loading.problems:  # else what is lacking may follow from them
-        what = "the example lacks rows of {}, which must be given"
-        faults = [Fault(what.format(name), "example", "inputs") for name in lacking]
-    for i, plan in enumerate(
-        at("example", at, "after", read_names, given.get("after") or [], reading.steps, {})
-    ):
-        try:
-            find_named(plan, (reading.folder, *reading.loading.folders), confined=reading.confined)
-        except Fault as fault:
-            faults.append(fault.under("example", "after", i))
-    if faults:
-        raise Faults(faults)
+                inner.load(relations)
+        finally:
+            state.open = outer
+        self.called.append(inner)
+        self.writes += inner.writes
+        self.schema = self.schema or inner.schema
+        name = step.removeprefix(self.head.prefix)
+        if len(state.problems) > before or self.head.unknown_graph or inner.head.unknown_graph:
+            return Results(name, {}, unknown=True)
+        return Results(name, inner.returns)
 
+    def _called_file(self, name: str) -> Path:
+        head = self.head
+        path = find_named(name, (head.folder, *head.state.folders), confined=head.confined)
+        callers = [open_path.resolve() for open_path in head.state.open]
+        if path.resolve() in callers:
+            ring = [*callers[callers.index(path.resolve()) :], path]
+            raise Fault("plans call each other: " + " → ".join(p.stem for p in ring))
+        if len(callers) >= MOST_CALLS:
+            hint = "put steps of several plans into one"
+            raise Fault(f"plans call plans at most {MOST_CALLS} deep", hint=hint)
+        return path
 
-_KEYS = ("plan", "inputs", "params", "preset")
-
-
-def call_plan(
-    caller: Reading, scope: Scope, value: Any, step: str, origin: Position | None
-) -> Results:
-    """The results of a called plan; its steps are named `step/inner`, and its writes are the
-    caller's.
-
-    Its inputs are relations of the caller with at least the declared columns, of the declared
-    types: a missing column that may be NULL is added as NULL, and further columns pass through. Its
-    `order` cuts nothing: the caller's windows rule.
-
-    Raises:
-        Fault: The call is wrong.
-        Poisoned: The called plan is wrong; its problems are among the problems.
-    """
-    given = mapping(value, "{plan: NAME, inputs: {name: RELATION}}")
-    faults = known_keys(given, _KEYS, "call")
-    if not isinstance(given.get("plan"), str):
-        faults.append(Fault("call needs plan: the name of a plan"))
-    if faults:
-        raise Faults(faults)
-    path = at("plan", _file, caller, given["plan"])
-    loading = caller.loading
-    before, outer = len(loading.problems), loading.open
-    inner = Reading(loading, read_file(path), path.parent, f"{step}/")
-    loading.open = (*outer, path)
-    try:
-        params = at("params", mapping, given.get("params"), "a mapping of parameters")
+    def _read_called_head(self, inner: Head, arguments: Mapping[str, Any]) -> None:
+        params = at("params", mapping, arguments.get("params"), "a mapping of parameters")
         declared = inner.data.get("params")
         at("params", settle, declared if isinstance(declared, Mapping) else params, params)
-        presets = inner.data.get("presets")
-        if (
-            given.get("preset") is not None
-            and isinstance(presets, Mapping)
-            and given["preset"] not in presets
-        ):
-            raise unknown(
-                str(given["preset"]),
-                presets,
-                "the called plan has no preset",
-                "presets",
-                "preset",
-                value=True,
-            )
-        read_head(inner, given.get("preset"), params, {})
-        _same_graph(caller, inner)
-        if len(loading.problems) > before:
-            raise Poisoned
-        read_body(inner, at("inputs", _inputs, scope, inner, given.get("inputs"), step, origin))
-    finally:
-        loading.open = outer
-    caller.called.append(inner)
-    caller.writes += inner.writes
-    caller.schema = caller.schema or inner.schema
-    if len(loading.problems) > before:
-        raise Poisoned
-    return Results(step.removeprefix(caller.prefix), inner.returns)
+        preset, presets = arguments.get("preset"), inner.data.get("presets")
+        if preset is not None and isinstance(presets, Mapping) and preset not in presets:
+            what = "the called plan has no preset"
+            raise unknown(str(preset), presets, what, "presets", "preset", value=True)
+        read_head(inner, preset, params, {})
+        own = self.head.graph
+        unknown_graph = self.head.unknown_graph or inner.unknown_graph
+        if unknown_graph or not inner.graph.labels or inner.graph == own:
+            return
+        graph = inner.data["graph"]
+        if own.labels:
+            there = f"{graph} of {inner.document.file}"
+            raise Fault("the called plan has another graph", "plan", there=there)
+        what = "the called plan reads a graph, and this plan names none"
+        raise Fault(what, "plan", hint=f"add graph: {graph} to this plan")
 
 
-def _file(caller: Reading, name: str) -> Path:
-    path = find_named(name, (caller.folder, *caller.loading.folders), confined=caller.confined)
-    found = [p.resolve() for p in caller.loading.open]
-    if path.resolve() in found:
-        ring = [*found[found.index(path.resolve()) :], path]
-        raise Fault("plans call each other: " + " → ".join(p.stem for p in ring))
-    if len(found) >= MOST_CALLS:
-        raise Fault(
-            f"plans call plans at most {MOST_CALLS} deep",
-            hint="put steps of several plans into one",
-        )
-    return path
+def _parameters_of(condition: Any, params: Mapping[str, Any]) -> str:
+    """The values of the parameters of a `when`: `way is short and flag is false`."""
+    keys = condition if isinstance(condition, Mapping) else [condition]
+    names = [name for name in map(whole_parameter, keys) if name]
+    return " and ".join(f"{name} is {canonical_json(params[name])}" for name in names) or "none"
 
 
-def _same_graph(caller: Reading, inner: Reading) -> None:
-    if caller.graph_broken or inner.graph_broken:
-        raise Poisoned
-    if not inner.graph.labels or inner.graph == caller.graph:
-        return
-    if caller.graph.labels:
-        raise Fault(
-            "the called plan has another graph",
-            "plan",
-            there=f"{inner.data['graph']} of {inner.document.file}",
-        )
-    hint = f"add graph: {inner.data['graph']} to this plan"
-    raise Fault("the called plan reads a graph, and this plan names none", "plan", hint=hint)
+def _brought(value: Any, params: Mapping[str, Any]) -> int:
+    """How many items lists of parameters bring into the expressions of an operator, without
+    operators inside it.
+    """
+    if isinstance(value, Mapping):
+        return sum(_brought(part, params) for part in value.values())
+    if isinstance(value, list):
+        return sum(_brought(part, params) for part in value if not isinstance(part, Mapping))
+    names = _PARAMETER.findall(value) if isinstance(value, str) and "$" in value else ()
+    return sum(len(params[name]) for name in names if isinstance(params.get(name), list))
 
 
-def _inputs(
-    scope: Scope, inner: Reading, value: Any, step: str, origin: Position | None
+def word(value: Any) -> str:
+    """A parameter's value as the key of a `switch`.
+
+    >>> [word(v) for v in (True, None, 3, "rrf")]
+    ['true', 'null', '3', 'rrf']
+    """
+    if isinstance(value, (Mapping, list)):
+        raise wrong("a text, a number, true, false or null", value).under("on")
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    return str(value)
+
+
+def _check_first(sink: Sink) -> None:
+    """Refuse a sink that is to be written first, but depends on a model or store. Raises Fault."""
+    nodes = walk(*sink.inputs)
+    if getattr(sink, "first", False) and any(
+        n.calls_model or n.reads_store or n.embeds for n in nodes
+    ):
+        what = "first: true writes rows of an input, before any model or store is asked"
+        hint = "leave first out: the sink is then written with its window"
+        raise Fault(what, "first", hint=hint)
+
+
+def _call_inputs(
+    scope: Scope, inner: Head, value: Any, step: str, origin: Position | None
 ) -> dict[str, Node]:
-    given = mapping(value, "a mapping of relations")
-    faults = known_keys(given, inner.inputs, "the called plan")
-    found: dict[str, Node] = {}
+    """The inputs of a called plan: relations of the caller, or none for optional ones. Raises
+    Faults or Pruned.
+    """
+    arguments = mapping(value, "a mapping of relations")
+    faults = known_keys(arguments, inner.inputs, "the called plan")
+    relations: dict[str, Node] = {}
     for name, spec in inner.inputs.items():
-        if name not in given and spec.optional:
-            continue
-        if name not in given:
-            faults.append(Fault(f'the call needs the input "{name}"'))
+        if name not in arguments:
+            if not spec.optional:
+                faults.append(Fault(f'the call needs the input "{name}"'))
             continue
         try:
-            found[name] = _fit(
-                scope.relation(given[name]), spec, inner.order, f"{step}/{name}", origin
-            )
+            relation = scope.relation(arguments[name])
+            relations[name] = _fit(relation, spec, inner.order, f"{step}/{name}", origin)
         except Fault as fault:
             faults.append(fault.under(name))
         except Pruned:
@@ -415,16 +643,15 @@ def _inputs(
                 raise
     if faults:
         raise Faults(faults)
-    windowed = any(
-        node.partitioned for node in found.values()
-    )  # no rows belong where those belong that are given
+    # an input without rows belongs to the partitions that the others belong to
+    windowed = any(node.partitioned for node in relations.values())
     for name, spec in inner.inputs.items():
-        if name not in found:
+        if name not in relations:
             called = f"{step}/{name}"
-            found[name] = Nothing(
+            relations[name] = Nothing(
                 step=called, origin=origin, name=called, columns=spec.schema, windowed=windowed
             )
-    return found
+    return relations
 
 
 def _fit(
@@ -433,169 +660,29 @@ def _fit(
     """A caller's relation as an input: checked, with columns of NULL where it lacks some that may
     be NULL.
     """
-    declared, have = dict(spec.columns), node.schema.names
+    declared, names = dict(spec.columns), node.schema.names
+    if ANY_COLUMN in names:
+        return node
     missing, faults = [], []
     for column in input_schema(spec, windowed=order is not None and order.input == spec.name):
         name, kind = column.name, type_of_arrow(column.type)
-        if name in have:
-            own = type_of_arrow(node.schema.field(name).type)
-            if own != kind:
-                faults.append(Fault(f'column "{name}" is {own}, the called plan wants {kind}'))
+        if name in names:
+            own = node.schema.field(name).type
+            if own != UNKNOWN and type_of_arrow(own) != kind:
+                what = f'column "{name}" is {type_of_arrow(own)}, the called plan wants {kind}'
+                faults.append(Fault(what))
         elif name in declared and declared[name].nullable:
             missing.append((name, parse_scalar(f"CAST(NULL AS {kind.sql})")))
         else:
-            there = "columns here: " + ", ".join(have)
+            there = "columns here: " + ", ".join(names)
             what = f'the called plan needs the column "{name}" ({kind})'
-            faults.append(Fault(what, there=there, hint=did_you_mean(name, have)))
+            faults.append(Fault(what, there=there, hint=did_you_mean(name, names)))
     if faults:
         raise Faults(faults)
     return Add(step=step, origin=origin, input=node, columns=tuple(missing)) if missing else node
 
 
-_SILENT = (
-    "params",
-    "doc",
-    "calls",
-    "example",
-)  # parts of a plan in which no parameter has a meaning
-_CONDITIONS = frozenset({"where", "filter", "having"})
-_PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
-
-
-def warnings(reading: Reading) -> tuple[Problem, ...]:
-    """The warnings about a plan without errors and about the plans it calls, in the order of their
-    places.
-    """
-    roots = [*reading.writes, *reading.returns.values()]
-    found = [
-        *_prompts_without_columns([*roots, *reading.all_steps().values()]),
-        *(warning for part in _parts(reading) for warning in _unused_parameters(part)),
-        *(
-            warning
-            for part in _parts(reading)
-            for warning in _unread_steps(part, {id(node) for node in walk(*roots)})
-        ),
-    ]
-    return tuple(
-        sorted(dict.fromkeys(found), key=lambda each: _order(each.position, reading.document.file))
-    )
-
-
-def _order(position: Position | None, first: str) -> tuple[bool, str, int, int]:
-    """The plan's own file before those of the plans it calls, each in the order of its lines."""
-    assert position is not None
-    return position.file != first, position.file, position.line, position.column
-
-
-def _parts(reading: Reading) -> Iterator[Reading]:
-    """A plan and the plans it calls."""
-    yield reading
-    for called in reading.called:
-        yield from _parts(called)
-
-
-def _prompts_without_columns(roots: Iterable[Node]) -> Iterator[Problem]:
-    for node in walk(*roots):
-        if not isinstance(node, Semantic):
-            continue
-        for prompt in node.prompt.all:
-            if not prompt.fields:
-                there = "columns: " + ", ".join(node.inputs[0].schema.names)
-                what = f'the prompt "{prompt.name}" names no column, so the question is the same for every row'
-                yield Problem(
-                    what, node.step, node.origin, there, "write {column} where its value belongs"
-                )
-
-
-def _unused_parameters(reading: Reading) -> Iterator[Problem]:
-    declared = reading.data.get("params") or {}
-    if not declared or _takes_conditions(reading.data):
-        return  # what a condition of a caller names is not known
-    texts = [
-        text
-        for key, part in reading.data.items()
-        if key not in _SILENT
-        for text in _texts(part, keys=True)
-    ]
-    texts += _prompt_files(reading)
-    used = {name for text in texts for name in _PARAMETER.findall(text)}
-    for name in declared:
-        if name not in used:
-            position = reading.document.position("params", name, key=True)
-            hint = f"write ${name} where its value belongs, or remove it"
-            yield Problem(f'the parameter "{name}" is not used', position=position, hint=hint)
-
-
-def _takes_conditions(value: Any) -> bool:
-    """Whether a condition is a parameter as a whole: it may name any other."""
-    if isinstance(value, Mapping):
-        given = [text for key in _CONDITIONS & value.keys() for text in _texts(value[key])]
-        return any(map(whole_parameter, given)) or any(map(_takes_conditions, value.values()))
-    return isinstance(value, list) and any(map(_takes_conditions, value))
-
-
-def _prompt_files(reading: Reading) -> Iterator[str]:
-    """The texts of all prompt files that the plan names, also in steps that its parameters leave
-    out.
-    """
-    folder = reading.steps.prompts.folder
-    for name in dict.fromkeys(_prompt_names(reading.data)):
-        path = folder / f"{name}.md"
-        if "\0" not in name and path.is_file():
-            try:
-                yield read_text(path, "prompt")
-            except PlanError:  # of a step that is left out: told when it is not
-                continue
-
-
-def _prompt_names(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _texts(part) if key == "prompt" else _prompt_names(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _prompt_names(part)
-
-
-def _unread_steps(reading: Reading, reached: set[int]) -> Iterator[Problem]:
-    """Steps with model calls that nothing names: they are never run. A step that parameters cut off
-    is named somewhere.
-    """
-    for name, built in reading.steps.built.items():
-        nodes = (
-            built.tables.values()
-            if isinstance(built, Results)
-            else [built]
-            if isinstance(built, Node)
-            else []
-        )
-        lost = [node for node in walk(*nodes) if node.calls_model and id(node) not in reached]
-        if lost and not _is_named(reading, name):
-            position = reading.document.position("steps", name, key=True)
-            what = "nothing reads this step, so its model calls are never made"
-            hint = "name it in returns, in a write or in another step, or remove it"
-            yield Problem(what, reading.prefix + name, position, hint=hint)
-
-
-def _is_named(reading: Reading, step: str) -> bool:
-    """Whether another step, a write or a result names a step, or a result of it."""
-    others = [body for name, body in reading.steps.raw.items() if name != step]
-    parts = [*others, reading.data.get("writes"), reading.data.get("returns")]
-    return any(text.split(".", maxsplit=1)[0] == step for part in parts for text in _texts(part))
-
-
-def _texts(value: Any, *, keys: bool = False) -> Iterator[str]:
-    """All texts in plain data."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for key, part in value.items():
-            if keys:
-                yield str(key)
-            yield from _texts(part, keys=keys)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _texts(part, keys=keys)
+# -- plans
 
 
 def load_document(
@@ -625,43 +712,107 @@ def load_document(
     Raises:
         PlanError: With everything that is wrong.
     """
-    loading = Loading(call_plan, folders, open=(path,), graphs=dict(graphs or {}))
-    reading = Reading(loading, document, path.parent, confined=confined)
+    state = LoadState(folders, open=(path,), graphs=dict(graphs or {}))
+    head = Head(state, document, path.parent, confined=confined)
     if not isinstance(document.data, Mapping):
         what = "a plan is a mapping with plan, inputs, steps and so on"
         raise PlanError(Problem(what, position=document.position(), hint="start with plan: NAME"))
-    read_head(reading, preset, params or {}, use or {})
+    read_head(head, preset, params or {}, use or {})
+    loader = Loader(head)
     try:
-        read_body(reading, own_inputs(reading))
+        loader.load(own_inputs(head))
     except RecursionError:
-        hint = "write each step after those that it reads, and nested ones as steps of their own"
         what = "its steps read each other through too many others"
-        raise PlanError(
-            Problem(what, position=document.position("steps", key=True), hint=hint)
-        ) from None
-    reading.attempt(partial(read_allow, reading))
-    reading.attempt(partial(read_example, reading))
-    if loading.problems:
-        raise PlanError(*sorted(loading.problems, key=partial(_place, document.file)))
-    plan = LogicalPlan(
-        name=reading.data["plan"],
-        graph=reading.graph,
-        inputs=reading.inputs,
-        steps=reading.all_steps(),
-        writes=tuple(reading.writes),
-        schema=reading.schema,
-        returns=reading.returns,
-        order=reading.order,
-        params=dict(reading.params),
-        use=reading.choices,
-        allow=tuple(reading.data.get("allow") or ()),
-        doc=reading.data.get("doc") or "",
-        document=document.data,
-        file=document.file,
-        warnings=warnings(reading),
-    )
+        hint = "write each step after those that it reads, and nested ones as steps of their own"
+        position = document.position("steps", key=True)
+        raise PlanError(Problem(what, position=position, hint=hint)) from None
+    head.attempt(partial(_check_allow, head))
+    head.attempt(partial(_check_example, head))
+    if state.problems:
+        raise PlanError(*sorted(state.problems, key=partial(_place, document.file)))
+    plan = _plan(loader)
     _refuse_mixed_prompts(plan)
     return plan
+
+
+def _plan(loader: Loader) -> LogicalPlan:
+    head = loader.head
+    return LogicalPlan(
+        name=head.data["plan"],
+        graph=head.graph,
+        inputs=head.inputs,
+        steps=loader.all_steps(),
+        writes=tuple(loader.writes),
+        schema=loader.schema,
+        returns=loader.returns,
+        order=head.order,
+        params=dict(head.params),
+        use=loader.choices,
+        allow=tuple(head.data.get("allow") or ()),
+        doc=head.data.get("doc") or "",
+        document=head.document.data,
+        file=head.document.file,
+        warnings=warnings(loader),
+    )
+
+
+def _check_allow(head: Head) -> None:
+    """Check the rewrites that may change answers. Raises Fault."""
+    known = [rule.__name__ for rule in APPROXIMATE]
+    for i, name in enumerate(_names(head.data.get("allow"), "allow")):
+        if name not in known:
+            what, kind = "no rule that may change answers is called", "such rules"
+            raise unknown(name, known, what, kind, "allow", i, value=True)
+
+
+def _names(value: Any, key: str) -> tuple[str, ...]:
+    no_scope: Any = None
+    names: tuple[str, ...] = at(key, read_names, value or [], no_scope, {})
+    return names
+
+
+def _check_example(head: Head) -> None:
+    """Check the example's rows, as a user's are. Raises Faults."""
+    example = at("example", mapping, head.data.get("example"), "a mapping with inputs")
+    faults = [
+        fault.under("example") for fault in known_keys(example, ("inputs", "after"), "an example")
+    ]
+    rows = at("example", at, "inputs", mapping, example.get("inputs"), "rows by input")
+    for name, listed in rows.items():
+        faults += _example_faults(head, name, listed)
+    if not faults and not head.state.problems:  # else what is missing may follow from them
+        what = "the example lacks rows of {}, which must be given"
+        faults = [
+            Fault(what.format(name), "example", "inputs")
+            for name, spec in head.inputs.items()
+            if example and not spec.optional and rows.get(name) is None
+        ]
+    for i, plan in enumerate(at("example", _names, example.get("after"), "after")):
+        try:
+            find_named(plan, (head.folder, *head.state.folders), confined=head.confined)
+        except Fault as fault:
+            faults.append(fault.under("example", "after", i))
+    if faults:
+        raise Faults(faults)
+
+
+def _example_faults(head: Head, name: str, rows: Any) -> list[Fault]:
+    path = ("example", "inputs", name)
+    if name not in head.inputs:
+        if head.unknown_inputs & {name, ""}:
+            return []
+        return [unknown(name, head.inputs, "no input", "inputs", *path)]
+    order = head.order if head.order is not None and head.order.input == name else None
+    ordered = {"partition": order.partition, "key": order.key} if order is not None else {}
+    faults = []
+    for fault in read_rows(head.inputs[name], rows, **ordered)[1]:
+        what = f"the example's {name} {fault.what}"
+        where: Trail = ()
+        if fault.row is not None:
+            what = f"column {fault.column}: {fault.what}"
+            where = (fault.row, fault.column)
+        faults.append(Fault(what, *path, *where, hint=fault.hint))
+    return faults
 
 
 def _refuse_mixed_prompts(plan: LogicalPlan) -> None:
@@ -674,15 +825,10 @@ def _refuse_mixed_prompts(plan: LogicalPlan) -> None:
 
 def _place(first: str, problem: Problem) -> tuple[bool, str, int, int]:
     """Problems of the plan's own file first, each file's in its order."""
-    where = problem.position
-    return (
-        (False, "", 0, 0)
-        if where is None
-        else (where.file != first, where.file, where.line, where.column)
-    )
-
-
-__all__ = ["dump", "find_plan", "load_plan"]
+    position = problem.position
+    if position is None:
+        return False, "", 0, 0
+    return position.file != first, position.file, position.line, position.column
 
 
 def load_plan(
@@ -699,8 +845,8 @@ def load_plan(
         ref: A path or a name; looked for in the working directory, then among the shipped plans.
         params: Values of parameters, in place of the plan's.
         preset: One of the plan's presets: a set of parameters and choices.
-        use: How steps are done, such as `{"linked": "block(left=10)"}`, in place of the plan's
-            choices.
+        use: Implementations of steps, such as `{"linked": "block(left=10)"}`, in place of the
+            plan's choices.
         folders: Folders to look in first, for the plan and for those it calls.
 
     Raises:
@@ -719,6 +865,8 @@ def dump(plan: LogicalPlan) -> str:
     """
     return write_yaml(plan.document)
 
+
+# -- plans that are loaded once
 
 _MOST = 64
 Key = tuple[str, ...]

@@ -10,12 +10,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
+from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean, each
 from semgraph.expr.types import Type, parse_type
-from semgraph.frontend.document import Document, parse, read_text, shown
-from semgraph.frontend.finding import inside, require_inside
-from semgraph.frontend.scope import kind_of, unknown, wrong
-from semgraph.frontend.settings import known_keys, mapping
+from semgraph.frontend.arguments import PartlyWrong
+from semgraph.frontend.document import (
+    Document,
+    inside,
+    kind_of,
+    known_keys,
+    mapping,
+    parse,
+    read_text,
+    require_inside,
+    shown,
+    unknown,
+    wrong,
+)
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.schema import NAME
 
@@ -51,7 +61,10 @@ class Prompts:
             PlanError: A prompt file is wrong; its problems have their places in it.
         """
         if not isinstance(value, Mapping):
-            return PromptSet((("", self._one(value, answers)),))
+            try:
+                return PromptSet((("", self._one(value, answers)),))
+            except PartlyWrong as faults:
+                raise PartlyWrong(faults.faults, PromptSet((("", faults.rest),))) from None
         rest = dict(value)
         by, otherwise = rest.pop("by", None), rest.pop("otherwise", None)
         if not isinstance(by, str) or not NAME.match(by):
@@ -88,11 +101,16 @@ class Prompts:
 
     def _inline(self, text: str, answers: Any) -> Prompt:
         item = Template.parse(text, self.params)
+        name = " ".join(text.split()[:6])
         try:
             returns, describe = _answers(mapping(answers, "the types of the answers"))
+        except PartlyWrong as faults:
+            returns, describe = faults.rest
+            prompt = Prompt(name, returns, describe, item=item)
+            raise PartlyWrong(faults.under("add").faults, prompt) from None
         except Fault as fault:
             raise fault.under("add") from None
-        return Prompt(" ".join(text.split()[:6]), returns, describe, item=item)
+        return Prompt(name, returns, describe, item=item)
 
     def located(self, fault: Fault) -> Fault:
         """A fault about a placeholder of a prompt file, with where that stands; any other as it
@@ -268,7 +286,7 @@ def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described
         answers, described = _answers(mapping(data.get("returns"), "types by name"), "returns")
         describe = (*described, *_describe(data.get("describe"), answers))
     except Fault as fault:
-        problems.append(front.problem(fault))
+        problems += [front.problem(part) for part in each(fault)]
     role, tokens = data.get("role", "default"), data.get("max_tokens", 1024)
     if not isinstance(role, str) or not NAME.match(role):
         problems.append(front.problem(wrong("the name of a role", role), "role"))
@@ -278,15 +296,18 @@ def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described
 
 
 def _answers(types: Mapping[str, Any], *path: str) -> tuple[Answers, Described]:
-    answers, describe = [], []
+    answers, describe, faults = [], [], []
     for name, value in types.items():
         try:
             kind, text = _answer(name, value)
         except Fault as fault:
-            raise fault.under(*path, name) from None
+            faults.append(fault.under(*path, name))
+            kind, text = Type("unknown"), ""
         answers.append((name, kind))
         if text:
             describe.append((name, text))
+    if faults:
+        raise PartlyWrong(faults, (tuple(answers), tuple(describe)))
     return tuple(answers), tuple(describe)
 
 

@@ -17,7 +17,7 @@ from semgraph.expr.duckdb import (
     type_over_groups,
 )
 from semgraph.expr.scalar import Scalar
-from semgraph.expr.types import sql_type, type_of_arrow
+from semgraph.expr.types import UNKNOWN, sql_type, type_of_arrow
 
 Columns = tuple[tuple[str, Scalar], ...]
 Using = tuple[tuple[str, str], ...]  # pairs (left path, right path)
@@ -108,7 +108,7 @@ def check_using(using: Using, left: pa.Schema, right: pa.Schema) -> None:
                 sides.append(type_of(scalar, schema))
             except Fault as fault:
                 raise fault.under("using", i) from None
-        if sides[0] != sides[1]:
+        if sides[0] != sides[1] and UNKNOWN not in sides:
             msg = f'"{a}" is {type_of_arrow(sides[0])}, "{b}" is {type_of_arrow(sides[1])}'
             raise Fault(msg, "using", i, hint="cast one of them in a step before")
 

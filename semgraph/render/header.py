@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import PlanError
 from semgraph.formats import plural, size
-from semgraph.frontend.document import read_file
-from semgraph.frontend.finding import find_plan
+from semgraph.frontend.document import find_plan, read_file
 from semgraph.frontend.inputs import Given
 from semgraph.llm.recording import Recording
 from semgraph.llm.settings import Settings

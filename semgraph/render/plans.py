@@ -14,8 +14,7 @@ from typing import Any
 
 from semgraph.errors import PlanError, Problem
 from semgraph.formats import plural
-from semgraph.frontend.document import read_file, shown, walk_paths
-from semgraph.frontend.finding import inside
+from semgraph.frontend.document import inside, read_file, shown, walk_paths
 from semgraph.frontend.head import read_graph
 from semgraph.frontend.load import find_plan, load_plan
 from semgraph.logical.node import walk

@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.record import Run, find_run, write_table
-from semgraph.frontend.document import read_file
-from semgraph.frontend.finding import find_plan
+from semgraph.frontend.document import find_plan, read_file
 from semgraph.llm.settings import OPTION, Settings, Value
 from semgraph.llm.specs import Kind, parse_spec, without_password
 from semgraph.private import private_folder

@@ -8,13 +8,13 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 
-from semgraph.errors import Fault
+from semgraph.errors import Fault, Faults
 from semgraph.expr.scalar import Scalar
 from semgraph.frontend import build as builder
 from semgraph.frontend.arguments import READERS, SEARCHING
 from semgraph.frontend.build import OPERATORS, SINKS, SOURCES, build, by_keyword, plan_keys
 from semgraph.frontend.frame import table
-from semgraph.frontend.scope import Faults
+from semgraph.frontend.head import NO_GRAPH
 from semgraph.logical.node import Node, argument
 from semgraph.logical.typecheck import check_names
 
@@ -37,6 +37,7 @@ class Sample(Node):
 
 class Scope:
     params: ClassVar[dict[str, object]] = {"least": 3}
+    graph = NO_GRAPH
 
 
 SOURCE = table([{"id": "a", "n": 1}]).node

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semgraph.errors import Position
+from semgraph.frontend.arguments import holds
 from semgraph.frontend.document import parse
 from semgraph.frontend.dump import write_yaml
-from semgraph.frontend.settings import holds, match_steps, plain_value
+from semgraph.frontend.head import match_steps, plain_value
 
 
 def test_words_are_words_and_dates_are_text():
