@@ -34,7 +34,7 @@ CASES = {
     "tabs": (HEAD + "\t- filter: id = 'a'\n" + TAIL, 6, "a tab cannot indent"),
     "cyclic anchors": ("plan: &p\n  steps: *p\n", 1, "anchors and aliases"),
     "cyclic steps": (HEAD.replace("from: notes", "from: out") + TAIL, 5, "out"),
-    "a tag that would run": ("plan: !!python/object/apply:os.system ['touch x']\n", 1, "has no place here"),
+    "a tag that would run": ("plan: !!python/object/apply:os.system ['touch x']\n", 1, "is not supported"),
     "duplicate keys": (step("filter: id = 'a'\n      filter: id = 'b'"), 7, "twice"),
     "duplicate steps": (step("filter: id = 'a'") + "steps: {}\n", 9, "twice"),
     "unknown key": (step("filter: id = 'a'") + "stpes: {}\n", 9, 'Did you mean "steps"'),
