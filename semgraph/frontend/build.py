@@ -334,18 +334,19 @@ class _Arguments:
         if part == UNKNOWN_SCALAR:
             return True
         schemas = [node.schema for node in _relations(self.values.values())]
-        fields = [field for schema in schemas for field in schema]
-        unknown_columns = {field.name for field in fields if holds_unknown(field.type)}
-        if not unknown_columns:
-            return False
+        unknown_columns = {
+            field.name for schema in schemas for field in schema if holds_unknown(field.type)
+        }
         names = _columns_of(part)
-        if names is None:
-            return True
-        if self.values.get("alias") in names:
-            return True
-        known = {field.name for field in fields}
-        any_column = ANY_COLUMN in unknown_columns
-        return any(name in unknown_columns or (any_column and name not in known) for name in names)
+        if not unknown_columns or names is None:
+            return bool(unknown_columns)
+        open_schemas = [set(schema.names) for schema in schemas if ANY_COLUMN in schema.names]
+        return any(
+            name in unknown_columns
+            or name == self.values.get("alias")
+            or any(name not in columns for columns in open_schemas)
+            for name in names
+        )
 
     def _forget(self, path: tuple[str | int, ...]) -> bool:
         """Put the unknown in place of a part of the arguments, or leave an item of a list out."""
