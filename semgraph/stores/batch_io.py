@@ -55,9 +55,9 @@ def writing(write: Write) -> Iterator[None]:
     except DataError as error:
         if error.write is not None:
             raise
-        found = DataError(f"{error.problem.what}; nothing was written", hint=error.problem.hint)
-        found.write = write
-        raise found from error.__cause__
+        refused = DataError(f"{error.problem.what}; nothing was written", hint=error.problem.hint)
+        refused.write = write
+        raise refused from error.__cause__
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ class Refusals:
             try:
                 return prepare(write)
             except DataError:
-                found = dict(_faulty(write, prepare)) or dict(_conflicting(write, prepare))
-        for place, error in found.items():
+                errors = dict(_faulty(write, prepare)) or dict(_conflicting(write, prepare))
+        for place, error in errors.items():
             self.add(write, write.rows.column(key)[place].as_py(), error)
         return None
 
@@ -153,8 +153,10 @@ def _conflicting(
         good, bad = 0, len(places)
         while bad - good > 1:
             middle = (good + bad) // 2
-            found = error(middle)
-            good, bad, refused = (middle, bad, refused) if found is None else (good, middle, found)
+            failed = error(middle)
+            good, bad, refused = (
+                (middle, bad, refused) if failed is None else (good, middle, failed)
+            )
         yield places.pop(bad - 1), refused
 
 
@@ -180,10 +182,10 @@ def no_end(edge: str, end: str, key: str | None, label: str) -> DataError:
     return DataError(f'{edge} has the {end} "{key}", which is no {label} of its group', hint=hint)
 
 
-def other_end(edge: str, end: str, stored: str, given: str) -> DataError:
+def other_end(edge: str, end: str, stored: str, new: str) -> DataError:
     """The error for an edge that is stored between other ends."""
     return DataError(
-        f'{edge} has the {end} "{stored}" and was to get "{given}": an edge keeps its ends',
+        f'{edge} has the {end} "{stored}" and was to get "{new}": an edge keeps its ends',
         hint=KEEPS_ENDS,
     )
 
@@ -199,12 +201,12 @@ def still_has_edges(node: str, edges: str) -> DataError:
 _EMBEDDERS = {384: "local", 1024: "'openai:text-embedding-3-small?dimensions=1024'"}
 
 
-def other_length(store: str, label: str, index: str, stored: int, given: int) -> StoreUnavailable:
+def other_length(store: str, label: str, index: str, stored: int, length: int) -> StoreUnavailable:
     """The error for vectors of another length than the stored ones."""
     likely = _EMBEDDERS.get(stored)
     made = f"--embedder {likely}, if that is the one" if likely else "--embedder MODEL"
     return StoreUnavailable(
-        f"{store}  {label} here has {stored:,}-dimensional vectors (index {index}); your embedder gives {given:,}. "
+        f"{store}  {label} here has {stored:,}-dimensional vectors (index {index}); your embedder gives {length:,}. "
         f"Nothing was written. Use the embedder that made them ({made}), or start another store (--store STORE)."
     )
 
@@ -230,15 +232,15 @@ def column(rows: pa.Table, path: str) -> pa.Array[Any]:
     """
     root, *fields = path.split(".")
     if root not in rows.column_names:
-        there = ", ".join(rows.column_names)
+        known = ", ".join(rows.column_names)
         raise EngineError(
-            f'a store was asked about the column "{path}", and its rows have only {there}'
+            f'a store was asked about the column "{path}", and its rows have only {known}'
         )
     chunks: Any = rows.column(root)
-    found: pa.Array[Any] = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
+    array: pa.Array[Any] = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
     for name in fields:
-        found = pc.struct_field(found, name)
-    return found
+        array = pc.struct_field(array, name)
+    return array
 
 
 def partitions_of(rows: pa.Table, path: str) -> list[tuple[str, ...]]:
@@ -257,13 +259,13 @@ def returned(
     first = [graph.key, *([graph.partition] if partition else [])]
     ends = ["source", "target"] if label.kind == "edge" else []
     known = {*label.columns, *label.vectors.values()}
-    found = dict.fromkeys([*first, *ends, *properties])
-    for name in found:
+    names = dict.fromkeys([*first, *ends, *properties])
+    for name in names:
         if name not in known:
             raise EngineError(
                 f'a store was asked for "{name}" of {label.name}, which graph "{graph.name}" does not declare'
             )
-    return found
+    return names
 
 
 def type_of(label: Label, name: str, dimensions: Dimensions) -> pa.DataType:

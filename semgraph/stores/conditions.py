@@ -140,8 +140,8 @@ def _term(tree: exp.Expr, alias: Alias) -> Term:
     columns = list(tree.find_all(exp.Column))
     if not any(_prop(column, alias) for column in columns):
         return _value(tree)
-    if isinstance(tree, exp.Column) and (found := _prop(tree, alias)):
-        return found
+    if isinstance(tree, exp.Column) and (prop := _prop(tree, alias)):
+        return prop
     if type(tree) in _COMPARISONS:
         pair = _pair(tree, alias) if isinstance(tree, exp.EQ) else None
         return pair or Test(
@@ -156,26 +156,26 @@ def _other(tree: exp.Expr, alias: Alias) -> Term:
 
     match tree:
         case exp.Not():
-            found = test("not", tree.this)
+            term = test("not", tree.this)
         case exp.NullSafeNEQ():
-            found = Test("not", (test("same", tree.this, tree.expression),))
+            term = Test("not", (test("same", tree.this, tree.expression),))
         case exp.Is() if isinstance(tree.expression, exp.Null):
-            found = test("is null", tree.this)
+            term = test("is null", tree.this)
         case exp.Between():
             sides = (
                 test(">=", tree.this, tree.args["low"]),
                 test("<=", tree.this, tree.args["high"]),
             )
-            found = Test("and", sides)
+            term = Test("and", sides)
         case exp.Coalesce():
-            found = test("coalesce", tree.this, *tree.expressions)
+            term = test("coalesce", tree.this, *tree.expressions)
         case exp.In() if tree.args.get("field") is not None:
-            found = test("contains", tree.args["field"], tree.this)
+            term = test("contains", tree.args["field"], tree.this)
         case exp.In() if tree.expressions:
-            found = test("in", tree.this, *tree.expressions)
+            term = test("in", tree.this, *tree.expressions)
         case _:
             raise _Untaken
-    return found
+    return term
 
 
 def _path(column: exp.Column) -> tuple[str, ...]:
@@ -267,8 +267,8 @@ def _cast(term: Term, type_of: Callable[[Prop], Type | None]) -> tuple[Term, Typ
     args, kinds = zip(*(_cast(arg, type_of) for arg in term.args), strict=True)
     if term.op not in _MEETING:
         return replace(term, args=args), _BOOLEAN
-    given = [kind for kind in kinds if kind is not None]
-    met = next((kind for kind in given if kind.name == "double"), given[0] if given else None)
+    known = [kind for kind in kinds if kind is not None]
+    met = next((kind for kind in known if kind.name == "double"), known[0] if known else None)
     cast = tuple(
         _cast_to(arg, met) if isinstance(arg, Value) and met is not None else arg for arg in args
     )
@@ -323,10 +323,10 @@ def _kind(
     if isinstance(term, Value):
         return _kind_of_value(term, rows)
     kinds = [_kind(arg, type_of, rows) for arg in term.args]
-    given = {kind for kind in kinds if kind is not None}
+    known = {kind for kind in kinds if kind is not None}
     if term.op in ("and", "or", "not"):
         texts = any(isinstance(arg, Value) and arg.is_text for arg in term.args)
-        _require(given <= {pa.bool_()} and not texts)
+        _require(known <= {pa.bool_()} and not texts)
     elif term.op in ("contains", "overlaps"):
         lists = (
             {pa.list_(kind) for kind in kinds[1:] if kind is not None}
@@ -335,16 +335,16 @@ def _kind(
         )
         _require(kinds[0] is None or lists <= {kinds[0], None})
     elif term.op in _MEETING:
-        if TIMESTAMP in given and not any(
+        if TIMESTAMP in known and not any(
             kind == pa.date32()
             for arg, kind in zip(term.args, kinds, strict=True)
             if not isinstance(arg, Value)
         ):
-            given.discard(pa.date32())  # a value of which a time is made
-        _require(len(given) < 2 or given == {pa.int64(), pa.float64()})
-        _require(term.op == "coalesce" or not any(map(pa.types.is_nested, given)))
+            known.discard(pa.date32())  # a value of which a time is made
+        _require(len(known) < 2 or known == {pa.int64(), pa.float64()})
+        _require(term.op == "coalesce" or not any(map(pa.types.is_nested, known)))
         if term.op == "coalesce":
-            return pa.float64() if len(given) > 1 else next(iter(given), None)
+            return pa.float64() if len(known) > 1 else next(iter(known), None)
     return pa.bool_()
 
 
@@ -378,11 +378,11 @@ def _is_plain_constant(value: Value) -> bool:
         array = constant(value)
     except (duckdb.Error, pa.ArrowException):
         return False
-    found: Any = array.flatten() if isinstance(array, pa.ListArray) else array
-    if pa.types.is_floating(found.type):
-        return not any(number is not None and math.isnan(number) for number in found.to_pylist())
-    if pa.types.is_temporal(found.type):
-        whole = found.view(pa.int32() if pa.types.is_date32(found.type) else pa.int64())
+    values: Any = array.flatten() if isinstance(array, pa.ListArray) else array
+    if pa.types.is_floating(values.type):
+        return not any(number is not None and math.isnan(number) for number in values.to_pylist())
+    if pa.types.is_temporal(values.type):
+        whole = values.view(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
         largest = 2 ** (whole.type.bit_width - 1) - 1
         return not any(
             number is not None and abs(number) >= largest for number in whole.to_pylist()
@@ -392,12 +392,12 @@ def _is_plain_constant(value: Value) -> bool:
 
 def values_of(terms: Sequence[Term]) -> tuple[Value, ...]:
     """The distinct values in the terms, in order."""
-    found: dict[Value, None] = {}
+    values: dict[Value, None] = {}
     for term in terms:
         for node in term.walk() if isinstance(term, Test) else (term,):
             if isinstance(node, Value):
-                found[node] = None
-    return tuple(found)
+                values[node] = None
+    return tuple(values)
 
 
 def evaluate(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
@@ -485,24 +485,24 @@ def _known(term: Test, name: str) -> tuple[Value, ...] | None:
 
 
 def _all_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
-    found: tuple[Ends, ...] | None = None
+    pairs: tuple[Ends, ...] | None = None
     for term in terms:
         more = _ends(term)
-        if more is not None and found is not None:
-            more = tuple((s or source, t or target) for s, t in found for source, target in more)
+        if more is not None and pairs is not None:
+            more = tuple((s or source, t or target) for s, t in pairs for source, target in more)
         if more is not None and len(more) <= _MOST_PAIRS:
-            found = more
-    return found
+            pairs = more
+    return pairs
 
 
 def _one_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
-    found: tuple[Ends, ...] = ()
+    pairs: tuple[Ends, ...] = ()
     for term in terms:
         more = _ends(term)
         if more is None:
             return None
-        found += more
-    return found
+        pairs += more
+    return pairs
 
 
 def pinned(term: Term, names: Iterable[str]) -> bool:
@@ -514,8 +514,10 @@ def pinned(term: Term, names: Iterable[str]) -> bool:
     if term.op in ("and", "or"):
         sides = [pinned(arg, names) for arg in term.args]
         return any(sides) if term.op == "and" else all(sides)
-    found = [isinstance(arg, Prop) and arg.name in names for arg in term.args]
-    known = all(mine or isinstance(arg, Value) for mine, arg in zip(found, term.args, strict=True))
+    named = [isinstance(arg, Prop) and arg.name in names for arg in term.args]
+    known = all(
+        is_named or isinstance(arg, Value) for is_named, arg in zip(named, term.args, strict=True)
+    )
     if term.op == "pair":
         return known
-    return term.op in ("=", "in") and known and sum(found) == 1 and (term.op == "=" or found[0])
+    return term.op in ("=", "in") and known and sum(named) == 1 and (term.op == "=" or named[0])

@@ -73,14 +73,14 @@ class Block:
         for i in np.flatnonzero((known >= 0) & (norms == 0)).tolist():
             self._remove(int(ids[i]))
         new = (known < 0) & (norms > 0)
-        again = (known >= 0) & (norms > 0)
+        replaced = (known >= 0) & (norms > 0)
         places = np.fromiter(
-            (self._place[i] for i in ids[again].tolist()), np.int64, int(again.sum())
+            (self._place[i] for i in ids[replaced].tolist()), np.int64, int(replaced.sum())
         )
         self._vectors[places], self._norms[places], self._inverse[places] = (
-            vectors[again],
-            norms[again],
-            1 / norms[again],
+            vectors[replaced],
+            norms[replaced],
+            1 / norms[replaced],
         )
         self._append(ids[new], vectors[new], norms[new])
 
@@ -124,26 +124,26 @@ def lengths(vectors: Singles) -> Floats:
     """Euclidean lengths in float64, each computed from its own vector alone."""
     import numpy as np
 
-    found = np.empty(len(vectors), np.float64)
+    norms = np.empty(len(vectors), np.float64)
     step = max(1, _CHUNK // max(vectors.shape[1], 1) // 4)
     for start in range(0, len(vectors), step):
         wide = vectors[start : start + step].astype(np.float64)
-        found[start : start + step] = np.sqrt((wide * wide).sum(axis=1))
-    return found
+        norms[start : start + step] = np.sqrt((wide * wide).sum(axis=1))
+    return norms
 
 
 def exact(block: Block, places: Ints, query: Floats) -> Floats:
     """Cosines in float64 of the vectors at `places` with a query."""
     import numpy as np
 
-    found = np.empty(len(places), np.float64)
+    cosines = np.empty(len(places), np.float64)
     norm = np.sqrt((query * query).sum())
     step = max(1, _CHUNK // max(block.size, 1) // 4)
     for start in range(0, len(places), step):
         at = places[start : start + step]
         products = (block.vectors[at].astype(np.float64) * query).sum(axis=1)
-        found[start : start + step] = products / (block.norms[at] * norm)
-    return np.clip(found, -1.0, 1.0)
+        cosines[start : start + step] = products / (block.norms[at] * norm)
+    return np.clip(cosines, -1.0, 1.0)
 
 
 class Candidates(NamedTuple):
@@ -175,17 +175,17 @@ def candidates(
     unit = (queries / np.sqrt((queries * queries).sum(axis=1))[:, None]).astype(np.float32)
     margin = (blocks[0].size + 8) * 2.0**-23  # more than what float32 can be off
     starts = np.cumsum([0, *(block.count for block in blocks[:-1])])
-    found = []
+    chosen = []
     step = max(1, _CHUNK // total)
     for start in range(0, len(unit), step):
         parts = [unit[start : start + step] @ block.vectors.T for block in blocks]
         for part, block in zip(parts, blocks, strict=True):
             np.multiply(part, block.inverse, out=part)
         for scores in parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1):
-            kept, floor = _best(scores, above, wanted, margin)
-            number = np.searchsorted(starts, kept, "right") - 1
-            found.append(Candidates(number, kept - starts[number], floor))
-    return found
+            places, floor = _best(scores, above, wanted, margin)
+            number = np.searchsorted(starts, places, "right") - 1
+            chosen.append(Candidates(number, places - starts[number], floor))
+    return chosen
 
 
 def _best(scores: Singles, above: float, wanted: int | None, margin: float) -> tuple[Ints, float]:

@@ -30,7 +30,7 @@ from semgraph.session import Session
 from semgraph.stores.base import Batch, Method, NodeWrite
 from semgraph.stores.batch_io import RowsRefused
 from semgraph.stores.neo4j import bolt as neo4j_bolt
-from semgraph.stores.neo4j import hits, search
+from semgraph.stores.neo4j import search_text
 from semgraph.stores.neo4j.setup import Setup
 from semgraph.stores.neo4j.store import Neo4jStore
 from tests.conftest import without_schema
@@ -660,8 +660,7 @@ async def test_the_index_finds_nearly_all_that_reading_all_finds(
         scores(await store.search(queries, rows)),
         scores(await store.search(nearest_queries(world, 400), rows)),
     )
-    monkeypatch.setattr(hits, "EXACT_BELOW", 20)
-    monkeypatch.setattr(search, "EXACT_BELOW", 20)
+    monkeypatch.setattr(search_text, "EXACT_BELOW", 20)
     store._searches._texts.clear()  # statements are made anew
     before = store.round_trips
     by_index = await store.search(queries, rows)
@@ -680,10 +679,8 @@ async def test_the_index_finds_nearly_all_that_reading_all_finds(
 async def test_a_partition_that_became_small_is_read_whole_again(
     monkeypatch: pytest.MonkeyPatch, store: Neo4jStore, world: Any
 ) -> None:
-    from semgraph.stores.neo4j import hits, search
 
-    monkeypatch.setattr(hits, "EXACT_BELOW", 20)
-    monkeypatch.setattr(search, "EXACT_BELOW", 20)
+    monkeypatch.setattr(search_text, "EXACT_BELOW", 20)
     await store.ensure(world.graph, 4)
     people = [{"uuid": f"p{i:03}", "name_embedding": [i, 1, 1, 1]} for i in range(60)]
     await world.commit(store, world.write("Person", *people))

@@ -114,8 +114,8 @@ class Bolt:
     ) -> T:
         async def within() -> T:
             async with self._connected().session(database=self.database) as session:
-                found: T = await getattr(session, how)(work)
-                return found
+                result: T = await getattr(session, how)(work)
+                return result
 
         return await self._patiently(within)
 
@@ -130,13 +130,13 @@ class Bolt:
         until, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
         while True:
             try:
-                found = await self._told(attempt())
+                result = await self._told(attempt())
             except StoreUnavailable as error:
                 if not self._may_pass(error.__cause__) or time.monotonic() + pause > until:
                     raise
             else:
                 self._answered = True
-                return found
+                return result
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -199,24 +199,24 @@ class Bolt:
             return RuleBroken(message)
         if isinstance(error, AuthError) or "Security.Auth" in code:
             wait = ". Too many wrong ones: wait a few seconds" if "RateLimit" in code else ""
-            said = f'rejects user "{self.user}" and its password: see NEO4J_USERNAME, NEO4J_PASSWORD{wait}'
+            reason = f'rejects user "{self.user}" and its password: see NEO4J_USERNAME, NEO4J_PASSWORD{wait}'
         elif "DatabaseNotFound" in code:
-            said = f'has no database "{self.database}". Name one that it has: NEO4J_DATABASE'
+            reason = f'has no database "{self.database}". Name one that it has: NEO4J_DATABASE'
         elif any(part in code for part in _READ_ONLY):
-            said = (
+            reason = (
                 f'lets user "{self.user}" only read ({message}). Nothing was written. '
                 "Use a user and a database that can be written, or --no-write"
             )
         elif isinstance(error, TransientError) or "DatabaseError" in code:
-            said = f"could not finish: {message}. Nothing was written; run again to go on"
+            reason = f"could not finish: {message}. Nothing was written; run again to go on"
         elif isinstance(error, Neo4jError):
             return EngineError(f"{self.uri}  {message} [{code}]")
         else:
-            said = (
+            reason = (
                 f"no answer in {SECONDS:.0f} s ({_reason(str(error))}). Is it running? "
                 "A local one: semgraph neo4j start. Or --store sqlite:graph.db"
             )
-        return StoreUnavailable(f"{self.uri}  {said}")
+        return StoreUnavailable(f"{self.uri}  {reason}")
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -241,5 +241,5 @@ _REASONS = {
 def _reason(message: str) -> str:
     """The cause in what a driver says of all addresses that it tried."""
     return next(
-        (said for word, said in _REASONS.items() if word in message), message.splitlines()[0]
+        (reason for word, reason in _REASONS.items() if word in message), message.splitlines()[0]
     )

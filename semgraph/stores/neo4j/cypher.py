@@ -61,17 +61,17 @@ def returned_as(graph: Graph, label: Label, var: str, name: str) -> str:
     Times come as maps with microseconds since 1970, which are read much faster than the driver's
     own; what others have stored in place of a time, as it is: never a map.
     """
-    found, derived, kind = (
+    value, derived, kind = (
         stored(graph, label, var, name),
         label.derived.get(name),
         label.columns.get(name),
     )
     if kind is not None and kind.name == "timestamp":
-        micros = f"{{us: {found}.epochSeconds * 1000000 + {found}.microsecond}}"
-        return f"CASE WHEN {found} IS :: ZONED DATETIME NOT NULL THEN {micros} ELSE {found} END"
+        micros = f"{{us: {value}.epochSeconds * 1000000 + {value}.microsecond}}"
+        return f"CASE WHEN {value} IS :: ZONED DATETIME NOT NULL THEN {micros} ELSE {value} END"
     if derived is None or derived.by == "embed":
-        return found
-    return f"coalesce({found}, [{var}.{quoted(derived.of)}])"
+        return value
+    return f"coalesce({value}, [{var}.{quoted(derived.of)}])"
 
 
 def held(
@@ -80,10 +80,10 @@ def held(
     """What a property is compared as: what is stored, or, where it is derived and some rows lack
     it, would be.
     """
-    found = stored(graph, label, var, name)
+    value = stored(graph, label, var, name)
     if (label.name, name) not in underived:
-        return found
-    return f"coalesce({found}, ${UNDERIVED}[{string(f'{label.name}.{name}')}][{var}.{quoted(graph.key)}])"
+        return value
+    return f"coalesce({value}, ${UNDERIVED}[{string(f'{label.name}.{name}')}][{var}.{quoted(graph.key)}])"
 
 
 def type_of(label: Label, name: str) -> Type | None:
@@ -218,21 +218,21 @@ class Conditions:
 
     def _prop(self, prop: Prop, variables: Mapping[str, str]) -> str:
         label = self._label(prop.var)
-        found = held(self.graph, label, variables[prop.var], prop.name, self.underived)
+        value = held(self.graph, label, variables[prop.var], prop.name, self.underived)
         kind = type_of(label, prop.name)
         if kind is not None and kind.name == "timestamp":
-            return instant(found)
-        return found
+            return instant(value)
+        return value
 
     def _of_lists(self, term: Test, args: list[str], *, plain: bool) -> str:
         first, second = args
-        said = (
+        test = (
             f"{second} IN {first}"
             if term.op == "contains"
             else f"any(x IN {first} WHERE x IN {second})"
         )
         return (
-            f"({said})"
+            f"({test})"
             if plain
-            else f"CASE WHEN {first} IS NULL OR {second} IS NULL THEN null ELSE {said} END"
+            else f"CASE WHEN {first} IS NULL OR {second} IS NULL THEN null ELSE {test} END"
         )

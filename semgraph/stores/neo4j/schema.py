@@ -39,8 +39,8 @@ class Index:
     @property
     def dimensions(self) -> int | None:
         """Length of the vectors in a vector index."""
-        found = self.options.get("indexConfig", {}).get("vector.dimensions")
-        return None if found is None else int(found)
+        length = self.options.get("indexConfig", {}).get("vector.dimensions")
+        return None if length is None else int(length)
 
     @property
     def cosine(self) -> bool:
@@ -73,8 +73,10 @@ class Indexes:
         Plans are kept for a while, and one that was made while a label was empty, or before its
         index was counted, may read all of it.
         """
-        found = next((p for p in properties if (label, p) in self.ranges), None)
-        return "" if found is None else f" USING INDEX SEEK {var}:{quoted(label)}({quoted(found)})"
+        indexed = next((p for p in properties if (label, p) in self.ranges), None)
+        return (
+            "" if indexed is None else f" USING INDEX SEEK {var}:{quoted(label)}({quoted(indexed)})"
+        )
 
 
 @dataclass(frozen=True)
@@ -101,31 +103,33 @@ class Wanted:
     blocked: str = ""
 
 
-def missing(graph: Graph, dimensions: int | None, there: Sequence[Index]) -> list[Wanted]:
+def missing(graph: Graph, dimensions: int | None, existing: Sequence[Index]) -> list[Wanted]:
     """What a database lacks; vector indexes only if the length of vectors is known."""
-    found: list[Wanted] = []
+    wanted: list[Wanted] = []
     for label in graph.labels.values():
-        found += _missing_unique(graph, label, there)
-        found += [
+        wanted += _missing_unique(graph, label, existing)
+        wanted += [
             Wanted(label.name, f"index on {name}", f"{label.name}_{name}", _range(label, name))
             for name in dict.fromkeys((graph.partition, *label.index))
-            if not _has(there, label, (name,))
+            if not _has(existing, label, (name,))
         ]
-        found += [
+        wanted += [
             Wanted(label.name, f"full-text index {name}", name, _fulltext(graph, label, name))
             for name in label.fulltext
-            if text_index(label, name, there) is None
+            if text_index(label, name, existing) is None
         ]
         for name in label.vectors.values() if dimensions is not None else ():
-            found += _missing_vectors(label, name, dimensions or 0, there)
-    return found
+            wanted += _missing_vectors(label, name, dimensions or 0, existing)
+    return wanted
 
 
-def _missing_unique(graph: Graph, label: Label, there: Sequence[Index]) -> list[Wanted]:
-    if is_settled(graph, label, there):
+def _missing_unique(graph: Graph, label: Label, existing: Sequence[Index]) -> list[Wanted]:
+    if is_settled(graph, label, existing):
         return []
     name = f"{label.name}_{graph.key}"
-    blocked = next((i.name for i in there if i.type == "RANGE" and _on(i, label, (graph.key,))), "")
+    blocked = next(
+        (i.name for i in existing if i.type == "RANGE" and _on(i, label, (graph.key,))), ""
+    )
     return [
         Wanted(
             label.name,
@@ -139,34 +143,34 @@ def _missing_unique(graph: Graph, label: Label, there: Sequence[Index]) -> list[
 
 
 def _missing_vectors(
-    label: Label, name: str, dimensions: int, there: Sequence[Index]
+    label: Label, name: str, dimensions: int, existing: Sequence[Index]
 ) -> list[Wanted]:
-    found = _vector(label, name, there)
+    index = _vector(label, name, existing)
     own = f"{label.name}_{name}"
-    if found is not None and (found.dimensions == dimensions or found.name != own):
+    if index is not None and (index.dimensions == dimensions or index.name != own):
         return []
-    drop = "" if found is None else drop_index(own)
+    drop = "" if index is None else drop_index(own)
     return [
         Wanted(label.name, f"vector index on {name}", own, _vectors(label, name, dimensions), drop)
     ]
 
 
-def is_settled(graph: Graph, label: Label, there: Iterable[Index]) -> bool:
+def is_settled(graph: Graph, label: Label, existing: Iterable[Index]) -> bool:
     """Whether the keys of a label are unique, as semgraph makes them where it sets up a
     database.
     """
-    return _has(there, label, (graph.key,), unique=True)
+    return _has(existing, label, (graph.key,), unique=True)
 
 
-def is_anothers(graph: Graph, there: Sequence[Index], counts: Mapping[str, int]) -> bool:
+def is_anothers(graph: Graph, existing: Sequence[Index], counts: Mapping[str, int]) -> bool:
     """Whether another program made this database: a label has rows, or an index on its key, and
     keys are not unique.
     """
-    open_ = [label for label in graph.labels.values() if not is_settled(graph, label, there)]
-    return any(counts.get(label.name, 0) or _has(there, label, (graph.key,)) for label in open_)
+    open_ = [label for label in graph.labels.values() if not is_settled(graph, label, existing)]
+    return any(counts.get(label.name, 0) or _has(existing, label, (graph.key,)) for label in open_)
 
 
-def own_names(graph: Graph, there: Iterable[Index]) -> list[Index]:
+def own_names(graph: Graph, existing: Iterable[Index]) -> list[Index]:
     """Indexes and constraints that are there under the names that this graph gives them."""
     names = {
         name
@@ -179,7 +183,7 @@ def own_names(graph: Graph, there: Iterable[Index]) -> list[Index]:
             *label.fulltext,
         )
     }
-    return [index for index in there if index.name in names]
+    return [index for index in existing if index.name in names]
 
 
 def drop_index(name: str) -> str:
@@ -201,16 +205,16 @@ def _on(index: Index, label: Label, properties: tuple[str, ...]) -> bool:
 
 
 def _has(
-    there: Iterable[Index], label: Label, properties: tuple[str, ...], *, unique: bool = False
+    existing: Iterable[Index], label: Label, properties: tuple[str, ...], *, unique: bool = False
 ) -> bool:
     return any(
         i.type == "RANGE" and _on(i, label, properties) and (bool(i.constraint) or not unique)
-        for i in there
+        for i in existing
     )
 
 
-def _vector(label: Label, name: str, there: Iterable[Index]) -> Index | None:
-    return next((i for i in there if i.type == "VECTOR" and _on(i, label, (name,))), None)
+def _vector(label: Label, name: str, existing: Iterable[Index]) -> Index | None:
+    return next((i for i in existing if i.type == "VECTOR" and _on(i, label, (name,))), None)
 
 
 def _any(label: Label) -> str:
@@ -241,11 +245,11 @@ def _fulltext(graph: Graph, label: Label, name: str) -> str:
     )
 
 
-def text_index(label: Label, name: str, there: Iterable[Index]) -> Index | None:
+def text_index(label: Label, name: str, existing: Iterable[Index]) -> Index | None:
     """The full-text index that has this name, or another one of the label that has all its
     properties.
     """
-    texts = [i for i in there if i.type == "FULLTEXT" and i.kind == label.kind]
+    texts = [i for i in existing if i.type == "FULLTEXT" and i.kind == label.kind]
     wanted = set(label.fulltext[name])
     return next(
         (i for i in texts if i.name == name),
@@ -259,33 +263,33 @@ def _vectors(label: Label, name: str, dimensions: int) -> str:
     return f"CREATE VECTOR INDEX {index} IF NOT EXISTS FOR {_any(label)} ON (n.{quoted(name)}) OPTIONS {options}"
 
 
-def own(there: Sequence[Index]) -> list[str]:
+def own(existing: Sequence[Index]) -> list[str]:
     """Statements for what commit markers and heads lack: these labels are semgraph's own in every
     database.
     """
-    unique = {i.labels for i in there if i.constraint}
-    found = [] if (HEAD,) in unique else [_unique(HEAD, f"(n:{quoted(HEAD)})", ("partition",))]
+    unique = {i.labels for i in existing if i.constraint}
+    statements = [] if (HEAD,) in unique else [_unique(HEAD, f"(n:{quoted(HEAD)})", ("partition",))]
     if (MARK,) not in unique:
-        found.append(_unique(MARK, f"(n:{quoted(MARK)})", ("plan", "partition", "row")))
-        found.append(f"CREATE INDEX {MARK}_row IF NOT EXISTS FOR (n:{MARK}) ON (n.row)")
-    return found
+        statements.append(_unique(MARK, f"(n:{quoted(MARK)})", ("plan", "partition", "row")))
+        statements.append(f"CREATE INDEX {MARK}_row IF NOT EXISTS FOR (n:{MARK}) ON (n.row)")
+    return statements
 
 
-def usable(graph: Graph, there: Sequence[Index]) -> Indexes:
+def usable(graph: Graph, existing: Sequence[Index]) -> Indexes:
     """The indexes that searches can read."""
     fulltext, vectors = {}, {}
     for label in graph.labels.values():
         for name in label.fulltext:
-            text = text_index(label, name, there)
+            text = text_index(label, name, existing)
             if text is not None and set(label.fulltext[name]) <= set(text.properties):
                 fulltext[name] = (text.name, graph.partition in text.properties)
         for name in label.vectors.values():
-            vector = _vector(label, name, there)
+            vector = _vector(label, name, existing)
             if vector is not None and vector.cosine:
                 vectors[label.name, name] = vector.name
     ranges = {
         (i.labels[0], i.properties[0])
-        for i in there
+        for i in existing
         if i.type == "RANGE" and len(i.labels) == len(i.properties) == 1
     }
     return Indexes(fulltext, vectors, frozenset(ranges))
@@ -307,9 +311,9 @@ def without(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
     return _for_each(
         graph,
         places,
-        lambda found, d: (
-            f"CALL () {{ MATCH {found} RETURN count(n) AS every }}\n"
-            f"CALL () {{ MATCH {found} WHERE n.{quoted(d.name)} IS NOT NULL RETURN count(n) AS have }}\n"
+        lambda pattern, d: (
+            f"CALL () {{ MATCH {pattern} RETURN count(n) AS every }}\n"
+            f"CALL () {{ MATCH {pattern} WHERE n.{quoted(d.name)} IS NOT NULL RETURN count(n) AS have }}\n"
             "WITH every - have AS number"
         ),
     )
@@ -322,8 +326,8 @@ def lacking(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
     return _for_each(
         graph,
         places,
-        lambda found, d: (
-            f"MATCH {found} WHERE n.{quoted(d.of)} IS NOT NULL AND n.{quoted(d.name)} IS NULL\nWITH count(n) AS number"
+        lambda pattern, d: (
+            f"MATCH {pattern} WHERE n.{quoted(d.of)} IS NOT NULL AND n.{quoted(d.name)} IS NULL\nWITH count(n) AS number"
         ),
     )
 
@@ -333,8 +337,8 @@ def _for_each(
 ) -> str:
     parts = []
     for label, name in places:
-        found = pattern_of(graph.label(label))
-        counted = part(found, graph.label(label).derived[name])
+        pattern = pattern_of(graph.label(label))
+        counted = part(pattern, graph.label(label).derived[name])
         parts.append(f"{counted} RETURN {string(label)} AS label, {string(name)} AS name, number")
     return "\nUNION ALL\n".join(parts)
 

@@ -154,7 +154,7 @@ class _Search:
     def _parameters(self, text: SearchText, rows: pa.Table) -> dict[str, Any]:
         more = {name: partition_field(rows, path) for path, name in text.partitions.items()}
         vectors: dict[tuple[float, ...], int] = {}
-        found: dict[str, Any] = {**text.bound.constants, "own": self.graph.partition}
+        parameters: dict[str, Any] = {**text.bound.constants, "own": self.graph.partition}
         for branch in text.branches:
             method = self._method(branch)
             if branch.index and branch.number not in self.limits:
@@ -167,7 +167,7 @@ class _Search:
                     _numbered(sought, vectors) if method.via == "nearest" else sought
                 )
             limit = self.limits.get(branch.number, _ALL)
-            found[f"f{branch.number}"] = (
+            parameters[f"f{branch.number}"] = (
                 limit if method.via == "nearest" else {"limit": limit} if limit <= _MOST else {}
             )
             if (
@@ -179,15 +179,15 @@ class _Search:
                 more[f"u{branch.number}"] = [
                     self.underived.holders(label, method.prop, value) for value in sought
                 ]
-        found |= self.underived.parameters(text.text)
-        found[VECTORS] = list(map(list, vectors))
+        parameters |= self.underived.parameters(text.text)
+        parameters[VECTORS] = list(map(list, vectors))
         groups: dict[str, dict[str, Any]] = {}
         for row in fields(rows, text.bound.values, more):
             partition = {name: row[name] for name in text.partitions.values()}
             if repr(partition) not in groups:
                 groups[repr(partition)] = {**partition, **self._large(text, row["_q"]), "rows": []}
             groups[repr(partition)]["rows"].append(row)
-        return found | {"groups": list(groups.values())}
+        return parameters | {"groups": list(groups.values())}
 
     def _large(self, text: SearchText, q: int) -> dict[str, bool]:
         """Of what is read of the partition of a row, whether it is known to be much."""
@@ -203,19 +203,21 @@ class _Search:
         """What each row looks for."""
         query, method = self.queries[branch.query], self._method(branch)
         label = self.graph.label(query.label)
-        given: Any = column(rows, method.column)
+        values: Any = column(rows, method.column)
         if method.via == "equal":
-            return [sent(value) for value in given.to_pylist()]
+            return [sent(value) for value in values.to_pylist()]
         if method.via == "nearest":
             name = label.vectors[method.prop]
             stored = self.of.dimensions.get((label.name, name))
             if (
                 stored is not None
-                and pa.types.is_fixed_size_list(given.type)
-                and given.type.list_size != stored
+                and pa.types.is_fixed_size_list(values.type)
+                and values.type.list_size != stored
             ):
-                raise other_length(self.of.bolt.uri, label.name, name, stored, given.type.list_size)
-            return [vector if vector and any(vector) else None for vector in given.to_pylist()]
+                raise other_length(
+                    self.of.bolt.uri, label.name, name, stored, values.type.list_size
+                )
+            return [vector if vector and any(vector) else None for vector in values.to_pylist()]
         own = self.graph.partition if self.of.indexes.fulltext[branch.index][1] else ""
         confined = (
             partitions_of(rows, query.partition)
@@ -225,7 +227,7 @@ class _Search:
         properties = label.fulltext[branch.index]
         texts = [
             lucene_queries(t, properties, own, p)
-            for t, p in zip(given.to_pylist(), confined, strict=True)
+            for t, p in zip(values.to_pylist(), confined, strict=True)
         ]
         if any(len(parts) > 1 for parts in texts):
             self.limits[branch.number] = (

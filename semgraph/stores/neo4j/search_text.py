@@ -334,14 +334,14 @@ class Hits:
             return f"MATCH {self.pattern}{hint} WHERE {self._filter(test)}"
         # The partition by a parameter: given by name, its index may tempt the planner to read all
         # of it for every row.
-        found = match_edges(
+        clauses = match_edges(
             self.graph,
             self.label,
             pairs,
             self.conditions.value,
             lambda v, end: self.indexes.hint(v, end, self.graph.key),
         )
-        return f"{found} WHERE {self._filter(test, own='h[$own]')}"
+        return f"{clauses} WHERE {self._filter(test, own='h[$own]')}"
 
     def _filter(self, test: str = "", own: str = "") -> str:
         own = own or f"h.{quoted(self.graph.partition)}"
@@ -367,17 +367,17 @@ class Hits:
 
     def _value(self, name: str) -> str:
         kind = type_of(self.label, name)
-        found = held(self.graph, self.label, "h", name, self.indexes.underived)
-        return instant(found) if kind is not None and kind.name == "timestamp" else found
+        value = held(self.graph, self.label, "h", name, self.indexes.underived)
+        return instant(value) if kind is not None and kind.name == "timestamp" else value
 
     def _collected(self) -> str:
         names = returned(self.graph, self.label, self.query.properties)
-        found = (returned_as(self.graph, self.label, "h", name) for name in names)
+        values = (returned_as(self.graph, self.label, "h", name) for name in names)
         ends = (
             f"[{', '.join(returned_as(self.graph, node, _end(end), name) for name in listed)}]"
             for end, (node, listed) in end_nodes(self.graph, self.query).items()
         )
-        return f"collect([score, {', '.join((*found, *ends))}]) AS hits"
+        return f"collect([score, {', '.join((*values, *ends))}]) AS hits"
 
 
 def match_edges(

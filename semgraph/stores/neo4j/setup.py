@@ -61,9 +61,9 @@ class Underived:
         new = sorted(place for place in set(places) - self._looked if self._is_text(*place))
         self._looked.update(new)
         maybe = await self._counted(schema.without(self.graph, new)) if new else {}
-        found = await self._counted(schema.lacking(self.graph, sorted(maybe))) if maybe else {}
-        self.counts |= found
-        return bool(found)
+        counts = await self._counted(schema.lacking(self.graph, sorted(maybe))) if maybe else {}
+        self.counts |= counts
+        return bool(counts)
 
     async def _counted(self, query: str) -> dict[Place, int]:
         return {
@@ -185,47 +185,47 @@ class Setup:
         return [schema.Index.of(record) for record in await self.bolt.read(schema.SHOW)]
 
     async def begin(
-        self, dimensions: int | None, there: Sequence[schema.Index], counts: Mapping[str, int]
+        self, dimensions: int | None, existing: Sequence[schema.Index], counts: Mapping[str, int]
     ) -> list[str]:
         """Make what is missing, unless another program made the database; what was left undone, in
         words.
         """
-        wanted = schema.missing(self.graph, dimensions, there)
-        left = self._left(wanted, there, counts)
+        wanted = schema.missing(self.graph, dimensions, existing)
+        left = self._left(wanted, existing, counts)
         done = [one for one in wanted if one not in left]
         try:
-            await self._make([*schema.own(there), *_statements(done)])
+            await self._make([*schema.own(existing), *_statements(done)])
         except EngineError as error:
-            again = await self.there()
-            if "already exists" not in str(error) or set(map(_name, again)) == set(
-                map(_name, there)
+            now = await self.there()
+            if "already exists" not in str(error) or set(map(_name, now)) == set(
+                map(_name, existing)
             ):
                 raise
             return await self.begin(
-                dimensions, again, counts
+                dimensions, now, counts
             )  # another program made indexes meanwhile
         return [_undone(left)] if left else []
 
     def undone(
-        self, dimensions: int | None, there: Sequence[schema.Index], counts: Mapping[str, int]
+        self, dimensions: int | None, existing: Sequence[schema.Index], counts: Mapping[str, int]
     ) -> list[str]:
         """What `begin` would leave undone, in words."""
-        left = self._left(schema.missing(self.graph, dimensions, there), there, counts)
+        left = self._left(schema.missing(self.graph, dimensions, existing), existing, counts)
         return [_undone(left)] if left else []
 
     def _left(
         self,
         wanted: Sequence[schema.Wanted],
-        there: Sequence[schema.Index],
+        existing: Sequence[schema.Index],
         counts: Mapping[str, int],
     ) -> list[schema.Wanted]:
         """What is missing and stays so, as another program made the database."""
-        if not schema.is_anothers(self.graph, there, counts):
+        if not schema.is_anothers(self.graph, existing, counts):
             return []
         settled = {
             n
             for n, label in self.graph.labels.items()
-            if schema.is_settled(self.graph, label, there)
+            if schema.is_settled(self.graph, label, existing)
         }
         return [one for one in wanted if one.label not in settled]
 
@@ -237,36 +237,36 @@ class Setup:
                 made.
             drop: First drop the indexes and constraints that bear names of the graph.
         """
-        said = await self._drop_own() if drop else []
-        there = await self.there()
+        report = await self._drop_own() if drop else []
+        existing = await self.there()
         done = []
-        for one in schema.missing(self.graph, dimensions, there):
+        for one in schema.missing(self.graph, dimensions, existing):
             if one.what == f"unique {self.graph.key}" and (why := await self._twice(one)):
-                said.append(why)
+                report.append(why)
             elif one.blocked:
-                said.append(
+                report.append(
                     f"{one.what} of {one.label}: not made, as the index {one.blocked} is on it, and a database has one of the "
                     f"two. It works without; to have it, drop that index (DROP INDEX {one.blocked}) and run this again"
                 )
             else:
                 done.append(one)
-        await self._make([*schema.own(there), *_statements(done)])
-        said += [f"made: {one.what} of {one.label}" for one in done]
+        await self._make([*schema.own(existing), *_statements(done)])
+        report += [f"made: {one.what} of {one.label}" for one in done]
         for label in self.graph.labels.values():
             for derived in label.derived.values():
                 lacking = self._unembedded if derived.by == "embed" else self._fill
-                said += derived_report(label, derived, await lacking(label, derived))
-        return said
+                report += derived_report(label, derived, await lacking(label, derived))
+        return report
 
     async def _drop_own(self) -> list[str]:
-        found = schema.own_names(self.graph, await self.there())
+        indexes = schema.own_names(self.graph, await self.there())
         await self._make(
             [
                 schema.drop_constraint(i.constraint) if i.constraint else schema.drop_index(i.name)
-                for i in found
+                for i in indexes
             ]
         )
-        return [f"dropped: {index.name}" for index in found]
+        return [f"dropped: {index.name}" for index in indexes]
 
     async def _twice(self, one: schema.Wanted) -> str:
         """Which keys several rows of a label have, in words; "" if none."""

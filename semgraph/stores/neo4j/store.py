@@ -83,8 +83,8 @@ class Opened:
     def of(
         cls,
         graph: Graph,
-        asked: int | None,
-        there: Sequence[schema.Index],
+        dimensions: int | None,
+        indexes: Sequence[schema.Index],
         stored: Mapping[tuple[str, str], int],
     ) -> Opened:
         """All vectors are as long as those that are asked for; else as the `stored` ones are, where
@@ -93,7 +93,12 @@ class Opened:
         names = [
             (label.name, name) for label in graph.labels.values() for name in label.vectors.values()
         ]
-        return cls(graph, asked, there, stored if asked is None else dict.fromkeys(names, asked))
+        return cls(
+            graph,
+            dimensions,
+            indexes,
+            stored if dimensions is None else dict.fromkeys(names, dimensions),
+        )
 
     def serves(self, graph: Graph, dimensions: int | None) -> bool:
         """Whether this is all that is to be known to open it for a graph and vectors of a
@@ -195,10 +200,10 @@ class Neo4jStore:
         """
         if self._taken_again(graph, dimensions):
             return []
-        there, found = await self._look(graph, dimensions)
-        self._undone = Setup(self._bolt, graph).undone(dimensions, there, found.counts)
-        self._take(Opened.of(graph, dimensions, there, found.dimensions))
-        return schema.missing(graph, None, there)
+        existing, statistics = await self._look(graph, dimensions)
+        self._undone = Setup(self._bolt, graph).undone(dimensions, existing, statistics.counts)
+        self._take(Opened.of(graph, dimensions, existing, statistics.dimensions))
+        return schema.missing(graph, None, existing)
 
     async def _look(
         self, graph: Graph, dimensions: int | None
@@ -208,10 +213,10 @@ class Neo4jStore:
         """
         await self._bolt.open()
         self._graph, self._opened = graph, None
-        there, found = await Setup(self._bolt, graph).there(), await self.statistics()
-        refuse_other_length(self.name, found.dimensions, dimensions)
-        self._lengths.stored = set(found.dimensions)
-        return there, found
+        existing, statistics = await Setup(self._bolt, graph).there(), await self.statistics()
+        refuse_other_length(self.name, statistics.dimensions, dimensions)
+        self._lengths.stored = set(statistics.dimensions)
+        return existing, statistics
 
     def _taken_again(self, graph: Graph, dimensions: int | None) -> bool:
         """Whether what is known from before is all that is needed; if so, it is taken."""
@@ -241,20 +246,20 @@ class Neo4jStore:
         """
         if self._taken_again(graph, dimensions):
             return
-        there, found = await self._look(graph, dimensions)
+        existing, statistics = await self._look(graph, dimensions)
         setup = Setup(self._bolt, graph)
-        self._undone = await setup.begin(dimensions, there, found.counts)
-        self._take(Opened.of(graph, dimensions, await setup.there(), found.dimensions))
+        self._undone = await setup.begin(dimensions, existing, statistics.counts)
+        self._take(Opened.of(graph, dimensions, await setup.there(), statistics.dimensions))
 
     async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
         """Make what the database lacks, whoever made it; as `Migratable.migrate`."""
         await self._bolt.open()
         self._graph = graph
-        said = await Setup(self._bolt, graph).make(dimensions, drop=drop)
-        there, found = await self._look(graph, dimensions)
-        self._take(Opened.of(graph, dimensions, there, found.dimensions))
+        report = await Setup(self._bolt, graph).make(dimensions, drop=drop)
+        existing, statistics = await self._look(graph, dimensions)
+        self._take(Opened.of(graph, dimensions, existing, statistics.dimensions))
         self._undone = []
-        return said
+        return report
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -89,8 +89,8 @@ def _back(value: Any, kind: Type) -> Any:
 
 def _date(value: Any) -> date:
     native: Any = getattr(value, "to_native", None)
-    found: date = native() if native is not None else date.fromisoformat(str(value))
-    return found
+    day: date = native() if native is not None else date.fromisoformat(str(value))
+    return day
 
 
 def _text(value: Any) -> str:
@@ -107,8 +107,8 @@ def time_of(value: Any) -> datetime:
     time: Any = native() if native is not None else datetime.fromisoformat(str(value))
     if not isinstance(time, datetime):
         time = datetime(time.year, time.month, time.day, tzinfo=UTC)
-    found: datetime = sent(time)
-    return found
+    instant: datetime = sent(time)
+    return instant
 
 
 def _attributes(value: Mapping[str, Any]) -> str:

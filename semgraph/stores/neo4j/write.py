@@ -294,17 +294,19 @@ class Shape:
         steps.append("SET n += row.s")
         steps += [_united(quoted(name)) for name in sorted((unite & names) - create)]
         if "labels" in names:
-            asked = "fresh" if "labels" in create else "true"
-            steps.append(f"FOREACH (x IN CASE WHEN {asked} THEN [1] ELSE [] END | SET n:$(row.l))")
+            only_new = "fresh" if "labels" in create else "true"
+            steps.append(
+                f"FOREACH (x IN CASE WHEN {only_new} THEN [1] ELSE [] END | SET n:$(row.l))"
+            )
         kind = "Node" if self.label.kind == "node" else "Relationship"
         vectors = sorted(names & set(self.label.vectors.values()))
         if vectors:
             steps.append("FOREACH (k IN row.z | REMOVE n[k])")
         for name in vectors:
-            asked = "fresh AND " if name in create else ""
+            only_new = "fresh AND " if name in create else ""
             steps.append(
                 f"WITH n, row, fresh\nCALL (n, row, fresh) {{\n"
-                f"WITH n, row, fresh WHERE {asked}row.v.{quoted(name)} IS NOT NULL\n"
+                f"WITH n, row, fresh WHERE {only_new}row.v.{quoted(name)} IS NOT NULL\n"
                 f"CALL db.create.set{kind}VectorProperty(n, {string(name)}, row.v.{quoted(name)})\n}}"
             )
         return steps
@@ -559,8 +561,8 @@ async def _first_broken(
     good, bad = 0, len(rows)  # so many of the first rows can be written; so many cannot
     while bad - good > 1:
         middle = (good + bad) // 2
-        found = await _try(bolt, graph, indexes, rows[:middle])
-        good, bad, error = (middle, bad, error) if found is None else (good, middle, found)
+        failed = await _try(bolt, graph, indexes, rows[:middle])
+        good, bad, error = (middle, bad, error) if failed is None else (good, middle, failed)
     return bad - 1, error
 
 

@@ -99,9 +99,9 @@ class File:
                 raise EngineError(f"{self.name}  was asked before it was opened")
 
             def copied() -> sqlite3.Connection:
-                found = self._opened(":memory:", check)
-                con.backup(found)
-                return found
+                copy = self._opened(":memory:", check)
+                con.backup(copy)
+                return copy
 
             self._con = await self._patiently(copied)
             self.in_file = False
@@ -159,8 +159,8 @@ class File:
     ) -> None:
         functions = ((words, 1), (list_holds, 2), (lists_meet, 2), (unite, 2), (add_labels, 2))
         for function, arguments in functions:
-            shown = _or_null(words) if function is words else function
-            con.create_function(function.__name__, arguments, shown, deterministic=True)
+            callable_ = _or_null(words) if function is words else function
+            con.create_function(function.__name__, arguments, callable_, deterministic=True)
         modules = {name for (name,) in con.execute("PRAGMA module_list")}
         check_library(sqlite3.sqlite_version, modules, self.name)
         check(con)
@@ -205,7 +205,7 @@ class File:
         try:
             con.set_trace_callback(self.heard)
             con.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-            found = work(con)
+            result = work(con)
             con.execute("COMMIT")
         except BaseException as error:
             if con.in_transaction:
@@ -217,7 +217,7 @@ class File:
                     f"a text holds half of a surrogate pair, which is no character ({error})"
                 ) from None
             raise
-        return found
+        return result
 
     async def _patiently(
         self, attempt: Callable[[], T], con: sqlite3.Connection | None = None

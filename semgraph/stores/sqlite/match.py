@@ -49,30 +49,30 @@ class Matching:
         return self.tables[i].stored(prop.name, f"t{i}"), self.tables[i].type_of(prop.name)
 
     def _props(self) -> list[str]:
-        found = ["s.q = r.q"] if self.parts else []
+        tests = ["s.q = r.q"] if self.parts else []
         for i, (element, table) in enumerate(zip(self.elements, self.tables, strict=True)):
             if self.parts:
                 away = (
                     "+" if i % 2 and i != self.order[0] else ""
                 )  # from the index by partition, to that by ends
-                found.append(f"{away}t{i}.{table.partition} = s.part")
+                tests.append(f"{away}t{i}.{table.partition} = s.part")
             for prop, path in element.props:
-                found.append(f"t{i}.{quote(prop)} = {self.asking.path(path, table.type_of(prop))}")
-        return found
+                tests.append(f"t{i}.{quote(prop)} = {self.asking.path(path, table.type_of(prop))}")
+        return tests
 
     def _joins(self) -> list[str]:
-        found = []
+        tests = []
         for i, edge in enumerate(self.elements):
             if isinstance(edge, PatternEdge):
-                found.append(self._ends(i, edge))
+                tests.append(self._ends(i, edge))
                 same = [j for j in range(1, i, 2) if self.tables[j].label.name == edge.label]
-                found += [f"t{i}.{ID} <> t{j}.{ID}" for j in same]
-        return found
+                tests += [f"t{i}.{ID} <> t{j}.{ID}" for j in same]
+        return tests
 
     def _ends(self, i: int, edge: PatternEdge) -> str:
         """That an edge lies between its two nodes; in either direction if both can be."""
         key, label = quote(self.graph.key), self.tables[i].label
-        ways = []
+        tests = []
         for source, target, directions in (
             (i - 1, i + 1, ("out", "any")),
             (i + 1, i - 1, ("in", "any")),
@@ -82,8 +82,8 @@ class Matching:
                 self.elements[target].label,
             )
             if fits and edge.direction in directions:
-                ways.append(f"(t{i}.source = t{source}.{key} AND t{i}.target = t{target}.{key})")
-        return f"({' OR '.join(ways)})" if ways else "FALSE"
+                tests.append(f"(t{i}.source = t{source}.{key} AND t{i}.target = t{target}.{key})")
+        return f"({' OR '.join(tests)})" if tests else "FALSE"
 
     @cached_property
     def order(self) -> list[int]:

@@ -87,14 +87,14 @@ class Nearest:
         for row, q in enumerate(self.scope.asking.ordinals):
             if q in queries:
                 groups.setdefault(self.scope.seen(row), {})[q] = queries[q]
-        found: Ranked = []
-        for partitions, members in groups.items():
+        hits: Ranked = []
+        for partitions, queries_of in groups.items():
             blocks = cache.blocks(con, self.name, partitions, self.size or 1)
-            best, unsure = self._best(con, blocks, members)
-            found += best
+            best, unsure = self._best(con, blocks, queries_of)
+            hits += best
             if unsure:
-                found += self._of_passing(con, cache, unsure)
-        return found
+                hits += self._of_passing(con, cache, unsure)
+        return hits
 
     def _best(
         self, con: sqlite3.Connection, blocks: Sequence[Block], queries: Queries
@@ -106,33 +106,35 @@ class Nearest:
 
         k, total = self.method.k, sum(block.count for block in blocks)
         wanted = max(4 * k, 64) if k is not None and self.scope.where else k
-        found: Ranked = []
+        best: Ranked = []
         while queries and (wanted is None or wanted <= max(total // 8, k or 0, 64)):
             chosen = candidates(blocks, np.stack([*queries.values()]), self.method.above, wanted)
             near: Ranked = []
-            for (q, query), among in zip(queries.items(), chosen, strict=True):
-                hits = self.scope.ranked(con, self._compared(blocks, among, query))
+            for (q, query), candidates_of in zip(queries.items(), chosen, strict=True):
+                hits = self.scope.ranked(con, self._compared(blocks, candidates_of, query))
                 near += ((q, row, score) for score, row in hits)
             passing = self._passing(con, near) if self.scope.where else near
             passed = {q: list(hits) for q, hits in groupby(passing, itemgetter(0))}
-            for q, among in zip([*queries], chosen, strict=True):
-                sure = [hit for hit in passed.get(q, ()) if hit[2] >= among.floor]
-                if k is None or len(sure) >= k or among.floor <= self.method.above:
-                    found += passed.get(q, ())
+            for q, candidates_of in zip([*queries], chosen, strict=True):
+                sure = [hit for hit in passed.get(q, ()) if hit[2] >= candidates_of.floor]
+                if k is None or len(sure) >= k or candidates_of.floor <= self.method.above:
+                    best += passed.get(q, ())
                     queries = {other: query for other, query in queries.items() if other != q}
             wanted = wanted and wanted * 8
-        return found, queries
+        return best, queries
 
     def _compared(
-        self, blocks: Sequence[Block], among: Candidates, query: Floats
+        self, blocks: Sequence[Block], chosen: Candidates, query: Floats
     ) -> list[tuple[float, int]]:
-        found: list[tuple[float, int]] = []
-        for i in sorted(set(among.block.tolist())):
-            mine = among.places[among.block == i]
-            scores = exact(blocks[i], mine, query)
+        compared: list[tuple[float, int]] = []
+        for i in sorted(set(chosen.block.tolist())):
+            places = chosen.places[chosen.block == i]
+            scores = exact(blocks[i], places, query)
             above = scores > self.method.above
-            found += zip(scores[above].tolist(), blocks[i].ids[mine][above].tolist(), strict=True)
-        return found
+            compared += zip(
+                scores[above].tolist(), blocks[i].ids[places][above].tolist(), strict=True
+            )
+        return compared
 
     def _passing(self, con: sqlite3.Connection, near: Ranked) -> Ranked:
         """Those that pass the conditions, in the same order."""
@@ -149,23 +151,23 @@ class Nearest:
     def _of_passing(self, con: sqlite3.Connection, cache: VectorCache, queries: Queries) -> Ranked:
         """All that pass the conditions, ranked."""
         scope, table = self.scope, self.scope.table
-        asked = "r.q IN (SELECT value FROM json_each(?))"
+        wanted = "r.q IN (SELECT value FROM json_each(?))"
         parts = f"CROSS JOIN temp.{scope.parts} s" if scope.parts else ""
-        own = [asked, *(("s.q = r.q", f"{scope.partition} = s.part") if scope.parts else ())]
+        own = [wanted, *(("s.q = r.q", f"{scope.partition} = s.part") if scope.parts else ())]
         sql = (
             f"SELECT t.{table.partition}, r.q, t.{ID}, t.{table.key} FROM temp.{scope.asking.table} r {parts} "
             f"CROSS JOIN {table.name} t WHERE {' AND '.join([*own, *scope.where])} ORDER BY 1, 2"
         )
-        found: list[tuple[int, float, str, int]] = []
+        scored: list[tuple[int, float, str, int]] = []
         for partition, pairs in groupby(
             con.execute(sql, (str([*queries]),)).fetchall(), itemgetter(0)
         ):
             for block in cache.blocks(con, self.name, (partition,), self.size or 1):
                 for q, listed in groupby(pairs, itemgetter(1)):
-                    found += self._scored(
+                    scored += self._scored(
                         block, [(row, key) for _, _, row, key in listed], q, queries[q]
                     )
-        return [(q, row, -score) for q, score, _, row in sorted(found)]
+        return [(q, row, -score) for q, score, _, row in sorted(scored)]
 
     def _scored(
         self, block: Block, hits: Sequence[tuple[int, str]], q: int, query: Floats

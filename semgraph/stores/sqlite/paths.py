@@ -105,7 +105,7 @@ class Trails:
         walk = [*self._seeds(rows), *self._steps()]
         near, far = self.begin, 1 - self.begin
         behind = [f"{name}{place}.{ID}" for place, *_ in self._onward for name in "et"]
-        found = []
+        selects = []
         for begin in self.ends[near]:
             for end in self.ends[far]:
                 tests = [
@@ -124,16 +124,16 @@ class Trails:
                         for p, edge, node in self._onward
                     ),
                 ]
-                found.append(
+                selects.append(
                     f"SELECT {', '.join(['w.q, w.begin, w.first, w.way, w.label, w.at', *behind])} "
                     f"FROM {' CROSS JOIN '.join(sources)} WHERE {' AND '.join(tests)}"
                 )
         columns = "q, part, begin, first, label, at, key, depth, way"
-        return f"WITH RECURSIVE walk ({columns}) AS ({' UNION ALL '.join(walk)}) {' UNION ALL '.join(found)}"
+        return f"WITH RECURSIVE walk ({columns}) AS ({' UNION ALL '.join(walk)}) {' UNION ALL '.join(selects)}"
 
     def _behind(self, label: str) -> list[str]:
         """What holds of the path behind the trail, whose last node has this label."""
-        found = []
+        tests = []
         for place, edge, node in self._onward:
             here, e, t = f"t{place - 1}", f"e{place}", f"t{place}"
             edges, nodes, before = (
@@ -141,30 +141,30 @@ class Trails:
                 self.tables[node.label],
                 self.tables[label],
             )
-            ways = [
+            directions = [
                 f"({e}.{near} = {here}.{before.key} AND {e}.{far} = {t}.{nodes.key})"
-                for near, far, ways in (
+                for near, far, directions in (
                     ("source", "target", ("out", "any")),
                     ("target", "source", ("in", "any")),
                 )
-                if edge.direction in ways
+                if edge.direction in directions
                 and (getattr(edges.label, near), getattr(edges.label, far)) == (label, node.label)
             ]
-            found.append(f"({' OR '.join(ways)})" if ways else "FALSE")
-            found.append(f"instr(w.way, ';{edge.label}:' || {e}.{ID} || ';') = 0")
-            found += [
+            tests.append(f"({' OR '.join(directions)})" if directions else "FALSE")
+            tests.append(f"instr(w.way, ';{edge.label}:' || {e}.{ID} || ';') = 0")
+            tests += [
                 f"{e}.{ID} <> e{p}.{ID}"
                 for p, other, _ in self._onward
                 if p < place and other.label == edge.label
             ]
-            found += self.named[place]
+            tests += self.named[place]
             if self.parts:
-                found += [f"+{e}.{edges.partition} = w.part", f"+{t}.{nodes.partition} = w.part"]
+                tests += [f"+{e}.{edges.partition} = w.part", f"+{t}.{nodes.partition} = w.part"]
             label = node.label
-        return found
+        return tests
 
     def _seeds(self, rows: str) -> list[str]:
-        found = []
+        selects = []
         for label in self.ends[self.begin]:
             table, t = self.tables[label], f"t{self.begin}"
             sources, tests = [rows], [*self.props[self.begin]]
@@ -175,28 +175,28 @@ class Trails:
             where = f" WHERE {' AND '.join(tests)}" if tests else ""
             part, node = "s.part" if self.parts else "NULL", f"'{label}', {t}.{ID}"
             selected = f"r.q, {part}, {node}, {node}, {t}.{table.key}, 0, ''"
-            found.append(f"SELECT {selected} FROM {' CROSS JOIN '.join(sources)}{where}")
-        return found
+            selects.append(f"SELECT {selected} FROM {' CROSS JOIN '.join(sources)}{where}")
+        return selects
 
     def _steps(self) -> list[str]:
         out = self.trail.direction == ("in" if self.begin else "out")
-        found = []
+        selects = []
         for name in self.trail.labels:
             edge = self.tables[name].label
             both = self.trail.direction == "any"
             if out or both:
-                found.append(self._step(self.tables[name], "source", "target", ""))
+                selects.append(self._step(self.tables[name], "source", "target", ""))
             if not out:
                 once = "e.source <> e.target" if both and edge.source == edge.target else ""
-                found.append(self._step(self.tables[name], "target", "source", once))
-        return found
+                selects.append(self._step(self.tables[name], "target", "source", once))
+        return selects
 
-    def _step(self, edges: Table, here: str, there: str, also: str) -> str:
+    def _step(self, edges: Table, near: str, far: str, also: str) -> str:
         ends = {"source": edges.label.source, "target": edges.label.target}
-        nodes, name = self.tables[ends[there]], edges.label.name
+        nodes, name = self.tables[ends[far]], edges.label.name
         tests = [
-            f"w.label = '{ends[here]}' AND w.depth < {self.trail.most}",
-            f"e.{here} = w.key AND n.{nodes.key} = e.{there}",
+            f"w.label = '{ends[near]}' AND w.depth < {self.trail.most}",
+            f"e.{near} = w.key AND n.{nodes.key} = e.{far}",
             f"instr(w.way, ';{name}:' || e.{ID} || ';') = 0",
             *([also] if also else []),
         ]
@@ -204,7 +204,7 @@ class Trails:
             tests += [f"+e.{edges.partition} = w.part", f"+n.{nodes.partition} = w.part"]
         way = f"CASE w.way WHEN '' THEN ';' ELSE w.way END || '{name}:' || e.{ID} || ';'"
         return (
-            f"SELECT w.q, w.part, w.begin, w.first, '{ends[there]}', n.{ID}, n.{nodes.key}, w.depth + 1, {way} "
+            f"SELECT w.q, w.part, w.begin, w.first, '{ends[far]}', n.{ID}, n.{nodes.key}, w.depth + 1, {way} "
             f"FROM walk w CROSS JOIN {edges.name} e CROSS JOIN {nodes.name} n WHERE {' AND '.join(tests)}"
         )
 
@@ -216,22 +216,22 @@ class Trails:
         named = [(place, pair) for place, pair in enumerate(elements) if pair[0].var]
 
         def record(path: _Path) -> tuple[Any, ...]:
-            found: list[Any] = [path.q]
+            values: list[Any] = [path.q]
             for place, (_, label) in named:
                 steps = [keys[step] for step in path.places[place]]
-                found.append(steps if label is None else steps[0])
-            return tuple(found)
+                values.append(steps if label is None else steps[0])
+            return tuple(values)
 
         pairs = [pair for _, pair in named]
         records = sorted(
-            ((record(path), path) for path in paths), key=lambda found: path_order(found[0], pairs)
+            ((record(path), path) for path in paths), key=lambda pair: path_order(pair[0], pairs)
         )
         schema = match_schema(self.graph, self.query, dimensions)
-        columns: list[pa.Array[Any]] = [pa.array([found[0] for found, _ in records], pa.int64())]
+        columns: list[pa.Array[Any]] = [pa.array([pair[0] for pair, _ in records], pa.int64())]
         for i, (place, (element, label)) in enumerate(named, 1):
             kind = schema.field(element.var).type
             if label is None:
-                columns.append(steps_of((found[i] for found, _ in records), kind))
+                columns.append(steps_of((pair[i] for pair, _ in records), kind))
             else:
                 rows = [path.places[place][0] for _, path in records]
                 names = list(
@@ -256,7 +256,7 @@ class Trails:
         for path in paths:
             for label, number in chain.from_iterable(path.places):
                 wanted.setdefault(label, set()).add(number)
-        found: dict[Node, tuple[str, ...]] = {}
+        keys: dict[Node, tuple[str, ...]] = {}
         for label, numbers in wanted.items():
             table, ids = self.tables[label], sorted(numbers)
             ends = ["source", "target"] if table.label.kind == "edge" else []
@@ -265,8 +265,8 @@ class Trails:
                 for array in read_rows(con, table, [self.graph.key, *ends], ids, {})
             ]
             for number, key, *others in zip(ids, *rows, strict=True):
-                found[label, number] = (key, label, *others)
-        return found
+                keys[label, number] = (key, label, *others)
+        return keys
 
     def _rows(
         self,
@@ -277,14 +277,14 @@ class Trails:
         dimensions: Mapping[tuple[str, str], int],
     ) -> pa.Array[Any]:
         """The properties of rows of several labels, in their order."""
-        found: list[pa.StructArray] = []
+        arrays_of_label: list[pa.StructArray] = []
         place: dict[Node, int] = {}
         for label in dict.fromkeys(label for label, _ in nodes):
             ids = sorted({number for one, number in nodes if one == label})
             for number in ids:
                 place[label, number] = len(place)
             arrays = read_rows(con, self.tables[label], names, ids, dimensions)
-            found.append(pa.StructArray.from_arrays(arrays, fields=list(kind)))  # type: ignore[call-overload]
-        every: Any = pa.concat_arrays(found) if found else pa.array([], kind)
+            arrays_of_label.append(pa.StructArray.from_arrays(arrays, fields=list(kind)))  # type: ignore[call-overload]
+        every: Any = pa.concat_arrays(arrays_of_label) if arrays_of_label else pa.array([], kind)
         taken: pa.Array[Any] = every.take(pa.array([place[node] for node in nodes], pa.int64()))
         return taken

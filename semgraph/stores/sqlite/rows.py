@@ -260,7 +260,7 @@ class Scope:
         own, bound = (("r.q = ?",), (q,)) if self.where else ((), ())
         where = " AND ".join([*own, *conditions, *self.where])
         sql = f"SELECT {select.format(rows=rows)} WHERE {where} ORDER BY {order}, t.{self.table.key} LIMIT ?"
-        for rank, (score, found) in enumerate(
+        for rank, (score, row_id) in enumerate(
             con.execute(sql, (*bound, *values, -1 if k is None else k))
         ):
-            yield Found(q, rank, score, found)
+            yield Found(q, rank, score, row_id)

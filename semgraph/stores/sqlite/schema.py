@@ -98,9 +98,9 @@ class Table:
     def type_of(self, name: str) -> Type:
         """The type of a stored column. Raises EngineError if there is none."""
         if name not in self.columns:
-            there = ", ".join(self.columns)
+            known = ", ".join(self.columns)
             raise EngineError(
-                f'SQLite was asked about "{name}" of {self.label.name}, which has only {there}'
+                f'SQLite was asked about "{name}" of {self.label.name}, which has only {known}'
             )
         return self.columns[name]
 
@@ -215,9 +215,9 @@ def tables_of(graph: Graph) -> dict[str, Table]:
         _clash(f"{t.label.name}", {**t.columns, **dict.fromkeys(t.label.vectors.values())})
         for t in tables.values()
     ]
-    found = [problem for problem in problems if problem is not None]
-    if found:
-        raise PlanError(*found)
+    clashes = [problem for problem in problems if problem is not None]
+    if clashes:
+        raise PlanError(*clashes)
     return tables
 
 
@@ -246,8 +246,8 @@ def _there(con: sqlite3.Connection) -> dict[str, str]:
 
 
 def _missing_columns(con: sqlite3.Connection, table: Table) -> list[str]:
-    there = {row[1] for row in con.execute(f"PRAGMA table_info({table.name})")}
-    return [name for name in table.columns if name not in there]
+    existing = {row[1] for row in con.execute(f"PRAGMA table_info({table.name})")}
+    return [name for name in table.columns if name not in existing]
 
 
 def check_file(con: sqlite3.Connection, store: str) -> None:
@@ -272,25 +272,25 @@ def check_file(con: sqlite3.Connection, store: str) -> None:
 
 def is_current(con: sqlite3.Connection, tables: Mapping[str, Table]) -> bool:
     """Whether the file has all that the graph declares, as it declares it."""
-    there = _there(con)
-    renewed = any(_is_old(name, sql, there) for name, sql in _objects(tables).items())
+    existing = _there(con)
+    renewed = any(_is_old(name, sql, existing) for name, sql in _objects(tables).items())
     return not renewed and not any(_missing_columns(con, table) for table in tables.values())
 
 
-def _is_old(name: str, sql: str, there: Mapping[str, str]) -> bool:
+def _is_old(name: str, sql: str, existing: Mapping[str, str]) -> bool:
     holds_data = sql.startswith("CREATE TABLE")
-    return name not in there if holds_data else there.get(name) != sql
+    return name not in existing if holds_data else existing.get(name) != sql
 
 
 def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> None:
     """Create what is missing and renew what the graph declares otherwise now. Within a transaction
     that writes.
     """
-    there = _there(con)
+    existing = _there(con)
     for name, sql in _objects(tables).items():
-        if _is_old(name, sql, there):
-            if name in there:
-                kind = there[name].split()[1]
+        if _is_old(name, sql, existing):
+            if name in existing:
+                kind = existing[name].split()[1]
                 con.execute(f"DROP {'TABLE' if kind == 'VIRTUAL' else kind} {quote(name)}")
             con.execute(sql)
             _fill(con, name, tables)
@@ -338,7 +338,7 @@ def fill_derived(
     """Store what rows lack, within a transaction that writes; how many rows, by label and
     property.
     """
-    found: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for table in tables.values():
         for derived in table.label.derived.values():
             if derived.by == "embed":
@@ -347,15 +347,15 @@ def fill_derived(
             name, of = quote(derived.name), quote(derived.of)
             sql = f"UPDATE {table.name} SET {name} = derive({of}) WHERE {name} IS NULL AND {of} IS NOT NULL"
             if number := con.execute(sql).rowcount:
-                found[table.label.name, derived.name] = number
-    return found
+                counts[table.label.name, derived.name] = number
+    return counts
 
 
 def count_unembedded(
     con: sqlite3.Connection, tables: Mapping[str, Table]
 ) -> dict[tuple[str, str], int]:
     """How many rows have a text and no vector of it, by label and vector property."""
-    found: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for table in tables.values():
         for derived in table.label.derived.values():
             if derived.by == "embed":
@@ -363,5 +363,5 @@ def count_unembedded(
                     f"t.{quote(derived.of)} IS NOT NULL AND {table.stored(derived.name)} IS NULL"
                 )
                 sql = f"SELECT count(*) FROM {table.name} t WHERE {lacks}"
-                [found[table.label.name, derived.name]] = con.execute(sql).fetchone()
-    return found
+                [counts[table.label.name, derived.name]] = con.execute(sql).fetchone()
+    return counts

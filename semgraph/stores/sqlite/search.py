@@ -164,8 +164,8 @@ class Words:
             best = [hit for hit in best if hit[0] >= best[k - 1][0]]
         q = self.scope.asking.ordinals[row]
         return [
-            Found(q, rank, score, found)
-            for rank, (score, found) in enumerate(self.scope.ranked(con, best)[:k])
+            Found(q, rank, score, row_id)
+            for rank, (score, row_id) in enumerate(self.scope.ranked(con, best)[:k])
         ]
 
 
@@ -176,8 +176,8 @@ def _token(partition: str) -> str:
 
 def _any_of(text: str | None) -> str | None:
     """Plain words as an FTS5 query: any of them, none of it syntax."""
-    found = dict.fromkeys(words(text).split()) if text is not None else {}
-    return " OR ".join(f'"{word}"' for word in found) or None
+    distinct = dict.fromkeys(words(text).split()) if text is not None else {}
+    return " OR ".join(f'"{word}"' for word in distinct) or None
 
 
 class Search:
@@ -266,13 +266,13 @@ class Search:
             pa.array(values, schema.field(n).type)
             for n, values in enumerate((q, via, method, rank, score))
         ]
-        found = read_rows(con, self.table, self.names, ids, dimensions)
+        columns = read_rows(con, self.table, self.names, ids, dimensions)
         for end, (node, names) in self.ends.items():
-            keys = found[self.names.index(end)].to_pylist()
-            found.append(
+            keys = columns[self.names.index(end)].to_pylist()
+            columns.append(
                 read_nodes(con, node, names, keys, schema.field(end_column(end)).type, dimensions)
             )
-        return pa.Table.from_arrays([*ranking, *found], schema=schema)
+        return pa.Table.from_arrays([*ranking, *columns], schema=schema)
 
 
 def read_rows(
@@ -326,10 +326,10 @@ def arrays_of(
 ) -> list[pa.Array[Any]]:
     """Rows from SQLite as columns in their types."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
-    found = []
+    arrays = []
     for name, values in zip(names, columns, strict=True):
         if name in table.columns:
-            found.append(decode(values, table.columns[name]))
+            arrays.append(decode(values, table.columns[name]))
         else:
-            found.append(decode_vectors(values, dimensions.get((table.label.name, name), 1)))
-    return found
+            arrays.append(decode_vectors(values, dimensions.get((table.label.name, name), 1)))
+    return arrays

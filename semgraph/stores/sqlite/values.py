@@ -71,8 +71,8 @@ def decode_vectors(values: Sequence[bytes | None], size: int) -> pa.Array[Any]:
         np.frombuffer(b"".join(v or bytes(4 * size) for v in values), "<f4"), pa.float32()
     )
     missing = pa.array([v is None for v in values], pa.bool_())
-    found: pa.Array[Any] = pa.FixedSizeListArray.from_arrays(flat, size, mask=missing)
-    return found
+    vectors: pa.Array[Any] = pa.FixedSizeListArray.from_arrays(flat, size, mask=missing)
+    return vectors
 
 
 # Functions that statements call, over lists as they are stored. NULL adds nothing.

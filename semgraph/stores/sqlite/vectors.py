@@ -33,8 +33,8 @@ class _Held:
 
 def file_version(con: sqlite3.Connection) -> int:
     """The version of the file that this transaction sees."""
-    found: int = con.execute("SELECT value FROM \"#meta\" WHERE name = 'version'").fetchone()[0]
-    return found
+    version: int = con.execute("SELECT value FROM \"#meta\" WHERE name = 'version'").fetchone()[0]
+    return version
 
 
 class VectorCache:
@@ -54,9 +54,9 @@ class VectorCache:
         if partitions is None:
             counts = [held.block.count for (name, _), held in self._held.items() if name == table]
             return sum(counts) if counts else None
-        found = [self._held.get((table, partition)) for partition in partitions]
+        cached = [self._held.get((table, partition)) for partition in partitions]
         return (
-            None if None in found else sum(held.block.count for held in found if held is not None)
+            None if None in cached else sum(held.block.count for held in cached if held is not None)
         )
 
     def blocks(
@@ -66,10 +66,10 @@ class VectorCache:
         version = file_version(con)
         if partitions is None:
             partitions = [part for (part,) in con.execute(_DISTINCT.format(table=quote(table)))]
-        found = [self._block(con, table, partition, size, version) for partition in partitions]
+        blocks = [self._block(con, table, partition, size, version) for partition in partitions]
         if self._grown:
-            self._forget(len(found))
-        return [block for block in found if block.count]
+            self._forget(len(blocks))
+        return [block for block in blocks if block.count]
 
     def clear(self) -> None:
         """Forget all."""
@@ -93,9 +93,9 @@ class VectorCache:
         self._held.move_to_end(name)
         return held.block
 
-    def _forget(self, kept: int) -> None:
+    def _forget(self, in_use: int) -> None:
         held = sum(one.block.bytes for one in self._held.values())
-        while held > self.limit and len(self._held) > kept:
+        while held > self.limit and len(self._held) > in_use:
             held -= self._held.popitem(last=False)[1].block.bytes
         self._grown = False
 

@@ -39,8 +39,8 @@ def take_head(con: sqlite3.Connection, marker: CommitMarker) -> None:
     """Compare the head of a commit marker's partition and set it, in a transaction that holds the lock.
     Raises ConcurrentWrite.
     """
-    found = con.execute('SELECT head FROM "#heads" WHERE part = ?', (marker.partition,)).fetchone()
-    if marker.before != (found[0] if found else None):
+    row = con.execute('SELECT head FROM "#heads" WHERE part = ?', (marker.partition,)).fetchone()
+    if marker.before != (row[0] if row else None):
         raise ConcurrentWrite(marker.partition)
     con.execute('INSERT OR REPLACE INTO "#heads" VALUES (?, ?)', (marker.partition, marker.head))
 
@@ -64,19 +64,19 @@ def states(
         for row in con.execute('SELECT DISTINCT witness FROM "#marks" WHERE plan = ?', (plan,))
     ]
     for partition in dict.fromkeys(partitions):
-        found = con.execute('SELECT head FROM "#heads" WHERE part = ?', (partition,)).fetchone()
-        heads[partition] = found[0] if found else None
+        head = con.execute('SELECT head FROM "#heads" WHERE part = ?', (partition,)).fetchone()
+        heads[partition] = head[0] if head else None
         marked[partition] = {}
         for witness in witnesses:
             if witness is not None and witness not in tables:
                 continue
-            there = "TRUE"
+            exists = "TRUE"
             if witness is not None:
                 table = tables[witness]
-                there = f"EXISTS (SELECT 1 FROM {table.name} t WHERE t.{table.key} = m.row)"
+                exists = f"EXISTS (SELECT 1 FROM {table.name} t WHERE t.{table.key} = m.row)"
             rows = con.execute(
                 'SELECT m.row, m.fingerprint, m.now, m.run FROM "#marks" m '
-                f"WHERE m.plan = ? AND m.part = ? AND m.witness IS ? AND {there}",
+                f"WHERE m.plan = ? AND m.part = ? AND m.witness IS ? AND {exists}",
                 (plan, partition, witness),
             )
             for row, fingerprint, now, run in rows:
@@ -130,11 +130,11 @@ class Merge:
 
     def _stored(self, con: sqlite3.Connection, refusals: Refusals) -> dict[str, int]:
         """Ids by key of the rows that are there; those of another partition are refused."""
-        found = _found(con, self.table, self.keys)
+        stored = _found(con, self.table, self.keys)
         for key, part in zip(self.keys, self.parts, strict=True):
-            if part is not None and key in found and found[key][1] != part:
+            if part is not None and key in stored and stored[key][1] != part:
                 refusals.add(self.write, key, taken(f"{self.table.label.name} {key}"))
-        return {key: row for key, (row, _) in found.items()}
+        return {key: row for key, (row, _) in stored.items()}
 
     def _check_ends(
         self, con: sqlite3.Connection, new: Sequence[int], old: Sequence[int], refusals: Refusals
@@ -156,8 +156,8 @@ class Merge:
         con.executemany('INSERT INTO temp."#ends" VALUES (?, ?, ?, ?, ?)', rows)
         key = self.table.key
         for end, node in (("source", label.source), ("target", label.target)):
-            there = f"EXISTS (SELECT 1 FROM {quote(node)} t WHERE t.{key} = e.{end})"
-            sql = f'SELECT e.key, e.{end} FROM temp."#ends" e WHERE e.new AND NOT {there}'
+            exists = f"EXISTS (SELECT 1 FROM {quote(node)} t WHERE t.{key} = e.{end})"
+            sql = f'SELECT e.key, e.{end} FROM temp."#ends" e WHERE e.new AND NOT {exists}'
             for edge, missing in con.execute(sql):
                 refusals.add(self.write, edge, no_end(f"{label.name} {edge}", end, missing, node))
             sql = (
@@ -170,9 +170,9 @@ class Merge:
                 f'SELECT e.key, t.{end}, e.{end} FROM temp."#ends" e JOIN {self.table.name} t ON t.{key} = e.key '
                 f"WHERE t.{end} <> e.{end}"
             )
-            for edge, stored, given in con.execute(sql):
+            for edge, stored, new_end in con.execute(sql):
                 refusals.add(
-                    self.write, edge, other_end(f"{label.name} {edge}", end, stored, given)
+                    self.write, edge, other_end(f"{label.name} {edge}", end, stored, new_end)
                 )
 
     def _insert(self, con: sqlite3.Connection, new: Sequence[int]) -> None:
@@ -192,7 +192,7 @@ class Merge:
         )
 
     def _update(self, con: sqlite3.Connection, old: Sequence[int], ids: Mapping[str, int]) -> None:
-        kept = {
+        fixed = {
             self.table.graph.key,
             self.table.graph.partition,
             *self.write.create,
@@ -201,7 +201,7 @@ class Merge:
         columns = {
             name: [values[n] for n in old]
             for name, values in self.columns.items()
-            if name not in kept
+            if name not in fixed
         }
         columns = {
             name: values
@@ -231,16 +231,16 @@ class Merge:
         but: Iterable[str] = (),
     ) -> None:
         for name, values in self.vectors.items():
-            given = [
+            pairs = [
                 (ids[self.keys[n]], vector)
                 for n in rows
                 if (vector := values[n]) is not None and name not in but
             ]
-            if not given:
+            if not pairs:
                 continue
             vectors = quote(self.table.vectors(name))
             zeros = (
-                (row,) for row, vector in given if not any(vector)
+                (row,) for row, vector in pairs if not any(vector)
             )  # without direction: as if there were none
             con.executemany(f"DELETE FROM {vectors} WHERE {ID} = ?", zeros)
             self._check_size(con, name)
@@ -249,7 +249,7 @@ class Merge:
                 f"SELECT t.{ID}, t.{self.table.partition}, {version}, ? FROM {self.table.name} t WHERE t.{ID} = ? "
                 f"ON CONFLICT ({ID}) DO UPDATE SET changed = excluded.changed, vector = excluded.vector "
                 "WHERE vector IS NOT excluded.vector",
-                ((vector, row) for row, vector in given if any(vector)),
+                ((vector, row) for row, vector in pairs if any(vector)),
             )
 
     def _check_size(self, con: sqlite3.Connection, name: str) -> None:
@@ -325,8 +325,8 @@ def delete(
 def next_version(con: sqlite3.Connection) -> int:
     """Raise the version of the file: what this transaction writes is newer than all before."""
     sql = "UPDATE \"#meta\" SET value = value + 1 WHERE name = 'version' RETURNING value"
-    found: int = con.execute(sql).fetchall()[0][0]
-    return found
+    version: int = con.execute(sql).fetchall()[0][0]
+    return version
 
 
 def commit(
@@ -346,16 +346,16 @@ def commit(
     if marker is not None:
         take_head(con, marker)
     version = next_version(con)
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     deletes = [write for write in batch.writes if isinstance(write, Delete)]
     for write in sorted(deletes, key=lambda w: tables[w.label].label.kind == "node"):
-        found[write.label] += delete(con, tables, write, refusals)
+        counts[write.label] += delete(con, tables, write, refusals)
     for merge in sorted(merges, key=lambda m: isinstance(m.write, EdgeWrite)):
-        found[merge.write.label] += merge.run(con, version, refusals)
+        counts[merge.write.label] += merge.run(con, version, refusals)
     refusals.check()
     if marker is not None:
         leave(con, marker)
-    return dict(found)
+    return dict(counts)
 
 
 def clear(

@@ -65,8 +65,8 @@ def jars(
     from filelock import FileLock
 
     folder = cache or cache_dir()
-    if found := _listed(folder, version):
-        return found
+    if listed := _listed(folder, version):
+        return listed
     if os.environ.get("SEMGRAPH_OFFLINE", "").lower() not in _FALSE:
         raise StoreUnavailable(
             f"Neo4j {version} is not in {folder}, and SEMGRAPH_OFFLINE forbids fetching it (140 MB from Maven Central): "
@@ -83,9 +83,9 @@ def _listed(folder: Path, version: str) -> tuple[Path, ...]:
         listed = json.loads((folder / f"{version}.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return ()
-    found = {folder / path: size for path, size in listed.items()}
-    whole = all(path.is_file() and path.stat().st_size == size for path, size in found.items())
-    return tuple(found) if whole else ()
+    jars = {folder / path: size for path, size in listed.items()}
+    whole = all(path.is_file() and path.stat().st_size == size for path, size in jars.items())
+    return tuple(jars) if whole else ()
 
 
 def _fetch(folder: Path, version: str, progress: Callable[[Progress], None]) -> tuple[Path, ...]:
@@ -95,19 +95,19 @@ def _fetch(folder: Path, version: str, progress: Callable[[Progress], None]) -> 
     _drop_broken(repository)
     count = _Count()
     try:
-        found = _download(_artifacts(repository, version, count, progress), count, progress)
-        _check(found, repository, version)
+        jars = _download(_artifacts(repository, version, count, progress), count, progress)
+        _check(jars, repository, version)
     except (RuntimeError, ValueError, OSError, requests.RequestException) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise StoreUnavailable(
             f"Neo4j {version} cannot be fetched from Maven Central: {reason}. What came is kept in {repository}: start "
             "again to go on, or name a server that runs already (NEO4J_URI)"
         ) from error
-    listed = {path.relative_to(folder).as_posix(): path.stat().st_size for path in found}
+    listed = {path.relative_to(folder).as_posix(): path.stat().st_size for path in jars}
     draft = folder / f"{version}.json.part"
     draft.write_text(json.dumps(listed, indent=0), encoding="utf-8")
     draft.replace(folder / f"{version}.json")
-    return found
+    return jars
 
 
 @dataclass
@@ -153,15 +153,15 @@ def _artifacts(
         PythonResolver(progress_callback=count.file), repo_cache=repository, timeout=30
     )
     if pinned := _pinned(version):
-        found = [_artifact(context, path) for path in pinned]
+        artifacts = [_artifact(context, path) for path in pinned]
     else:
-        asked, needed = context.resolver.resolve(
+        roots, needed = context.resolver.resolve(
             [context.create_dependency(f"{a}:{version}") for a in ARTIFACTS]
         )
-        dependencies = [*asked, *(d for d in needed if d.scope in ("compile", "runtime"))]
-        found = [d.artifact for d in dependencies if d.artifact.packaging == "jar"]
+        dependencies = [*roots, *(d for d in needed if d.scope in ("compile", "runtime"))]
+        artifacts = [d.artifact for d in dependencies if d.artifact.packaging == "jar"]
     count.changed = lambda: None
-    return found
+    return artifacts
 
 
 def _artifact(context: Any, path: str) -> Any:
@@ -176,26 +176,28 @@ def _download(
 ) -> tuple[Path, ...]:
     count.size = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        asked: list[Future[Path]] = [pool.submit(artifact.resolve) for artifact in artifacts]
+        futures: list[Future[Path]] = [pool.submit(artifact.resolve) for artifact in artifacts]
         try:
-            waiting = set(asked)
+            waiting = set(futures)
             while waiting:
-                here, waiting = wait(waiting, timeout=0.2)
-                for future in here:
+                done, waiting = wait(waiting, timeout=0.2)
+                for future in done:
                     future.result()
-                progress(Progress("download", len(asked) - len(waiting), len(asked), count.size))
+                progress(
+                    Progress("download", len(futures) - len(waiting), len(futures), count.size)
+                )
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    return tuple(future.result() for future in asked)
+    return tuple(future.result() for future in futures)
 
 
-def _check(found: tuple[Path, ...], repository: Path, version: str) -> None:
+def _check(jars: tuple[Path, ...], repository: Path, version: str) -> None:
     """Delete and refuse jars that are not those of the list."""
     pinned = _pinned(version)
     other = [
         path
-        for path in found
+        for path in jars
         if pinned and _digest(path) != pinned[path.relative_to(repository).as_posix()]
     ]
     for path in other:

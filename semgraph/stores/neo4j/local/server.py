@@ -74,8 +74,8 @@ def start(
     _check_version(version)
     _check_packages()
     home = Path(folder).absolute()
-    if (found := status(home)).running:
-        return found
+    if (server := status(home)).running:
+        return server
     jars(version, progress)
     _prepare(home)
     with _folder_lock(home):
@@ -165,10 +165,10 @@ def _alive(home: Path) -> bool:
 
 def _state(home: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads((home / "server.json").read_text(encoding="utf-8"))
+        state: dict[str, Any] = json.loads((home / "server.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    return found
+    return state
 
 
 def _described(home: Path, *, running: bool) -> LocalServer:
@@ -190,9 +190,9 @@ def _last_port(home: Path) -> int | None:
     return int(file.read_text(encoding="utf-8")) if file.exists() else None
 
 
-def _ports(home: Path, asked: int | None) -> Iterator[int]:
-    if asked is not None:
-        yield asked
+def _ports(home: Path, wanted: int | None) -> Iterator[int]:
+    if wanted is not None:
+        yield wanted
         return
     for port in (_last_port(home), PORT):
         if port is not None and _is_free(port):
@@ -200,8 +200,8 @@ def _ports(home: Path, asked: int | None) -> Iterator[int]:
     for _ in range(3):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            found: int = probe.getsockname()[1]
-        yield found
+            free: int = probe.getsockname()[1]
+        yield free
 
 
 def _is_free(port: int) -> bool:
@@ -215,12 +215,12 @@ def _is_free(port: int) -> bool:
 
 
 def _spawn(
-    home: Path, asked: int | None, version: str, progress: Callable[[Progress], None]
+    home: Path, wanted: int | None, version: str, progress: Callable[[Progress], None]
 ) -> None:
     """Start the server and wait for it; if its port is taken between the look and the start, with
     another one.
     """
-    ports = list(_ports(home, asked))
+    ports = list(_ports(home, wanted))
     for port in ports:
         progress(Progress("start"))
         (home / "server.json").unlink(missing_ok=True)
