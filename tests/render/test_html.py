@@ -173,7 +173,7 @@ def test_a_step_of_several_operators_has_a_line_for_each_as_in_a_terminal(tmp_pa
     read = Read(page([Run(tmp_path / "7f3a")]))
     lines = [row[:7] for row in rows_of(read, "Steps that may ask a model")]
     assert lines == [
-        ["step", "operator", "way", "rows in", "rows out", "failed", "calls issued"],
+        ["step", "operator", "implementation", "rows in", "rows out", "failed", "calls issued"],
         ["told.1", "sem_map", "per_row", "3", "2", "1", "2"],
         ["told.2", "sem_filter", "packed", "2", "1", "1", "1"],
         ["all of these", "", "", "3", "1", "1", "3"],

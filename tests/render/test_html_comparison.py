@@ -70,7 +70,7 @@ def test_the_table_has_the_intervals_and_says_in_words_what_is_best(two: Run) ->
     read = Read(page([two]))
     assert read.all("h1") == ["tickets · told · comparison 4b21"]
     assert read.all("h2") == [
-        "The ways",
+        "The variants",
         "Cost and quality",
         "Where they differ",
         "Prompts and answers",
@@ -130,7 +130,7 @@ def test_whole_plans_are_compared_without_rows(tmp_path: Path) -> None:
         for name, f1 in (("one", 0.5), ("two", 0.7))
     ]
     read = Read(page([compared(tmp_path, *arms, step="")]))
-    assert read.all("h2") == ["The ways", "Cost and quality"]
+    assert read.all("h2") == ["The variants", "Cost and quality"]
     assert "tokens of one trial" in read.all("text")
 
 

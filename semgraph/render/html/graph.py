@@ -1,15 +1,16 @@
-"""The graph that a run wrote: drawn, where it is small enough to be read, and as a table."""
+"""Drawings of a report as coordinates: the graph that a run wrote, and a comparison's chart."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
 from typing import Any
 
-from semgraph.formats import count
-from semgraph.render.html.markup import Html, el, join, scrolling, table
+from semgraph.compare.comparison import Comparison
+from semgraph.formats import count, dollars
+from semgraph.render.comparison import measure, points, share
 from semgraph.render.picture import Edge, Picture
 
 _WIDE, _SPACE, _MARGIN = 1040.0, 175.0, 24.0
@@ -113,9 +114,9 @@ def bend(ends: Sequence[tuple[str, str]]) -> list[float]:
     for i, pair in enumerate(ends):
         together.setdefault(tuple(sorted(pair)), []).append(i)
     found = [0.0] * len(ends)
-    for (one, _), members in together.items():
-        for place, i in enumerate(members):
-            aside = place - (len(members) - 1) / 2
+    for (one, _), parallel in together.items():
+        for place, i in enumerate(parallel):
+            aside = place - (len(parallel) - 1) / 2
             found[i] = aside if ends[i][0] == one else -aside
     return found
 
@@ -156,148 +157,240 @@ def ticks(most: float, number: int = 5) -> list[float]:
     return [round(i * step, 9) for i in range(int(most / step) + 1)]
 
 
-DRAWN = 200
-_NAMED = 40
+DRAWN = 200  # nodes; a larger graph is a table
+_NAMED = 40  # edges; with more of them the drawing has no names of edges
 _ROWS = 500
 _NAME = 28
-Places = Mapping[str, tuple[float, float]]
 
 
-def graph(picture: Picture, number: str) -> Html:
-    """A figure and a table.
+def graph(picture: Picture, number: str) -> dict[str, Any]:
+    """A graph as a drawing, where it is small enough to be read, and as a table.
 
     Args:
         picture: What to show.
-        number: What tells it from others on its page.
+        number: Tells it from other graphs on the page.
     """
     title = f"{f'“{picture.partition}”: ' if picture.partition else ''}{picture.counts}"
-    names = _names(picture)
-    listed = _table(picture, title)
-    if not 0 < len(names) <= DRAWN:
-        return join([el("p", f"{title}. That is too many to draw; here is the table."), listed])
-    drawing = _drawing(picture, names, title, number)
-    return join(
-        [
-            el("figure", scrolling(drawing, f"Drawing of {title}"), _legend(picture, title)),
-            el("details", el("summary", "The same as a table"), listed),
-        ]
-    )
-
-
-def _names(picture: Picture) -> dict[str, str]:
     ends = (end for edge in picture.edges.values() for end in (edge.source, edge.target))
-    return {key: picture.name(key) for key in dict.fromkeys([*picture.nodes, *ends])}
-
-
-def _legend(picture: Picture, title: str) -> Html:
+    names = {key: picture.name(key) for key in dict.fromkeys([*picture.nodes, *ends])}
+    drawn = 0 < len(names) <= DRAWN
     ended = any(edge.end for edge in picture.edges.values())
-    unnamed = len(picture.edges) > _NAMED
-    more = [
-        ". Dashed: no longer holds." if ended else ".",
-        " The table has what each edge is called." if unnamed else "",
-    ]
-    return el("figcaption", title, *more)
+    unnamed = " The table has what each edge is called." if len(picture.edges) > _NAMED else ""
+    return {
+        "title": title,
+        "number": number,
+        "drawing": _drawing(picture, names) if drawn else None,
+        "legend": f"{title}. Dashed: no longer holds.{unnamed}" if ended else f"{title}.{unnamed}",
+        "table": _edges_table(picture, title) if picture.edges else None,
+        "alone": _alone(picture),
+    }
 
 
-def _drawing(picture: Picture, names: dict[str, str], title: str, number: str) -> Html:
+def _drawing(picture: Picture, names: Mapping[str, str]) -> dict[str, Any]:
     edges = list(picture.edges.values())
-    placed = layout(names, [(edge.source, edge.target) for edge in edges])
-    bent = bend([(edge.source, edge.target) for edge in edges])
-    size = {"width": f"{placed.width:.0f}", "height": f"{placed.height:.0f}"}
-    what = "; ".join(
+    ends = [(edge.source, edge.target) for edge in edges]
+    placed = layout(names, ends)
+    first = "; ".join(
         f"{picture.name(e.source)} {e.name} {picture.name(e.target)}" for e in edges[:10]
     )
     more = f"; and {len(edges) - 10:,} more, all in the table below" if len(edges) > 10 else ""
-    arrow = el(
-        "marker", el("path", d="M0 0L9 4.5L0 9z"), id=f"arrow-{number}", viewBox="0 0 9 9", refX="8", refY="4.5",
-        markerWidth="8", markerHeight="8", orient="auto-start-reverse",
-    )  # fmt: skip
-    return el(
-        "svg",
-        el("title", f"Graph {title}", id=f"graph-{number}-title"),
-        el("desc", what + more, id=f"graph-{number}-desc"),
-        el("defs", arrow),
-        *(_edge(edge, placed.places, aside, number) for edge, aside in zip(edges, bent, strict=True)),
-        *(_edge_name(edge, placed.places, aside) for edge, aside in zip(edges, bent, strict=True) if len(edges) <= _NAMED),
-        *(_node(name, placed.places[key]) for key, name in names.items()),
-        cls="graph", role="img", aria_labelledby=f"graph-{number}-title graph-{number}-desc",
-        viewBox=f"0 0 {size['width']} {size['height']}", **size,
-    )  # fmt: skip
+    shapes = [
+        _edge(edge, placed.places, aside) for edge, aside in zip(edges, bend(ends), strict=True)
+    ]
+    return {
+        "width": f"{placed.width:.0f}",
+        "height": f"{placed.height:.0f}",
+        "description": first + more,
+        "edges": shapes,
+        "named": len(edges) <= _NAMED,
+        "nodes": [
+            {"title": name, "name": _short(name), "x": _px(x), "y": _px(y), "below": _px(y + 22)}
+            for key, name in names.items()
+            for x, y in (placed.places[key],)
+        ],
+    }
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _NAME else text[: _NAME - 1] + "…"
-
-
-def _node(name: str, place: tuple[float, float]) -> Html:
-    x, y = place
-    return el(
-        "g", el("title", name), el("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r="8"),
-        el("text", _short(name), x=f"{x:.1f}", y=f"{y + 22:.1f}"), cls="node",
-    )  # fmt: skip
-
-
-def _told(edge: Edge) -> str:
-    return " · ".join(part for part in (edge.name, edge.text, edge.holds) if part)
-
-
-def _edge(edge: Edge, places: Places, aside: float, number: str) -> Html:
-    points, _ = path(places[edge.source], places[edge.target], aside)
+def _edge(edge: Edge, places: Mapping[str, Point], aside: float) -> dict[str, Any]:
+    curve, (x, y) = path(places[edge.source], places[edge.target], aside)
     if edge.source == edge.target:
-        x, y = places[edge.source]
-        d = f"M{x - 6:.1f} {y - 9:.1f}C{x - 30:.1f} {y - 44:.1f} {x + 30:.1f} {y - 44:.1f} {x + 6:.1f} {y - 10:.1f}"
+        left, top = places[edge.source]
+        d = (
+            f"M{left - 6:.1f} {top - 9:.1f}"
+            f"C{left - 30:.1f} {top - 44:.1f} {left + 30:.1f} {top - 44:.1f} {left + 6:.1f} {top - 10:.1f}"
+        )
     else:
-        (x1, y1), (cx, cy), (x2, y2) = points
+        (x1, y1), (cx, cy), (x2, y2) = curve
         d = f"M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}"
-    return el(
-        "path", el("title", _told(edge)), d=d, cls="edge ended" if edge.end else "edge",
-        marker_end=f"url(#arrow-{number})",
-    )  # fmt: skip
-
-
-def _edge_name(edge: Edge, places: Places, aside: float) -> Html:
-    _, (x, y) = path(places[edge.source], places[edge.target], aside)
     lift = -34 if edge.source == edge.target else -3
-    return el("text", _short(edge.name), x=f"{x:.1f}", y=f"{y + lift:.1f}", cls="edge-name")
+    return {
+        "title": " · ".join(part for part in (edge.name, edge.text, edge.holds) if part),
+        "name": _short(edge.name),
+        "ended": bool(edge.end),
+        "d": d,
+        "x": _px(x),
+        "y": _px(y + lift),
+    }
 
 
-def _table(picture: Picture, title: str) -> Html:
+def _px(value: float) -> str:
+    return f"{value:.1f}"
+
+
+def _short(text: str, longest: int = _NAME) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _edges_table(picture: Picture, title: str) -> dict[str, Any]:
     edges = list(picture.edges.values())
-    shown = edges[:_ROWS]
     rest = f" The first {count(_ROWS)} of {count(len(edges))} edges." if len(edges) > _ROWS else ""
     heads = ["from", "edge", "to", "says", "holds from", "until", "learnt from"]
     rows = [
         [
-            picture.name(e.source),
-            e.name,
-            picture.name(e.target),
-            e.text,
-            e.start,
-            e.end,
+            picture.name(e.source), e.name, picture.name(e.target), e.text, e.start, e.end,
             count(len(e.sources)) if e.sources else "",
         ]
-        for e in shown
-    ]
+        for e in edges[:_ROWS]
+    ]  # fmt: skip
     used = [i for i in range(len(heads)) if i < 3 or any(row[i] for row in rows)]
-    parts = [
-        table(
-            f"Edges of {title}.{rest}",
-            [heads[i] for i in used],
-            [[row[i] for i in used] for row in rows],
-        )
-    ]
-    return join([*(parts if rows else []), *_alone(picture)])
+    return {
+        "caption": f"Edges of {title}.{rest}",
+        "heads": [heads[i] for i in used],
+        "rows": [[row[i] for i in used] for row in rows],
+        "numbers": set(),
+        "cls": "",
+    }
 
 
-def _alone(picture: Picture) -> Iterator[Html]:
-    """The nodes that no edge names."""
+def _alone(picture: Picture) -> str:
+    """The nodes without an edge, as a sentence; "" if there are none."""
     tied = {end for edge in picture.edges.values() for end in (edge.source, edge.target)}
     alone = [name for key, name in picture.nodes.items() if key not in tied]
-    if alone:
-        more = f" … and {count(len(alone) - _ROWS)} more" if len(alone) > _ROWS else ""
-        yield el(
-            "p",
-            "Nodes without an edge: " if picture.ties else "Nodes: ",
-            ", ".join(alone[:_ROWS]),
-            more,
-        )
+    if not alone:
+        return ""
+    more = f" … and {count(len(alone) - _ROWS)} more" if len(alone) > _ROWS else ""
+    lead = "Nodes without an edge: " if picture.ties else "Nodes: "
+    return lead + ", ".join(alone[:_ROWS]) + more
+
+
+_CHART_WIDE, _CHART_HIGH = 640, 380
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 150, 32, 52
+_SHAPES = ("M-6 0a6 6 0 1 0 12 0a6 6 0 1 0 -12 0z", "M-6-6H6V6H-6z", "M0-8L7 5H-7z", "M0-8L8 0L0 8L-8 0z", "M0 8L7-5H-7z",
+           "M-2-7H2V-2H7V2H2V7H-2V2H-7V-2H-2z")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Where values stand in a chart, in pixels.
+
+    Args:
+        right: The cost at the right end; the left end is 0.
+        low: The quality at the bottom.
+        high: The quality at the top.
+    """
+
+    right: float
+    low: float
+    high: float
+
+    def x(self, cost: float) -> float:
+        """The place of a cost, from the left."""
+        return _LEFT + cost / self.right * (_CHART_WIDE - _LEFT - _RIGHT)
+
+    def y(self, quality: float) -> float:
+        """The place of a quality, from the top."""
+        share_up = (self.high - quality) / (self.high - self.low or 1)
+        return _TOP + share_up * (_CHART_HIGH - _TOP - _BOTTOM)
+
+
+def chart(comparison: Comparison, anchor: str) -> dict[str, Any] | None:
+    """Cost across, quality up, with intervals; None with fewer than two points. Variants differ in
+    shape, colour and name.
+    """
+    unit, found = points(comparison)
+    if len(found) < 2:
+        return None
+    marks = ticks(max(x for _, x, _ in found) * 1.05)
+    spans = [(arm.quality.interval or (y, y)) for arm, _, y in found]
+    low, high = min(min(s) for s in spans), max(max(s) for s in spans)
+    margin = (high - low or 0.1) * 0.15
+    right = max(marks[-1], *(x for _, x, _ in found)) or 1.0
+    scales = Scales(right, max(0.0, low - margin), min(1.0, high + margin))
+    name = measure(comparison)
+    levels: list[float] = []
+    shapes = []
+    for i, ((arm, x, y), span) in enumerate(zip(found, spans, strict=True)):
+        levels.append(_free(scales.y(y) + 4, levels))
+        shapes.append(_point(i, arm.name, scales, (x, y), span, levels[-1]))
+    costs = [f"{arm.name}: {_cost(x, unit)}, {name} {share(y, 3)}" for arm, x, y in found]
+    bars = " Bars: 95 % intervals." if any(arm.quality.interval for arm, _, _ in found) else ""
+    return {
+        "anchor": anchor,
+        "width": _CHART_WIDE,
+        "height": _CHART_HIGH,
+        "description": "; ".join(costs),
+        "caption": f"Up is better, left is cheaper; one trial, cold.{bars}",
+        "points": shapes,
+        **_axes(unit, name, marks, scales),
+    }
+
+
+def _free(level: float, taken: Sequence[float]) -> float:
+    """A height for a name at which no other stands."""
+    while any(abs(level - other) < 15 for other in taken):
+        level += 15
+    return level
+
+
+def _cost(value: float, unit: str) -> str:
+    return dollars(value, exact=True) if unit == "$" else f"{value:,.0f} tokens"
+
+
+def _axes(unit: str, name: str, marks: Sequence[float], scales: Scales) -> dict[str, Any]:
+    bottom, right = _CHART_HIGH - _BOTTOM, _CHART_WIDE - _RIGHT
+    levels = [scales.low + (scales.high - scales.low) * i / 4 for i in range(5)]
+    across = {
+        "x": (_LEFT + right) / 2,
+        "y": _CHART_HIGH - 10,
+        "text": "dollars of one trial" if unit == "$" else "tokens of one trial",
+    }
+    return {
+        "axis": f"M{_LEFT} {_TOP}V{bottom}H{right}",
+        "costs": [
+            {
+                "x": _px(scales.x(x)),
+                "y": bottom + 18,
+                "text": _cost(x, unit).removesuffix(" tokens"),
+            }
+            for x in marks
+        ],
+        "levels": [
+            {
+                "d": f"M{_LEFT} {scales.y(y):.1f}H{right}",
+                "x": _LEFT - 8,
+                "y": _px(scales.y(y) + 4),
+                "text": share(y, 3),
+            }
+            for y in levels
+        ],
+        "across": across,
+        "up": name,
+    }
+
+
+def _point(
+    i: int, name: str, scales: Scales, at: Point, span: tuple[float, float], level: float
+) -> dict[str, Any]:
+    x, y = scales.x(at[0]), scales.y(at[1])
+    low, high = scales.y(span[0]), scales.y(span[1])
+    bar = f"M{x:.1f} {low:.1f}V{high:.1f}M{x - 4:.1f} {low:.1f}h8M{x - 4:.1f} {high:.1f}h8"
+    return {
+        "colour": i % len(_SHAPES),
+        "title": name,
+        "name": _short(name, 24),
+        "bar": bar if low != high else "",
+        "shape": _SHAPES[i % len(_SHAPES)],
+        "place": f"translate({x:.1f} {y:.1f})",
+        "x": _px(x + 13),
+        "y": _px(level),
+    }

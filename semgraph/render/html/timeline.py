@@ -2,86 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from semgraph.formats import count, duration, plural
 from semgraph.render.html.graph import ticks
-from semgraph.render.html.markup import Html, el, join
-from semgraph.render.html.records import Call
 
 _BARS = 2000
 _LANES = 16
 _HIGH = 11
-_KINDS = {
+ORIGINS = {
     "issued": "issued",
     "recording": "replayed from a recording",
     "journal": "from the journal",
     "coalesced": "asked twice, sent once",
     "failed": "no answer",
 }
+Line = tuple[int, str, Mapping[str, Any]]
 
 
-def kind(call: Call) -> str:
-    """Where the answer came from, or that there was none."""
-    return "failed" if call.line.get("error") else str(call.line.get("origin") or "")
+def origin(line: Mapping[str, Any]) -> str:
+    """Where the answer of a call came from; "failed" if there was none."""
+    return "failed" if line.get("error") else str(line.get("origin") or "")
 
 
-def kinds(call: Call) -> str:
-    """The same in words."""
-    return _KINDS.get(kind(call), "")
-
-
-def timeline(calls: Sequence[tuple[int, Call]], began: float, seconds: float | None) -> Html | None:
-    """A figure; None where no call has a time.
+def timeline(lines: Sequence[Line], began: float, seconds: float | None) -> dict[str, Any] | None:
+    """The bands, the axis and the legend; None where no call has a time.
 
     Args:
-        calls: With their numbers on the page.
+        lines: The number of each call on the page, its step, and its line of `calls.jsonl`.
         began: When the run began.
         seconds: How long it took.
     """
-    timed = [(n, call) for n, call in calls if "at" in call.line][:_BARS]
+    timed = [line for line in lines if "at" in line[2]][:_BARS]
     if not timed:
         return None
-    ends = [call.line["at"] + call.line["took"] - began for _, call in timed]
-    whole = max([*ends, seconds or 0.0, 1e-6])
-    steps: dict[str, list[tuple[int, Call]]] = {}
-    for n, call in timed:
-        steps.setdefault(call.step, []).append((n, call))
-    bands = [_band(step, members, began, whole) for step, members in steps.items()]
-    found = dict.fromkeys(kind(call) for _, call in timed)
-    marks = [
-        el("span", el("i", cls=f"bar {name}"), _KINDS[name], cls="key")
-        for name in found
-        if name in _KINDS
-    ]
-    rest = f" The first {count(_BARS)} calls." if len(calls) > _BARS else ""
+    whole = max(
+        [*(line["at"] + line["took"] - began for _, _, line in timed), seconds or 0.0, 1e-6]
+    )
+    steps: dict[str, list[Line]] = {}
+    for line in timed:
+        steps.setdefault(line[1], []).append(line)
+    rest = f" The first {count(_BARS)} calls." if len(lines) > _BARS else ""
     counted = f"{plural(len(timed), 'call')} of {plural(len(steps), 'step')}"
-    said = f"{counted} in {duration(whole)}.{rest} Details are in the table of calls."
-    axis = [
-        el("span", duration(t) if t else "0", style=f"left:{t / whole * 100:.2f}%")
-        for t in ticks(whole * 0.93)
-    ]
-    drawn = el(
-        "div", *bands, el("div", el("span"), el("div", *axis, cls="ticks"), cls="band axis"),
-        cls="timeline", role="img", aria_label=f"Timeline: {said}",
-    )  # fmt: skip
-    return el("figure", drawn, el("figcaption", said, " ", *marks))
+    origins = dict.fromkeys(origin(line) for _, _, line in timed)
+    return {
+        "bands": [_band(step, calls, began, whole) for step, calls in steps.items()],
+        "axis": [
+            {"text": duration(t) if t else "0", "left": f"{t / whole * 100:.2f}"}
+            for t in ticks(whole * 0.93)
+        ],
+        "caption": f"{counted} in {duration(whole)}.{rest} Details are in the table of calls.",
+        "legend": [(name, ORIGINS[name]) for name in origins if name in ORIGINS],
+    }
 
 
-def _band(step: str, members: Sequence[tuple[int, Call]], began: float, whole: float) -> Html:
+def _band(step: str, calls: Sequence[Line], began: float, whole: float) -> dict[str, Any]:
     free: list[float] = []
     bars = []
-    for n, call in members:
-        start = max(0.0, call.line["at"] - began)
-        end = start + call.line["took"]
+    for n, _, line in calls:
+        start = max(0.0, line["at"] - began)
         lane = next((i for i, until in enumerate(free) if until <= start), len(free))
         lane = min(lane, _LANES - 1)
-        free[lane : lane + 1] = [max(end, start + whole * 0.004)]
+        free[lane : lane + 1] = [max(start + line["took"], start + whole * 0.004)]
         left = min(start / whole * 100, 99.6)
-        wide = max(call.line["took"] / whole * 100, 0.2)
-        title = f"call {n + 1}: {kinds(call)}, {duration(call.line['took'])}, at {duration(start)}"
-        place = f"left:{left:.2f}%;width:min({wide:.2f}%,{100 - left:.2f}%);top:{lane * _HIGH}px"
-        bars.append(el("i", cls=f"bar {kind(call)}", style=place, title=title, data_call=n))
-    label = el("span", step, title=step, cls="label")
-    track = el("div", *bars, cls="track", style=f"height:{len(free) * _HIGH}px")
-    return join([el("div", label, track, cls="band")])
+        wide = max(line["took"] / whole * 100, 0.2)
+        kind = origin(line)
+        words = ORIGINS.get(kind, "")
+        bars.append(
+            {
+                "call": n,
+                "kind": kind,
+                "title": f"call {n + 1}: {words}, {duration(line['took'])}, at {duration(start)}",
+                "style": f"left:{left:.2f}%;width:min({wide:.2f}%,{100 - left:.2f}%);top:{lane * _HIGH}px",
+            }
+        )
+    return {"step": step, "bars": bars, "height": len(free) * _HIGH}

@@ -1,0 +1,716 @@
+"""The document of a report: everything that the page shows, as plain data for its template.
+
+It is read from records of runs and comparisons and from their journals. Texts are whole where they
+are short; long ones are cut, and say so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from semgraph.compare.comparison import Arm, Comparison
+from semgraph.compare.record import FILE, load_comparison
+from semgraph.execution.record import Run, exchanges, read_answers, read_calls, read_lines
+from semgraph.formats import UNKNOWN, count, dollars, duration, known, plural
+from semgraph.logical.schema import Draw, Graph
+from semgraph.meter import StepMetrics, split
+from semgraph.provenance import MEMBER, Lookup, Row, parsed
+from semgraph.render.comparison import columns, footer
+from semgraph.render.html.graph import chart, graph
+from semgraph.render.html.timeline import ORIGINS, origin, timeline
+from semgraph.render.picture import Picture, pictures
+from semgraph.render.runs import metrics_of, seconds, total
+from semgraph.render.tables import cell
+
+CALLS = 1000
+_FIXED = {MEMBER, "left", "right", "error", "calls"}
+_PICTURES, _FAILED, _DIFFERENCES = 5, 200, 100
+_ITEMS, _ITEM, _CELL, _PLAN = 40, 4000, 2000, 200_000
+_UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+
+Data = dict[str, Any]
+Operators = Mapping[str, Sequence[StepMetrics]]  # of the steps that have several
+
+
+def clean(text: str) -> str:
+    """A text that a page can hold: characters that UTF-8 or HTML lacks become U+FFFD."""
+    return _UNFIT.sub("\ufffd", text)
+
+
+def cut(text: str, longest: int = _ITEM) -> str:
+    """A text that is not longer, or its beginning and the number of characters left out.
+
+    >>> cut("abcdef", 4)
+    'abcd … 2 more characters'
+    """
+    if len(text) <= longest:
+        return text
+    return f"{text[:longest]} … {len(text) - longest:,} more characters"
+
+
+def script_data(value: Any) -> str:
+    """Plain data for the page's script. No text in it can end the script."""
+    text = clean(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    for char in "<\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text
+
+
+def document(records: Sequence[Run]) -> Data:
+    """The document of some records, a run or a comparison each."""
+    texts = CallTexts()
+    articles = [_article(record, f"r{i}", texts) for i, record in enumerate(records)]
+    alone = len(articles) == 1
+    links = (
+        [(section["anchor"], section["heading"]) for section in articles[0]["sections"]]
+        if alone
+        else [(article["sections"][0]["anchor"], article["title"]) for article in articles]
+    )
+    return {
+        "title": articles[0]["title"] if alone else f"{len(articles)} records of semgraph",
+        "alone": alone,
+        "links": links,
+        "overview": None if alone else _overview(records, articles),
+        "articles": articles,
+        "left_out": count(texts.left_out) if texts.left_out else "",
+        "calls": {"texts": texts.all, "calls": texts.calls},
+    }
+
+
+def _article(record: Run, anchor: str, texts: CallTexts) -> Data:
+    with ExitStack() as closing:
+        if (record.folder / FILE).exists():
+            comparison = load_comparison(record.name, record.folder.parent)
+            lookup = closing.enter_context(exchanges(record, comparison.journal))
+            sections = _comparison_sections(comparison, record, lookup, texts, anchor)
+            return {"title": _comparison_title(comparison), "sections": list(sections)}
+        recorded = RecordedRun(record, closing.enter_context(exchanges(record)))
+        title = f"{record.facts.get('plan') or 'a run'} · run {record.name}"
+        return {"title": title, "sections": list(_run_sections(recorded, texts, anchor))}
+
+
+def _overview(records: Sequence[Run], articles: Sequence[Data]) -> Data:
+    """The records side by side."""
+    rows: list[list[Any]] = []
+    for record, article in zip(records, articles, strict=True):
+        metrics, lasted = total(record), seconds(record)
+        rows.append([
+            {"link": article["sections"][0]["anchor"], "text": article["title"]},
+            str(record.facts.get("status", "unknown")), count(metrics.calls_issued), count(metrics.tokens_in),
+            count(metrics.tokens_out), dollars(metrics.dollars), UNKNOWN if lasted is None else duration(lasted),
+        ])  # fmt: skip
+    heads = ["record", "ended", "calls issued", "tokens in", "tokens out", "$", "wall time"]
+    return table("The records of this page, and what was paid for each", heads, rows, range(2, 7))
+
+
+def table(
+    caption: str,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    numbers: Sequence[int] = (),
+    cls: str = "",
+) -> Data:
+    """A table; the first cell of a row names it, and `numbers` are columns aligned right."""
+    return {"caption": caption, "heads": heads, "rows": rows, "numbers": set(numbers), "cls": cls}
+
+
+def _section(anchor: str, kind: str, heading: str, **content: Any) -> Data:
+    return {"anchor": f"{anchor}-{kind}", "kind": kind, "heading": heading, **content}
+
+
+def _when(text: str) -> str:
+    """A time of a record, to the second."""
+    if not text:
+        return UNKNOWN
+    return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+# Calls
+
+
+@dataclass(frozen=True)
+class RecordedCall:
+    """One call. Its costs are unknown where the record has only its id.
+
+    Args:
+        id: Its id; "" for a call without an answer.
+        step: The step that made it.
+        line: Its line of `calls.jsonl`; {} where there is none.
+        items: The rows of `answers` that the step read from it.
+    """
+
+    id: str
+    step: str
+    line: Mapping[str, Any]
+    items: tuple[Row, ...] = ()
+
+
+class CallTexts:
+    """The calls of a page, numbered from 0, and their texts, each kept once while there is room.
+
+    Args:
+        longest: Characters of one text.
+        room: Characters of all texts, as they stand in the page.
+    """
+
+    def __init__(self, longest: int = 40_000, room: int = 1_000_000) -> None:
+        self.longest, self.room = longest, room
+        self.all: list[str] = []
+        self.calls: list[Data] = []
+        self.left_out = 0
+        self._places: dict[str, int] = {}
+
+    def text(self, text: str) -> int | None:
+        """The place of a text; None where there is no room for it."""
+        if text in self._places:
+            return self._places[text]
+        shown = cut(text, self.longest)
+        size = len(script_data(shown))
+        if size > self.room:
+            self.left_out += 1
+            return None
+        self.room -= size
+        self.all.append(shown)
+        return self._places.setdefault(text, len(self.all) - 1)
+
+    def add(self, call: RecordedCall, lookup: Lookup) -> int:
+        """The number of a call, with its prompt and answer where the journal or the record has
+        them.
+        """
+        exchange = lookup(call.id) if call.id else None
+        entry: Data = {"id": call.id, "step": call.step}
+        line = call.line
+        if exchange is not None:
+            messages = [(message.role, message.content) for message in exchange.request.messages]
+            entry |= self._messages(messages, exchange.request.schema, exchange.reply.text)
+        elif "messages" in line:
+            entry |= self._messages(line["messages"], line["schema"], line["answer"])
+        else:
+            entry["lost"] = (
+                "The journal does not have it (any more)." if call.id else "No text of it was kept."
+            )
+        if line.get("error"):
+            entry["error"] = cut(str(line["error"]))
+        entry["items"] = [self._item(item) for item in call.items[:_ITEMS]]
+        entry["more"] = max(0, len(call.items) - _ITEMS)
+        self.calls.append(entry)
+        return len(self.calls) - 1
+
+    def _messages(self, messages: Sequence[Any], schema: str, answer: str) -> Data:
+        return {
+            "messages": [[role, self.text(content)] for role, content in messages],
+            "schema": self.text(_indented(schema)),
+            "answer": self.text(_indented(answer)),
+        }
+
+    def _item(self, item: Row) -> list[int | None]:
+        answers = {name: value for name, value in item.items() if name not in _FIXED}
+        values = [*_sides(item), item.get("error") or answers]
+        return [self.text(cut(_as_text(value))) for value in values]
+
+
+def _indented(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), indent=1, ensure_ascii=False)
+    except (json.JSONDecodeError, RecursionError):
+        return text
+
+
+def _as_text(value: Any) -> str:
+    if value in (None, "", {}):
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _sides(item: Row) -> tuple[Any, Any]:
+    """The row, or the pair of rows, that an item is about."""
+    return parsed(item.get("left")), parsed(item.get("right"))
+
+
+def _measured(call: RecordedCall, lookup: Lookup) -> RecordedCall:
+    """The call with its costs from the journal, where its record has no line of it."""
+    exchange = lookup(call.id) if call.id and not call.line else None
+    if exchange is None:
+        return call
+    reply, usage = exchange.reply, exchange.reply.usage
+    line = {
+        "model": reply.model or exchange.model, "seconds": reply.seconds, "took": reply.seconds, "dollars": reply.dollars,
+        "tokens_in": usage.prompt, "tokens_cached": usage.cached, "tokens_out": usage.completion,
+    }  # fmt: skip
+    return replace(call, line=line)
+
+
+def _listed_calls(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
+    """The calls that a page lists: failed ones (a thousand at most), and the first of the others."""
+    failed = [i for i, call in enumerate(calls) if call.line.get("error")][:CALLS]
+    others = [i for i, call in enumerate(calls) if not call.line.get("error")]
+    others = others[: CALLS - min(len(failed), CALLS // 2)]
+    return [calls[i] for i in sorted({*failed, *others})]
+
+
+def _call_table(
+    calls: Sequence[tuple[int, RecordedCall]], number: int, began: float | None
+) -> Data:
+    """A row for each call, which opens to its texts.
+
+    Args:
+        calls: With their numbers on the page.
+        number: How many there were.
+        began: When the run began.
+    """
+    every: list[tuple[str, Callable[[RecordedCall], str]]] = [
+        ("answer from", lambda c: ORIGINS.get(origin(c.line), UNKNOWN)),
+        ("model", lambda c: c.line.get("model") or UNKNOWN),
+        ("began after", lambda c: _began_after(c, began)),
+        (
+            "took",
+            lambda c: (
+                duration(c.line["seconds"] or c.line["took"]) if "took" in c.line else UNKNOWN
+            ),
+        ),
+        ("tokens in", lambda c: known(c.line.get("tokens_in"))),
+        ("cached", lambda c: known(c.line.get("tokens_cached"))),
+        ("out", lambda c: known(c.line.get("tokens_out"))),
+        ("$", lambda c: dollars(c.line.get("dollars")) if c.line else UNKNOWN),
+        ("rows", lambda c: count(len(c.items)) if c.items else UNKNOWN),
+    ]
+    used = [(head, of) for head, of in every if any(of(c) not in (UNKNOWN, "0") for _, c in calls)]
+    rows = [
+        [
+            {"call": n, "text": f"{n + 1}{' ✗' if c.line.get('error') else ''}", "step": c.step},
+            c.step,
+            *(of(c) for _, of in used),
+        ]
+        for n, c in calls
+    ]
+    rest = f" {count(len(calls))} of {count(number)} are listed." if len(calls) < number else ""
+    caption = f"{plural(number, 'call')}.{rest} A call opens to its prompt, its answer, and the rows that were read from it."
+    numbers = [i + 2 for i, (head, _) in enumerate(used) if head not in {"answer from", "model"}]
+    return table(caption, ["call", "step", *(head for head, _ in used)], rows, numbers, "calls")
+
+
+def _began_after(call: RecordedCall, began: float | None) -> str:
+    if began is None or "at" not in call.line:
+        return UNKNOWN
+    return duration(max(0.0, call.line["at"] - began))
+
+
+# Runs
+
+
+class RecordedRun:
+    """A run, read from its record and its journal.
+
+    Args:
+        run: Its record.
+        lookup: The journal: a call by its id.
+    """
+
+    def __init__(self, run: Run, lookup: Lookup) -> None:
+        self.run, self.lookup = run, lookup
+
+    @cached_property
+    def began(self) -> float | None:
+        """When the run began, in seconds of the epoch."""
+        return datetime.fromisoformat(self.run.started).timestamp() if self.run.started else None
+
+    @cached_property
+    def steps(self) -> dict[str, StepMetrics]:
+        """The counters of each named step."""
+        steps = self.run.metrics.get("steps") or {}
+        return {name: metrics_of(counters) for name, counters in steps.items() if name}
+
+    @cached_property
+    def operators(self) -> dict[str, list[StepMetrics]]:
+        """The counters of each operator, of the steps with several semantic operators."""
+        operators = self.run.metrics.get("operators") or {}
+        return {name: [metrics_of(each) for each in parts] for name, parts in operators.items()}
+
+    @cached_property
+    def items(self) -> dict[str, list[Row]]:
+        """The rows asked about, with their answers, by step."""
+        return {step: list(rows) for step, rows in read_answers(self.run.folder).items()}
+
+    @cached_property
+    def calls(self) -> list[RecordedCall]:
+        """All calls, in the order in which they began."""
+        items: dict[str, list[Row]] = {}
+        steps: dict[str, str] = {}
+        for step, rows in self.items.items():
+            for row in rows:
+                for call in row.get("calls") or ():
+                    items.setdefault(call, []).append(row)
+                    steps.setdefault(call, step)
+        lines = sorted(read_calls(self.run.folder), key=lambda line: line["at"])
+        calls = [
+            RecordedCall(line["call"] or "", line["step"], line, tuple(items.get(line["call"], ())))
+            for line in lines
+        ]
+        rest = set(items) - {call.id for call in calls}
+        calls += [
+            RecordedCall(id_, steps[id_], {}, tuple(items[id_])) for id_ in items if id_ in rest
+        ]
+        return calls
+
+    @cached_property
+    def pictures(self) -> list[Picture]:
+        """The graph that was written, or would have been, a picture for each partition."""
+        facts = self.run.facts.get("graph")
+        if not facts:
+            return []
+        graph = Graph(
+            "", str(self.run.facts.get("key")), str(facts["partition"]), {}, Draw(**facts["draw"])
+        )
+        returns: Mapping[str, str] = self.run.facts.get("returns") or {}
+        tables = {
+            name: rows for name, step in returns.items() if (rows := self._table(step)) is not None
+        }
+        return pictures(tables, graph)
+
+    def _table(self, step: str) -> Any:
+        import pyarrow as pa
+
+        from semgraph.execution.record import step_tables
+
+        parts = step_tables(self.run.folder, "steps", step)
+        return pa.concat_tables(parts, promote_options="default") if parts else None
+
+    @cached_property
+    def failed(self) -> list[dict[str, Any]]:
+        """The rows that were set aside, with `_step` and `_error`."""
+        return read_lines(self.run.folder, "failed.jsonl")
+
+    @cached_property
+    def unanswered(self) -> list[tuple[str, Row]]:
+        """The items without an answer, by step."""
+        return [
+            (step, row) for step, rows in self.items.items() for row in rows if row.get("error")
+        ]
+
+    def setting(self, name: str) -> str:
+        """A setting of the run; a dash where it is not known."""
+        setting = (self.run.facts.get("settings") or {}).get(name)
+        return str(setting["value"]) if isinstance(setting, Mapping) else UNKNOWN
+
+
+def _run_sections(run: RecordedRun, texts: CallTexts, anchor: str) -> Iterator[Data]:
+    yield _section(anchor, "summary", "What it took", **_summary(run))
+    if run.failed or run.unanswered:
+        yield _section(anchor, "failed", "What failed", tables=list(_failures(run)))
+    if run.pictures:
+        more = len(run.pictures) - _PICTURES
+        yield _section(
+            anchor,
+            "graph",
+            "The graph",
+            graphs=[graph(p, f"{anchor}-{i}") for i, p in enumerate(run.pictures[:_PICTURES])],
+            more=plural(more, "more partition") if more > 0 else "",
+        )
+    calls = [(texts.add(c, run.lookup), _measured(c, run.lookup)) for c in _listed_calls(run.calls)]
+    if run.steps:
+        yield _section(anchor, "steps", "Steps", **_steps(run))
+    if run.run.facts.get("flow"):
+        plan = run.run.folder / "plan.yaml"
+        source = plan.read_text(encoding="utf-8") if plan.exists() else ""
+        tree = _tree(run.run.facts["flow"], run.steps, run.operators)
+        yield _section(anchor, "plan", "The plan", tree=tree, source=cut(source, _PLAN))
+    if calls:
+        lines = [(n, call.step, call.line) for n, call in calls]
+        drawn = None if run.began is None else timeline(lines, run.began, seconds(run.run))
+        if drawn is not None:
+            yield _section(anchor, "time", "When it asked", timeline=drawn)
+        listed = _call_table(calls, len(run.calls), run.began)
+        yield _section(anchor, "calls", "Prompts and answers", table=listed)
+
+
+def _summary(run: RecordedRun) -> Data:
+    facts, metrics, lasted = run.run.facts, total(run.run), seconds(run.run)
+    models = list(dict.fromkeys(str(c.line["model"]) for c in run.calls if c.line.get("model")))
+    replayed = any(call.line.get("origin") == "recording" for call in run.calls)
+    model = ", ".join(models or [run.setting("models.default")]) + " (replayed)" * replayed
+    after = f", after {duration(lasted)}" if lasted is not None else ""
+    pairs = [
+        ("plan", f"{facts.get('plan')} ({facts.get('file') or 'made in code'})"),
+        ("model", model if metrics.calls_issued or run.calls else "none was asked"),
+        ("embedder", run.setting("models.embed")),
+        ("store", run.setting("store")),
+        ("began", _when(run.run.started)),
+        ("ended", f"{facts.get('status', 'unknown')}{after}"),
+        ("semgraph", facts.get("semgraph") or UNKNOWN),
+    ]
+    return {
+        "numbers": _numbers(run, metrics, lasted),
+        "facts": pairs,
+        "notes": [*(facts.get("notes") or ()), *([facts["why"]] if facts.get("why") else [])],
+        "scope": _scope(metrics, replayed=replayed),
+        "chosen": _chosen(facts),
+    }
+
+
+def _numbers(
+    run: RecordedRun, metrics: StepMetrics, lasted: float | None
+) -> list[tuple[str, str, str]]:
+    """Numbers with what they count, and a remark."""
+    reused = metrics.calls_journal + metrics.calls_coalesced
+    rows = run.run.facts.get("members") or {}
+    written = run.run.facts.get("written") or {}
+    cached = f"{count(metrics.tokens_cached)} cached" if metrics.tokens_cached else ""
+    money = "dollars" if metrics.dollars is not None else "price unknown"
+    labels = ", ".join(f"{count(n)} {name}" for name, n in written.items() if n)
+    numbers = [
+        (count(metrics.calls_issued), "calls", f"+ {count(reused)} kept" if reused else ""),
+        (count(metrics.tokens_in), "tokens in", cached),
+        (count(metrics.tokens_out), "tokens out", ""),
+        (dollars(metrics.dollars), money, ""),
+        (UNKNOWN if lasted is None else duration(lasted), "wall time", ""),
+        (count(metrics.round_trips), "store queries", ""),
+        (count(sum(written.values())), "nodes and edges written", labels),
+        (count(max(metrics.rows_failed, len(run.failed))), "rows failed", ""),
+    ]
+    if rows.get("given"):
+        skipped = f"{count(rows['skipped'])} were there" if rows.get("skipped") else ""
+        what = f"of {count(rows['given'])} rows committed"
+        numbers.append((count(rows.get("committed", 0)), what, skipped))
+    return numbers
+
+
+def _scope(metrics: StepMetrics, *, replayed: bool) -> str:
+    scope = (
+        f"All numbers are of this run alone. Tokens and dollars are of the {plural(metrics.calls_issued, 'call')} that it "
+        "issued and of the texts that it had embedded; answers from the journal, or to a question that was under way "
+        "already, cost nothing again. Steps run side by side: their times do not add up to the wall time."
+    )
+    if replayed:
+        scope += (
+            " The answers were replayed from a recording: tokens, and how long a call took, are those of then; dollars, "
+            "the times of steps and the timeline are of the replay."
+        )
+    return scope
+
+
+def _chosen(facts: Mapping[str, Any]) -> Data | None:
+    """Parameters, implementations and settings."""
+    settings = {
+        name: f"{s['value']} ({s['origin']})" for name, s in (facts.get("settings") or {}).items()
+    }
+    groups = {
+        "parameter": facts.get("params") or {},
+        "implementation of step": facts.get("use") or {},
+        "setting": settings,
+    }
+    rows = [
+        [kind, name, _cut_cell(value)]
+        for kind, group in groups.items()
+        for name, value in group.items()
+    ]
+    return table("What was chosen", ["kind", "name", "value"], rows) if rows else None
+
+
+def _cut_cell(value: Any) -> str:
+    return cut(cell(value), _CELL)
+
+
+def _failures(run: RecordedRun) -> Iterator[Data]:
+    if run.failed:
+        rows = [
+            [
+                str(row.get("_step")),
+                _cut_cell(row.get("_error")),
+                _cut_cell({n: v for n, v in row.items() if not n.startswith("_")}),
+            ]
+            for row in run.failed[:_FAILED]
+        ]
+        caption = (
+            f"{plural(len(run.failed), 'row')} set aside. They are in failed.jsonl of the record."
+        )
+        yield table(caption + _first_listed(run.failed), ["step", "why", "the row"], rows)
+    if run.unanswered:
+        rows = [
+            [step, _cut_cell(item["error"]), _cut_cell([s for s in _sides(item) if s])]
+            for step, item in run.unanswered[:_FAILED]
+        ]
+        caption = f"{plural(len(run.unanswered), 'question')} without an answer."
+        yield table(caption + _first_listed(run.unanswered), ["step", "why", "asked about"], rows)
+
+
+def _first_listed(rows: Sequence[Any]) -> str:
+    return f" The first {count(_FAILED)} are listed." if len(rows) > _FAILED else ""
+
+
+def _steps(run: RecordedRun) -> Data:
+    busy = {n: m for n, m in run.steps.items() if m.operator or m.rows_failed or m.calls_issued}
+    idle = {name: m for name, m in run.steps.items() if name not in busy}
+    return {
+        "busy": _step_table("Steps that may ask a model", busy, run.operators) if busy else None,
+        "idle": _step_table("Steps without a model", idle) if idle else None,
+        "idle_count": plural(len(idle), "more step"),
+    }
+
+
+def _step_table(
+    caption: str, steps: Mapping[str, StepMetrics], operators: Operators | None = None
+) -> Data:
+    """A row for each step, or for each operator of a step; steps without a model have fewer
+    columns.
+    """
+    sums = StepMetrics()
+    for metrics in steps.values():
+        sums.add(metrics)
+    heads = ["step", "operator", "implementation", "rows in", "rows out", "failed", "calls issued", "journal", "coalesced",
+             "tokens in", "cached", "tokens out", "$", "seconds", "store queries", "embedded"]  # fmt: skip
+    used = [0, 4, 13, 14, 15] if operators is None else range(len(heads))
+    rows = [
+        [name, m.operator or UNKNOWN, m.how or UNKNOWN, *_counters(m)]
+        for name, m in split(steps, operators or {}).items()
+    ]
+    rows.append(["all of these", "", "", *_counters(sums)])
+    shown = [[row[i] for i in used] for row in rows]
+    numbers = [j for j, i in enumerate(used) if i > 2]
+    return table(caption, [heads[i] for i in used], shown, numbers, "steps")
+
+
+def _counters(m: StepMetrics) -> list[str]:
+    return [
+        known(m.rows_in),
+        known(m.rows_out),
+        *(count(n) for n in (m.rows_failed, m.calls_issued, m.calls_journal, m.calls_coalesced)),
+        *(count(n) for n in (m.tokens_in, m.tokens_cached, m.tokens_out)),
+        dollars(m.dollars), f"{m.seconds:,.2f}", count(m.round_trips), count(m.embeddings),
+    ]  # fmt: skip
+
+
+def _tree(
+    flow: Mapping[str, Sequence[str]], steps: Mapping[str, StepMetrics], operators: Operators
+) -> list[Data]:
+    """The plan as nested nodes, from what is written to the inputs; a step that stands above
+    already is only named.
+    """
+    read = {source for sources in flow.values() for source in sources}
+    seen: set[str] = set()
+
+    def node(step: str) -> Data:
+        if step in seen:
+            return {"step": step, "above": True}
+        seen.add(step)
+        metrics = steps.get(step)
+        return {
+            "step": step,
+            "asks": bool(metrics and metrics.operator),
+            "children": [node(source) for source in flow.get(step, ())],
+            **(_cost(metrics, operators.get(step, ())) if metrics else {}),
+        }
+
+    return [node(step) for step in flow if step not in read]
+
+
+def _cost(metrics: StepMetrics, operators: Sequence[StepMetrics]) -> Data:
+    parts = [] if metrics.rows_out is None else [plural(metrics.rows_out, "row")]
+    reused = metrics.calls_journal + metrics.calls_coalesced
+    if metrics.calls_issued + reused:
+        more = f" (+{count(reused)} kept)" if reused else ""
+        parts.append(plural(metrics.calls_issued, "call") + more)
+        parts.append(f"{count(metrics.tokens_in)} + {count(metrics.tokens_out)} tokens")
+        parts += [dollars(metrics.dollars), duration(metrics.seconds)]
+    if metrics.round_trips:
+        parts.append(plural(metrics.round_trips, "store query", "store queries"))
+    how = " + ".join(f"{each.operator} {each.how}" for each in operators or [metrics])
+    return {"how": how if metrics.operator else "", "cost": " · ".join(parts)}
+
+
+# Comparisons
+
+
+def _comparison_title(comparison: Comparison) -> str:
+    what = f"{comparison.plan} · {comparison.step}" if comparison.step else comparison.plan
+    return f"{what} · comparison {comparison.id}"
+
+
+def _comparison_sections(
+    comparison: Comparison, run: Run, lookup: Lookup, texts: CallTexts, anchor: str
+) -> Iterator[Data]:
+    facts = [
+        ("plan", f"{comparison.plan} ({run.facts.get('file') or 'made in code'})"),
+        ("step", comparison.step or "all: whole plans"),
+        ("model", comparison.model),
+        ("store", comparison.store),
+        ("reference", comparison.reference),
+        ("trials", f"{count(comparison.trials)} of each variant, with calls of their own"),
+        ("began", _when(run.started)),
+        ("ended", run.facts.get("status") or UNKNOWN),
+    ]
+    yield _section(
+        anchor,
+        "table",
+        "The variants",
+        table=_variants(comparison),
+        notes=footer(comparison),
+        facts=facts,
+    )
+    drawn = chart(comparison, anchor)
+    if drawn is not None:
+        yield _section(anchor, "chart", "Cost and quality", chart=drawn)
+    differences = list(_differences(comparison))
+    if differences:
+        yield _section(anchor, "rows", "Where they differ", differences=differences)
+    every = _comparison_calls(comparison)
+    calls = [(texts.add(call, lookup), _measured(call, lookup)) for call in _listed_calls(every)]
+    if calls:
+        listed = _call_table(calls, len(every), None)
+        yield _section(anchor, "calls", "Prompts and answers", table=listed)
+
+
+def _variants(comparison: Comparison) -> Data:
+    cells = columns(comparison)
+    rows = [
+        [{"best": c.texts[i]} if i in c.best else c.texts[i] for c in cells]
+        for i in range(len(comparison))
+    ]
+    numbers = [i for i, c in enumerate(cells) if c.right]
+    caption = "Cost and quality of each variant. Bold numbers: the best of their column."
+    return table(caption, [c.title for c in cells], rows, numbers)
+
+
+def _differences(comparison: Comparison) -> Iterator[Data]:
+    """For each variant the rows on which it and the reference differ."""
+    if comparison.kind != "step" or not comparison.reference:
+        return
+    reference = comparison[comparison.reference]
+    for arm in comparison:
+        if arm is reference or not _has_rows(arm) or not _has_rows(reference):
+            continue
+        different = comparison.disagreements(arm.name, reference.name)
+        rows = [
+            [cell(value) for value in row.values()]
+            for row in different.slice(0, _DIFFERENCES).to_pylist()
+        ]
+        verb = "differs" if different.num_rows == 1 else "differ"
+        number = plural(different.num_rows, "row")
+        summary = f"{arm.name} and {reference.name}: {number} {verb} in the first trial"
+        more = f" The first {count(_DIFFERENCES)}." if different.num_rows > _DIFFERENCES else ""
+        listed = table(f"{summary}.{more}", different.column_names, rows) if rows else None
+        yield {"summary": summary, "table": listed}
+
+
+def _has_rows(arm: Arm) -> bool:
+    return any(trial.number == 0 and trial.rows is not None for trial in arm.trials)
+
+
+def _comparison_calls(comparison: Comparison) -> list[RecordedCall]:
+    """The calls of all variants and trials, each with the rows that were read from it."""
+    calls = []
+    for arm in comparison:
+        for trial in arm.trials:
+            items: dict[str, list[Any]] = {}
+            for row in trial.answers.to_pylist() if trial.answers is not None else ():
+                for call in row.get("calls") or ():
+                    items.setdefault(call, []).append(row)
+            name = f"{arm.name}, trial {trial.number}" if comparison.trials > 1 else arm.name
+            calls += [RecordedCall(call, name, {}, tuple(rows)) for call, rows in items.items()]
+    return calls
