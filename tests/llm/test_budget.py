@@ -71,7 +71,7 @@ async def test_dollars_never_pass_their_limit(server: ModelServer, priced, ask):
     assert 1.85 < budget.spent.usd <= 2.00
 
 
-async def test_where_every_answer_takes_all_it_may_the_limit_still_holds(
+async def test_the_limit_holds_if_every_answer_is_as_long_as_allowed(
     server: ModelServer, priced, ask
 ):
     sent = await measure(priced, ask("0000", max_tokens=50))
@@ -92,7 +92,7 @@ async def measure(model, request) -> int:
     return prompt_tokens(model, request)
 
 
-async def test_seconds_end_the_asking(server: ModelServer, endpoint, ask):
+async def test_nothing_is_sent_after_max_seconds(server: ModelServer, endpoint, ask):
     budget = Budget()
     model = Budgeted(endpoint, budget)
     await model.complete(ask("in time"))
@@ -105,7 +105,7 @@ async def test_seconds_end_the_asking(server: ModelServer, endpoint, ask):
     assert len(server.requests) == 1
 
 
-async def test_seconds_end_a_call_that_is_tried_again_and_again(server: ModelServer, endpoint, ask):
+async def test_max_seconds_ends_a_repeated_call(server: ModelServer, endpoint, ask):
     server.answer = lambda _: error(500, "oops")
     patient = RetryPolicy(attempts=1000)
     model = Budgeted(Retried(endpoint, patient), Budget(max_seconds=0.3))
@@ -144,7 +144,7 @@ async def test_seconds_end_a_call_that_is_tried_again_and_again(server: ModelSer
         ),
     ],
 )
-async def test_the_message_names_the_limit_and_what_is_spent(
+async def test_the_message_names_the_limit_and_the_spending(
     limits: dict, spent: Cost, most: Cost, message: str
 ):
     budget = Budget(**limits)
@@ -162,7 +162,7 @@ async def test_a_limit_may_be_reached_exactly():
         await budget.reserve(Cost(1, 1))
 
 
-async def test_what_others_set_aside_is_waited_for_in_turn():
+async def test_reservations_of_others_are_awaited_in_turn():
     budget = Budget(max_tokens=100)
     await budget.reserve(Cost(1, 90))
     order: list[str] = []
@@ -182,7 +182,7 @@ async def test_what_others_set_aside_is_waited_for_in_turn():
     assert order == ["large", "small"]
 
 
-async def test_a_cancelled_wait_holds_nobody_up():
+async def test_a_cancelled_wait_does_not_block_others():
     budget = Budget(max_tokens=100)
     await budget.reserve(Cost(1, 90))
     waiting = [asyncio.create_task(budget.reserve(Cost(1, 50))) for _ in range(2)]
@@ -207,7 +207,7 @@ async def test_a_cancelled_request_is_charged_nothing(server: ModelServer, endpo
     await budget.reserve(Cost(1))
 
 
-async def test_an_answer_cut_short_is_charged_and_an_error_is_not(server: ModelServer, priced, ask):
+async def test_a_truncated_answer_is_charged_and_an_error_is_not(server: ModelServer, priced, ask):
     async def answer(body: dict):
         return (
             error(400, "no")
@@ -249,7 +249,7 @@ async def test_a_limit_in_dollars_needs_a_price(server: ModelServer, ask):
     await counted.aclose()
 
 
-async def test_at_the_limit_what_was_sent_before_is_waited_for(server: ModelServer, endpoint, ask):
+async def test_requests_in_flight_are_awaited_at_the_limit(server: ModelServer, endpoint, ask):
     gate = asyncio.Event()
 
     async def slow(body: dict) -> str:
@@ -267,7 +267,7 @@ async def test_at_the_limit_what_was_sent_before_is_waited_for(server: ModelServ
     assert [isinstance(o, BudgetReached) for o in outcomes] == [False, False, False, True]
 
 
-async def test_where_time_is_up_nothing_is_waited_for(server: ModelServer, endpoint, ask):
+async def test_nothing_is_awaited_after_max_seconds(server: ModelServer, endpoint, ask):
     async def never(body: dict) -> str:
         await asyncio.Event().wait()
         return ""

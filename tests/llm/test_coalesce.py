@@ -50,13 +50,13 @@ async def test_equal_requests_one_after_the_other_are_two_calls(server: ModelSer
     assert len(server.requests) == 2
 
 
-async def test_trials_are_not_equal(server: ModelServer, endpoint, ask):
+async def test_trials_have_different_fingerprints(server: ModelServer, endpoint, ask):
     model = Coalesced(endpoint)
     await asyncio.gather(*(model.complete(ask(trial=i)) for i in range(3)))
     assert len(server.requests) == 3
 
 
-async def test_whoever_is_cancelled_does_not_disturb_the_others(
+async def test_a_cancelled_caller_does_not_disturb_the_others(
     server: ModelServer, endpoint, ask, gate
 ):
     model = Coalesced(endpoint)
@@ -72,9 +72,7 @@ async def test_whoever_is_cancelled_does_not_disturb_the_others(
     assert len(server.requests) == 1
 
 
-async def test_when_all_are_cancelled_the_call_is_given_up(
-    server: ModelServer, endpoint, ask, gate
-):
+async def test_a_call_without_callers_is_cancelled(server: ModelServer, endpoint, ask, gate):
     model = Coalesced(endpoint)
     tasks = [asyncio.create_task(model.complete(ask())) for _ in range(3)]
     await server.until(lambda server: server.requests)
@@ -87,7 +85,7 @@ async def test_when_all_are_cancelled_the_call_is_given_up(
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_one_that_comes_after_all_were_cancelled_asks_anew(
+async def test_a_request_after_a_cancelled_flight_is_sent_again(
     server, endpoint, ask, gate, turns: int
 ):
     """However many turns of the event loop it takes to give the call up."""
@@ -102,7 +100,7 @@ async def test_one_that_comes_after_all_were_cancelled_asks_anew(
     assert reply.origin == "issued"
 
 
-async def test_an_error_is_everybodys_but_paid_for_once(server: ModelServer, endpoint, ask):
+async def test_an_error_reaches_all_callers_but_is_charged_once(server: ModelServer, endpoint, ask):
     async def answer(body: dict):
         return Answer("{", finish="length")
 
@@ -129,7 +127,7 @@ async def test_an_endpoint_that_fails_fails_for_all(server: ModelServer, endpoin
     assert len(server.requests) == 1
 
 
-async def test_closing_ends_what_is_under_way(server: ModelServer, endpoint, ask, gate):
+async def test_closing_cancels_requests_in_flight(server: ModelServer, endpoint, ask, gate):
     model = Coalesced(endpoint)
     task = asyncio.create_task(model.complete(ask()))
     await server.until(lambda server: server.requests)

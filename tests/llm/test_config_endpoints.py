@@ -128,7 +128,7 @@ class TestRecorded:
         with pytest.raises(PlanError, match="Write recorded:FILE"):
             build_model(load(llm="recorded").model(), load())
 
-    async def test_what_is_replayed_is_not_kept_in_the_journal(self, load, recording, journal):
+    async def test_replayed_answers_are_not_journalled(self, load, recording, journal):
         """A recording that is made anew would be hidden by it."""
         written = Recorded(recording).recording
         request = Request("default", (Message("user", "x"),), '{"type":"string"}', step="s")

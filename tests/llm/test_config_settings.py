@@ -43,7 +43,7 @@ def problems(load, *args, **kwargs) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_nothing_configured_is_local_and_says_what_was_not_set(load):
+def test_the_default_is_local_and_names_the_unset_variables(load):
     settings = load()
     assert str(settings.model()) == "local"
     assert settings["models.default"].origin == "default (SEMGRAPH_LLM, OPENAI_API_KEY: not set)"
@@ -137,7 +137,7 @@ class TestModels:
         assert settings["models.default"].origin == "environment OPENAI_API_KEY"
         assert str(settings.embedder) == "openai:text-embedding-3-small?dimensions=1024"
 
-    def test_a_key_chooses_nothing_where_a_model_is_named(self, load):
+    def test_a_key_does_not_change_a_named_model(self, load):
         settings = load(env={"OPENAI_API_KEY": KEY}, toml='[models]\ndefault = "local"')
         assert (str(settings.model()), str(settings.embedder)) == ("local", "local")
 
@@ -159,13 +159,13 @@ class TestModels:
         assert str(settings.model()) == "local"
         assert str(settings.model("small")) == "openai:c"
 
-    def test_a_recorded_model_brings_its_vectors_unless_others_are_named_as_high(self, load):
+    def test_a_recorded_model_implies_recorded_vectors_unless_an_embedder_is_set(self, load):
         toml = '[models]\nembed = "openai:text-embedding-3-small"'
         assert str(load({"llm": "recorded:r.jsonl"}, toml=toml).embedder) == "recorded:r.jsonl"
         assert str(load({"llm": "recorded", "embedder": "local"}, toml=toml).embedder) == "local"
         assert str(load({"llm": "local"}, toml=toml).embedder) == "openai:text-embedding-3-small"
 
-    def test_small_is_default_where_nobody_bound_it_and_no_other_role_is(self, load):
+    def test_small_falls_back_to_default_and_no_other_role_does(self, load):
         settings = load()
         assert settings.model("small") == settings.model()
         with pytest.raises(PlanError, match=r'no model is bound to the role "judge"'):
@@ -183,7 +183,7 @@ def test_retries_are_set_by_variables_and_files(load):
 
 
 class TestMistakes:
-    def test_all_are_told_at_once(self, load):
+    def test_all_problems_are_reported_at_once(self, load):
         toml = 'stor = "memory"\n[limits]\nrpm = "many"\n[models]\ndefault = "opnai:x"'
         found = problems(load, {"journal.keep_day": 3}, {"SEMGRAPH_EMBEDER": "local"}, toml)
         assert [problem.partition(":")[0] for problem in found] == [
@@ -221,7 +221,7 @@ class TestMistakes:
         assert problem.startswith("./semgraph.toml: ")
         assert said in problem
 
-    def test_other_programs_variables_are_none_of_our_business(self, load):
+    def test_variables_of_other_programs_are_ignored(self, load):
         load(env={"SEMGRAPH_TEST_SERVER": "x"})
 
     def test_an_empty_variable_is_not_set(self, load):
@@ -253,7 +253,7 @@ class TestSecrets:
         assert masked("abcd1234") == "set"
 
 
-def test_doctor_sees_every_setting_with_its_origin(load):
+def test_rows_list_every_setting_with_its_origin(load):
     settings = load(
         {"models.small": "local"}, {"SEMGRAPH_LLM": "openai:m"}, 'operators = ["a", "b"]'
     )
@@ -280,14 +280,14 @@ def test_openai_has_one_address():
         ("embbed", "embed"),
     ],
 )
-def test_a_misspelt_role_is_refused_with_the_role_that_was_meant(load, written: str, meant: str):
+def test_a_misspelt_role_is_refused_with_a_suggestion(load, written: str, meant: str):
     (said,) = problems(load, toml=f'[models]\n{written} = "openai:gpt-4.1-mini"\n')
     assert f'./semgraph.toml: "models.{written}" is an unknown role' in said
     assert f'Did you mean "models.{meant}"?' in said
 
 
 @pytest.mark.parametrize("role", ["judge", "smart", "smaller", "local_model"])
-def test_a_role_of_ones_own_is_accepted(load, role: str):
+def test_a_users_own_role_is_accepted(load, role: str):
     settings = load(toml=f'[models]\n{role} = "openai:gpt-4.1-mini"\n')
     assert settings.model(role).model == "gpt-4.1-mini"
 

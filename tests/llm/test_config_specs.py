@@ -55,7 +55,7 @@ def test_embedders():
 @pytest.mark.parametrize(
     "text", ["openai:m@http://h/v1?rpm=5", "local", "recorded:x.jsonl", "local:A?threads=2"]
 )
-def test_text_and_specification_are_one(text):
+def test_specifications_round_trip_as_text(text):
     assert str(parse_spec(text, "model")) == text
 
 
@@ -90,7 +90,7 @@ def test_text_and_specification_are_one(text):
         ("recorded?a=1", "model", "It has no options"),
     ],
 )
-def test_mistakes(text, kind, said):
+def test_invalid_specifications_are_rejected(text, kind, said):
     with pytest.raises(PlanError) as caught:
         parse_spec(text, kind, "./semgraph.toml")
     assert said in str(caught.value)

@@ -64,7 +64,7 @@ def test_it_is_a_model(model: LLM, server: ModelServer):
     assert model.dollars(Usage(prompt=1_000_000, cached=500_000, completion=100_000)) == 1.75
 
 
-async def test_an_answer_of_one_word_comes_with_the_probability_of_each_word(
+async def test_an_answer_of_one_word_has_the_probability_of_each_word(
     model: LLM, server: ModelServer
 ):
     async def answer(body: dict) -> Answer:
@@ -81,7 +81,7 @@ async def test_an_answer_of_one_word_comes_with_the_probability_of_each_word(
     assert (server.requests[0]["logprobs"], server.requests[0]["top_logprobs"]) == (True, 20)
 
 
-async def test_an_answer_comes_with_what_it_took(model: LLM, server: ModelServer, ask):
+async def test_an_answer_has_its_tokens_and_seconds(model: LLM, server: ModelServer, ask):
     async def answer(body: dict) -> Answer:
         details = {"cached_tokens": 40}
         return Answer(
@@ -117,13 +117,13 @@ async def test_any_text_passes_unchanged(model: LLM, ask):
     assert json.loads((await model.complete(ask(text))).text) == text
 
 
-async def test_half_a_surrogate_pair_does_not_stop_a_run(model: LLM, ask):
+async def test_lone_surrogates_do_not_stop_a_run(model: LLM, ask):
     assert (
         json.loads((await model.complete(ask("broken \ud83d emoji"))).text) == "broken \ud83d emoji"
     )
 
 
-async def test_the_error_of_a_row_is_the_rows(model: LLM, server: ModelServer, ask):
+async def test_a_row_error_passes_the_stack(model: LLM, server: ModelServer, ask):
     async def answer(body: dict) -> str | Fault:
         return error(400, "no verbs allowed") if body["messages"][-1]["content"] == "bad" else "{}"
 
@@ -139,13 +139,13 @@ async def test_the_error_of_a_row_is_the_rows(model: LLM, server: ModelServer, a
     assert failed.attempts == 1
 
 
-async def test_an_endpoint_that_is_not_there_stops_the_run(model: LLM, server: ModelServer, ask):
+async def test_an_unreachable_endpoint_stops_the_run(model: LLM, server: ModelServer, ask):
     await server.__aexit__()
     with pytest.raises(ModelUnavailable, match=r"no answer from 127\.0\.0\.1:\d+ \(.*refused"):
         await model.complete(ask())
 
 
-async def test_a_cancelled_request_is_given_up_and_disturbs_no_other(
+async def test_a_cancelled_request_ends_and_others_are_answered(
     model: LLM, server: ModelServer, ask
 ):
     asked, release = asyncio.Event(), asyncio.Event()
@@ -208,5 +208,5 @@ async def test_closing_unused_opens_nothing(model: LLM, server: ModelServer):
     assert server.requests == []
 
 
-def test_an_unequal_trial_is_an_unequal_request(ask: Callable[..., Request]):
+def test_requests_of_different_trials_differ(ask: Callable[..., Request]):
     assert ask("x", trial=1).fingerprint != ask("x", trial=2).fingerprint

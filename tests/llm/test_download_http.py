@@ -55,7 +55,7 @@ def fetched(model: Model, env: dict[str, str]) -> bytes:
     return path.read_bytes()
 
 
-def test_a_file_comes_whole_and_is_told_about(server, env):
+def test_a_file_is_downloaded_whole_with_progress(server, env):
     told = []
     model = model_of(server.serve("/m", BODY))
     (path,) = pull(model, progress=lambda *what: told.append(what), env=env)
@@ -66,7 +66,7 @@ def test_a_file_comes_whole_and_is_told_about(server, env):
     assert on_disk(model, env)
 
 
-def test_what_is_here_is_not_asked_for_again(server, env):
+def test_existing_files_are_not_downloaded_again(server, env):
     model = model_of(server.serve("/m", BODY))
     pull(model, env=env)
     assert len(server.requests) == 1
@@ -80,7 +80,7 @@ def test_a_redirect_is_followed(server, env):
 
 
 class TestBreaks:
-    def test_a_broken_connection_is_taken_up_where_it_broke(self, server, env):
+    def test_a_broken_connection_is_resumed(self, server, env):
         url = server.serve("/m", BODY, break_after=[1_000_000, 700_000])
         assert fetched(model_of(url), env) == BODY
         assert [request[1] for request in server.requests] == [
@@ -90,7 +90,7 @@ class TestBreaks:
         ]
         assert server.requests[1][2] == '"v1"'
 
-    def test_a_later_process_goes_on_where_an_interrupted_one_stopped(self, server, env):
+    def test_a_later_process_resumes_an_interrupted_download(self, server, env):
         model = model_of(server.serve("/m", BODY))
 
         def interrupt(done: int, total: int, source: str) -> None:
@@ -106,7 +106,7 @@ class TestBreaks:
         assert fetched(model, env) == BODY
         assert server.requests[-1][1] == f"bytes={have}-"
 
-    def test_a_server_that_ignores_ranges_sends_all_again(self, server, env):
+    def test_a_server_that_ignores_ranges_sends_the_whole_file(self, server, env):
         url = server.serve("/m", BODY, break_after=[1_000_000], ranges=False)
         assert fetched(model_of(url), env) == BODY
 
@@ -120,12 +120,12 @@ class TestBreaks:
         assert fetched(model, env) == BODY
         assert server.requests[-1][2] == '"v1"'
 
-    def test_a_server_that_sends_another_range_than_asked_is_asked_for_the_whole(self, server, env):
+    def test_a_wrong_range_is_followed_by_a_request_for_the_whole_file(self, server, env):
         url = server.serve("/m", BODY, break_after=[1_000_000], lie_start=999_999)
         assert fetched(model_of(url), env) == BODY
         assert [request[1] for request in server.requests] == [None, "bytes=1000000-", None]
 
-    def test_a_server_that_never_gets_further_is_given_up(self, server, env):
+    def test_a_server_without_progress_is_given_up(self, server, env):
         url = server.serve("/m", BODY, break_after=[1_000, *[0] * 20])
         with pytest.raises(ModelUnavailable, match=r"broke off after 1,000 of 3,000,000 bytes"):
             pull(model_of(url), env=env)
@@ -140,7 +140,7 @@ def interrupt_at(size: int):
 
 
 class TestLies:
-    def test_wrong_bytes_are_thrown_away_and_the_next_source_is_asked(self, server, env):
+    def test_wrong_bytes_are_deleted_and_the_next_source_is_tried(self, server, env):
         wrong = server.serve("/wrong", bytes(len(BODY)))
         right = server.serve("/right", BODY)
         assert fetched(model_of(wrong, right), env) == BODY
@@ -177,12 +177,12 @@ class TestLies:
         ):
             pull(model_of(url), env=env)
 
-    def test_a_server_that_does_not_say_how_much_and_sends_too_much_is_cut_off(self, server, env):
+    def test_a_server_that_sends_too_much_is_stopped(self, server, env):
         url = server.serve("/m", BODY, too_much=b"more")
         with pytest.raises(ModelUnavailable, match="serves more than the 3,000,000 bytes"):
             pull(model_of(url), env=env)
 
-    def test_refusals_are_quoted(self, server, env):
+    def test_a_refusing_server_is_quoted(self, server, env):
         urls = [
             server.serve("/a", BODY, status=403),
             server.serve("/b", BODY, status=503),
@@ -199,7 +199,7 @@ class TestLies:
 
 
 class TestNoWay:
-    def test_a_dead_address_is_passed_over(self, server, env):
+    def test_a_dead_address_is_skipped(self, server, env):
         with socket.socket() as closed:
             closed.bind(("127.0.0.1", 0))
             dead = f"http://127.0.0.1:{closed.getsockname()[1]}/m"
@@ -208,7 +208,7 @@ class TestNoWay:
                 == BODY
             )
 
-    def test_an_address_that_is_none(self, env):
+    def test_an_invalid_address_is_rejected(self, env):
         with pytest.raises(ModelUnavailable, match=r"not an http:// or https:// address"):
             pull(model_of("ftp://host/m"), env=env)
 
@@ -216,7 +216,7 @@ class TestNoWay:
         with pytest.raises(ModelUnavailable, match="could not be downloaded"):
             pull(model_of(), env=env)
 
-    def test_offline_forbids_it_and_says_how_to_do_without(self, server, env):
+    def test_offline_forbids_downloads_and_names_alternatives(self, server, env):
         model = model_of(server.serve("/m", BODY))
         with pytest.raises(
             ModelUnavailable,
@@ -227,7 +227,7 @@ class TestNoWay:
         pull(model, env=env)
         assert pull(model, env={**env, "SEMGRAPH_OFFLINE": "1"})
 
-    def test_no_room_is_said_before_the_first_byte(self, server, env):
+    def test_a_full_disk_is_reported_before_the_first_byte(self, server, env):
         model = model_of(server.serve("/m", BODY), size=10**17)
         with pytest.raises(
             ModelUnavailable, match=r"needs 100000000\.2 GB on the disk of .* set SEMGRAPH_HOME"
@@ -290,7 +290,7 @@ class TestFrom:
         assert told == [(2, 5), (5, 5)]
 
 
-def test_remove_frees_all_of_it(server, env):
+def test_remove_deletes_all_files(server, env):
     model = model_of(server.serve("/m", BODY))
     assert remove(model, env=env) == 0
     pull(model, env=env)
@@ -323,7 +323,7 @@ def test_two_processes_download_once(server, env):
 
 
 class TestCatalogue:
-    def test_names_are_found_in_any_case_and_misspelt_ones_are_guessed(self):
+    def test_names_match_in_any_case_and_misspelt_ones_have_suggestions(self):
         assert find("smollm2-135m").name == "SmolLM2-135M"
         with pytest.raises(
             PlanError,
@@ -334,7 +334,7 @@ class TestCatalogue:
             find("SmolLM2-135M", "embedder")
 
     @pytest.mark.parametrize("model", CATALOGUE, ids=lambda model: model.name)
-    def test_every_model_says_what_it_is_and_its_pieces_add_up(self, model):
+    def test_every_catalogue_entry_is_complete_and_its_pieces_add_up(self, model):
         assert model.licence
         assert model.languages
         assert model.about

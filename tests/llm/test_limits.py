@@ -57,7 +57,7 @@ async def test_tokens_per_minute_count_the_prompt_and_the_longest_answer(server:
     await endpoint.aclose()
 
 
-async def test_tokens_that_an_answer_does_not_use_are_given_back(server: ModelServer, ask):
+async def test_unused_tokens_are_given_back(server: ModelServer, ask):
     """Four answers that may take 4,000 tokens each at 4,000 a second: without giving back they
     would take 3 seconds.
     """
@@ -70,14 +70,12 @@ async def test_tokens_that_an_answer_does_not_use_are_given_back(server: ModelSe
     await endpoint.aclose()
 
 
-async def test_one_request_larger_than_a_second_of_tokens_is_sent_all_the_same(
-    server: ModelServer, endpoint, ask
-):
+async def test_a_request_larger_than_a_second_of_tokens_is_sent(server: ModelServer, endpoint, ask):
     model = Limited(endpoint, Limiter(tpm=6000))  # 100 a second
     assert (await model.complete(ask(max_tokens=5000))).attempts == 1
 
 
-async def test_a_wish_to_wait_holds_for_everybody(server: ModelServer, endpoint, ask):
+async def test_retry_after_pauses_all_requests(server: ModelServer, endpoint, ask):
     slow = True
 
     async def answer(body: dict):
@@ -120,7 +118,7 @@ async def test_a_cancelled_wait_takes_nothing(server: ModelServer, endpoint, ask
     assert len(server.requests) == 2
 
 
-async def test_a_failure_frees_its_place(server: ModelServer, endpoint, ask):
+async def test_a_failed_request_frees_its_place(server: ModelServer, endpoint, ask):
     async def answer(body: dict):
         return error(400, "no")
 
@@ -132,12 +130,12 @@ async def test_a_failure_frees_its_place(server: ModelServer, endpoint, ask):
     assert len(outcomes) == len(server.requests) == 3
 
 
-def test_a_limit_of_nothing_is_an_error():
+def test_a_limit_of_zero_is_an_error():
     with pytest.raises(ValueError, match="in_flight"):
         Limiter(in_flight=0)
 
 
-def test_event_loops_of_several_threads_share_the_places():
+def test_event_loops_of_several_threads_share_a_limiter():
     """Four loops with ten tasks each take turns at two places: never three at a time, and none
     waits for ever.
     """
@@ -166,7 +164,7 @@ def test_event_loops_of_several_threads_share_the_places():
     assert max(most) <= 2
 
 
-async def test_a_place_that_comes_to_a_cancelled_wait_goes_to_the_next():
+async def test_a_place_of_a_cancelled_wait_goes_to_the_next():
     turns, order = Turns(), []
 
     async def wait(name: str) -> None:
@@ -182,7 +180,7 @@ async def test_a_place_that_comes_to_a_cancelled_wait_goes_to_the_next():
     assert (order, turns.free) == (["second", "third"], 1)
 
 
-async def test_the_rate_follows_a_clock_that_can_be_given():
+async def test_the_rate_follows_the_clock():
     now = 100.0
 
     def clock() -> float:

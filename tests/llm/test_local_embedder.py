@@ -50,7 +50,7 @@ async def test_it_is_an_embedder_with_a_name_and_384_dimensions(embedder):
     assert embedder.dollars(Usage(1000)) == 0
 
 
-async def test_meaning_is_near_and_the_rest_is_far(embedder):
+async def test_texts_of_similar_meaning_have_similar_vectors(embedder):
     done = await embedder.embed(
         ["A cat sits on the mat.", "A kitten rests on a rug.", "The stock market fell today.", "Shares lost value this morning."]
     )  # fmt: skip
@@ -63,7 +63,7 @@ async def test_meaning_is_near_and_the_rest_is_far(embedder):
     assert (done.calls, done.dollars) == (1, 0.0)
 
 
-async def test_the_vectors_are_those_of_the_model_that_is_named(embedder):
+async def test_the_vectors_are_those_of_the_named_model(embedder):
     """Against cosines that are published of the unquantised model."""
     done = await embedder.embed(
         [
@@ -77,7 +77,7 @@ async def test_the_vectors_are_those_of_the_model_that_is_named(embedder):
     assert np.allclose(cosine, [0.695, 0.943, 0.257], atol=0.02)
 
 
-async def test_a_vector_does_not_depend_on_the_texts_beside_it(embedder):
+async def test_a_vector_does_not_depend_on_the_other_texts(embedder):
     texts = sentences(70)
     together = (await embedder.embed(texts)).vectors
     alone = np.vstack([(await embedder.embed([text])).vectors for text in texts[::7]])
@@ -85,7 +85,7 @@ async def test_a_vector_does_not_depend_on_the_texts_beside_it(embedder):
     assert np.abs((await embedder.embed(texts[::-1])).vectors[::-1] - together).max() < 1e-5
 
 
-async def test_of_a_long_text_the_beginning_is_embedded(embedder):
+async def test_the_beginning_of_a_long_text_is_embedded(embedder):
     long = "one two three " * 200
     done = await embedder.embed([long, long + "four five six"])
     assert np.array_equal(done.vectors[0], done.vectors[1])
@@ -115,23 +115,23 @@ class TestErrors:
         return LocalEmbedder(env={"SEMGRAPH_HOME": str(tmp_path), "SEMGRAPH_OFFLINE": "1"})
 
     @pytest.mark.parametrize("package", ["onnxruntime", "tokenizers"])
-    async def test_without_the_extra_it_says_what_to_install(self, monkeypatch, package):
+    async def test_a_missing_extra_is_named(self, monkeypatch, package):
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(ModelUnavailable, match=r'pip install "semgraph\[local\]"'):
             await LocalEmbedder().embed(["x"])
 
-    async def test_without_the_files_and_offline_it_says_how_to_bring_them(self, without_files):
+    async def test_offline_without_the_files_names_the_command_to_copy_them(self, without_files):
         with pytest.raises(ModelUnavailable, match=r"copy model.onnx and tokenizer.json here"):
             await without_files.embed(["x"])
         assert without_files.count_tokens("12345678") == 2
         assert await without_files.dimensions() == 384
 
-    def test_a_model_of_language_is_no_embedder(self):
+    def test_a_language_model_is_not_an_embedder(self):
         with pytest.raises(PlanError, match="no local embedder"):
             LocalEmbedder("SmolLM2-135M")
 
 
-async def test_sentence_transformers_says_what_to_install(monkeypatch):
+async def test_sentence_transformers_names_the_missing_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     embedder = SentenceTransformersEmbedder("BAAI/bge-small-en-v1.5")
     assert isinstance(embedder, Embedder)

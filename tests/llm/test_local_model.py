@@ -86,7 +86,7 @@ def test_it_is_a_model_with_a_name_and_limits(local):
     assert local.dollars(Usage(1000, 0, 1000)) == 0
 
 
-def test_it_takes_every_core_of_an_idle_machine_and_one_of_a_busy_one():
+def test_threads_are_all_cores_of_an_idle_machine_and_one_of_a_busy_one():
     cores = len(os.sched_getaffinity(0))
     assert default_threads(busy=0.0) == (cores if cores <= 4 else cores // 2)
     assert default_threads(busy=float(cores)) == 1
@@ -107,7 +107,7 @@ class TestAnswers:
         assert reply.usage.completion > 0
         assert reply.call_id
 
-    async def test_equal_requests_have_equal_answers_whatever_came_between(self, local):
+    async def test_equal_requests_have_equal_answers(self, local):
         first = await local.complete(ask("Bob met Carla in Rome."))
         await local.complete(ask("Something else.", rules="Other rules."))
         assert (await local.complete(ask("Bob met Carla in Rome."))).text == first.text
@@ -136,7 +136,7 @@ class TestAnswers:
         for reply in replies:
             jsonschema.validate(json.loads(reply.text), PEOPLE)
 
-    async def test_a_word_comes_with_the_probability_of_each_word(self, local):
+    async def test_a_one_word_answer_has_the_probability_of_each_word(self, local):
         question = (Message("user", "Is snow white? Answer with one word: yes or no."),)
         reply = await local.complete(
             Request("default", question, "", max_tokens=1, words=("yes", "no"))
@@ -154,14 +154,14 @@ class TestAnswers:
         }
         assert len(texts) == 3
 
-    async def test_half_a_surrogate_pair_does_no_harm(self, local):
+    async def test_lone_surrogates_are_accepted(self, local):
         reply = await local.complete(ask("A broken \ud83d emoji."))
         jsonschema.validate(json.loads(reply.text), PEOPLE)
         assert local.count_tokens("\ud83d") > 0
 
 
 class TestErrors:
-    async def test_a_cut_answer_is_an_error_and_was_paid_for(self, local):
+    async def test_a_truncated_answer_is_an_error_and_is_charged(self, local):
         with pytest.raises(RowError, match="answer cut at 5 tokens") as caught:
             await local.complete(ask("Tell a long tale.", TALE, max_tokens=5))
         assert caught.value.kind == "truncated"
@@ -181,12 +181,12 @@ class TestErrors:
             await local.complete(ask("Say hello.", schema, rules="You are kind.", max_tokens=300))
         assert caught.value.kind == "rejected"
 
-    async def test_without_the_extra_it_says_what_to_install(self, monkeypatch, without_file):
+    async def test_a_missing_extra_is_named(self, monkeypatch, without_file):
         monkeypatch.setitem(sys.modules, "xllamacpp", None)
         with pytest.raises(ModelUnavailable, match=r'pip install "semgraph\[local\]"'):
             await without_file.complete(ask("x"))
 
-    async def test_without_the_file_and_offline_it_says_how_to_bring_it(self, without_file):
+    async def test_offline_without_the_file_names_the_command_to_copy_it(self, without_file):
         with pytest.raises(ModelUnavailable, match="semgraph model pull SmolLM2-135M --from PATH"):
             await without_file.complete(ask("x"))
 
@@ -198,7 +198,7 @@ class TestErrors:
             await Local(model, threads=1, context=10**9).complete(ask("x"))
 
     @pytest.mark.parametrize("body", [b"not a model at all", b"GGUF\x03\x00\x00\x00"])
-    async def test_a_file_that_is_no_model(self, tmp_path, body):
+    async def test_a_file_that_is_not_a_model_is_rejected(self, tmp_path, body):
         env = {"SEMGRAPH_HOME": str(tmp_path)}
         model = Model(
             "junk",
@@ -216,7 +216,7 @@ class TestErrors:
         with pytest.raises(ModelUnavailable, match="is not a readable GGUF file"):
             await Local(model, env=env).complete(ask("x"))
 
-    def test_a_name_that_is_none(self):
+    def test_an_unknown_name_is_rejected(self):
         with pytest.raises(PlanError, match="Did you mean"):
             Local("SmolLM-135M")
 
@@ -233,7 +233,7 @@ class TestTokens:
             "a",
         ],
     )
-    async def test_they_are_counted_as_the_model_counts(self, local, text):
+    async def test_tokens_are_counted_as_the_model_does(self, local, text):
         async def prompt(content: str) -> int:
             with pytest.raises(RowError) as caught:
                 await local.complete(ask(f"x{content}x", TALE, rules="r", max_tokens=1))
@@ -244,7 +244,7 @@ class TestTokens:
         ) - local.count_tokens("xx")
         assert local.exact_tokens
 
-    def test_without_the_file_they_are_estimated(self, without_file):
+    def test_tokens_are_estimated_without_the_file(self, without_file):
         assert not without_file.exact_tokens
         assert without_file.count_tokens("12345678") == 2
 
@@ -276,7 +276,7 @@ class TestStopping:
         for name in ("Ann", "Ben"):
             asyncio.run(local.complete(ask(f"{name} is here.")))
 
-    async def test_closing_frees_it_twice_and_a_later_request_loads_it_again(self):
+    async def test_a_closed_model_is_loaded_again_by_a_later_request(self):
         model = Local("SmolLM2-135M", threads=1, context=512)
         await model.complete(ask("Ann is here."))
         await model.aclose()
@@ -288,7 +288,7 @@ class TestStopping:
             thread.join(10)
             assert not thread.is_alive(), "no thread waits for work that does not come"
 
-    def test_a_program_that_ends_in_the_middle_ends(self):
+    def test_a_program_can_end_while_the_model_runs(self):
         """Nothing is closed and nothing cancelled: the loop just stops. And llama.cpp says
         nothing.
         """

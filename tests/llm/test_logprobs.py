@@ -36,43 +36,43 @@ def test_spellings_of_a_word_are_added_and_a_word_not_listed_has_the_least_proba
     assert no == -5.0
 
 
-def test_an_answer_that_is_none_of_the_words_has_no_probability_of_them():
+def test_an_answer_that_is_none_of_the_words_has_no_probabilities():
     assert word_logprobs(("yes", "no"), [("Perhaps", -0.1), ("Nothing", -4.0)]) == (
         -math.inf,
         -math.inf,
     )
 
 
-def test_digits_are_words_too():
+def test_words_may_be_digits():
     assert word_logprobs(
         ("0", "1", "2"), [("2", -0.1), ("1", -3.0), ("12", -4.0)]
     ) == pytest.approx((-4.0, -3.0, -0.1))
 
 
-async def test_an_endpoint_that_gives_none_leaves_them_empty(server: ModelServer, endpoint):
+async def test_an_endpoint_without_logprobs_leaves_them_empty(server: ModelServer, endpoint):
     server.answer = always(Answer("Yes", finish="length"))
     assert (await endpoint.complete(ASKED)).logprobs == ()
 
 
-async def test_they_are_asked_for_only_where_the_answer_is_a_word(
-    server: ModelServer, endpoint, ask
-):
+async def test_logprobs_are_requested_only_for_one_word_answers(server: ModelServer, endpoint, ask):
     await endpoint.complete(ask())
     assert not {"logprobs", "top_logprobs"} & server.requests[0].keys()
 
 
-def test_a_reasoning_model_is_known_to_give_none():
+def test_a_reasoning_model_has_no_logprobs():
     assert OpenAI("gpt-5-mini").limits.logprobs is False
     assert OpenAI("gpt-4.1-mini").limits.logprobs is None
 
 
-def test_the_words_are_part_of_the_question():
+def test_words_are_part_of_the_fingerprint():
     plain = Request("default", ASKED.messages, "", max_tokens=1)
     assert plain.fingerprint != ASKED.fingerprint
 
 
 class TestJournal:
-    async def test_it_keeps_them(self, server: ModelServer, endpoint, journal: Journal):
+    async def test_a_recording_keeps_logprobs(
+        self, server: ModelServer, endpoint, journal: Journal
+    ):
         server.answer = always(SURE)
         model = Journalled(endpoint, journal)
         first, again = [await model.complete(ASKED) for _ in range(2)]
@@ -80,7 +80,7 @@ class TestJournal:
         assert again.logprobs == pytest.approx((-0.1, -2.5))
         assert journal.exchange(first.call_id).request == ASKED
 
-    async def test_an_answer_without_them_is_asked_for_again(
+    async def test_an_answer_without_logprobs_is_requested_again(
         self, server: ModelServer, endpoint, journal: Journal
     ):
         """The endpoint may give them by now: vLLM and others can be started so that they do."""
@@ -90,7 +90,7 @@ class TestJournal:
         server.answer = always(SURE)
         assert (await model.complete(ASKED)).logprobs == pytest.approx((-0.1, -2.5))
 
-    async def test_a_journal_without_them_takes_new_ones(self, tmp_path):
+    async def test_an_older_journal_records_logprobs(self, tmp_path):
         path = tmp_path / "old.db"
         shutil.copy(Path(__file__).parents[1] / "fixtures" / "journal" / "0.1.0.db", path)
         journal = Journal(path, None)
@@ -104,7 +104,9 @@ class TestJournal:
 
 
 class TestRecording:
-    async def test_it_keeps_them_and_how_the_model_is_asked(self, server: ModelServer, tmp_path):
+    async def test_a_recording_keeps_logprobs_and_the_form_of_questions(
+        self, server: ModelServer, tmp_path
+    ):
         server.answer = always(SURE)
         recorder = Recorder()
         model = OpenAI("m", server.base_url, limits=Limits(logprobs=True, yes_no="word"))
@@ -117,7 +119,7 @@ class TestRecording:
         )
         assert (replay.limits.logprobs, replay.limits.yes_no) == (True, "word")
 
-    async def test_one_that_has_none_is_written_as_before(
+    async def test_a_recording_without_logprobs_is_written_as_before(
         self, server: ModelServer, endpoint, ask, tmp_path
     ):
         recorder = Recorder()

@@ -52,7 +52,7 @@ async def test_the_request_is_strict_about_its_schema(server: ModelServer, ask):
     assert server.headers[0]["Content-Type"] == "application/json"
 
 
-async def test_a_forced_tool_gives_the_same_answer(server: ModelServer, ask):
+async def test_a_required_tool_call_gives_the_same_answer(server: ModelServer, ask):
     server.answer = always('{"keep": true}')
     reply = await send(server, ask(), structured="tool")
     assert reply.text == '{"keep": true}'
@@ -98,7 +98,7 @@ async def test_further_members_of_the_body_are_sent_and_named(server: ModelServe
     )
 
 
-def test_the_name_tells_where_it_asks_and_no_secret(monkeypatch: pytest.MonkeyPatch):
+def test_the_name_has_the_address_and_no_secret(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert OpenAI("gpt-4.1-mini").name == "openai:gpt-4.1-mini"
     assert OpenAI("m", "https://me:secret@host/v1").name == "openai:m@https://host/v1"
@@ -106,7 +106,7 @@ def test_the_name_tells_where_it_asks_and_no_secret(monkeypatch: pytest.MonkeyPa
     assert OpenAI("gpt-4.1-mini").name == "openai:gpt-4.1-mini@http://proxy/v1"
 
 
-def test_limits_are_what_the_caller_says():
+def test_limits_are_those_of_the_caller():
     assert (
         OpenAI(
             "m", limits=Limits(context_tokens=4096, max_output_tokens=512, in_flight=2)
@@ -115,12 +115,12 @@ def test_limits_are_what_the_caller_says():
     )
 
 
-async def test_prose_is_passed_on_for_others_to_judge(server: ModelServer, ask):
+async def test_prose_is_returned_unchecked(server: ModelServer, ask):
     server.answer = always("I think you should keep it.")
     assert (await send(server, ask())).text == "I think you should keep it."
 
 
-async def test_truncated_json_is_passed_on_for_others_to_judge(server: ModelServer, ask):
+async def test_truncated_json_is_returned_unchecked(server: ModelServer, ask):
     server.answer = always('{"keep": tr')
     assert (await send(server, ask())).text == '{"keep": tr'
 
@@ -140,16 +140,14 @@ async def test_an_answer_without_text_is_empty(server: ModelServer, ask):
     assert (await send(server, ask())).text == ""
 
 
-async def test_where_the_endpoint_counts_nothing_its_tokens_are_counted_here(
-    server: ModelServer, ask
-):
+async def test_tokens_are_counted_if_the_endpoint_does_not_report_them(server: ModelServer, ask):
     server.answer = always(Answer('{"keep": true}', omit_usage=True))
     reply = await send(server, ask(), model="Qwen3-32B")
     # 3 + (4 + 8) + (4 + 2) + the schema; and a quarter of the answer's 14 characters
     assert reply.usage == Usage(prompt=3 + 12 + 6 + -(-len(SCHEMA) // 4), completion=4)
 
 
-async def test_an_answer_cut_short_is_the_rows_error_and_is_paid_for(server: ModelServer, ask):
+async def test_a_truncated_answer_is_a_row_error_and_is_charged(server: ModelServer, ask):
     server.answer = always(Answer('{"ke', finish="length"))
     with pytest.raises(RowError, match=r"answer cut at 4,096 tokens") as caught:
         await send(server, ask(max_tokens=4096))
@@ -159,7 +157,7 @@ async def test_an_answer_cut_short_is_the_rows_error_and_is_paid_for(server: Mod
     assert caught.value.spent.finish == "length"
 
 
-async def test_a_refusal_is_the_rows_error_with_the_models_words(server: ModelServer, ask):
+async def test_a_refusal_is_a_row_error_with_the_models_words(server: ModelServer, ask):
     server.answer = always(Answer(None, refusal="I cannot help with that."))
     with pytest.raises(RowError, match=r"I cannot help with that\.") as caught:
         await send(server, ask())
@@ -182,9 +180,7 @@ async def test_a_filtered_prompt_is_a_refusal(server: ModelServer, ask):
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
-async def test_a_rejected_request_says_why_in_the_endpoints_words(
-    server: ModelServer, ask, status: int
-):
+async def test_a_rejected_request_quotes_the_endpoint(server: ModelServer, ask, status: int):
     server.answer = always(error(status, "context length is 8192 tokens"))
     with pytest.raises(
         RowError, match=rf"rejected the request \({status}\): context length is 8192 tokens"
@@ -202,7 +198,7 @@ async def test_a_rejected_request_says_why_in_the_endpoints_words(
         (404, "Check the model's name and the address"),
     ],
 )
-async def test_what_no_request_will_change_stops_the_run(
+async def test_permanent_endpoint_errors_stop_the_run(
     server: ModelServer, ask, status: int, remedy: str
 ):
     server.answer = always(error(status, "what they say"))
@@ -229,7 +225,7 @@ async def test_an_exhausted_account_is_not_a_rate_limit(server: ModelServer, ask
         (503, "server", True),
     ],
 )
-async def test_what_may_pass_is_left_to_retry(
+async def test_transient_failures_are_left_to_retry(
     server: ModelServer, ask, status: int, kind: str, endpoint: bool
 ):
     server.answer = always(error(status, "busy"))
@@ -251,7 +247,7 @@ async def test_what_may_pass_is_left_to_retry(
         ({"retry_after": "soon"}, None),
     ],
 )
-async def test_the_endpoints_wish_to_wait_is_understood(
+async def test_retry_after_is_read_from_the_headers(
     server: ModelServer, ask, headers: dict, seconds: float | None
 ):
     server.answer = always(error(429, "slow down", **headers))
@@ -260,7 +256,7 @@ async def test_the_endpoints_wish_to_wait_is_understood(
     assert caught.value.retry_after == seconds
 
 
-async def test_no_attempt_is_repeated_here(server: ModelServer, ask):
+async def test_the_endpoint_does_not_repeat_attempts(server: ModelServer, ask):
     server.answer = always(error(500, "oops"))
     with pytest.raises(Transient):
         await send(server, ask())
@@ -274,7 +270,7 @@ async def test_an_endpoint_that_hangs_is_given_up(server: ModelServer, ask):
     assert (caught.value.kind, caught.value.seconds) == ("timeout", 0.2)
 
 
-async def test_a_broken_connection_may_pass(server: ModelServer, ask):
+async def test_a_broken_connection_is_transient(server: ModelServer, ask):
     server.answer = always(Fault(drop=True))
     with pytest.raises(Transient, match=r"connection to 127\.0\.0\.1:\d+ broke") as caught:
         await send(server, ask())
@@ -299,7 +295,7 @@ async def test_a_connection_that_cannot_be_made_secure_stops_the_run(server: Mod
 
 
 @pytest.mark.parametrize("url", ["http://", "ftp://host/v1", "localhost:8000"])
-async def test_an_address_that_is_none_stops_the_run(ask, url: str):
+async def test_an_invalid_address_stops_the_run(ask, url: str):
     endpoint = OpenAI("m", url)
     with pytest.raises(ModelUnavailable, match="invalid address"):
         await endpoint.complete(ask())
@@ -318,9 +314,7 @@ async def test_an_address_that_is_none_stops_the_run(ask, url: str):
         Fault(body=""),
     ],
 )
-async def test_what_does_not_speak_the_protocol_stops_the_run(
-    server: ModelServer, ask, fault: Fault
-):
+async def test_an_answer_of_another_protocol_stops_the_run(server: ModelServer, ask, fault: Fault):
     server.answer = always(fault)
     with pytest.raises(
         ModelUnavailable,

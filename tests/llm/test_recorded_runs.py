@@ -66,7 +66,7 @@ async def path(model, embedder, tmp_path):
     return tmp_path / "plan.jsonl"
 
 
-async def test_answers_come_back_with_what_they_took_and_cost_nothing(path, model, server):
+async def test_replayed_answers_have_their_tokens_and_cost_nothing(path, model, server):
     live = await model.complete(ask("Bob met Ann."))
     requests = len(server.requests)
     recorded = Recorded(path)
@@ -81,13 +81,13 @@ async def test_answers_come_back_with_what_they_took_and_cost_nothing(path, mode
     assert recorded.date == "2026-11-21"
 
 
-async def test_what_decides_the_packing_is_as_it_was(path, model):
+async def test_limits_and_token_counts_are_replayed(path, model):
     recorded = Recorded(path)
     assert recorded.limits == model.limits
     assert recorded.count_tokens("How many tokens?") == model.count_tokens("How many tokens?")
 
 
-async def test_vectors_come_back_bit_by_bit(path, embedder):
+async def test_vectors_are_replayed_bit_by_bit(path, embedder):
     recorded = RecordedEmbedder(path)
     assert isinstance(recorded, Embedder)
     live = await embedder.embed(["Ann", "line\u2028separator"])
@@ -98,7 +98,7 @@ async def test_vectors_come_back_bit_by_bit(path, embedder):
     assert recorded.name == embedder.name, "stores hold vectors of that embedder"
 
 
-async def test_times_come_back_by_their_names(path):
+async def test_times_are_replayed_by_name(path):
     recorded = Recorded(path)
     assert recorded.now("wave 0") == clock("wave 0")
     assert recorded.now("run") == clock("run")
@@ -108,7 +108,7 @@ async def test_times_come_back_by_their_names(path):
         recorded.now("wave 7")
 
 
-async def test_a_clock_that_is_recorded_tells_one_time_per_name():
+async def test_a_recorded_clock_has_one_time_per_name():
     times = iter([NOON, NOON.replace(hour=13)])
     now = Recorder().clock(lambda _name: next(times))
     assert now("run") == now("run") == NOON
@@ -151,9 +151,7 @@ class TestMisses:
         assert f"“{request_.messages[-1].content}”" in text
         assert "Record it again" in text
 
-    async def test_which_model_answers_a_role_and_whose_rows_they_are_makes_no_difference(
-        self, path
-    ):
+    async def test_the_fingerprint_ignores_model_and_partition(self, path):
         await Recorded(path).complete(replace(ask("Bob met Ann."), partition="another group"))
 
     async def test_vectors(self, path):
@@ -182,7 +180,9 @@ async def test_a_row_that_got_an_error_gets_it_again(server, model, tmp_path):
 
 
 class TestFile:
-    async def test_it_does_not_depend_on_the_order_of_the_run(self, model, embedder, tmp_path):
+    async def test_a_recording_does_not_depend_on_the_order_of_the_run(
+        self, model, embedder, tmp_path
+    ):
         texts = [f"row {n}" for n in range(6)]
         files = []
         for order in (texts, texts[::-1]):
@@ -198,7 +198,7 @@ class TestFile:
         assert files[0] == files[1]
         assert sorted(p.name for p in tmp_path.iterdir()) == ["r.jsonl"]
 
-    async def test_people_can_read_it(self, path):
+    async def test_a_recording_is_readable(self, path):
         head, *lines = [
             json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line
         ]
@@ -221,7 +221,7 @@ class TestFile:
         Recorded(path).recording.write(tmp_path / "again.jsonl")
         assert (tmp_path / "again.jsonl").read_bytes() == path.read_bytes()
 
-    def test_there_is_none(self, tmp_path):
+    def test_a_missing_recording_is_reported(self, tmp_path):
         with pytest.raises(PlanError, match=r"no recording can be read at .*none\.jsonl"):
             Recorded(tmp_path / "none.jsonl")
 
@@ -237,7 +237,7 @@ class TestFile:
             (2, '{"embeds": "x", "vector": "?"}'),
         ],
     )
-    async def test_a_line_that_is_none_is_named(self, path, number, line):
+    async def test_an_invalid_line_is_named(self, path, number, line):
         lines = path.read_text(encoding="utf-8").split("\n")
         lines[number - 1] = line
         path.write_text("\n".join(lines), encoding="utf-8")

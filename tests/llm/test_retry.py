@@ -27,7 +27,7 @@ def in_turn(*answers):
 @pytest.mark.parametrize(
     "fault", [error(429, "slow"), error(500, "oops"), error(503, "busy"), Fault(drop=True)]
 )
-async def test_what_passes_is_repeated_until_it_has_passed(
+async def test_transient_failures_are_repeated_until_they_pass(
     server: ModelServer, endpoint, ask, fault
 ):
     server.answer = in_turn(fault, fault, "{}")
@@ -85,7 +85,7 @@ async def test_an_endpoint_that_answers_others_costs_only_this_row(
     assert caught.value.kind == "server"
 
 
-async def test_what_is_no_passing_fault_is_not_repeated(server: ModelServer, endpoint, ask):
+async def test_permanent_failures_are_not_repeated(server: ModelServer, endpoint, ask):
     server.answer = in_turn(error(400, "bad"))
     with pytest.raises(RowError) as caught:
         await Retried(endpoint, QUICK).complete(ask())
@@ -96,9 +96,7 @@ async def test_what_is_no_passing_fault_is_not_repeated(server: ModelServer, end
     assert len(server.requests) == 2
 
 
-async def test_the_error_after_a_repetition_counts_the_attempts_before_it(
-    server: ModelServer, endpoint, ask
-):
+async def test_an_error_counts_all_attempts(server: ModelServer, endpoint, ask):
     server.answer = in_turn(error(500, "oops"), Answer("{", finish="length"))
     with pytest.raises(RowError) as caught:
         await Retried(endpoint, QUICK).complete(ask())
@@ -111,7 +109,7 @@ async def test_it_waits_as_long_as_the_endpoint_asks(server: ModelServer, endpoi
     assert server.times[1] - server.times[0] >= 0.2
 
 
-async def test_a_wait_beyond_the_deadline_stops_the_run_at_once(server: ModelServer, endpoint, ask):
+async def test_a_retry_after_beyond_the_deadline_stops_the_run(server: ModelServer, endpoint, ask):
     server.answer = in_turn(error(429, "come back tomorrow", retry_after="86400"))
     with pytest.raises(
         ModelUnavailable, match=r"come back tomorrow: it asks to wait 86400 s \(1 attempt in 0 s"
@@ -135,7 +133,7 @@ async def test_every_attempt_passes_the_limiter(server: ModelServer, endpoint, a
     assert server.times[1] - began >= 1
 
 
-async def test_a_cancelled_wait_sends_nothing_more(server: ModelServer, endpoint, ask):
+async def test_a_cancelled_wait_sends_no_further_attempt(server: ModelServer, endpoint, ask):
     server.answer = in_turn(error(429, "slow", retry_after="60"))
     waiting = asyncio.create_task(Retried(endpoint).complete(ask()))
     await server.until(lambda server: server.requests)

@@ -38,13 +38,11 @@ class TestRoles:
             await roles.complete(of(role))
         assert [request["model"] for request in server.requests] == ["small", "large", "judge"]
 
-    async def test_small_is_the_default_model_where_nothing_else_is_bound(
-        self, server: ModelServer, models
-    ):
+    async def test_small_falls_back_to_the_default_model(self, server: ModelServer, models):
         await Roles(models[0]).complete(of("small"))
         assert server.requests[0]["model"] == "large"
 
-    async def test_no_other_role_falls_to_another(self, server: ModelServer, models):
+    async def test_only_small_falls_back_to_default(self, server: ModelServer, models):
         with pytest.raises(
             PlanError,
             match=r'no model is bound to the role "judge"\. Roles with a model: default, small',
@@ -70,7 +68,7 @@ class TestRoles:
 
 
 class TestStack:
-    def test_the_order_is_that_of_the_design(self, endpoint, journal: Journal):
+    def test_the_stack_has_the_documented_order(self, endpoint, journal: Journal):
         model = Stack(budget=Budget(), journal=journal).model(endpoint, Limiter())
         order = []
         while hasattr(model, "inner"):
@@ -115,9 +113,7 @@ class TestStack:
         assert sum(reply.attempts for reply in again) == 0
         assert len(server.requests) == 20
 
-    async def test_one_bad_row_costs_no_other_and_the_rerun_pays_for_it_alone(
-        self, server, endpoint, journal, ask
-    ):
+    async def test_a_rerun_pays_only_for_the_failed_row(self, server, endpoint, journal, ask):
         bad = True
 
         async def answer(body: dict):
@@ -143,14 +139,14 @@ class TestStack:
         with pytest.raises(BudgetReached, match="call 4"):
             await roles.complete(of("small"))
 
-    async def test_what_the_journal_knows_costs_nothing(self, endpoint, journal: Journal, ask):
+    async def test_journalled_answers_cost_nothing(self, endpoint, journal: Journal, ask):
         await Stack(journal=journal).model(endpoint, Limiter()).complete(ask())
         broke = Stack(budget=Budget(max_calls=0), journal=journal).model(endpoint, Limiter())
         assert (await broke.complete(ask())).origin == "journal"
         with pytest.raises(BudgetReached):
             await broke.complete(ask("other"))
 
-    async def test_a_run_that_stopped_at_its_budget_goes_on_where_it_was(
+    async def test_a_run_that_stopped_at_its_budget_is_resumed(
         self, server, endpoint, journal, ask
     ):
         rows = [ask(str(i)) for i in range(50)]
@@ -161,7 +157,7 @@ class TestStack:
             await asyncio.gather(*map(model.complete, rows), return_exceptions=True)
             assert len(server.requests) == sent
 
-    async def test_an_answer_cut_short_is_not_kept(
+    async def test_a_truncated_answer_is_not_recorded(
         self, server: ModelServer, endpoint, journal, ask
     ):
         async def answer(body: dict):
@@ -174,7 +170,7 @@ class TestStack:
                 await model.complete(ask())
         assert len(server.requests) == 2
 
-    async def test_the_arms_of_a_comparison_share_nothing_and_a_trial_repeats(
+    async def test_scopes_share_no_answers_and_trials_are_replayed(
         self, server, endpoint, journal, ask
     ):
         arms = [

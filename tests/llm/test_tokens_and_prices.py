@@ -34,7 +34,7 @@ def test_openais_models_have_a_known_vocabulary(model: str, encoding: str | None
     assert encoding_of(model) == encoding
 
 
-def test_their_tokens_are_counted_exactly():
+def test_tokens_of_openais_models_are_counted_exactly():
     counter = TokenCounter("gpt-4.1-mini")
     assert counter.exact
     # The published example of that vocabulary, and one text that no tokenizer may trip over.
@@ -44,7 +44,7 @@ def test_their_tokens_are_counted_exactly():
     assert counter.count("x \ud83d y") >= 3
 
 
-def test_others_are_estimated_and_marked():
+def test_tokens_of_other_models_are_estimated_and_marked():
     counter = TokenCounter("Qwen3-32B")
     assert not counter.exact
     assert [counter.count("x" * n) for n in (0, 1, 4, 5)] == [0, 1, 1, 2]
@@ -105,7 +105,7 @@ def test_prices_are_those_of_the_list(model: str):
     assert price_of(model).dollars(usage) == pytest.approx(float(expected))
 
 
-def test_a_price_that_grows_with_the_prompt_is_asked_of_the_list_each_time():
+def test_a_tiered_price_is_looked_up_each_time():
     """Such models cost more per token above a number of tokens."""
     price = price_of("gemini-2.5-pro", "https://generativelanguage.googleapis.com/v1beta/openai")
     short, long = price.dollars(Usage(100_000)) / 100_000, price.dollars(Usage(400_000)) / 400_000

@@ -87,7 +87,7 @@ def unused(n):""",
 )
 
 
-def test_a_forked_child_is_told_that_it_has_not_the_graph_in_memory(tmp_path: Path) -> None:
+def test_a_forked_child_cannot_use_the_graph_in_memory(tmp_path: Path) -> None:
     server = Server()
     with served(server):
         printed = run_script(MEMORY, tmp_path, server.base_url, "memory")
@@ -151,7 +151,9 @@ session.close()
 """
 
 
-def test_a_clock_that_is_set_back_breaks_no_limit_no_window_and_no_journal(tmp_path: Path) -> None:
+def test_setting_the_clock_back_does_not_break_limits_windows_or_the_journal(
+    tmp_path: Path,
+) -> None:
     server = Server()
     with served(server):
         printed = run_script(CLOCK, tmp_path, server.base_url)

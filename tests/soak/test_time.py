@@ -65,7 +65,7 @@ async def test_a_run_whose_embedder_hangs_stops_at_its_limit(tmp_path: Path) -> 
     assert (result.exit_code, result.committed) == (4, 0)
 
 
-async def test_a_run_whose_embedder_never_says_the_length_of_its_vectors_stops_at_its_limit(
+async def test_a_run_whose_embedder_never_reports_its_dimensions_stops_at_its_limit(
     tmp_path: Path,
 ) -> None:
     async with Hanging() as server, asyncio.timeout(HANGS):
