@@ -34,7 +34,7 @@ _REMEDY = {
 
 
 @dataclass(frozen=True)
-class Attempt:
+class FailedAttempt:
     """A failed attempt: the model's name (with the address unless it is OpenAI's), the base URL,
     seconds.
     """
@@ -44,7 +44,7 @@ class Attempt:
     seconds: float = 0.0
 
 
-def explain(error: openai.OpenAIError, attempt: Attempt) -> Exception:
+def explain(error: openai.OpenAIError, attempt: FailedAttempt) -> Exception:
     """The error to raise for an error of the openai package."""
     import openai
 
@@ -62,7 +62,7 @@ def explain(error: openai.OpenAIError, attempt: Attempt) -> Exception:
     return ModelUnavailable(f"{attempt.name}: {error}")
 
 
-def reported(error: Any, attempt: Attempt) -> Exception:
+def reported(error: Any, attempt: FailedAttempt) -> Exception:
     """The error to raise for an error with status 200: gateways report the provider's that way."""
     code = error.get("code") if isinstance(error, Mapping) else None
     status = code if isinstance(code, int) else 500
@@ -78,7 +78,7 @@ def not_openai(name: str, url: str, text: str) -> ModelUnavailable:
 
 
 def _status(
-    status: int, code: str, words: str, headers: Mapping[str, str], attempt: Attempt
+    status: int, code: str, words: str, headers: Mapping[str, str], attempt: FailedAttempt
 ) -> Exception:
     message = f"{attempt.name} ({status}): {words.rstrip('.')}"
     if code in _OUT_OF_CREDIT:
@@ -100,7 +100,7 @@ def _status(
     )
 
 
-def _connection(error: openai.APIConnectionError, attempt: Attempt) -> Exception:
+def _connection(error: openai.APIConnectionError, attempt: FailedAttempt) -> Exception:
     import aiohttp
     import httpx2
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import Limits, Reply, Request, Usage
-from semgraph.llm.faults import Attempt, explain, not_openai, reported
+from semgraph.llm.faults import FailedAttempt, explain, not_openai, reported
 from semgraph.llm.local.model import asks_logprobs, first_tokens, word_logprobs
 from semgraph.llm.prices import OPENAI_URL, Price, Prices
 from semgraph.llm.stack import Transient
@@ -80,7 +80,7 @@ class Wire:
             raise Transient("timeout", text, seconds=self.timeout) from None
         except openai.OpenAIError as error:
             raise explain(
-                error, Attempt(self.name, self.base_url, time.perf_counter() - began)
+                error, FailedAttempt(self.name, self.base_url, time.perf_counter() - began)
             ) from error
         seconds = time.perf_counter() - began
         try:
@@ -90,7 +90,7 @@ class Wire:
         if not isinstance(document, dict):
             raise not_openai(self.name, self.base_url, response.text)
         if document.get("error"):
-            raise reported(document["error"], Attempt(self.name, self.base_url, seconds))
+            raise reported(document["error"], FailedAttempt(self.name, self.base_url, seconds))
         return document, seconds
 
     async def aclose(self) -> None:

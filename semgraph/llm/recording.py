@@ -46,7 +46,7 @@ _EXCERPT = 80
 
 
 @dataclass(frozen=True)
-class Answer:
+class RecordedAnswer:
     """The recorded answer to one request.
 
     Args:
@@ -82,7 +82,7 @@ class Recording:
     dimensions: int = 0
     date: str = ""
     now: dict[str, datetime] = field(default_factory=dict)
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, RecordedAnswer] = field(default_factory=dict)
     vectors: dict[str, Vectors] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
@@ -182,7 +182,7 @@ class Recording:
                 )
             self.vectors[line["embeds"]] = vector.astype(np.float32)
         else:
-            self.answers[line["answer"]] = Answer(
+            self.answers[line["answer"]] = RecordedAnswer(
                 step=line["step"],
                 asks=line["asks"],
                 parts=line["parts"],
@@ -483,7 +483,7 @@ class RecordingModel(Wrapper):
         return reply
 
     def _keep(self, request: Request, reply: Reply, error: tuple[str, str] | None) -> None:
-        self._recording.answers[request.fingerprint] = Answer(
+        self._recording.answers[request.fingerprint] = RecordedAnswer(
             step=request.step,
             asks=excerpt(request),
             parts=parts(request),

@@ -250,7 +250,7 @@ _FALSE = ("", "0", "false", "no", "off")
 
 
 @dataclass(frozen=True, repr=False)
-class Value:
+class Setting:
     """A setting with its origin: `option`, `environment SEMGRAPH_LLM`, `./semgraph.toml`, `default`."""
 
     value: Any
@@ -286,7 +286,7 @@ class Settings:
         cwd: The directory that relative paths start from.
     """
 
-    values: Mapping[str, Value]
+    values: Mapping[str, Setting]
     environment: Mapping[str, str] = field(repr=False)
     cwd: Path
 
@@ -336,7 +336,7 @@ class Settings:
             raise PlanError(*problems)
         return cls(values, environment, folder)
 
-    def __getitem__(self, key: str) -> Value:
+    def __getitem__(self, key: str) -> Setting:
         """A setting with its origin."""
         return self.values[key]
 
@@ -450,25 +450,26 @@ def _short(value: Any, cwd: Path) -> str:
     return without_password(value) if isinstance(value, str) else str(value)
 
 
-def _plain(sources: Sequence[Source], cwd: Path) -> dict[str, Value]:
+def _plain(sources: Sequence[Source], cwd: Path) -> dict[str, Setting]:
     """All settings but models, each from the first source that has it."""
     values = {
-        key: Value(cwd / v if isinstance(v, Path) else v, "default") for key, v in _DEFAULTS.items()
+        key: Setting(cwd / v if isinstance(v, Path) else v, "default")
+        for key, v in _DEFAULTS.items()
     }
     for source in reversed(sources):
         for key, value in source.values.items():
             if key != "llm" and not key.startswith("models."):
-                values[key] = Value(value, source.origin_of(key))
+                values[key] = Setting(value, source.origin_of(key))
     return values
 
 
 def _models(
     sources: Sequence[Source], env: Mapping[str, str], problems: list[Problem]
-) -> dict[str, Value]:
+) -> dict[str, Setting]:
     """The models of all roles, and the embedder. `llm` in a source outranks all roles of the
     sources below it.
     """
-    models: dict[str, Value] = {}
+    models: dict[str, Setting] = {}
     everything = False
     for source in sources:
         specs = {
@@ -480,7 +481,7 @@ def _models(
         default = specs.get("models.default") or every
         if default and default.value.provider == "recorded" and not everything:
             recorded = ModelSpec("embedder", "recorded", default.value.model)
-            specs.setdefault("models.embed", Value(recorded, default.origin))
+            specs.setdefault("models.embed", Setting(recorded, default.origin))
         for key, value in specs.items():
             if value and (key == "models.embed" or not everything):
                 models.setdefault(key, value)
@@ -492,7 +493,7 @@ def _models(
     return models
 
 
-def _spec(source: Source, key: str, problems: list[Problem]) -> Value | None:
+def _spec(source: Source, key: str, problems: list[Problem]) -> Setting | None:
     origin = source.origin_of(key)
     try:
         spec = parse_spec(
@@ -503,19 +504,19 @@ def _spec(source: Source, key: str, problems: list[Problem]) -> Value | None:
     except PlanError as error:
         problems.extend(error.problems)
         return None
-    return Value(spec, origin)
+    return Setting(spec, origin)
 
 
-def _implied(env: Mapping[str, str]) -> Value:
+def _implied(env: Mapping[str, str]) -> Setting:
     """The model if none is configured: OpenAI's if there is a key, else a local one."""
     if "OPENAI_API_KEY" in env:
-        return Value(parse_spec(OPENAI_MODEL, "model"), "environment OPENAI_API_KEY")
-    return Value(parse_spec("local", "model"), "default (SEMGRAPH_LLM, OPENAI_API_KEY: not set)")
+        return Setting(parse_spec(OPENAI_MODEL, "model"), "environment OPENAI_API_KEY")
+    return Setting(parse_spec("local", "model"), "default (SEMGRAPH_LLM, OPENAI_API_KEY: not set)")
 
 
-def _embedder_beside(model: ModelSpec, env: Mapping[str, str]) -> Value:
+def _embedder_beside(model: ModelSpec, env: Mapping[str, str]) -> Setting:
     """The embedder if none is configured: OpenAI's beside a model of OpenAI, else a local one."""
     url = model.base_url or env.get("OPENAI_BASE_URL", OPENAI_URL)
     if model.provider == "openai" and url.rstrip("/") == OPENAI_URL and "OPENAI_API_KEY" in env:
-        return Value(parse_spec(OPENAI_EMBEDDER, "embedder"), "default beside a model of OpenAI")
-    return Value(parse_spec("local", "embedder"), "default (SEMGRAPH_EMBEDDER: not set)")
+        return Setting(parse_spec(OPENAI_EMBEDDER, "embedder"), "default beside a model of OpenAI")
+    return Setting(parse_spec("local", "embedder"), "default (SEMGRAPH_EMBEDDER: not set)")

@@ -299,18 +299,18 @@ def _tokens(usage: Usage) -> int:
 
 
 @dataclass(frozen=True)
-class Cost:
+class Spending:
     """An amount of spending. Calls are answers, tokens are prompt and answer together."""
 
     calls: int = 0
     tokens: int = 0
     usd: float = 0.0
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(self.calls + other.calls, self.tokens + other.tokens, self.usd + other.usd)
+    def __add__(self, other: Spending) -> Spending:
+        return Spending(self.calls + other.calls, self.tokens + other.tokens, self.usd + other.usd)
 
-    def __sub__(self, other: Cost) -> Cost:
-        return Cost(self.calls - other.calls, self.tokens - other.tokens, self.usd - other.usd)
+    def __sub__(self, other: Spending) -> Spending:
+        return Spending(self.calls - other.calls, self.tokens - other.tokens, self.usd - other.usd)
 
 
 class Budget:
@@ -336,8 +336,8 @@ class Budget:
             max_usd,
             max_seconds,
         )
-        self.spent = Cost()
-        self._reserved = Cost()
+        self.spent = Spending()
+        self._reserved = Spending()
         self._turn = asyncio.Lock()
         self._charged: asyncio.Future[None] | None = None
         self._asking = 0
@@ -359,7 +359,7 @@ class Budget:
         """Whether a reservation needs the tokens of the prompt."""
         return self.max_tokens is not None or self.max_usd is not None
 
-    async def reserve(self, most: Cost, what: str = "") -> None:
+    async def reserve(self, most: Spending, what: str = "") -> None:
         """Reserve the most that a request can cost; pair it with `charge`.
 
         If only the reservations of requests in flight stand in the way, it waits for them, first
@@ -382,7 +382,7 @@ class Budget:
                 await self._charged
             self._reserved += most
 
-    def charge(self, most: Cost, actual: Cost) -> None:
+    def charge(self, most: Spending, actual: Spending) -> None:
         """Replace a reservation by the actual cost."""
         self._reserved -= most
         self.spent += actual
@@ -391,7 +391,7 @@ class Budget:
 
     async def spend(
         self,
-        most: Cost,
+        most: Spending,
         send: Callable[[], Awaitable[T]],
         what: str = "",
     ) -> T:
@@ -411,7 +411,7 @@ class Budget:
                 answered.
         """
         await self.reserve(most, what)
-        actual = Cost()
+        actual = Spending()
         try:
             async with asyncio.timeout(self.seconds_left) as deadline:
                 answer = await send()
@@ -462,7 +462,7 @@ class Budget:
                 while self._asking:
                     await self._quiet.wait()
 
-    def _passed(self, total: Cost) -> tuple[str, str, str] | None:
+    def _passed(self, total: Spending) -> tuple[str, str, str] | None:
         """The first limit that a total passes: its name, its value, and the amount spent."""
         spent = self.spent
         if self.max_calls is not None and total.calls > self.max_calls:
@@ -524,12 +524,12 @@ class Budgeted(Wrapper):
             what = "the embedder's probe"
         return await self.budget.spend(self._most(asked), send, what)
 
-    def _most(self, asked: Asked) -> Cost:
+    def _most(self, asked: Asked) -> Spending:
         calls = int(isinstance(asked, Request))
         if not self.budget.counts_tokens:
-            return Cost(calls)
+            return Spending(calls)
         usage = most_usage(self, asked)
-        return Cost(calls, _tokens(usage), self.dollars(usage) or 0.0)
+        return Spending(calls, _tokens(usage), self.dollars(usage) or 0.0)
 
 
 class Drained(Wrapper):
@@ -545,11 +545,11 @@ class Drained(Wrapper):
         return await self.budget.drained(send())
 
 
-def cost_of(answer: object) -> Cost:
+def cost_of(answer: object) -> Spending:
     """What an answer cost. Embeddings are not calls."""
     if not isinstance(answer, Reply | Embeddings):
-        return Cost()
-    return Cost(int(isinstance(answer, Reply)), _tokens(answer.usage), answer.dollars or 0.0)
+        return Spending()
+    return Spending(int(isinstance(answer, Reply)), _tokens(answer.usage), answer.dollars or 0.0)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from semgraph.expr.functions import canonical_json
 from semgraph.formats import count, duration, plural, size
 from semgraph.llm.base import LLM, Embedder, Message, Request
 from semgraph.llm.endpoints import build_embedder, build_model
-from semgraph.llm.local.catalogue import Model, models_dir, on_disk
+from semgraph.llm.local.catalogue import CatalogueModel, models_dir, on_disk
 from semgraph.llm.prices import price_of
 from semgraph.llm.settings import ROLES, Settings
 from semgraph.llm.specs import ModelSpec
@@ -355,7 +355,7 @@ async def try_spec(spec: ModelSpec, settings: Settings) -> str:
         await model.aclose()
 
 
-def trial(model: Model) -> str:
+def trial(model: CatalogueModel) -> str:
     """Load a local model and let it answer. Raises as `ask` does."""
     key = "llm" if model.kind == "model" else "embedder"
     settings = Settings.load({key: f"local:{model.name}"})

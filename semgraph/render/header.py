@@ -24,7 +24,7 @@ from semgraph.logical.semantic import Semantic
 from semgraph.logical.sinks import Merge
 
 if TYPE_CHECKING:
-    from semgraph.llm.local.catalogue import Model
+    from semgraph.llm.local.catalogue import CatalogueModel
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def described(
     return str(spec)
 
 
-def local(spec: ModelSpec) -> Model:
+def local(spec: ModelSpec) -> CatalogueModel:
     """The catalogue's entry of a local model or embedder. Raises PlanError."""
     from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL, find
 
@@ -230,7 +230,7 @@ def store(settings: Settings) -> str:
     return f"{shown} ({f'SQLite, {size(file.stat().st_size)}' if file.exists() else 'new, SQLite'})"
 
 
-def missing(plan: LogicalPlan, settings: Settings) -> list[Model]:
+def missing(plan: LogicalPlan, settings: Settings) -> list[CatalogueModel]:
     """The local models that a run of the plan needs and that are not on this machine yet."""
     from semgraph.llm.local.catalogue import on_disk
 
@@ -242,7 +242,9 @@ def missing(plan: LogicalPlan, settings: Settings) -> list[Model]:
     return [model for model in models.values() if not on_disk(model, settings.environment)]
 
 
-def announcement(models: list[Model], plan: LogicalPlan, settings: Settings) -> Iterator[str]:
+def announcement(
+    models: list[CatalogueModel], plan: LogicalPlan, settings: Settings
+) -> Iterator[str]:
     """What is said before models are fetched: how much, whose, where to, and what to do instead."""
     from semgraph.llm.local.catalogue import models_dir
 

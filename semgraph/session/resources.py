@@ -371,7 +371,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @dataclass(frozen=True)
-class Given:
+class UserObjects:
     """Models, embedder and store that the user made; None: as the settings say."""
 
     llm: LLM | None = None
@@ -386,7 +386,7 @@ class Resources:
     """
 
     settings: Settings
-    given: Given
+    given: UserObjects
     owned: Owned
     budget: Budget | None = None
 

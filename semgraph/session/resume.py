@@ -14,7 +14,7 @@ import pyarrow as pa
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.record import Run, find_run, write_table
 from semgraph.frontend.document import find_plan, read_file
-from semgraph.llm.settings import OPTION, Settings, Value
+from semgraph.llm.settings import OPTION, Setting, Settings
 from semgraph.llm.specs import Kind, parse_spec, without_password
 from semgraph.private import private_folder
 
@@ -61,14 +61,14 @@ class Resumed:
         origin = now[key].origin
         return origin == OPTION or (key in self.chosen and origin == self.chosen[key][1])
 
-    def _value(self, key: str, now: Settings) -> Value:
+    def _value(self, key: str, now: Settings) -> Setting:
         text, origin = self.chosen[key][0], f"from run {self.run}"
         if key in now.values and without_password(str(now[key].value)) == text:
-            return Value(now[key].value, origin)  # with its password, which no record has
+            return Setting(now[key].value, origin)  # with its password, which no record has
         if key == "store":
-            return Value(text, origin)
+            return Setting(text, origin)
         kind: Kind = "embedder" if key == "models.embed" else "model"
-        return Value(parse_spec(text, kind, origin), origin)
+        return Setting(parse_spec(text, kind, origin), origin)
 
 
 def _is_model(key: str) -> bool:

@@ -28,7 +28,7 @@ from semgraph.render.notebook import Drawing
 from semgraph.session.comparing import Compares
 from semgraph.session.explaining import ExplainFormat, Explanation
 from semgraph.session.inputs import refuse_taken, run_before, sampled, typed_inputs
-from semgraph.session.resources import Given, Owned, Resources
+from semgraph.session.resources import Owned, Resources, UserObjects
 from semgraph.session.resume import Resumed, read_resumed, recorded_run, require_same_plan
 from semgraph.session.run import RunRequest, run_plan
 from semgraph.session.waiting import Waiting
@@ -106,7 +106,7 @@ class Session(Compares):
             if runs is None
             else (self.folder / runs if runs else None)
         )
-        given = Given(
+        given = UserObjects(
             None if isinstance(llm, str) else llm,
             None if isinstance(embedder, str) else embedder,
             None if isinstance(store, str) else store,

@@ -14,7 +14,7 @@ from semgraph.compare.comparison import Estimate
 from semgraph.compare.preview import admit, in_all, limits
 from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import BudgetReached, PlanError
-from semgraph.llm.stack import Budget, Cost
+from semgraph.llm.stack import Budget, Spending
 from tests.compare.test_step import of_kinds
 
 NAMES = ["Ann", "Bo", "Cleo", "Dan", "Eve", "Flo", "Gus", "Hal", "Ida", "Jo", "Kim", "Lou"]
@@ -214,8 +214,8 @@ class TestNumbersAreWrittenOut:
     )
     async def test_of_what_would_pass_a_limit(self, limits, estimate, match):
         budget = Budget(**limits)
-        await budget.reserve(Cost())
-        budget.settle(Cost(), Cost(510, 123_456, 512.0))
+        await budget.reserve(Spending())
+        budget.charge(Spending(), Spending(510, 123_456, 512.0))
         with pytest.raises(BudgetReached, match=match):
             admit([estimate], 1, budget)
 

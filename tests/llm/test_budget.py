@@ -9,7 +9,7 @@ import pytest
 from semgraph.errors import BudgetReached, PlanError, RowError
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.prices import FlatPrice
-from semgraph.llm.stack import Budget, Budgeted, Cost, Limiter, Retried, RetryPolicy, Stack
+from semgraph.llm.stack import Budget, Budgeted, Limiter, Retried, RetryPolicy, Spending, Stack
 from tests.llm.server import Answer, Fault, ModelServer, error
 
 
@@ -120,32 +120,32 @@ async def test_max_seconds_ends_a_repeated_call(server: ModelServer, endpoint, a
     [
         (
             {"max_usd": 2.0},
-            Cost(811, 5, 1.98),
-            Cost(1, 0, 0.03),
+            Spending(811, 5, 1.98),
+            Spending(1, 0, 0.03),
             "call 812: it would pass max_usd 2.00 (spent 1.98)",
         ),
         (
             {"max_usd": 0.01},
-            Cost(2, 5, 0.0095),
-            Cost(1, 0, 1),
+            Spending(2, 5, 0.0095),
+            Spending(1, 0, 1),
             "call 3: it would pass max_usd 0.01 (spent 0.0095)",
         ),
         (
             {"max_calls": 1000},
-            Cost(1000),
-            Cost(1),
+            Spending(1000),
+            Spending(1),
             "call 1,001: it would pass max_calls 1,000 (spent 1,000)",
         ),
         (
             {"max_tokens": 20_000},
-            Cost(7, 19_800),
-            Cost(1, 201),
+            Spending(7, 19_800),
+            Spending(1, 201),
             "call 8: it would pass max_tokens 20,000 (spent 19,800)",
         ),
     ],
 )
 async def test_the_message_names_the_limit_and_the_spending(
-    limits: dict, spent: Cost, most: Cost, message: str
+    limits: dict, spent: Spending, most: Spending, message: str
 ):
     budget = Budget(**limits)
     budget.spent = spent
@@ -156,19 +156,19 @@ async def test_the_message_names_the_limit_and_the_spending(
 
 async def test_a_limit_may_be_reached_exactly():
     budget = Budget(max_tokens=100)
-    await budget.reserve(Cost(1, 100))
-    budget.charge(Cost(1, 100), Cost(1, 100))
+    await budget.reserve(Spending(1, 100))
+    budget.charge(Spending(1, 100), Spending(1, 100))
     with pytest.raises(BudgetReached):
-        await budget.reserve(Cost(1, 1))
+        await budget.reserve(Spending(1, 1))
 
 
 async def test_reservations_of_others_are_awaited_in_turn():
     budget = Budget(max_tokens=100)
-    await budget.reserve(Cost(1, 90))
+    await budget.reserve(Spending(1, 90))
     order: list[str] = []
 
     async def reserve(name: str, tokens: int) -> None:
-        await budget.reserve(Cost(1, tokens))
+        await budget.reserve(Spending(1, tokens))
         order.append(name)
 
     large, small = (
@@ -177,18 +177,18 @@ async def test_reservations_of_others_are_awaited_in_turn():
     )
     await asyncio.sleep(0.01)
     assert order == []
-    budget.charge(Cost(1, 90), Cost(1, 20))
+    budget.charge(Spending(1, 90), Spending(1, 20))
     await asyncio.gather(large, small)
     assert order == ["large", "small"]
 
 
 async def test_a_cancelled_wait_does_not_block_others():
     budget = Budget(max_tokens=100)
-    await budget.reserve(Cost(1, 90))
-    waiting = [asyncio.create_task(budget.reserve(Cost(1, 50))) for _ in range(2)]
+    await budget.reserve(Spending(1, 90))
+    waiting = [asyncio.create_task(budget.reserve(Spending(1, 50))) for _ in range(2)]
     await asyncio.sleep(0)
     waiting[0].cancel()
-    budget.charge(Cost(1, 90), Cost(1, 10))
+    budget.charge(Spending(1, 90), Spending(1, 10))
     await waiting[1]
     assert waiting[0].cancelled()
 
@@ -203,8 +203,8 @@ async def test_a_cancelled_request_is_charged_nothing(server: ModelServer, endpo
     await server.until(lambda server: server.requests)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert budget.spent == Cost()
-    await budget.reserve(Cost(1))
+    assert budget.spent == Spending()
+    await budget.reserve(Spending(1))
 
 
 async def test_a_truncated_answer_is_charged_and_an_error_is_not(server: ModelServer, priced, ask):

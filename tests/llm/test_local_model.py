@@ -22,7 +22,7 @@ import pytest
 
 from semgraph.errors import ModelUnavailable, PlanError, RowError
 from semgraph.llm.base import LLM, Limits, Message, Request, Usage
-from semgraph.llm.local.catalogue import Model, ModelFile, find, paths
+from semgraph.llm.local.catalogue import CatalogueModel, ModelFile, find, paths
 from semgraph.llm.local.gguf import default_threads
 from semgraph.llm.local.model import Local
 from tests.patience import HANGS
@@ -200,7 +200,7 @@ class TestErrors:
     @pytest.mark.parametrize("body", [b"not a model at all", b"GGUF\x03\x00\x00\x00"])
     async def test_a_file_that_is_not_a_model_is_rejected(self, tmp_path, body):
         env = {"SEMGRAPH_HOME": str(tmp_path)}
-        model = Model(
+        model = CatalogueModel(
             "junk",
             "model",
             (ModelFile("junk.gguf", len(body), "0" * 64),),

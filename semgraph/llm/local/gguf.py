@@ -50,12 +50,12 @@ def metadata(path: Path) -> dict[str, Any]:
     """
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as head:
-            return _Reader(head).metadata()
+            return _GgufReader(head).metadata()
     except (OSError, ValueError, struct.error, UnicodeDecodeError, KeyError) as error:
         raise ModelUnavailable(f"{path} is not a readable GGUF file: {error}") from error
 
 
-class _Reader:
+class _GgufReader:
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
         self._at = 4

@@ -13,7 +13,7 @@ from typing import Any
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import Limits, Reply, Request, Usage
-from semgraph.llm.local.catalogue import DEFAULT_MODEL, Model, find, on_disk, paths
+from semgraph.llm.local.catalogue import DEFAULT_MODEL, CatalogueModel, find, on_disk, paths
 from semgraph.llm.local.download import Progress, pull
 from semgraph.llm.local.gguf import (
     available_memory,
@@ -102,7 +102,7 @@ class Local:
 
     def __init__(
         self,
-        model: str | Model = DEFAULT_MODEL,
+        model: str | CatalogueModel = DEFAULT_MODEL,
         threads: int | None = None,
         context: int | None = None,
         *,
