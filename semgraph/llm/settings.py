@@ -257,7 +257,7 @@ class Setting:
     origin: str
 
     def __repr__(self) -> str:
-        return f"Value({without_password(str(self.value))}, {self.origin})"
+        return f"Setting({without_password(str(self.value))}, {self.origin})"
 
 
 @dataclass(frozen=True)

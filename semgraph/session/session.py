@@ -5,6 +5,7 @@ plans with them.
 from __future__ import annotations
 
 import asyncio
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,15 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from semgraph.compare.comparison import Comparison
-from semgraph.compare.request import Ways
+from semgraph.compare.request import (
+    ComparisonRequest,
+    Say,
+    Ways,
+    compare,
+    foreseen,
+    only_step,
+    requested,
+)
 from semgraph.errors import PlanError, Problem, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
@@ -25,7 +34,6 @@ from semgraph.llm.settings import Settings
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import OnError
 from semgraph.render.notebook import Drawing
-from semgraph.session.comparing import Compares
 from semgraph.session.explaining import ExplainFormat, Explanation
 from semgraph.session.inputs import refuse_taken, run_before, sampled, typed_inputs
 from semgraph.session.resources import Owned, Resources, UserObjects
@@ -38,7 +46,11 @@ from semgraph.stores.base import Statistics, Store, open_for_reading
 PlanLike: TypeAlias = str | Path | LogicalPlan | Frame
 
 
-class Session(Compares):
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+class Session:
     """Models, an embedder, a store and limits; runs plans with them.
 
     Making a session opens nothing. It owns what its runs use: connections, the limits of endpoints,
@@ -295,6 +307,97 @@ class Session(Compares):
 
     def _recorded(self, run: str | None) -> Run | None:
         return None if run is None else recorded_run(run, self.runs)
+
+    def compare(self, plan: PlanLike, /, **options: Any) -> Comparison:
+        """Compare and wait for the result. Takes the arguments of `acompare`."""
+        return self._waiting.wait(self.acompare(plan, **options), asks=True)
+
+    async def acompare(
+        self,
+        plan: PlanLike,
+        /,
+        *,
+        ways: Ways,
+        step: str | None = None,
+        truth: Any = None,
+        trials: int = 1,
+        params: Mapping[str, Any] | None = None,
+        preset: str | None = None,
+        use: Mapping[str, str] | None = None,
+        rows: int | None = None,
+        fresh: bool = False,
+        say: Say | None = _say,
+        inputs: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> Comparison:
+        """Compare implementations of a step over one frozen input, or whole plans. Nothing is
+        written to the store.
+
+        With `step`, its input is computed once, in a copy of the groups that are read, and each
+        implementation answers the same rows. In a plan that reads what it wrote, the reference
+        produces the input, so errors do not accumulate. Without `step`, each variant runs the whole
+        plan in a copy of its own, in memory, and is scored by the graph that it leaves there.
+
+        No implementation and no trial gets an answer of another one. All answers are journalled, so
+        a repeated or resumed comparison pays for nothing twice; replayed answers have no time.
+
+        Args:
+            plan: A path, a name, a loaded plan, or a frame.
+            ways: For a step: implementations as written, `["per_row", "packed(rows=10)"]`, or by
+                name. For whole plans: the implementations of steps, by variant, `{"one": {"told":
+                "block()"}}`. All are compared with the operator's reference if it is among them,
+                else with the first.
+            step: The step.
+            truth: The true answers: a file, an Arrow table, a data frame or mappings with columns
+                that identify a row of the step's input, and columns of its answers. For whole plans
+                `{"nodes": ..., "edges": ...}`. None: measure agreement with the reference.
+            trials: The number of independent trials of each.
+            params: Values of parameters.
+            preset: One of the plan's presets.
+            use: Implementations of the other steps.
+            rows: Take only the first rows of the input.
+            fresh: Ignore cached answers.
+            say: Called with the estimated cost and with progress, a line each; by default prints to
+                stderr. None: silent.
+            inputs: As for `arun`.
+            more: The same as arguments.
+
+        Raises:
+            PlanError: The request is wrong; nothing was spent.
+            InputError: The rows or the truth are wrong; nothing was spent.
+            BudgetReached: The comparison would pass a limit; nothing was spent.
+        """
+        checked = requested(ways, step, trials, replays=self._resources.replays)
+        given = dict(plan.tables) if isinstance(plan, Frame) else {}
+        given |= {
+            name: value for name, value in {**(inputs or {}), **more}.items() if value is not None
+        }
+        logical = self.prepare(plan, params=params, preset=preset, use=use)
+        tables = typed_inputs(logical, given, rows)
+        quiet: Say = lambda _line: None  # noqa: E731
+        request = ComparisonRequest(
+            logical, tables, checked, step or "", truth, trials, self.runs, fresh, say or quiet
+        )
+        return await compare(request, self._resources)
+
+    async def _foreseen(
+        self,
+        plan: LogicalPlan,
+        ways: Ways,
+        step: str | None,
+        trials: int,
+        tables: Mapping[str, Any],
+    ) -> str:
+        """The estimated cost of a comparison; see `explain`."""
+        name = step or only_step(plan)
+        request = ComparisonRequest(
+            plan,
+            tables,
+            requested(ways, name, trials, replays=self._resources.replays),
+            name,
+            trials=trials,
+        )
+        return "\n".join(await foreseen(request, self._resources))
 
     async def astatistics(self, graph: str | Path | None = None) -> Statistics:
         """Count the store's rows by label, with the lengths of vectors. Neo4j is only read; a file
