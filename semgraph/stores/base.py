@@ -1,7 +1,7 @@
-"""What a store is to semgraph: six questions and one way to write.
+"""The protocol of a store: six kinds of read and one kind of write.
 
 All reads are set-at-a-time: rows go in with an ordinal `_q`, hits come out with the `_q` they
-belong to, and however many rows there are it is one round trip. Values are always bound parameters;
+belong to, in one round trip however many rows there are. Values are always bound parameters;
 labels and property names come from the `Graph`.
 """
 
@@ -28,7 +28,7 @@ Alias = (
 
 @dataclass(frozen=True)
 class Method:
-    """One way in which a search finds hits.
+    """A method by which a search finds hits.
 
     Args:
         via: `equal` (property equals the row's value), `fulltext` (the store's own BM25), `nearest`
@@ -89,7 +89,7 @@ class MatchQuery:
     """A pattern, for all rows at once. Property maps of the pattern name columns of `rows`;
     `properties` lists what to return for each variable, besides the key (and `source`, `target` of
     edges); `where` as in `SearchQuery`, over all variables; every node and edge is confined to the
-    row's partition (of several, a path lies in one), those inside a trail too. As in openCypher
+    row's partition (of several, a path lies in one), variable-length paths included. As in openCypher
     there is a row for each path, and no path uses an edge twice.
     """
 
@@ -153,12 +153,12 @@ Write = NodeWrite | EdgeWrite | Delete
 
 @dataclass(frozen=True)
 class CommitMarker:
-    """What a window leaves behind when it commits, in the same transaction.
+    """The record that a window leaves when it commits, in the same transaction.
 
     Args:
         plan: Name of the plan.
         partition: The partition value.
-        rows: Ids of the window's member rows.
+        rows: Ids of the window's input rows.
         fingerprint: Of the plan, parameters and choices.
         now: The window's `$now`.
         run: Id of the run.
@@ -181,7 +181,7 @@ class CommitMarker:
 
 @dataclass(frozen=True)
 class CommittedRow:
-    """A member row that is committed already."""
+    """An input row that is committed already."""
 
     row: str
     fingerprint: str
@@ -199,7 +199,7 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class Batch:
-    """All that one transaction writes: deletes first (of edges, then of nodes), then nodes, then
+    """The writes of one transaction: deletes first (of edges, then of nodes), then nodes, then
     edges.
     """
 
@@ -207,7 +207,7 @@ class Batch:
 
     @property
     def deletes(self) -> bool:
-        """Whether anything goes."""
+        """Whether it deletes anything."""
         return any(isinstance(write, Delete) for write in self.writes)
 
 
@@ -239,7 +239,7 @@ class Store(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call it: `sqlite:.semgraph/graph.db`, `neo4j://127.0.0.1:7687`, `memory`."""
+        """Its name in messages: `sqlite:.semgraph/graph.db`, `neo4j://127.0.0.1:7687`, `memory`."""
         ...
 
     @property
@@ -249,7 +249,7 @@ class Store(Protocol):
 
     @property
     def nearest(self) -> str:
-        """How exact a search for the nearest is, in words: `exact`, or up to where."""
+        """How exact a search for nearest neighbours is, in words: `exact`, or within which limits."""
         ...
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
@@ -280,9 +280,9 @@ class Store(Protocol):
         ...
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        """Match a pattern: `_q`, then one struct column per variable; of a trail a list of structs
+        """Match a pattern: `_q`, then one struct column per variable; of a variable-length path a list of structs
         (key, `label`, `source`, `target`), its edges in order. Sorted by `_q` and the keys of the
-        variables, trails by their length first.
+        variables, variable-length paths by their length first.
         """
         ...
 

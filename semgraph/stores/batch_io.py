@@ -233,9 +233,7 @@ def column(rows: pa.Table, path: str) -> pa.Array[Any]:
     root, *fields = path.split(".")
     if root not in rows.column_names:
         known = ", ".join(rows.column_names)
-        raise EngineError(
-            f'a store was asked about the column "{path}", and its rows have only {known}'
-        )
+        raise EngineError(f'a store has no column "{path}" in its rows, which have {known}')
     chunks: Any = rows.column(root)
     array: pa.Array[Any] = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
     for name in fields:
@@ -324,7 +322,9 @@ def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> p
 
 
 def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.Schema:
-    """Schema of what a match gives: a struct for each variable, of a trail a list of structs."""
+    """Schema of what a match gives: a struct for each variable, of a variable-length path a list of
+    structs.
+    """
     fields: list[Any] = [("_q", pa.int64())]
     for element, label in elements_of(graph, query.pattern):
         if label is None and element.var:
@@ -338,12 +338,12 @@ def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.
 def path_order(
     record: Sequence[Any], named: Sequence[tuple[Element, Label | None]]
 ) -> tuple[Any, ...]:
-    """What a path is sorted by: its row, then the keys of its variables; a trail by its length
-    first.
+    """What a path is sorted by: its row, then the keys of its variables; a variable-length
+    path by its length first.
 
     Args:
-        record: The ordinal, then for each variable its properties, the key first; for a trail its
-            edges.
+        record: The ordinal, then for each variable its properties, the key first; for a
+            variable-length path its edges.
         named: The variables.
     """
     keys = [
@@ -353,11 +353,11 @@ def path_order(
     return (record[0], *keys)
 
 
-def steps_of(trails: Iterable[Iterable[Sequence[str]]], kind: pa.DataType) -> pa.Array[Any]:
-    """Trails as a column: each a list of edges, with key, label, source and target."""
+def steps_of(paths: Iterable[Iterable[Sequence[str]]], kind: pa.DataType) -> pa.Array[Any]:
+    """Variable-length paths as a column: each a list of edges, with key, label, source and target."""
     fields = [field.name for field in kind.value_type]  # type: ignore[attr-defined]
     return pa.array(
-        [[dict(zip(fields, step, strict=True)) for step in trail] for trail in trails], kind
+        [[dict(zip(fields, step, strict=True)) for step in path] for path in paths], kind
     )
 
 

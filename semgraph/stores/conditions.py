@@ -1,5 +1,5 @@
-"""What stores take of a conjunct, in no store's language: tests over hit properties, and values
-that rows alone decide.
+"""The conditions that stores evaluate, in no store's language: tests over properties of hits, and
+values that depend on the rows alone.
 
 Whatever part of a conjunct reads no property of a hit is a `Value`: DuckDB computes it over the
 rows before the store is asked, so it means there what it means everywhere, and only comparisons of
@@ -89,7 +89,7 @@ class Test:
 
 Term = Prop | Value | Test
 
-_MEETING = frozenset(
+_SAME_TYPE = frozenset(
     {"=", "<>", "<", "<=", ">", ">=", "in", "same", "coalesce"}
 )  # whose operands DuckDB brings to one type
 _BOOLEAN = Type("boolean")
@@ -126,11 +126,11 @@ def _read(sql: str, alias: Alias) -> Term | None:
 
     try:
         return _term(sqlglot.parse_one(sql, dialect=Faithful), alias)
-    except _Untaken:
+    except _Unsupported:
         return None
 
 
-class _Untaken(Exception):
+class _Unsupported(Exception):
     pass
 
 
@@ -174,7 +174,7 @@ def _other(tree: exp.Expr, alias: Alias) -> Term:
         case exp.In() if tree.expressions:
             term = test("in", tree.this, *tree.expressions)
         case _:
-            raise _Untaken
+            raise _Unsupported
     return term
 
 
@@ -190,7 +190,7 @@ def _prop(column: exp.Column, alias: Alias) -> Prop | None:
     if len(path) == 2 and (names is None or path[0] in names):
         return Prop(path[0], path[1])
     if names and path[0] in names:
-        raise _Untaken
+        raise _Unsupported
     return None
 
 
@@ -227,7 +227,7 @@ def _value(tree: exp.Expr) -> Value:
         isinstance(node, (exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window))
         for node in tree.walk()
     ):
-        raise _Untaken
+        raise _Unsupported
     bound = {name.name for node in tree.find_all(exp.Lambda) for name in node.expressions}
     bound |= {node.expression.name for node in tree.find_all(exp.Comprehension)}
     paths = {
@@ -265,7 +265,7 @@ def _cast(term: Term, type_of: Callable[[Prop], Type | None]) -> tuple[Term, Typ
     if isinstance(term, Prop):
         return term, type_of(term)
     args, kinds = zip(*(_cast(arg, type_of) for arg in term.args), strict=True)
-    if term.op not in _MEETING:
+    if term.op not in _SAME_TYPE:
         return replace(term, args=args), _BOOLEAN
     known = [kind for kind in kinds if kind is not None]
     met = next((kind for kind in known if kind.name == "double"), known[0] if known else None)
@@ -302,7 +302,7 @@ def compares_alike(
         return False
     try:
         _require(_kind(term, type_of, pa.schema(list(rows.items()))) in (pa.bool_(), None))
-    except (_Untaken, Fault):
+    except (_Unsupported, Fault):
         return False
     return all(
         _is_plain_constant(value)
@@ -314,7 +314,7 @@ def compares_alike(
 def _kind(
     term: Term, type_of: Callable[[Prop], Type | None], rows: pa.Schema
 ) -> pa.DataType | None:
-    """The type of a term; None of what takes any, as NULL and texts do. Raises _Untaken where types
+    """The type of a term; None of what takes any, as NULL and texts do. Raises _Unsupported where types
     differ.
     """
     if isinstance(term, Prop):
@@ -334,7 +334,7 @@ def _kind(
             else {kinds[1]}
         )
         _require(kinds[0] is None or lists <= {kinds[0], None})
-    elif term.op in _MEETING:
+    elif term.op in _SAME_TYPE:
         if TIMESTAMP in known and not any(
             kind == pa.date32()
             for arg, kind in zip(term.args, kinds, strict=True)
@@ -361,7 +361,7 @@ def _kind_of_value(value: Value, rows: pa.Schema) -> pa.DataType | None:
 
 def _require(holds: bool) -> None:
     if not holds:
-        raise _Untaken
+        raise _Unsupported
 
 
 @lru_cache(maxsize=1024)

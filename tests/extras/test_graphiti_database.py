@@ -261,8 +261,7 @@ async def test_what_is_missing_is_made_when_asked(
     await tell(theirs, LATER, 10)
     later = await memory.hear(memory.episode("Bob Fox(user): I live in Porto.", at(11)))
     assert (
-        "2 Entity have no name_key: it is worked out from name in memory, for this run"
-        in later.notes
+        "2 Entity have no name_key: it is computed from name in memory, for this run" in later.notes
     )
     await assert_alike(theirs, memory)
 

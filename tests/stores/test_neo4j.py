@@ -297,7 +297,7 @@ def theirs(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-async def test_a_look_changes_nothing_and_says_what_is_missing(
+async def test_attaching_changes_nothing_and_reports_what_is_missing(
     written: Run, store: Neo4jStore, world: Any
 ) -> None:
     before = written(SHOW_ALL)
@@ -324,7 +324,7 @@ async def test_a_new_database_is_set_up_by_itself(bare: Run, store: Neo4jStore) 
     )  # keys, partitions, others, full text, vectors
 
 
-async def test_a_database_of_another_program_is_left_as_it_is(
+async def test_a_database_created_by_another_program_is_left_unchanged(
     written: Run, store: Neo4jStore
 ) -> None:
     before, rows = theirs(written), written("MATCH (n) RETURN properties(n) AS all ORDER BY n.uuid")
@@ -336,31 +336,31 @@ async def test_a_database_of_another_program_is_left_as_it_is(
     )
     undone, keys = store.notes
     assert undone.startswith(
-        "another program made this database, and nothing of it was changed. It lacks unique uuid of Episodic,"
+        "this database was created by another program and was left unchanged. Missing: unique uuid of Episodic,"
     )
     assert "vector index on name_embedding of Entity" in undone
-    assert keys == "2 Entity have no name_key: it is worked out from name in memory, for this run"
+    assert keys == "2 Entity have no name_key: it is computed from name in memory, for this run"
 
 
-async def test_indexes_that_appear_while_it_is_set_up_make_it_another_programs(
+async def test_indexes_that_appear_during_set_up_make_a_database_external(
     bare: Run, store: Neo4jStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = []
 
-    async def there(setup: Setup) -> list[Any]:
+    async def indexes(setup: Setup) -> list[Any]:
         looks.append(await looked(setup))
         if len(looks) == 1:
             bare("CREATE INDEX entity_uuid FOR (n:Entity) ON (n.uuid)")
         return looks[-1]
 
-    looked = Setup.there
-    monkeypatch.setattr(Setup, "there", there)
+    looked = Setup.indexes
+    monkeypatch.setattr(Setup, "indexes", indexes)
     await store.ensure(MEMORY, 4)
     assert [index["name"] for index in theirs(bare)] == ["entity_uuid"]
-    assert store.notes[0].startswith("another program made this database")
+    assert store.notes[0].startswith("this database was created by another program")
 
 
-async def test_what_rows_lack_is_known_wherever_it_is_asked_for(
+async def test_derived_texts_that_rows_lack_are_computed_in_every_kind_of_read(
     written: Run, store: Neo4jStore, world: Any
 ) -> None:
     written("CREATE (:Entity {uuid: 'other', name: 'alice  CHEN', group_id: 'h'})")
@@ -401,7 +401,7 @@ async def test_what_rows_lack_is_known_wherever_it_is_asked_for(
     assert world.keys(found) == {0: ["alice", "other"], 1: ["ours"]}
 
 
-async def test_when_asked_all_is_made_that_can_be(
+async def test_a_migration_creates_all_that_can_be_created(
     written: Run, store: Neo4jStore, world: Any
 ) -> None:
     before = theirs(written)
@@ -420,9 +420,7 @@ async def test_when_asked_all_is_made_that_can_be(
     assert [line for line in again if "not made" not in line] == ["made: unique uuid of Entity"]
 
 
-async def test_rows_without_a_vector_are_counted_when_all_is_made(
-    written: Run, store: Neo4jStore
-) -> None:
+async def test_a_migration_counts_rows_without_a_vector(written: Run, store: Neo4jStore) -> None:
     written("MATCH (n:Entity {uuid: 'corp'}) REMOVE n.name_embedding")
     said = await store.migrate(MEMORY, 4, drop=False)
     [line] = [line for line in said if "name_embedding: " in line]
@@ -464,12 +462,12 @@ async def test_a_plan_that_reads_sends_nothing_that_writes_to_another_programs_d
         found = await session.arun("looks.yaml", asked=[{"text": "Alice Chen", "group_id": "g"}])
     assert found.tables["tied"].to_pylist() == [{"fact": "f1"}]
     assert found.notes[0].startswith(
-        "another program made this database, and nothing of it was changed. It lacks unique uuid"
+        "this database was created by another program and was left unchanged. Missing: unique uuid"
     )
     assert written(SHOW_ALL) == before
 
 
-async def test_only_what_bears_a_name_of_the_graph_is_dropped(
+async def test_a_migration_drops_only_indexes_with_names_of_the_graph(
     written: Run, store: Neo4jStore
 ) -> None:
     written("CREATE INDEX mine FOR (n:Entity) ON (n.role)")
@@ -485,16 +483,14 @@ async def test_only_what_bears_a_name_of_the_graph_is_dropped(
     )
 
 
-async def test_keys_that_are_there_twice_are_reported_and_left_alone(
-    bare: Run, store: Neo4jStore
-) -> None:
+async def test_duplicate_keys_are_reported_and_left(bare: Run, store: Neo4jStore) -> None:
     bare(
         "UNWIND ['a', 'a', 'b', 'b', 'c'] AS k CREATE (:Entity {uuid: k, group_id: 'g', name: 'n'})"
     )
     await store.ensure(MEMORY, None)
     said = await store.migrate(MEMORY, None, drop=False)
-    [twice] = [line for line in said if "several times" in line]
-    assert twice.startswith("2 uuid of Entity are there several times (such as ")
+    [twice] = [line for line in said if "duplicates" in line]
+    assert twice.startswith("2 uuid of Entity are duplicates (such as ")
     assert "MATCH (n:`Entity`)" in twice
     assert "filled: name_key of 5 Entity" in said
     assert bare("MATCH (n:Entity) RETURN count(n) AS n") == [{"n": 5}]
@@ -528,7 +524,9 @@ async def test_equal_instants_are_equal_in_any_zone(
         assert found.column("at").to_pylist() == [JANUARY, JANUARY], where
 
 
-async def test_marks_are_nobodys_nodes(run: Run, store: Neo4jStore, world: Any) -> None:
+async def test_commit_markers_are_not_nodes_of_the_graph(
+    run: Run, store: Neo4jStore, world: Any
+) -> None:
     await store.ensure(world.graph, 4)
     await world.commit(
         store, world.write("Note", {"uuid": "n1"}), marker=world.marker("h1", witness="Note")
@@ -581,7 +579,7 @@ async def test_rows_that_break_a_constraint_of_the_user_are_named(
 
 
 @pytest.mark.parametrize("label", ["Note", "_SemgraphMark"])
-async def test_a_label_that_means_something_is_not_given_to_others(
+async def test_labels_of_the_graph_are_rejected_as_further_labels(
     store: Neo4jStore, world: Any, label: str
 ) -> None:
     await store.ensure(world.graph, 4)
@@ -791,7 +789,7 @@ async def test_an_empty_database_takes_any_length(bare: Run, store: Neo4jStore, 
     }
 
 
-async def test_nobody_answers(world: Any) -> None:
+async def test_a_server_that_does_not_answer_is_an_error(world: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     store = Neo4jStore(f"bolt://127.0.0.1:{port}", "neo4j", "x")
@@ -815,7 +813,7 @@ async def test_nobody_answers(world: Any) -> None:
     ],
     ids=["password", "address", "database", "host"],
 )
-async def test_it_says_what_is_wrong(
+async def test_connection_errors_name_the_cause(
     neo4j_database: Any, world: Any, how: dict[str, str], said: str
 ) -> None:
     right = {
@@ -935,7 +933,7 @@ async def test_an_old_server_is_refused(
         await store.ensure(world.graph, 4)
 
 
-async def test_it_has_to_be_opened(world: Any) -> None:
+async def test_a_store_that_is_not_open_is_an_error(world: Any) -> None:
     store = Neo4jStore("bolt://127.0.0.1:1", "", "")
     with pytest.raises(EngineError, match="ensure"):
         await store.statistics()
@@ -981,7 +979,7 @@ def start(name: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-async def test_of_two_processes_one_wins_each_time(
+async def test_concurrent_commits_of_two_processes_have_one_winner(
     neo4j_database: Any, store: Neo4jStore, world: Any
 ) -> None:
     await store.ensure(world.graph, 4)
@@ -1019,7 +1017,7 @@ async def test_of_two_processes_one_wins_each_time(
         ("aliases", [["a", None]], "aliases of Person p is a list with NULL in it"),
     ],
 )
-async def test_what_cannot_be_stored_is_refused(
+async def test_values_that_neo4j_cannot_store_are_refused(
     store: Neo4jStore, world: Any, column: str, value: Any, said: str
 ) -> None:
     await store.ensure(world.graph, 4)
@@ -1059,9 +1057,7 @@ async def test_attributes_that_neo4j_has_no_form_for_are_kept_as_json(
     }  # fmt: skip
 
 
-async def test_a_database_that_lacks_nothing_is_looked_at_once(
-    bare: Run, store: Neo4jStore
-) -> None:
+async def test_a_complete_database_is_inspected_once(bare: Run, store: Neo4jStore) -> None:
     heard: list[str] = []
     await store.ensure(MEMORY, 4)
     store.observe(heard.append)
@@ -1076,7 +1072,7 @@ async def test_a_database_that_lacks_nothing_is_looked_at_once(
         await store.ensure(MEMORY, 8)
 
 
-async def test_a_database_that_lacks_something_is_looked_at_each_time(
+async def test_an_incomplete_database_is_inspected_at_each_opening(
     written: Run, store: Neo4jStore
 ) -> None:
     heard: list[str] = []

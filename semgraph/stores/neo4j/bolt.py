@@ -1,6 +1,4 @@
-"""A connection to a Neo4j server: one RUN at a time, counted, and its errors in words that say what
-to do.
-"""
+"""A connection to a Neo4j server: one RUN at a time, counted, and errors that say what to do."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ _READ_ONLY = (
 )
 
 
-class RuleBroken(EngineError):
+class ConstraintViolated(EngineError):
     """A write that a constraint of the database forbids; it was rolled back."""
 
 
@@ -55,7 +53,7 @@ class Bolt:
         self.round_trips = 0
         self._password = password
         self._driver: AsyncDriver | None = None
-        self.heard: Callable[[str], None] | None = None
+        self.observer: Callable[[str], None] | None = None
         self._answered = False
 
     async def open(self) -> None:
@@ -87,8 +85,8 @@ class Bolt:
         """One statement within a transaction."""
         self.round_trips += 1
         record_round_trip()
-        if self.heard is not None:
-            self.heard(text)
+        if self.observer is not None:
+            self.observer(text)
         result = await tx.run(text, parameters)  # type: ignore[arg-type]  # not a literal: made from the graph
         return [record.values() async for record in result]
 
@@ -101,7 +99,7 @@ class Bolt:
             async with self._connected().session(database=self.database) as session:
                 await (await session.run(text, parameters)).consume()  # type: ignore[arg-type]
 
-        await self._told(work())
+        await self._translated(work())
 
     async def aclose(self) -> None:
         """Close the connection."""
@@ -123,14 +121,13 @@ class Bolt:
         """Attempt again while the connection fails, for `PATIENCE` seconds. Raises
         StoreUnavailable.
 
-        What fails for good fails at once: no server at an address that never answered, and a commit
-            of which nobody knows
-        whether it was done.
+        Permanent failures are raised at once: an address that never answered, and a commit whose
+        outcome is unknown.
         """
         until, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
         while True:
             try:
-                result = await self._told(attempt())
+                result = await self._translated(attempt())
             except StoreUnavailable as error:
                 if not self._may_pass(error.__cause__) or time.monotonic() + pause > until:
                     raise
@@ -170,7 +167,7 @@ class Bolt:
                 )
             if not _ADDRESS.match(self.uri):
                 raise StoreUnavailable(
-                    f"{self.uri}  is no address of a Neo4j server: neo4j://host:7687, or bolt://host:7687"
+                    f"{self.uri}  is no address of a Neo4j server: use neo4j://host:7687, or bolt://host:7687"
                 )
             self._driver = neo4j.AsyncGraphDatabase.driver(
                 self.uri,
@@ -182,21 +179,21 @@ class Bolt:
             )
         return self._driver
 
-    async def _told(self, work: Awaitable[T]) -> T:
+    async def _translated(self, work: Awaitable[T]) -> T:
         from neo4j.exceptions import DriverError, Neo4jError
 
         try:
             return await work
         except (DriverError, Neo4jError, OSError) as error:
-            raise self._explained(error) from error
+            raise self._error_for(error) from error
 
-    def _explained(self, error: Exception) -> SemgraphError:
+    def _error_for(self, error: Exception) -> SemgraphError:
         from neo4j.exceptions import AuthError, Neo4jError, TransientError
 
         code = getattr(error, "code", None) or ""
         message = str(getattr(error, "message", None) or error).splitlines()[0]
         if "ConstraintValidationFailed" in code:
-            return RuleBroken(message)
+            return ConstraintViolated(message)
         if isinstance(error, AuthError) or "Security.Auth" in code:
             wait = ". Too many wrong ones: wait a few seconds" if "RateLimit" in code else ""
             reason = f'rejects user "{self.user}" and its password: see NEO4J_USERNAME, NEO4J_PASSWORD{wait}'
@@ -208,7 +205,7 @@ class Bolt:
                 "Use a user and a database that can be written, or --no-write"
             )
         elif isinstance(error, TransientError) or "DatabaseError" in code:
-            reason = f"could not finish: {message}. Nothing was written; run again to go on"
+            reason = f"could not finish: {message}. Nothing was written; run again to continue"
         elif isinstance(error, Neo4jError):
             return EngineError(f"{self.uri}  {message} [{code}]")
         else:
@@ -239,7 +236,7 @@ _REASONS = {
 
 
 def _reason(message: str) -> str:
-    """The cause in what a driver says of all addresses that it tried."""
+    """The cause in the driver's message about all addresses that it tried."""
     return next(
         (reason for word, reason in _REASONS.items() if word in message), message.splitlines()[0]
     )

@@ -15,7 +15,7 @@ from semgraph.stores.batch_io import RESERVED
 from semgraph.stores.conditions import Prop, Term, Test, Value, constant, read_all, values_of
 
 ROW = "q"
-UNDERIVED = "underived"
+DERIVED = "derived"
 MARK, HEAD = f"{RESERVED}Mark", f"{RESERVED}Head"
 
 
@@ -41,7 +41,7 @@ def hidden(label: Label) -> tuple[str, ...]:
 
 
 def stored(graph: Graph, label: Label, var: str, name: str) -> str:
-    """What a property of a hit is in Cypher, as it comes back."""
+    """A property of a hit in Cypher."""
     if name == "source" and label.kind == "edge":
         return f"startNode({var}).{quoted(graph.key)}"
     if name == "target" and label.kind == "edge":
@@ -55,11 +55,12 @@ def stored(graph: Graph, label: Label, var: str, name: str) -> str:
 
 
 def returned_as(graph: Graph, label: Label, var: str, name: str) -> str:
-    """What a statement returns of a property; of a derived text that a row lacks, a list with what
-    it derives from.
+    """The expression that returns a property; for a derived text that a row lacks, a list with the
+    text it derives from.
 
     Times come as maps with microseconds since 1970, which are read much faster than the driver's
-    own; what others have stored in place of a time, as it is: never a map.
+    own; a value of another type stored by another program comes back as it is,
+    never as a map.
     """
     value, derived, kind = (
         stored(graph, label, var, name),
@@ -75,15 +76,15 @@ def returned_as(graph: Graph, label: Label, var: str, name: str) -> str:
 
 
 def held(
-    graph: Graph, label: Label, var: str, name: str, underived: frozenset[tuple[str, str]]
+    graph: Graph, label: Label, var: str, name: str, incomplete: frozenset[tuple[str, str]]
 ) -> str:
-    """What a property is compared as: what is stored, or, where it is derived and some rows lack
-    it, would be.
+    """The value that a property is compared by: the stored one, or the one computed in memory for
+    rows that lack it.
     """
     value = stored(graph, label, var, name)
-    if (label.name, name) not in underived:
+    if (label.name, name) not in incomplete:
         return value
-    return f"coalesce({value}, ${UNDERIVED}[{string(f'{label.name}.{name}')}][{var}.{quoted(graph.key)}])"
+    return f"coalesce({value}, ${DERIVED}[{string(f'{label.name}.{name}')}][{var}.{quoted(graph.key)}])"
 
 
 def type_of(label: Label, name: str) -> Type | None:
@@ -104,7 +105,7 @@ def instant(text: str) -> str:
     )
 
 
-_SAID: dict[str, Callable[[list[str]], str]] = {
+_OPERATORS: dict[str, Callable[[list[str]], str]] = {
     "not": lambda a: f"(NOT {a[0]})",
     "is null": lambda a: f"({a[0]} IS NULL)",
     "in": lambda a: f"({a[0]} IN [{', '.join(a[1:])}])",
@@ -131,7 +132,7 @@ def sent(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Bound:
-    """What the text of a statement needs beside it.
+    """The parameters of a statement.
 
     Args:
         values: What DuckDB computes from the rows, by the name of the row field.
@@ -148,16 +149,16 @@ class Conditions:
     bound.
 
     Args:
-        graph: Says what the properties are.
+        graph: Declares the properties.
         labels: The label of each variable.
         names: Under which values are bound.
-        underived: Derived properties that some rows lack, by label.
+        incomplete: Derived properties that some rows lack, by label.
     """
 
     graph: Graph
     labels: Mapping[str, Label]
     names: dict[Value, str] = field(default_factory=dict)
-    underived: frozenset[tuple[str, str]] = frozenset()
+    incomplete: frozenset[tuple[str, str]] = frozenset()
 
     def read(self, where: Sequence[Scalar], alias: Alias) -> tuple[Term, ...]:
         """The conjuncts as terms, with a variable where they name the hit. Raises EngineError for
@@ -213,12 +214,14 @@ class Conditions:
         if term.op in ("contains", "overlaps"):
             return self._of_lists(term, args, plain=plain)
         return (
-            _SAID[term.op](args) if term.op in _SAID else f"({args[0]} {term.op.upper()} {args[1]})"
+            _OPERATORS[term.op](args)
+            if term.op in _OPERATORS
+            else f"({args[0]} {term.op.upper()} {args[1]})"
         )
 
     def _prop(self, prop: Prop, variables: Mapping[str, str]) -> str:
         label = self._label(prop.var)
-        value = held(self.graph, label, variables[prop.var], prop.name, self.underived)
+        value = held(self.graph, label, variables[prop.var], prop.name, self.incomplete)
         kind = type_of(label, prop.name)
         if kind is not None and kind.name == "timestamp":
             return instant(value)

@@ -71,7 +71,7 @@ class _PathText:
         self.columns = {column: f"c{i}" for i, column in enumerate(columns)}
         labelled = zip(self.elements, self.labels, strict=True)
         variables = {e.var: label for e, label in labelled if e.var and label is not None}
-        self.conditions = Conditions(graph, variables, underived=indexes.underived)
+        self.conditions = Conditions(graph, variables, incomplete=indexes.incomplete)
         self.terms = self.conditions.read(query.where, None)
 
     @property
@@ -152,7 +152,7 @@ class _PathText:
 
     def _lacks(self, i: int, prop: str) -> bool:
         """Whether some rows lack a property of the property map, so that it is compared apart."""
-        return any((label, prop) in self.indexes.underived for label in self._labels(i))
+        return any((label, prop) in self.indexes.incomplete for label in self._labels(i))
 
     def _props(self, i: int) -> str:
         plain = self._plain(i, self.elements[i])
@@ -163,7 +163,7 @@ class _PathText:
         """The comparisons of properties that some rows lack."""
         labelled = enumerate(zip(self.elements, self.labels, strict=True))
         return [
-            f"{held(self.graph, label, self.names[i], prop, self.indexes.underived)} = {ROW}.{self.columns[column]}"
+            f"{held(self.graph, label, self.names[i], prop, self.indexes.incomplete)} = {ROW}.{self.columns[column]}"
             for i, (element, label) in labelled
             if label is not None
             for prop, column in element.props
@@ -214,7 +214,7 @@ def compile_scan(
     """The statement for a scan; the conjuncts name properties without an alias. Raises
     EngineError.
     """
-    conditions = Conditions(graph, {"": label}, underived=indexes.underived)
+    conditions = Conditions(graph, {"": label}, incomplete=indexes.incomplete)
     terms = conditions.read(where, "")
     tests = [f"h.{quoted(graph.partition)} IN $partitions"] if confined else []
     if terms:

@@ -1,4 +1,4 @@
-"""What a database has to have: uniqueness of keys, and range, full-text and vector indexes."""
+"""The schema of a database: uniqueness of keys, and range, full-text and vector indexes."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ class Indexes:
         fulltext: By the graph's name: the index's own, and whether it has the partition too.
         vectors: Names of the indexes by label and vector property.
         ranges: Labels and properties with a range index, the one of a constraint included.
-        underived: Labels and derived text properties that some rows lack.
+        incomplete: Labels and derived text properties that some rows lack.
     """
 
     fulltext: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
     vectors: Mapping[tuple[str, str], str] = field(default_factory=dict)
     ranges: frozenset[tuple[str, str]] = frozenset()
-    underived: frozenset[tuple[str, str]] = frozenset()
+    incomplete: frozenset[tuple[str, str]] = frozenset()
 
     def hint(self, var: str, label: str, *properties: str | None) -> str:
         """The index to look into first: of the first property that has one.
@@ -81,10 +81,10 @@ class Indexes:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Something that a graph needs and a database does not have.
+    """An index or constraint that a graph needs and a database lacks.
 
     Args:
-        label: Whose.
+        label: Its label.
         what: In words: `unique uuid`, `index on name`, `full-text index person_text`, `vector index
             on name_embedding`.
         name: Of the index or constraint.
@@ -124,7 +124,7 @@ def missing(graph: Graph, dimensions: int | None, existing: Sequence[Index]) -> 
 
 
 def _missing_unique(graph: Graph, label: Label, existing: Sequence[Index]) -> list[Wanted]:
-    if is_settled(graph, label, existing):
+    if has_unique_keys(graph, label, existing):
         return []
     name = f"{label.name}_{graph.key}"
     blocked = next(
@@ -155,22 +155,22 @@ def _missing_vectors(
     ]
 
 
-def is_settled(graph: Graph, label: Label, existing: Iterable[Index]) -> bool:
-    """Whether the keys of a label are unique, as semgraph makes them where it sets up a
-    database.
-    """
+def has_unique_keys(graph: Graph, label: Label, existing: Iterable[Index]) -> bool:
+    """Whether the keys of a label are unique, as in every database set up by semgraph."""
     return _has(existing, label, (graph.key,), unique=True)
 
 
-def is_anothers(graph: Graph, existing: Sequence[Index], counts: Mapping[str, int]) -> bool:
-    """Whether another program made this database: a label has rows, or an index on its key, and
-    keys are not unique.
+def is_external(graph: Graph, existing: Sequence[Index], counts: Mapping[str, int]) -> bool:
+    """Whether the database was created by another program: a label has rows, or an index on its
+    key, and keys are not unique.
     """
-    open_ = [label for label in graph.labels.values() if not is_settled(graph, label, existing)]
+    open_ = [
+        label for label in graph.labels.values() if not has_unique_keys(graph, label, existing)
+    ]
     return any(counts.get(label.name, 0) or _has(existing, label, (graph.key,)) for label in open_)
 
 
-def own_names(graph: Graph, existing: Iterable[Index]) -> list[Index]:
+def indexes_named_by(graph: Graph, existing: Iterable[Index]) -> list[Index]:
     """Indexes and constraints that are there under the names that this graph gives them."""
     names = {
         name
@@ -263,9 +263,9 @@ def _vectors(label: Label, name: str, dimensions: int) -> str:
     return f"CREATE VECTOR INDEX {index} IF NOT EXISTS FOR {_any(label)} ON (n.{quoted(name)}) OPTIONS {options}"
 
 
-def own(existing: Sequence[Index]) -> list[str]:
-    """Statements for what commit markers and heads lack: these labels are semgraph's own in every
-    database.
+def missing_internal(existing: Sequence[Index]) -> list[str]:
+    """Statements for constraints on commit markers and heads: these labels are semgraph's own in
+    every database.
     """
     unique = {i.labels for i in existing if i.constraint}
     statements = [] if (HEAD,) in unique else [_unique(HEAD, f"(n:{quoted(HEAD)})", ("partition",))]
@@ -304,7 +304,7 @@ def duplicates(graph: Graph, label: Label) -> str:
     )
 
 
-def without(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
+def count_without(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
     """A query for how many rows are without some derived properties. Where these have an index, no
     row is read.
     """
@@ -319,7 +319,7 @@ def without(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
     )
 
 
-def lacking(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
+def count_lacking(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
     """A query for how many rows are without some derived properties, and have what these derive
     from.
     """
@@ -343,7 +343,7 @@ def _for_each(
     return "\nUNION ALL\n".join(parts)
 
 
-def underived(
+def rows_lacking(
     graph: Graph, label: Label, derived: Derived, *, confined: bool, limit: int | None = None
 ) -> str:
     """A query for the rows that lack a derived text property: key, partition, and the text that it

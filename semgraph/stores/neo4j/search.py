@@ -33,7 +33,7 @@ from semgraph.stores.neo4j.search_text import (
     compile_search,
     lucene_queries,
 )
-from semgraph.stores.neo4j.setup import Underived
+from semgraph.stores.neo4j.setup import MissingDerived
 from semgraph.stores.neo4j.values import column_of, fields, partition_field
 
 _FIRST, _FACTOR, _MORE, _MOST, _ALL = 50, 4, 16, 5000, 1 << 31
@@ -44,7 +44,7 @@ full-text index, which sorts all its entries anyway, for all where that is more 
 
 @dataclass
 class Searches:
-    """What outlives a search: the statements made so far, how far each index had to be read, and
+    """State kept between searches: the statements compiled so far, how far each index had to be read, and
     which labels and partitions were seen to have so many rows that their vector index is read.
     """
 
@@ -52,39 +52,39 @@ class Searches:
     graph: Graph | None = None
     indexes: Indexes = field(default_factory=Indexes)
     dimensions: Dimensions = field(default_factory=dict)
-    underived: Underived | None = None
+    missing_derived: MissingDerived | None = None
     factors: dict[str, int] = field(default_factory=dict)
     large: set[tuple[str, tuple[str, ...] | None]] = field(default_factory=set)
     _texts: dict[Any, SearchText] = field(default_factory=dict)
 
     def opened(
-        self, graph: Graph, indexes: Indexes, dimensions: Dimensions, underived: Underived
+        self,
+        graph: Graph,
+        indexes: Indexes,
+        dimensions: Dimensions,
+        missing_derived: MissingDerived,
     ) -> None:
-        """Say what the database holds; where that is another thing than before, statements are made
-        anew.
-        """
+        """Set what the database holds; if it changed, statements are compiled anew."""
         if (graph, indexes) != (self.graph, self.indexes):
             self._texts.clear()
             self.large.clear()
-        self.graph, self.indexes, self.dimensions, self.underived = (
+        self.graph, self.indexes, self.dimensions, self.missing_derived = (
             graph,
             indexes,
             dimensions,
-            underived,
+            missing_derived,
         )
 
     def shrunk(self, deletes: bool = True) -> None:
-        """Say that partitions may have become small."""
+        """Note that partitions may have become small."""
         if deletes:
             self.large.clear()
 
     async def run(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """The hits of each query. Raises EngineError, StoreUnavailable."""
-        if self.graph is None or self.underived is None:
-            raise EngineError(
-                "the store has not been opened for a graph: ensure() or attach() first"
-            )
-        return await _Search(self, self.graph, self.underived, tuple(queries), rows).run()
+        if self.graph is None or self.missing_derived is None:
+            raise EngineError("the store is not open: call ensure() or attach() first")
+        return await _Search(self, self.graph, self.missing_derived, tuple(queries), rows).run()
 
     def text(
         self, queries: tuple[SearchQuery, ...], lists: frozenset[str], only: frozenset[int] | None
@@ -104,14 +104,14 @@ class _Search:
         self,
         of: Searches,
         graph: Graph,
-        underived: Underived,
+        missing_derived: MissingDerived,
         queries: tuple[SearchQuery, ...],
         rows: pa.Table,
     ) -> None:
-        self.of, self.graph, self.underived, self.queries, self.rows = (
+        self.of, self.graph, self.missing_derived, self.queries, self.rows = (
             of,
             graph,
-            underived,
+            missing_derived,
             queries,
             rows,
         )
@@ -126,7 +126,7 @@ class _Search:
         )
         only: frozenset[int] | None = None
         rows = self.rows
-        await self._read_underived()
+        await self._read_missing_derived()
         while self.queries and rows.num_rows:
             text = self.of.text(self.queries, lists, only)
             records = await self.of.bolt.read(text.text, self._parameters(text, rows))
@@ -136,15 +136,15 @@ class _Search:
             )
         return [self._table(number) for number in range(len(self.queries))]
 
-    async def _read_underived(self) -> None:
+    async def _read_missing_derived(self) -> None:
         """Read what rows lack, in the partitions that are asked about."""
-        for query in self.queries if self.underived.counts and self.rows.num_rows else ():
+        for query in self.queries if self.missing_derived.counts and self.rows.num_rows else ():
             seen = None if query.partition is None else partitions_of(self.rows, query.partition)
             labels = [
                 query.label,
                 *(node.name for node, _ in end_nodes(self.graph, query).values()),
             ]
-            await self.underived.read(
+            await self.missing_derived.read(
                 labels, None if seen is None else {p for parts in seen for p in parts}
             )
 
@@ -173,13 +173,13 @@ class _Search:
             if (
                 method.via == "equal"
                 and (label := self.queries[branch.query].label, method.prop)
-                in self.underived.counts
+                in self.missing_derived.counts
             ):
                 sought = more[f"m{branch.number}"]
                 more[f"u{branch.number}"] = [
-                    self.underived.holders(label, method.prop, value) for value in sought
+                    self.missing_derived.holders(label, method.prop, value) for value in sought
                 ]
-        parameters |= self.underived.parameters(text.text)
+        parameters |= self.missing_derived.parameters(text.text)
         parameters[VECTORS] = list(map(list, vectors))
         groups: dict[str, dict[str, Any]] = {}
         for row in fields(rows, text.bound.values, more):
@@ -190,17 +190,17 @@ class _Search:
         return parameters | {"groups": list(groups.values())}
 
     def _large(self, text: SearchText, q: int) -> dict[str, bool]:
-        """Of what is read of the partition of a row, whether it is known to be much."""
+        """Whether the partition of a row is known to be large, for each label that is read."""
         return {
-            f"l{i}": (label, self._whose(path, q)) in self.of.large
+            f"l{i}": (label, self._partitions(path, q)) in self.of.large
             for i, (label, path) in enumerate(text.near)
         }
 
-    def _whose(self, path: str | None, q: int) -> tuple[str, ...] | None:
+    def _partitions(self, path: str | None, q: int) -> tuple[str, ...] | None:
         return None if path is None else partitions_of(self.rows.slice(self.places[q], 1), path)[0]
 
     def _sought(self, branch: Branch, rows: pa.Table) -> list[Any]:
-        """What each row looks for."""
+        """The value that each row searches for."""
         query, method = self.queries[branch.query], self._method(branch)
         label = self.graph.label(query.label)
         values: Any = column(rows, method.column)
@@ -236,7 +236,7 @@ class _Search:
         return texts
 
     def _take(self, text: SearchText, records: Records) -> tuple[frozenset[int], set[int]]:
-        """Keep what was found; which branches have to read further, and for which rows."""
+        """Keep the hits; return which branches have to read further, and for which rows."""
         branches = {branch.number: branch for branch in text.branches}
         fresh: dict[tuple[int, int, int], list[list[Any]]] = {}
         further: dict[int, int] = {}
@@ -247,7 +247,7 @@ class _Search:
             fresh.setdefault((branch.query, q, branch.method), []).extend(hits)
             if method.via == "nearest" and fetched is not None:
                 query = self.queries[branch.query]
-                self.of.large.add((query.label, self._whose(query.partition, q)))
+                self.of.large.add((query.label, self._partitions(query.partition, q)))
             if fetched is not None and not _enough(method, hits, fetched, last, limit):
                 further[number] = max(
                     further.get(number, 0), _further(method, len(hits), fetched, limit)

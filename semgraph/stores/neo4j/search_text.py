@@ -121,7 +121,7 @@ class _Writer:
         label = self.graph.label(query.label)
         labels = {name: self.graph.label(getattr(label, end)) for end, name, _ in query.ends}
         conditions = Conditions(
-            self.graph, {query.alias: label, **labels}, self.names, self.indexes.underived
+            self.graph, {query.alias: label, **labels}, self.names, self.indexes.incomplete
         )
         hits = Hits(query, label, conditions, self.indexes, self.confined)
         parts, index = hits.parts(query.methods[branch.method], branch.number, self.known)
@@ -241,7 +241,7 @@ class Hits:
             return self._nearest(method, number, f"${VECTORS}[{sought}]", known)
         test = f"{self._value(method.prop)} = {sought}" if method.via == "equal" else ""
         first = method.prop if test.startswith("h.") else None
-        if method.via == "equal" and (self.label.name, method.prop) in self.indexes.underived:
+        if method.via == "equal" and (self.label.name, method.prop) in self.indexes.incomplete:
             key, prop = f"h.{quoted(self.graph.key)}", f"h.{quoted(method.prop)}"
             test = f"({prop} = {sought} OR ({prop} IS NULL AND {key} IN {ROW}.u{number}))"
         found = f"{self._match(test, first)}\n{self._ranked('1.0', method)}"
@@ -367,7 +367,7 @@ class Hits:
 
     def _value(self, name: str) -> str:
         kind = type_of(self.label, name)
-        value = held(self.graph, self.label, "h", name, self.indexes.underived)
+        value = held(self.graph, self.label, "h", name, self.indexes.incomplete)
         return instant(value) if kind is not None and kind.name == "timestamp" else value
 
     def _collected(self) -> str:

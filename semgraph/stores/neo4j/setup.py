@@ -1,8 +1,7 @@
-"""Setting up a database: of its own accord a new one, one that another program made only when
-asked.
+"""Set-up of a database: automatic for a new one, on request for one created by another program.
 
-Nothing that others made is dropped or renamed. What is missing in their databases is told, and done
-without.
+Nothing created by another program is dropped or renamed. What such a database lacks is reported, and
+computed in memory.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from semgraph.stores.base import MatchQuery, SearchQuery, derived_report
 from semgraph.stores.batch_io import other_length
 from semgraph.stores.neo4j import schema
 from semgraph.stores.neo4j.bolt import Bolt
-from semgraph.stores.neo4j.cypher import UNDERIVED
+from semgraph.stores.neo4j.cypher import DERIVED
 
 if TYPE_CHECKING:
     from neo4j import AsyncManagedTransaction
@@ -32,12 +31,12 @@ Place = tuple[str, str]
 
 
 def derive(derived: Derived, text: str) -> Any:
-    """What a derived text property is for a text."""
+    """The derived text property of a text."""
     return TEXT_FUNCTIONS[derived.by].python(text)
 
 
 @dataclass
-class Underived:
+class MissingDerived:
     """The rows of one database that lack derived text properties.
 
     Args:
@@ -49,19 +48,21 @@ class Underived:
     bolt: Bolt
     graph: Graph
     counts: dict[Place, int] = field(default_factory=dict)
-    _looked: set[Place] = field(default_factory=set)
+    _checked: set[Place] = field(default_factory=set)
     _values: dict[Place, dict[str, Any]] = field(default_factory=dict)
     _holders: dict[Place, dict[Any, list[str]]] = field(default_factory=dict)
     _read: dict[Place, set[str] | None] = field(default_factory=dict)
 
     async def look(self, places: Iterable[Place]) -> bool:
-        """Count the rows that lack some derived text properties, once; whether any do of which that
-        was not known.
+        """Count the rows that lack some derived text properties, once; returns whether more do than
+        was known.
         """
-        new = sorted(place for place in set(places) - self._looked if self._is_text(*place))
-        self._looked.update(new)
-        maybe = await self._counted(schema.without(self.graph, new)) if new else {}
-        counts = await self._counted(schema.lacking(self.graph, sorted(maybe))) if maybe else {}
+        new = sorted(place for place in set(places) - self._checked if self._is_text(*place))
+        self._checked.update(new)
+        maybe = await self._counted(schema.count_without(self.graph, new)) if new else {}
+        counts = (
+            await self._counted(schema.count_lacking(self.graph, sorted(maybe))) if maybe else {}
+        )
         self.counts |= counts
         return bool(counts)
 
@@ -76,14 +77,14 @@ class Underived:
 
     @property
     def places(self) -> frozenset[Place]:
-        """What some rows lack."""
+        """The properties that some rows lack."""
         return frozenset(self.counts)
 
     @property
     def notes(self) -> list[str]:
-        """What the user should know of them."""
+        """Notes for the user."""
         return [
-            f"{number:,} {label} have no {name}: it is worked out from {self._derived(label, name).of} in memory, for this run"
+            f"{number:,} {label} have no {name}: it is computed from {self._derived(label, name).of} in memory, for this run"
             for (label, name), number in self.counts.items()
         ]
 
@@ -105,7 +106,7 @@ class Underived:
 
     async def _read_more(self, place: Place, partitions: set[str] | None) -> None:
         label, derived = self.graph.label(place[0]), self._derived(*place)
-        query = schema.underived(self.graph, label, derived, confined=partitions is not None)
+        query = schema.rows_lacking(self.graph, label, derived, confined=partitions is not None)
         values, holders = self._values.setdefault(place, {}), self._holders.setdefault(place, {})
         for key, _, text in await self.bolt.read(query, {"partitions": sorted(partitions or ())}):
             if key is None or key in values:
@@ -121,10 +122,10 @@ class Underived:
         """The parameter of a statement that compares such properties: values by label and property,
         and by key.
         """
-        if f"${UNDERIVED}" not in text:
+        if f"${DERIVED}" not in text:
             return {}
         return {
-            UNDERIVED: {
+            DERIVED: {
                 f"{label}.{name}": self._values.get((label, name), {})
                 for label, name in self.counts
             }
@@ -170,67 +171,67 @@ _BATCH = 5000
 
 
 class Setup:
-    """What a graph needs of a database.
+    """The set-up of a database for a graph.
 
     Args:
         bolt: The connection.
-        graph: Says what is needed.
+        graph: Declares what is needed.
     """
 
     def __init__(self, bolt: Bolt, graph: Graph) -> None:
         self.bolt, self.graph = bolt, graph
 
-    async def there(self) -> list[schema.Index]:
+    async def indexes(self) -> list[schema.Index]:
         """The indexes that the database has."""
         return [schema.Index.of(record) for record in await self.bolt.read(schema.SHOW)]
 
-    async def begin(
+    async def create_missing(
         self, dimensions: int | None, existing: Sequence[schema.Index], counts: Mapping[str, int]
     ) -> list[str]:
-        """Make what is missing, unless another program made the database; what was left undone, in
-        words.
+        """Create what is missing, unless the database was created by another program; returns notes
+        on what was left out.
         """
         wanted = schema.missing(self.graph, dimensions, existing)
-        left = self._left(wanted, existing, counts)
+        left = self._left_out(wanted, existing, counts)
         done = [one for one in wanted if one not in left]
         try:
-            await self._make([*schema.own(existing), *_statements(done)])
+            await self._create([*schema.missing_internal(existing), *_statements(done)])
         except EngineError as error:
-            now = await self.there()
+            now = await self.indexes()
             if "already exists" not in str(error) or set(map(_name, now)) == set(
                 map(_name, existing)
             ):
                 raise
-            return await self.begin(
+            return await self.create_missing(
                 dimensions, now, counts
-            )  # another program made indexes meanwhile
-        return [_undone(left)] if left else []
+            )  # another program created indexes meanwhile
+        return [_external_note(left)] if left else []
 
-    def undone(
+    def describe_missing(
         self, dimensions: int | None, existing: Sequence[schema.Index], counts: Mapping[str, int]
     ) -> list[str]:
-        """What `begin` would leave undone, in words."""
-        left = self._left(schema.missing(self.graph, dimensions, existing), existing, counts)
-        return [_undone(left)] if left else []
+        """The notes that `create_missing` would return."""
+        left = self._left_out(schema.missing(self.graph, dimensions, existing), existing, counts)
+        return [_external_note(left)] if left else []
 
-    def _left(
+    def _left_out(
         self,
         wanted: Sequence[schema.Wanted],
         existing: Sequence[schema.Index],
         counts: Mapping[str, int],
     ) -> list[schema.Wanted]:
-        """What is missing and stays so, as another program made the database."""
-        if not schema.is_anothers(self.graph, existing, counts):
+        """What is missing and stays so, as the database was created by another program."""
+        if not schema.is_external(self.graph, existing, counts):
             return []
         settled = {
             n
             for n, label in self.graph.labels.items()
-            if schema.is_settled(self.graph, label, existing)
+            if schema.has_unique_keys(self.graph, label, existing)
         }
         return [one for one in wanted if one.label not in settled]
 
-    async def make(self, dimensions: int | None, *, drop: bool) -> list[str]:
-        """Make all that is missing and can be made; what was done, and what could not be, in words.
+    async def migrate(self, dimensions: int | None, *, drop: bool) -> list[str]:
+        """Create all that is missing and can be created; returns a report of what was and was not.
 
         Args:
             dimensions: Length of the vectors; None: nobody knows it yet, so no vector index is
@@ -238,10 +239,10 @@ class Setup:
             drop: First drop the indexes and constraints that bear names of the graph.
         """
         report = await self._drop_own() if drop else []
-        existing = await self.there()
+        existing = await self.indexes()
         done = []
         for one in schema.missing(self.graph, dimensions, existing):
-            if one.what == f"unique {self.graph.key}" and (why := await self._twice(one)):
+            if one.what == f"unique {self.graph.key}" and (why := await self._duplicates(one)):
                 report.append(why)
             elif one.blocked:
                 report.append(
@@ -250,7 +251,7 @@ class Setup:
                 )
             else:
                 done.append(one)
-        await self._make([*schema.own(existing), *_statements(done)])
+        await self._create([*schema.missing_internal(existing), *_statements(done)])
         report += [f"made: {one.what} of {one.label}" for one in done]
         for label in self.graph.labels.values():
             for derived in label.derived.values():
@@ -259,8 +260,8 @@ class Setup:
         return report
 
     async def _drop_own(self) -> list[str]:
-        indexes = schema.own_names(self.graph, await self.there())
-        await self._make(
+        indexes = schema.indexes_named_by(self.graph, await self.indexes())
+        await self._create(
             [
                 schema.drop_constraint(i.constraint) if i.constraint else schema.drop_index(i.name)
                 for i in indexes
@@ -268,18 +269,18 @@ class Setup:
         )
         return [f"dropped: {index.name}" for index in indexes]
 
-    async def _twice(self, one: schema.Wanted) -> str:
+    async def _duplicates(self, one: schema.Wanted) -> str:
         """Which keys several rows of a label have, in words; "" if none."""
         query = schema.duplicates(self.graph, self.graph.label(one.label))
         [[number, some]] = await self.bolt.read(query)
         if not number:
             return ""
         return (
-            f"{number:,} {self.graph.key} of {one.label} are there several times (such as {', '.join(some)}), so they are "
+            f"{number:,} {self.graph.key} of {one.label} are duplicates (such as {', '.join(some)}), so they are "
             f"not made unique. Nothing of them was changed; this finds them all: {query.splitlines()[0]} RETURN key, rows"
         )
 
-    async def _make(self, statements: Sequence[str]) -> None:
+    async def _create(self, statements: Sequence[str]) -> None:
         if not statements:
             return
         await self.bolt.write(partial(self._run, statements))
@@ -292,13 +293,13 @@ class Setup:
     async def _unembedded(self, label: Label, derived: Derived) -> int:
         """How many rows have a text and no vector of it."""
         [[*_, number]] = await self.bolt.read(
-            schema.lacking(self.graph, [(label.name, derived.name)])
+            schema.count_lacking(self.graph, [(label.name, derived.name)])
         )
         return int(number)
 
     async def _fill(self, label: Label, derived: Derived) -> int:
         """Store a derived text property of all rows that lack it; of how many."""
-        read = schema.underived(self.graph, label, derived, confined=False, limit=_BATCH)
+        read = schema.rows_lacking(self.graph, label, derived, confined=False, limit=_BATCH)
         write = schema.fill(self.graph, label, derived)
         total = 0
         while records := await self.bolt.read(read):
@@ -324,15 +325,15 @@ def _statements(wanted: Sequence[schema.Wanted]) -> list[str]:
     return [*(one.drop for one in wanted if one.drop), *(one.create for one in wanted)]
 
 
-def _undone(wanted: Sequence[schema.Wanted]) -> str:
-    """What a database lacks that is used as it is."""
+def _external_note(wanted: Sequence[schema.Wanted]) -> str:
+    """The note on a database that is left unchanged."""
     by: dict[str, list[str]] = defaultdict(list)
     for one in wanted:
         by[one.what].append(one.label)
     listed = "; ".join(f"{what} of {', '.join(labels)}" for what, labels in by.items())
     return (
-        f"another program made this database, and nothing of it was changed. It lacks {listed}. All works without, more "
-        "slowly; a plan that writes `schema`, such as build_indices_and_constraints, makes them"
+        f"this database was created by another program and was left unchanged. Missing: {listed}. Queries work, but more "
+        "slowly; a plan that writes `schema`, such as build_indices_and_constraints, creates them"
     )
 
 

@@ -52,8 +52,8 @@ from semgraph.stores.neo4j.schema import Indexes, compile_states
 from semgraph.stores.neo4j.search import Searches
 from semgraph.stores.neo4j.search_text import EXACT_BELOW
 from semgraph.stores.neo4j.setup import (
+    MissingDerived,
     Setup,
-    Underived,
     compared,
     compared_in_match,
     refuse_other_length,
@@ -63,20 +63,20 @@ from semgraph.stores.neo4j.write import Lengths, commit, new_lengths
 
 
 @dataclass(frozen=True)
-class Opened:
-    """Indexes and constraints that were there for a graph, and the lengths of its vectors, as far
-    as they are known.
+class OpenedState:
+    """Indexes and constraints of a database at its last opening, and the known lengths of its
+    vectors.
 
     Args:
         graph: What it was opened for.
-        asked: The length of vectors that it was opened with; None: nobody knew.
-        there: Its indexes and constraints.
+        dimensions: The length of vectors that it was opened with; None: nobody knew.
+        indexes: Its indexes and constraints.
         lengths: Of vectors, by label and property.
     """
 
     graph: Graph
-    asked: int | None
-    there: Sequence[schema.Index]
+    dimensions: int | None
+    indexes: Sequence[schema.Index]
     lengths: Mapping[tuple[str, str], int]
 
     @classmethod
@@ -86,7 +86,7 @@ class Opened:
         dimensions: int | None,
         indexes: Sequence[schema.Index],
         stored: Mapping[tuple[str, str], int],
-    ) -> Opened:
+    ) -> OpenedState:
         """All vectors are as long as those that are asked for; else as the `stored` ones are, where
         there are any.
         """
@@ -104,12 +104,14 @@ class Opened:
         """Whether this is all that is to be known to open it for a graph and vectors of a
         length.
         """
-        return dimensions in {None, self.asked} and graph == self.graph and self._lacks_nothing
+        return dimensions in {None, self.dimensions} and graph == self.graph and self._lacks_nothing
 
     @cached_property
     def _lacks_nothing(self) -> bool:
-        lacking = schema.missing(self.graph, self.asked, self.there) or schema.own(self.there)
-        return self.asked is not None and not lacking
+        lacking = schema.missing(
+            self.graph, self.dimensions, self.indexes
+        ) or schema.missing_internal(self.indexes)
+        return self.dimensions is not None and not lacking
 
 
 def local_store(folder: str | Path, database: str | None = None) -> Neo4jStore:
@@ -138,10 +140,10 @@ class Neo4jStore:
 
     def _begin(self) -> None:
         self._graph: Graph | None = None
-        self._opened: Opened | None = None
+        self._opened: OpenedState | None = None
         self._lengths = Lengths()
         self._indexes = Indexes()
-        self._underived = Underived(self._bolt, Graph("", "", "", {}))
+        self._missing_derived = MissingDerived(self._bolt, Graph("", "", "", {}))
         self._measuring = asyncio.Lock()
         self._undone: list[str] = []
         self._searches = Searches(self._bolt)
@@ -166,14 +168,12 @@ class Neo4jStore:
     def graph(self) -> Graph:
         """The graph that it was opened for. Raises EngineError before that."""
         if self._graph is None:
-            raise EngineError(
-                "the store has not been opened for a graph: ensure() or attach() first"
-            )
+            raise EngineError("the store is not open: call ensure() or attach() first")
         return self._graph
 
     @property
     def nearest(self) -> str:
-        """An index finds the nearest among many."""
+        """Exact up to a limit, then by the index."""
         return f"exact within a partition of less than {EXACT_BELOW:,} rows, or where both ends are given; else by the index"
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
@@ -186,93 +186,95 @@ class Neo4jStore:
             isinstance(part, Prop) and part.name == "attributes" for part in parts
         )
 
-    def observe(self, heard: Callable[[str], None] | None) -> None:
-        """Call `heard` with the text of each statement from now on."""
-        self._bolt.heard = heard
+    def observe(self, callback: Callable[[str], None] | None) -> None:
+        """Call `callback` with the text of each statement from now on."""
+        self._bolt.observer = callback
 
     async def attach(self, graph: Graph, dimensions: int | None = None) -> list[schema.Wanted]:
-        """Open the store without changing anything, as a user that only reads can; gives what it
-        lacks but vector indexes.
+        """Open the store without changing anything; a user who may only read can do so. Returns what
+        it lacks, except vector indexes.
 
         Raises:
             StoreUnavailable: It does not answer, rejects the password, is too old, or holds vectors
                 of another length.
         """
-        if self._taken_again(graph, dimensions):
+        if self._reopened(graph, dimensions):
             return []
-        existing, statistics = await self._look(graph, dimensions)
-        self._undone = Setup(self._bolt, graph).undone(dimensions, existing, statistics.counts)
-        self._take(Opened.of(graph, dimensions, existing, statistics.dimensions))
+        existing, statistics = await self._inspect(graph, dimensions)
+        self._undone = Setup(self._bolt, graph).describe_missing(
+            dimensions, existing, statistics.counts
+        )
+        self._take(OpenedState.of(graph, dimensions, existing, statistics.dimensions))
         return schema.missing(graph, None, existing)
 
-    async def _look(
+    async def _inspect(
         self, graph: Graph, dimensions: int | None
     ) -> tuple[list[schema.Index], Statistics]:
-        """What the database has. Raises StoreUnavailable, where it holds vectors of another length
-        too.
+        """Indexes and statistics of the database. Raises StoreUnavailable, also for vectors of
+        another length.
         """
         await self._bolt.open()
         self._graph, self._opened = graph, None
-        existing, statistics = await Setup(self._bolt, graph).there(), await self.statistics()
+        existing, statistics = await Setup(self._bolt, graph).indexes(), await self.statistics()
         refuse_other_length(self.name, statistics.dimensions, dimensions)
         self._lengths.stored = set(statistics.dimensions)
         return existing, statistics
 
-    def _taken_again(self, graph: Graph, dimensions: int | None) -> bool:
-        """Whether what is known from before is all that is needed; if so, it is taken."""
+    def _reopened(self, graph: Graph, dimensions: int | None) -> bool:
+        """Whether the state of the last opening still serves; if so, it is used."""
         if self._opened is None or not self._opened.serves(graph, dimensions):
             return False
         self._take(self._opened)
         return True
 
-    def _take(self, opened: Opened) -> None:
-        """Know what the database has; what its rows lack is looked for anew."""
+    def _take(self, opened: OpenedState) -> None:
+        """Use this state; rows that lack derived properties are counted anew."""
         self._opened, self._graph, self._lengths.known = opened, opened.graph, dict(opened.lengths)
-        self._underived = Underived(self._bolt, opened.graph)
+        self._missing_derived = MissingDerived(self._bolt, opened.graph)
         self._indexes = replace(
-            schema.usable(opened.graph, opened.there), underived=self._underived.places
+            schema.usable(opened.graph, opened.indexes), incomplete=self._missing_derived.places
         )
-        self._searches.opened(self.graph, self._indexes, self._lengths.known, self._underived)
+        self._searches.opened(self.graph, self._indexes, self._lengths.known, self._missing_derived)
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
         """Create what is missing: constraints and indexes. Idempotent.
 
-        A database that another program made is left as it is: what it lacks is told in `notes`.
-            `migrate` makes that.
+        A database created by another program is left unchanged: `notes` lists what it lacks,
+        `migrate` creates it.
 
         Raises:
             StoreUnavailable: It does not answer, rejects the password, is too old or read-only, or
                 holds vectors of another length. Nothing was changed.
         """
-        if self._taken_again(graph, dimensions):
+        if self._reopened(graph, dimensions):
             return
-        existing, statistics = await self._look(graph, dimensions)
+        existing, statistics = await self._inspect(graph, dimensions)
         setup = Setup(self._bolt, graph)
-        self._undone = await setup.begin(dimensions, existing, statistics.counts)
-        self._take(Opened.of(graph, dimensions, await setup.there(), statistics.dimensions))
+        self._undone = await setup.create_missing(dimensions, existing, statistics.counts)
+        self._take(OpenedState.of(graph, dimensions, await setup.indexes(), statistics.dimensions))
 
     async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """Make what the database lacks, whoever made it; as `Migratable.migrate`."""
+        """As `Migratable.migrate`."""
         await self._bolt.open()
         self._graph = graph
-        report = await Setup(self._bolt, graph).make(dimensions, drop=drop)
-        existing, statistics = await self._look(graph, dimensions)
-        self._take(Opened.of(graph, dimensions, existing, statistics.dimensions))
+        report = await Setup(self._bolt, graph).migrate(dimensions, drop=drop)
+        existing, statistics = await self._inspect(graph, dimensions)
+        self._take(OpenedState.of(graph, dimensions, existing, statistics.dimensions))
         self._undone = []
         return report
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the database lacks, and what is done in memory instead, as far as it was asked
-        about; for the user.
-        """
-        return (*self._undone, *self._underived.notes)
+        """As `Migratable.notes`, as far as it is known so far."""
+        return (*self._undone, *self._missing_derived.notes)
 
     async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
         """As `Migratable.check_derived`."""
-        if await self._underived.look(places):
-            self._indexes = replace(self._indexes, underived=self._underived.places)
-            self._searches.opened(self.graph, self._indexes, self._lengths.known, self._underived)
+        if await self._missing_derived.look(places):
+            self._indexes = replace(self._indexes, incomplete=self._missing_derived.places)
+            self._searches.opened(
+                self.graph, self._indexes, self._lengths.known, self._missing_derived
+            )
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """Search; all queries over the same `rows`, in one round trip (more where an index has to
@@ -296,14 +298,14 @@ class Neo4jStore:
         await self.check_derived(compared_in_match(query, elements))
         text = compile_match(self.graph, query, self._indexes, several=several)
         labels = [label for _, label in elements if label is not None]
-        await self._read_underived((label.name for label in labels), rows, query.partition)
+        await self._read_missing_derived((label.name for label in labels), rows, query.partition)
         more: dict[str, Sequence[Any]] = {
             short: column(rows, path).to_pylist() for path, short in text.columns.items()
         }
         if query.partition is not None:
             more["p0"] = partition_field(rows, query.partition)
         parameters = {"rows": fields(rows, text.bound.values, more), **text.bound.constants}
-        parameters |= self._underived.parameters(text.text)
+        parameters |= self._missing_derived.parameters(text.text)
         named = [
             (element, label)
             for element, label in elements_of(self.graph, query.pattern)
@@ -331,7 +333,7 @@ class Neo4jStore:
             for j, kind in enumerate(kinds)
         ]
 
-    async def _read_underived(
+    async def _read_missing_derived(
         self, labels: Iterable[str], rows: pa.Table, partition: str | None
     ) -> None:
         """Read what rows of these labels lack, in the partitions that are asked about."""
@@ -340,7 +342,7 @@ class Neo4jStore:
             if partition is None
             else {part for parts in partitions_of(rows, partition) for part in parts}
         )
-        await self._underived.read(labels, own)
+        await self._missing_derived.read(labels, own)
 
     async def scan(
         self,
@@ -360,9 +362,9 @@ class Neo4jStore:
             self.graph, declared, properties, where, self._indexes, confined=partitions is not None
         )
         statement = text.text if limit is None else f"{text.text} LIMIT {int(limit)}"
-        await self._underived.read([label], partitions)
+        await self._missing_derived.read([label], partitions)
         parameters = {"partitions": list(partitions or ()), **text.bound.constants}
-        parameters |= self._underived.parameters(statement)
+        parameters |= self._missing_derived.parameters(statement)
         records = [record[0] for record in await self._bolt.read(statement, parameters)]
         return pa.table(self._columns(records, declared, list(wanted)), schema=wanted)
 
@@ -390,9 +392,7 @@ class Neo4jStore:
         """
         self._searches.shrunk(batch.deletes)
         first = new_lengths(self._bolt, self.graph, self._lengths, batch)
-        async with (
-            self._measuring if first else nullcontext()
-        ):  # whose vectors come first decides on their length
+        async with self._measuring if first else nullcontext():  # the first vectors fix the length
             return await commit(self._bolt, self.graph, self._indexes, self._lengths, batch, marker)
 
     async def statistics(self) -> Statistics:

@@ -41,8 +41,8 @@ def partition_field(rows: pa.Table, path: str) -> list[Any]:
 
 
 def column_of(values: Iterable[Any], label: Label, name: str, wanted: pa.DataType) -> pa.Array[Any]:
-    """Properties as a column. Raises StoreUnavailable for what others stored and is not of the
-    declared type.
+    """Properties as a column. Raises StoreUnavailable for a value stored by another program
+    that is not of the declared type.
     """
     kind, derived = label.columns.get(name), label.derived.get(name)
     if (

@@ -1,4 +1,4 @@
-"""Commits to Neo4j: one statement in one transaction, rolled back if what it did is not what it
+"""Commits to Neo4j: one statement in one transaction, rolled back if it merged fewer rows than it
 should.
 """
 
@@ -28,7 +28,7 @@ from semgraph.stores.batch_io import (
     still_has_edges,
     taken,
 )
-from semgraph.stores.neo4j.bolt import Bolt, Records, RuleBroken
+from semgraph.stores.neo4j.bolt import Bolt, ConstraintViolated, Records
 from semgraph.stores.neo4j.cypher import HEAD, MARK, hidden, pattern_of, quoted, sent, string
 from semgraph.stores.neo4j.schema import Indexes, statistics
 
@@ -211,8 +211,8 @@ def _mark(marker: CommitMarker) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Shape:
-    """What the text of one write depends on: not its values, and few of its columns. Rows are as
-    `rows_of` makes them.
+    """The text of one write, which depends on few of its columns and not on values. Rows are as
+    `rows_of` returns them.
     """
 
     graph: Graph
@@ -346,7 +346,7 @@ is called ''.
 
 @dataclass
 class Lengths:
-    """What is known of the lengths of vectors, by label and property.
+    """The known lengths of vectors, by label and property.
 
     Args:
         known: Those that are asked for or stored.
@@ -391,9 +391,9 @@ async def commit(
 
     try:
         counts = await bolt.write(work)
-    except RuleBroken as error:
-        await _refuse_broken(bolt, graph, indexes, batch)
-        broken = _broken(batch, str(error)).problem
+    except ConstraintViolated as error:
+        await _refuse_violations(bolt, graph, indexes, batch)
+        broken = _violation(batch, str(error)).problem
         raise DataError(f"{broken.what}; nothing was written", hint=broken.hint) from error
     lengths.known.update(new)
     lengths.stored |= new.keys()
@@ -441,17 +441,15 @@ async def _refuse_stored_lengths(
 async def _refuse(
     ask: Ask, graph: Graph, indexes: Indexes, write: NodeWrite | EdgeWrite, refusals: Refusals
 ) -> None:
-    """Note the rows that were passed over, but those that were because only what is there was to be
-    written.
-    """
-    await _refuse_other_group(ask, graph, indexes, write, graph.key, refusals)
+    """Note the rows that were skipped, except those of `only_existing` without a stored row."""
+    await _refuse_other_partition(ask, graph, indexes, write, graph.key, refusals)
     if isinstance(write, EdgeWrite) and not write.only_existing:
         await _refuse_missing_end(ask, graph, write, refusals)
         for end in ("source", "target"):
-            await _refuse_other_group(ask, graph, indexes, write, end, refusals)
+            await _refuse_other_partition(ask, graph, indexes, write, end, refusals)
 
 
-async def _refuse_other_group(
+async def _refuse_other_partition(
     ask: Ask,
     graph: Graph,
     indexes: Indexes,
@@ -499,7 +497,7 @@ async def _refuse_missing_end(ask: Ask, graph: Graph, write: EdgeWrite, refusals
         )
 
 
-async def _refuse_broken(bolt: Bolt, graph: Graph, indexes: Indexes, batch: Batch) -> None:
+async def _refuse_violations(bolt: Bolt, graph: Graph, indexes: Indexes, batch: Batch) -> None:
     """Find the rows that break a constraint of the database. Raises RowsRefused if there are
     any.
     """
@@ -508,7 +506,7 @@ async def _refuse_broken(bolt: Bolt, graph: Graph, indexes: Indexes, batch: Batc
         if isinstance(
             write, EdgeWrite
         ):  # an edge of this key may lie between ends of another partition
-            await _refuse_other_group(bolt.read, graph, indexes, write, graph.key, refusals)
+            await _refuse_other_partition(bolt.read, graph, indexes, write, graph.key, refusals)
         elif (
             isinstance(write, Delete)
             and not write.detach
@@ -517,7 +515,7 @@ async def _refuse_broken(bolt: Bolt, graph: Graph, indexes: Indexes, batch: Batc
             await _refuse_edges_left(bolt.read, graph, write, batch, refusals)
     refusals.check()
     rows = [(write, place) for write in _in_order(batch) for place in range(write.rows.num_rows)]
-    while (broken := await _first_broken(bolt, graph, indexes, rows)) is not None:
+    while (broken := await _first_violation(bolt, graph, indexes, rows)) is not None:
         place, error = broken
         write, row = rows.pop(place)
         refusals.add(write, write.rows.column(graph.key)[row].as_py(), error)
@@ -550,7 +548,7 @@ def _in_order(batch: Batch) -> list[Write]:
     return sorted(batch.writes, key=lambda write: ORDER[type(write)])
 
 
-async def _first_broken(
+async def _first_violation(
     bolt: Bolt, graph: Graph, indexes: Indexes, rows: Sequence[tuple[Write, int]]
 ) -> tuple[int, DataError] | None:
     """The first of some rows that breaks a constraint when it is written after those before it;
@@ -566,8 +564,8 @@ async def _first_broken(
     return bad - 1, error
 
 
-class _Undo(Exception):
-    """Rolls back a transaction that was made to see whether it can be."""
+class _Rollback(Exception):
+    """Rolls back a trial transaction."""
 
 
 async def _try(
@@ -585,19 +583,19 @@ async def _try(
 
     async def work(tx: AsyncManagedTransaction) -> None:
         await bolt.run(tx, text.text, text.parameters)
-        raise _Undo
+        raise _Rollback
 
     try:
         await bolt.write(work)
-    except RuleBroken as error:
-        return _broken(some, str(error))
-    except _Undo:
+    except ConstraintViolated as error:
+        return _violation(some, str(error))
+    except _Rollback:
         pass
     return None
 
 
-def _broken(batch: Batch, message: str) -> DataError:
-    """Which promise a batch breaks, in the words of the graph."""
+def _violation(batch: Batch, message: str) -> DataError:
+    """The error for a constraint that a batch violates, in terms of the graph."""
     if "still has relationships" in message:
         labels = dict.fromkeys(
             write.label for write in batch.writes if isinstance(write, Delete) and not write.detach

@@ -1,1 +1,3 @@
-"""The embedded store: one SQLite file, or memory."""
+"""The embedded store: a graph in one SQLite file, or in memory. `store` is its public module; the
+session imports it.
+"""

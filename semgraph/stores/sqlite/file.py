@@ -24,7 +24,7 @@ T = TypeVar("T")
 _OLDEST = (3, 35)
 _PATIENCE = 60.0
 """Seconds to wait for another process that writes."""
-_SAID = {
+_MESSAGES = {
     "FULL": "has no room to grow: the disk is full. Free some space and run again",
     "READONLY": "is read-only for this user. Allow writing to the file and its folder, or name another file",
     "CANTOPEN": "cannot be opened. Check that its folder is there and that this user may write to it, or name another file",
@@ -45,10 +45,10 @@ def _translated(error: sqlite3.Error, store: str) -> Exception:
     family = code.removeprefix("SQLITE_").split("_")[0]
     if family in ("BUSY", "LOCKED"):
         return _Busy()
-    if family in _SAID:
-        return StoreUnavailable(f"{store}  {_SAID[family]}. ({error}) Nothing was written.")
+    if family in _MESSAGES:
+        return StoreUnavailable(f"{store}  {_MESSAGES[family]}. ({error}) Nothing was written.")
     return EngineError(
-        f"{store}  SQLite refused what semgraph asked of it: {error} ({code or type(error).__name__})"
+        f"{store}  SQLite rejected a statement: {error} ({code or type(error).__name__})"
     )
 
 
@@ -64,7 +64,7 @@ class File:
         self.path, self.name = path, name
         self.round_trips = 0
         self._con: sqlite3.Connection | None = None
-        self.heard: Callable[[str], None] | None = None
+        self.observer: Callable[[str], None] | None = None
         self._lock = Turns()
         self.in_file = (
             False  # whether what is open is the file, and no copy or empty database in memory
@@ -92,11 +92,11 @@ class File:
         return self._con is not None
 
     async def copy(self, check: Callable[[sqlite3.Connection], None]) -> None:
-        """Go on with a copy in memory, which can be changed while the file stays as it is."""
+        """Continue with a copy in memory, which can be changed without changing the file."""
         async with self._lock:
             con = self._con
             if con is None:
-                raise EngineError(f"{self.name}  was asked before it was opened")
+                raise EngineError(f"{self.name}  is not open")
 
             def copied() -> sqlite3.Connection:
                 copy = self._opened(":memory:", check)
@@ -187,9 +187,7 @@ class File:
         async with self._lock:
             con = self._con
             if con is None:
-                raise EngineError(
-                    f"{self.name}  was asked before it was opened by ensure, or after it was closed"
-                )
+                raise EngineError(f"{self.name}  is not open: call ensure first, or it was closed")
             self.round_trips += 1
             record_round_trip()
             if not large:
@@ -203,7 +201,7 @@ class File:
         self, con: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], writes: bool
     ) -> T:
         try:
-            con.set_trace_callback(self.heard)
+            con.set_trace_callback(self.observer)
             con.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             result = work(con)
             con.execute("COMMIT")

@@ -17,27 +17,29 @@ from semgraph.logical.graph import PatternEdge, PatternNode
 from semgraph.stores.base import MatchQuery
 from semgraph.stores.batch_io import match_schema, returned, scan_schema
 from semgraph.stores.conditions import Prop
-from semgraph.stores.sqlite.rows import Asking
+from semgraph.stores.sqlite.rows import RequestRows
 from semgraph.stores.sqlite.schema import ID, Table, quote
 from semgraph.stores.sqlite.search import arrays_of
 
 
-class Matching:
+class PatternMatch:
     """A pattern, prepared for its rows. Element i of the path is `t<i>` in SQL: nodes are even,
     edges odd.
     """
 
-    def __init__(self, tables: Mapping[str, Table], query: MatchQuery, asking: Asking) -> None:
-        self.query, self.asking = query, asking
+    def __init__(
+        self, tables: Mapping[str, Table], query: MatchQuery, request: RequestRows
+    ) -> None:
+        self.query, self.request = query, request
         self.elements = query.pattern.fixed
         self.tables = [tables[element.label] for element in self.elements]
         self.graph = self.tables[0].graph
         self.place = {element.var: i for i, element in enumerate(self.elements) if element.var}
-        self.parts = asking.parts(query.partition) if query.partition is not None else ""
+        self.parts = request.parts(query.partition) if query.partition is not None else ""
         self.conditions = [
             *self._props(),
             *self._joins(),
-            *asking.conjuncts(query.where, None, self._prop),
+            *request.conjuncts(query.where, None, self._prop),
         ]
 
     def _prop(self, prop: Prop) -> tuple[str, Type]:
@@ -57,7 +59,7 @@ class Matching:
                 )  # from the index by partition, to that by ends
                 tests.append(f"{away}t{i}.{table.partition} = s.part")
             for prop, path in element.props:
-                tests.append(f"t{i}.{quote(prop)} = {self.asking.path(path, table.type_of(prop))}")
+                tests.append(f"t{i}.{quote(prop)} = {self.request.path(path, table.type_of(prop))}")
         return tests
 
     def _joins(self) -> list[str]:
@@ -103,7 +105,7 @@ class Matching:
         return 1 if named & {*table.label.index} else 2 if named else 3
 
     def run(self, con: sqlite3.Connection, dimensions: Mapping[tuple[str, str], int]) -> pa.Table:
-        """The paths of all rows, within a transaction, after `asking.load`."""
+        """The paths of all rows, within a transaction, after `request.load`."""
         variables = [(i, e) for i, e in enumerate(self.elements) if e.var]
         names = {
             i: list(
@@ -119,7 +121,10 @@ class Matching:
                 for name in listed
             ),
         ]
-        sources = [f"temp.{self.asking.table} r", *([f"temp.{self.parts} s"] if self.parts else [])]
+        sources = [
+            f"temp.{self.request.table} r",
+            *([f"temp.{self.parts} s"] if self.parts else []),
+        ]
         sources += [f"{self.tables[i].name} t{i}" for i in self.order]
         order = ["r.q", *(f"t{i}.{quote(self.graph.key)}" for i in names)]
         where = f"WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
@@ -138,7 +143,7 @@ class Matching:
         return pa.Table.from_arrays(columns, schema=schema)
 
 
-class Scanning:
+class LabelScan:
     """A scan, prepared."""
 
     def __init__(
@@ -151,15 +156,15 @@ class Scanning:
     ) -> None:
         self.table, self.properties, self.partitions = table, properties, partitions
         self.last = "" if limit is None else f" LIMIT {int(limit)}"
-        self.asking = Asking(pa.table({"_q": pa.array([0], pa.int64())}))
-        self.conditions = self.asking.conjuncts(
+        self.request = RequestRows(pa.table({"_q": pa.array([0], pa.int64())}))
+        self.conditions = self.request.conjuncts(
             where, "", lambda prop: (table.stored(prop.name), table.type_of(prop.name))
         )
 
     def run(self, con: sqlite3.Connection, dimensions: Mapping[tuple[str, str], int]) -> pa.Table:
         """The rows, within a transaction."""
         table, conditions = self.table, list(self.conditions)
-        self.asking.load(con)
+        self.request.load(con)
         if self.partitions is not None:
             con.execute(
                 'CREATE TEMP TABLE IF NOT EXISTS "#parts" (part TEXT PRIMARY KEY) WITHOUT ROWID'
@@ -173,7 +178,7 @@ class Scanning:
         schema = scan_schema(table.graph, table.label.name, self.properties, dimensions)
         selected = ", ".join(table.stored(name) for name in schema.names)
         source = (
-            f"temp.{self.asking.table} r CROSS JOIN {table.name} t"
+            f"temp.{self.request.table} r CROSS JOIN {table.name} t"
             if self.conditions
             else f"{table.name} t"
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from semgraph.stores.base import Method
 from semgraph.stores.batch_io import column, vectors_of
 from semgraph.stores.cosine import Block, Candidates, candidates, exact, lengths
-from semgraph.stores.sqlite.rows import Found, Scope
+from semgraph.stores.sqlite.rows import RankedHit, Scope
 from semgraph.stores.sqlite.schema import ID
 from semgraph.stores.sqlite.vectors import Memory, VectorCache
 
@@ -56,7 +56,7 @@ class Nearest:
         import numpy as np
 
         name = self.method.column
-        vectors = vectors_of(column(self.scope.asking.rows, name), f'column "{name}" of the rows')
+        vectors = vectors_of(column(self.scope.request.rows, name), f'column "{name}" of the rows')
         usable = (lengths(vectors.numbers) > 0).tolist()
         rows = [n for n, ok in enumerate(vectors.spread(usable)) if ok]
         return rows, vectors.numbers[usable].astype(np.float64)
@@ -73,18 +73,18 @@ class Nearest:
         counts = [cache.known(self.name, self.scope.seen(row)) for row in rows]
         return None if None in counts else sum(count for count in counts if count is not None)
 
-    def found(self, con: sqlite3.Connection, memory: Memory) -> Iterator[Found]:
+    def hits(self, con: sqlite3.Connection, memory: Memory) -> Iterator[RankedHit]:
         """The hits, ties by key."""
         rows, numbers = self.queries
-        queries = {self.scope.asking.ordinals[row]: numbers[n] for n, row in enumerate(rows)}
+        queries = {self.scope.request.ordinals[row]: numbers[n] for n, row in enumerate(rows)}
         ranked = self._of_passing if self.scope.pinned else self._of_nearest
         for q, hits in groupby(ranked(con, memory.vectors, queries), itemgetter(0)):
             for rank, (_, row, score) in enumerate(islice(hits, self.method.k)):
-                yield Found(q, rank, score, row)
+                yield RankedHit(q, rank, score, row)
 
     def _of_nearest(self, con: sqlite3.Connection, cache: VectorCache, queries: Queries) -> Ranked:
         groups: dict[tuple[str, ...] | None, Queries] = {}
-        for row, q in enumerate(self.scope.asking.ordinals):
+        for row, q in enumerate(self.scope.request.ordinals):
             if q in queries:
                 groups.setdefault(self.scope.seen(row), {})[q] = queries[q]
         hits: Ranked = []
@@ -99,8 +99,8 @@ class Nearest:
     def _best(
         self, con: sqlite3.Connection, blocks: Sequence[Block], queries: Queries
     ) -> tuple[Ranked, Queries]:
-        """The best that pass, of rows with the same partitions; and the rows for which hardly any
-        passes.
+        """The best hits that pass the conditions, for rows with the same partitions; and the queries
+        for which hardly any passes.
         """
         import numpy as np
 
@@ -137,25 +137,25 @@ class Nearest:
         return compared
 
     def _passing(self, con: sqlite3.Connection, near: Ranked) -> Ranked:
-        """Those that pass the conditions, in the same order."""
+        """The hits that pass the conditions, in the same order."""
         scope, table = self.scope, self.scope.table
         columns = "(n INTEGER PRIMARY KEY, q INTEGER, id INTEGER, score REAL)"
         con.execute(f'CREATE TEMP TABLE IF NOT EXISTS "#near" {columns}')
         con.execute('DELETE FROM temp."#near"')
         con.executemany('INSERT INTO temp."#near" (q, id, score) VALUES (?, ?, ?)', near)
         return con.execute(
-            f'SELECT h.q, h.id, h.score FROM temp."#near" h CROSS JOIN temp.{scope.asking.table} r '
+            f'SELECT h.q, h.id, h.score FROM temp."#near" h CROSS JOIN temp.{scope.request.table} r '
             f"CROSS JOIN {table.name} t WHERE {' AND '.join([f't.{ID} = h.id', 'r.q = h.q', *scope.where])} ORDER BY h.n"
         ).fetchall()
 
     def _of_passing(self, con: sqlite3.Connection, cache: VectorCache, queries: Queries) -> Ranked:
-        """All that pass the conditions, ranked."""
+        """All rows that pass the conditions, ranked."""
         scope, table = self.scope, self.scope.table
         wanted = "r.q IN (SELECT value FROM json_each(?))"
         parts = f"CROSS JOIN temp.{scope.parts} s" if scope.parts else ""
         own = [wanted, *(("s.q = r.q", f"{scope.partition} = s.part") if scope.parts else ())]
         sql = (
-            f"SELECT t.{table.partition}, r.q, t.{ID}, t.{table.key} FROM temp.{scope.asking.table} r {parts} "
+            f"SELECT t.{table.partition}, r.q, t.{ID}, t.{table.key} FROM temp.{scope.request.table} r {parts} "
             f"CROSS JOIN {table.name} t WHERE {' AND '.join([*own, *scope.where])} ORDER BY 1, 2"
         )
         scored: list[tuple[int, float, str, int]] = []

@@ -1,5 +1,5 @@
-"""Trails in SQLite: a walk from the end that the pattern pins best, one type of edge and one
-direction at each step; then what is behind the trail, by joins.
+"""Variable-length paths in SQLite: a walk from the end that the pattern names best, one type of edge
+and one direction at each step; then the rest of the pattern, by joins.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from semgraph.logical.graph import PatternEdge, PatternNode, PatternPath, elemen
 from semgraph.stores.base import MatchQuery
 from semgraph.stores.batch_io import match_schema, path_order, returned, steps_of
 from semgraph.stores.conditions import Prop
-from semgraph.stores.sqlite.rows import Asking
+from semgraph.stores.sqlite.rows import RequestRows
 from semgraph.stores.sqlite.schema import ID, Table, quote
 from semgraph.stores.sqlite.search import read_rows
 
@@ -27,37 +27,41 @@ Node = tuple[str, int]
 
 @dataclass(frozen=True)
 class _Path:
-    """What was found: for each element of the pattern a row of a table; for the trail, the second,
-    those of its edges.
+    """A match: for each element of the pattern a row of a table; for the variable-length path, the
+    second, those of its edges.
     """
 
     q: int
     places: tuple[tuple[Node, ...], ...]
 
 
-class Trails:
-    """A pattern with a trail, prepared for its rows."""
+class VariablePaths:
+    """A pattern with a variable-length path, prepared for its rows."""
 
     def __init__(
-        self, tables: Mapping[str, Table], query: MatchQuery, trail: PatternPath, asking: Asking
+        self,
+        tables: Mapping[str, Table],
+        query: MatchQuery,
+        path: PatternPath,
+        request: RequestRows,
     ) -> None:
-        self.tables, self.query, self.trail, self.asking = tables, query, trail, asking
+        self.tables, self.query, self.path, self.request = tables, query, path, request
         self.graph = next(iter(tables.values())).graph
         self.nodes = query.pattern.nodes
-        self.ends = path_ends(self.graph, query.pattern, trail)
+        self.ends = path_ends(self.graph, query.pattern, path)
         self.begin = int(self._looseness(self.nodes[1]) < self._looseness(self.nodes[0]))
-        self.parts = asking.parts(query.partition) if query.partition is not None else ""
+        self.parts = request.parts(query.partition) if query.partition is not None else ""
         self.props = [self._props(place) for place in (0, 1)]
         self.named = {
             place: self._named(edge, f"e{place}", tables[edge.label])
             + self._named(node, f"t{place}", tables[node.label])
-            for place, edge, node in self._onward
+            for place, edge, node in self._rest
         }
-        self.where = asking.conjuncts(query.where, None, self._prop)
+        self.where = request.conjuncts(query.where, None, self._prop)
 
     @property
-    def _onward(self) -> list[tuple[int, PatternEdge, PatternNode]]:
-        """Edges behind the trail with the nodes that they lead to, and the place of that node among
+    def _rest(self) -> list[tuple[int, PatternEdge, PatternNode]]:
+        """Edges after the variable-length path with the nodes that they lead to, and the place of that node among
         the nodes.
         """
         pairs = zip(self.query.pattern.edges[1:], self.nodes[2:], strict=True)
@@ -81,7 +85,7 @@ class Trails:
         known = {
             node.var: (f"t{place}", self._table(place)) for place, node in enumerate(self.nodes[:2])
         }
-        for place, edge, node in self._onward:
+        for place, edge, node in self._rest:
             known |= {
                 edge.var: (f"e{place}", self.tables[edge.label]),
                 node.var: (f"t{place}", self.tables[node.label]),
@@ -94,25 +98,25 @@ class Trails:
 
     def _named(self, element: PatternNode | PatternEdge, alias: str, table: Table) -> list[str]:
         return [
-            f"{alias}.{quote(prop)} = {self.asking.path(path, table.type_of(prop))}"
+            f"{alias}.{quote(prop)} = {self.request.path(path, table.type_of(prop))}"
             for prop, path in element.props
         ]
 
     @property
     def sql(self) -> str:
         """Reads the rows; gives ordinal, label and id of both ends, the walk, and ids behind it."""
-        rows = f"temp.{self.asking.table} r"
+        rows = f"temp.{self.request.table} r"
         walk = [*self._seeds(rows), *self._steps()]
         near, far = self.begin, 1 - self.begin
-        behind = [f"{name}{place}.{ID}" for place, *_ in self._onward for name in "et"]
+        behind = [f"{name}{place}.{ID}" for place, *_ in self._rest for name in "et"]
         selects = []
         for begin in self.ends[near]:
             for end in self.ends[far]:
                 tests = [
-                    f"w.begin = '{begin}' AND w.label = '{end}' AND w.depth >= {self.trail.least}",
+                    f"w.begin = '{begin}' AND w.label = '{end}' AND w.depth >= {self.path.least}",
                     f"r.q = w.q AND t{near}.{ID} = w.first AND t{far}.{ID} = w.at",
                     *self.props[far],
-                    *self._behind(end if far else begin),
+                    *self._after(end if far else begin),
                     *self.where,
                 ]
                 sources = [
@@ -121,7 +125,7 @@ class Trails:
                     f"{self.tables[end].name} t{far}",
                     *(
                         f"{self.tables[edge.label].name} e{p} CROSS JOIN {self.tables[node.label].name} t{p}"
-                        for p, edge, node in self._onward
+                        for p, edge, node in self._rest
                     ),
                 ]
                 selects.append(
@@ -131,10 +135,10 @@ class Trails:
         columns = "q, part, begin, first, label, at, key, depth, way"
         return f"WITH RECURSIVE walk ({columns}) AS ({' UNION ALL '.join(walk)}) {' UNION ALL '.join(selects)}"
 
-    def _behind(self, label: str) -> list[str]:
-        """What holds of the path behind the trail, whose last node has this label."""
+    def _after(self, label: str) -> list[str]:
+        """The conditions on the rest of the pattern; the variable-length path ends in this label."""
         tests = []
-        for place, edge, node in self._onward:
+        for place, edge, node in self._rest:
             here, e, t = f"t{place - 1}", f"e{place}", f"t{place}"
             edges, nodes, before = (
                 self.tables[edge.label],
@@ -154,7 +158,7 @@ class Trails:
             tests.append(f"instr(w.way, ';{edge.label}:' || {e}.{ID} || ';') = 0")
             tests += [
                 f"{e}.{ID} <> e{p}.{ID}"
-                for p, other, _ in self._onward
+                for p, other, _ in self._rest
                 if p < place and other.label == edge.label
             ]
             tests += self.named[place]
@@ -179,11 +183,11 @@ class Trails:
         return selects
 
     def _steps(self) -> list[str]:
-        out = self.trail.direction == ("in" if self.begin else "out")
+        out = self.path.direction == ("in" if self.begin else "out")
         selects = []
-        for name in self.trail.labels:
+        for name in self.path.labels:
             edge = self.tables[name].label
-            both = self.trail.direction == "any"
+            both = self.path.direction == "any"
             if out or both:
                 selects.append(self._step(self.tables[name], "source", "target", ""))
             if not out:
@@ -195,7 +199,7 @@ class Trails:
         ends = {"source": edges.label.source, "target": edges.label.target}
         nodes, name = self.tables[ends[far]], edges.label.name
         tests = [
-            f"w.label = '{ends[near]}' AND w.depth < {self.trail.most}",
+            f"w.label = '{ends[near]}' AND w.depth < {self.path.most}",
             f"e.{near} = w.key AND n.{nodes.key} = e.{far}",
             f"instr(w.way, ';{name}:' || e.{ID} || ';') = 0",
             *([also] if also else []),
@@ -209,7 +213,7 @@ class Trails:
         )
 
     def run(self, con: sqlite3.Connection, dimensions: Mapping[tuple[str, str], int]) -> pa.Table:
-        """The paths of all rows, within a transaction, after `asking.load`."""
+        """The paths of all rows, within a transaction, after `request.load`."""
         paths = [self._path(row) for row in con.execute(self.sql)]
         keys = self._keys(con, paths)
         elements = elements_of(self.graph, self.query.pattern)
@@ -247,7 +251,7 @@ class Trails:
         ends: tuple[tuple[Node, ...], ...] = ((begin, first),), steps, ((label, at),)
         if self.begin:
             ends = ((label, at),), tuple(reversed(steps)), ((begin, first),)
-        labels = [name for _, edge, node in self._onward for name in (edge.label, node.label)]
+        labels = [name for _, edge, node in self._rest for name in (edge.label, node.label)]
         return _Path(q, (*ends, *((pair,) for pair in zip(labels, behind, strict=True))))
 
     def _keys(self, con: sqlite3.Connection, paths: Sequence[_Path]) -> dict[Node, tuple[str, ...]]:

@@ -42,7 +42,7 @@ _INFIX = {
 _CALLS = {"coalesce": "coalesce", "contains": "list_holds", "overlaps": "lists_meet"}
 
 
-class Asking:
+class RequestRows:
     """The rows of one round trip. What queries say of them is collected first and loaded once.
 
     In SQL the rows are `r`, with their ordinal `r.q`.
@@ -149,7 +149,7 @@ def _test(test: Test, args: list[str]) -> str:
     return f"(NOT {args[0]})" if test.op == "not" else f"({args[0]} IS NULL)"
 
 
-class Found(NamedTuple):
+class RankedHit(NamedTuple):
     """A hit of one method."""
 
     q: int
@@ -161,7 +161,7 @@ class Found(NamedTuple):
 class Ranking(Protocol):
     """One method of a search, prepared for its rows."""
 
-    def found(self, con: sqlite3.Connection, memory: Memory) -> Iterator[Found]:
+    def hits(self, con: sqlite3.Connection, memory: Memory) -> Iterator[RankedHit]:
         """The hits, row by row, best first, at most k each; within a transaction, after the rows
         are loaded.
         """
@@ -174,7 +174,7 @@ class Scope:
 
     Args:
         table: Of the label; `t` in SQL.
-        asking: The rows; `r` in SQL.
+        request: The rows; `r` in SQL.
         where: Conditions in SQL, over `t` and `r`.
         partitions: For each row what it may see; None: all.
         parts: The temporary table that says the same; "" for all.
@@ -182,7 +182,7 @@ class Scope:
     """
 
     table: Table
-    asking: Asking
+    request: RequestRows
     where: tuple[str, ...]
     partitions: Sequence[tuple[str, ...]] | None
     parts: str
@@ -207,7 +207,7 @@ class Scope:
         if len(seen) == 1:
             return f"{self.partition} = ?", seen
         return f"{self.partition} IN (SELECT part FROM temp.{self.parts} WHERE q = ?)", (
-            self.asking.ordinals[row],
+            self.request.ordinals[row],
         )
 
     def holds_all(self, con: sqlite3.Connection, partitions: Sequence[str]) -> bool:
@@ -242,7 +242,7 @@ class Scope:
         values: Sequence[Any],
         order: str,
         k: int | None,
-    ) -> Iterator[Found]:
+    ) -> Iterator[RankedHit]:
         """The hits of one row, each a score and an id. With a statement of its own, an index can
         stop at k.
 
@@ -255,12 +255,12 @@ class Scope:
             order: Before the key.
             k: How many; None: all.
         """
-        q = self.asking.ordinals[row]
-        rows = f"temp.{self.asking.table} r CROSS JOIN" if self.where else ""
+        q = self.request.ordinals[row]
+        rows = f"temp.{self.request.table} r CROSS JOIN" if self.where else ""
         own, bound = (("r.q = ?",), (q,)) if self.where else ((), ())
         where = " AND ".join([*own, *conditions, *self.where])
         sql = f"SELECT {select.format(rows=rows)} WHERE {where} ORDER BY {order}, t.{self.table.key} LIMIT ?"
         for rank, (score, row_id) in enumerate(
             con.execute(sql, (*bound, *values, -1 if k is None else k))
         ):
-            yield Found(q, rank, score, row_id)
+            yield RankedHit(q, rank, score, row_id)

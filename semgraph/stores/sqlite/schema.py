@@ -1,5 +1,4 @@
-"""How a graph is laid out in an SQLite file, and how a file is brought up to date with
-`graph.yaml`.
+"""The layout of a graph in an SQLite file, and the migration of a file to `graph.yaml`.
 
 One table per label, in its own name; all else that belongs to it has `#` in its name, which no
 label or property can have:
@@ -99,9 +98,7 @@ class Table:
         """The type of a stored column. Raises EngineError if there is none."""
         if name not in self.columns:
             known = ", ".join(self.columns)
-            raise EngineError(
-                f'SQLite was asked about "{name}" of {self.label.name}, which has only {known}'
-            )
+            raise EngineError(f'{self.label.name} has no property "{name}"; it has {known}')
         return self.columns[name]
 
     def words(self, prop: str) -> tuple[str, tuple[str, ...]]:
@@ -241,7 +238,7 @@ def _objects(tables: Mapping[str, Table]) -> dict[str, str]:
     return own
 
 
-def _there(con: sqlite3.Connection) -> dict[str, str]:
+def _existing_objects(con: sqlite3.Connection) -> dict[str, str]:
     return dict(con.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
@@ -271,8 +268,8 @@ def check_file(con: sqlite3.Connection, store: str) -> None:
 
 
 def is_current(con: sqlite3.Connection, tables: Mapping[str, Table]) -> bool:
-    """Whether the file has all that the graph declares, as it declares it."""
-    existing = _there(con)
+    """Whether the layout of the file is that of the graph."""
+    existing = _existing_objects(con)
     renewed = any(_is_old(name, sql, existing) for name, sql in _objects(tables).items())
     return not renewed and not any(_missing_columns(con, table) for table in tables.values())
 
@@ -283,10 +280,10 @@ def _is_old(name: str, sql: str, existing: Mapping[str, str]) -> bool:
 
 
 def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> None:
-    """Create what is missing and renew what the graph declares otherwise now. Within a transaction
-    that writes.
+    """Create what is missing and recreate what the graph declares differently now, within a
+    transaction that writes.
     """
-    existing = _there(con)
+    existing = _existing_objects(con)
     for name, sql in _objects(tables).items():
         if _is_old(name, sql, existing):
             if name in existing:
@@ -304,7 +301,7 @@ def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> No
 
 
 def _fill(con: sqlite3.Connection, name: str, tables: Mapping[str, Table]) -> None:
-    """Full text that is new over rows that are there."""
+    """Fill a new full-text table from existing rows."""
     for table in tables.values():
         for index, properties in table.label.fulltext.items():
             if name == _words_name(table.label, index):

@@ -28,7 +28,7 @@ from semgraph.stores.batch_io import (
 )
 from semgraph.stores.conditions import Prop, of_hit, pinned, read
 from semgraph.stores.sqlite.nearest import Nearest
-from semgraph.stores.sqlite.rows import Asking, Found, Ranking, Scope
+from semgraph.stores.sqlite.rows import RankedHit, Ranking, RequestRows, Scope
 from semgraph.stores.sqlite.schema import ID, Table, quote
 from semgraph.stores.sqlite.values import decode, decode_vectors
 from semgraph.stores.sqlite.vectors import Memory
@@ -45,9 +45,9 @@ class Equal:
 
     def __init__(self, scope: Scope, method: Method) -> None:
         self.scope, self.method = scope, method
-        self.value = scope.asking.path(method.column, scope.table.type_of(method.prop))
+        self.value = scope.request.path(method.column, scope.table.type_of(method.prop))
 
-    def found(self, con: sqlite3.Connection, _: Memory) -> Iterator[Found]:
+    def hits(self, con: sqlite3.Connection, _: Memory) -> Iterator[RankedHit]:
         """The hits, by key."""
         scope, table, k = self.scope, self.scope.table, self.method.k
         conditions = [f"t.{quote(self.method.prop)} = {self.value}", *scope.where]
@@ -57,12 +57,12 @@ class Equal:
             conditions += ["s.q = r.q", f"{scope.partition} = s.part"]
         sql = (
             f"SELECT r.q AS q, row_number() OVER (PARTITION BY r.q ORDER BY t.{table.key}) - 1 AS n, t.{ID} AS id "
-            f"FROM temp.{scope.asking.table} r {parts} CROSS JOIN {table.name} t WHERE {' AND '.join(conditions)}"
+            f"FROM temp.{scope.request.table} r {parts} CROSS JOIN {table.name} t WHERE {' AND '.join(conditions)}"
         )
         for q, n, row in con.execute(
             f"SELECT q, n, id FROM ({sql}) WHERE n < ? ORDER BY q, n", (2**62 if k is None else k,)
         ):
-            yield Found(q, n, 1.0, row)
+            yield RankedHit(q, n, 1.0, row)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Order:
     method: Method
     by: Sequence[tuple[str, bool]]
 
-    def found(self, con: sqlite3.Connection, _: Memory) -> Iterator[Found]:
+    def hits(self, con: sqlite3.Connection, _: Memory) -> Iterator[RankedHit]:
         """The hits, NULLs last, ties by key."""
         scope = self.scope
         order = (
@@ -82,7 +82,7 @@ class Order:
             )
             or "1"
         )
-        for row in range(len(scope.asking.ordinals)):
+        for row in range(len(scope.request.ordinals)):
             if scope.seen(row) == ():
                 continue
             condition, values = scope.confined(row)
@@ -100,7 +100,7 @@ class Words:
     @cached_property
     def asked(self) -> list[str | None]:
         """Queries of the rows; None: no words."""
-        texts = column(self.scope.asking.rows, self.method.column).to_pylist()
+        texts = column(self.scope.request.rows, self.method.column).to_pylist()
         return [_any_of(text) for text in texts]
 
     @cached_property
@@ -113,7 +113,7 @@ class Words:
         """BM25 in SQL, greater for better; the partition token counts nothing."""
         return f"-bm25({self.name}, 0.0)"
 
-    def found(self, con: sqlite3.Connection, memory: Memory) -> Iterator[Found]:
+    def hits(self, con: sqlite3.Connection, memory: Memory) -> Iterator[RankedHit]:
         """The hits, ties by key.
 
         Conditions and large partitions are looked up for every row that has a word. Without
@@ -140,7 +140,7 @@ class Words:
 
     def _joined(
         self, con: sqlite3.Connection, row: int, match: str, *, confined: bool
-    ) -> Iterator[Found]:
+    ) -> Iterator[RankedHit]:
         scope = self.scope
         condition, values = scope.confined(row) if confined else ("TRUE", ())
         select = f"{self.score} AS score, t.{ID} FROM {{rows}} {self.name} CROSS JOIN {scope.table.name} t"
@@ -149,7 +149,7 @@ class Words:
             con, row, select, conditions, [match, *values], "score DESC", self.method.k
         )
 
-    def _ranked(self, con: sqlite3.Connection, row: int, match: str) -> list[Found] | None:
+    def _ranked(self, con: sqlite3.Connection, row: int, match: str) -> list[RankedHit] | None:
         """The k best by full text alone; None if too many are as good as the k-th, and keys must
         say who is in.
         """
@@ -162,9 +162,9 @@ class Words:
             if len(best) == k + _TIES and best[-1][0] == best[k - 1][0]:
                 return None
             best = [hit for hit in best if hit[0] >= best[k - 1][0]]
-        q = self.scope.asking.ordinals[row]
+        q = self.scope.request.ordinals[row]
         return [
-            Found(q, rank, score, row_id)
+            RankedHit(q, rank, score, row_id)
             for rank, (score, row_id) in enumerate(self.scope.ranked(con, best)[:k])
         ]
 
@@ -186,10 +186,12 @@ class Search:
     Args:
         tables: By label.
         query: The search.
-        asking: The rows; takes up what the search needs of them.
+        request: The rows; takes up what the search needs of them.
     """
 
-    def __init__(self, tables: Mapping[str, Table], query: SearchQuery, asking: Asking) -> None:
+    def __init__(
+        self, tables: Mapping[str, Table], query: SearchQuery, request: RequestRows
+    ) -> None:
         self.table, self.query = tables[query.label], query
         table = self.table
         self.ends = {
@@ -198,11 +200,11 @@ class Search:
         }
         self.named = {name: end for end, name, _ in query.ends}
         self.names = list(returned(table.graph, table.label, query.properties))
-        where = asking.conjuncts(query.where, aliases(query), self._prop)
+        where = request.conjuncts(query.where, aliases(query), self._prop)
         by = query.partition
-        partitions = asking.partitions(by) if by is not None else None
-        parts = asking.parts(by) if by is not None else ""
-        self.scope = Scope(table, asking, tuple(where), partitions, parts, self._is_pinned())
+        partitions = request.partitions(by) if by is not None else None
+        parts = request.parts(by) if by is not None else ""
+        self.scope = Scope(table, request, tuple(where), partitions, parts, self._is_pinned())
         self.methods = [self._prepare(method) for method in query.methods]
 
     @property
@@ -250,13 +252,13 @@ class Search:
         return any(pinned(term, names) for term in of_hit(terms, self.query.alias))
 
     def run(self, con: sqlite3.Connection, memory: Memory, dimensions: Dimensions) -> pa.Table:
-        """The hits of all rows and methods, within a transaction, after `asking.load` if it reads
+        """The hits of all rows and methods, within a transaction, after `request.load` if it reads
         them.
         """
         hits = [
             (hit.q, n, *hit[1:])
             for n, method in enumerate(self.methods)
-            for hit in method.found(con, memory)
+            for hit in method.hits(con, memory)
         ]
         hits.sort(key=itemgetter(0, 1, 2))
         schema = search_schema(self.table.graph, self.query, dimensions)

@@ -40,9 +40,9 @@ from semgraph.stores.batch_io import (
 )
 from semgraph.stores.conditions import read
 from semgraph.stores.sqlite.file import File
-from semgraph.stores.sqlite.match import Matching, Scanning
-from semgraph.stores.sqlite.paths import Trails
-from semgraph.stores.sqlite.rows import Asking
+from semgraph.stores.sqlite.match import LabelScan, PatternMatch
+from semgraph.stores.sqlite.paths import VariablePaths
+from semgraph.stores.sqlite.rows import RequestRows
 from semgraph.stores.sqlite.schema import (
     Table,
     bring_up_to_date,
@@ -64,7 +64,7 @@ from semgraph.turns import Turns
 T = TypeVar("T")
 _MANY_ROWS = 2_000
 _MANY_PRODUCTS = 150_000
-"""From these numbers on, work leaves the event loop's thread."""
+"""Larger work runs outside the event loop's thread."""
 
 
 class SqliteStore:
@@ -102,14 +102,14 @@ class SqliteStore:
 
     @property
     def nearest(self) -> str:
-        """All vectors that may be found are compared."""
+        """Always exact."""
         return "exact"
 
     @property
     def graph(self) -> Graph:
         """The graph that it was opened for. Raises EngineError before `ensure`."""
         if not self._tables:
-            raise EngineError(f"{self.name}  was asked before it was opened by ensure")
+            raise EngineError(f"{self.name}  is not open: call ensure first")
         return next(iter(self._tables.values())).graph
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
@@ -148,8 +148,8 @@ class SqliteStore:
         await self._make_ready(tables, dimensions)
 
     async def _reader(self, ready: Callable[[sqlite3.Connection], bool]) -> File:
-        """A connection that neither makes nor changes the file: an open one, or another one. Copies
-        are of one use.
+        """A connection that neither creates nor changes the file, reused if it has all that is
+        needed. A copy serves once.
         """
         if self._readers.get(self._file) and not self._file.in_file:
             del self._readers[self._file]
@@ -158,7 +158,7 @@ class SqliteStore:
             if reader.in_file and await reader.run(ready):
                 return reader
         reader = File(self.path, self.name)
-        reader.heard = self._main.heard
+        reader.observer = self._main.observer
         await reader.open(self._check, reads=True)
         self._readers[reader] = Memory()
         if not await reader.run(ready):
@@ -190,15 +190,15 @@ class SqliteStore:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Nothing: a file is semgraph's own, and `ensure` brings it up to date."""
+        """None: a file belongs to semgraph, and `ensure` migrates it."""
         return ()
 
     async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
-        """Nothing: rows lack nothing that is derived."""
+        """Does nothing: rows always have their derived texts."""
 
     async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """As `Migratable.migrate`. What an index is belongs to the file's layout, so there is none to
-        make or to drop.
+        """As `Migratable.migrate`. Indexes belong to the layout of the file, so none is
+        created or dropped.
         """
         del drop
         await self.ensure(graph, dimensions)
@@ -215,11 +215,11 @@ class SqliteStore:
             for line in derived_report(label, derived, lacked.get((label.name, derived.name), 0))
         ]
 
-    def observe(self, heard: Callable[[str], None] | None) -> None:
-        """Call `heard` with the text of each statement from now on."""
-        self._main.heard = heard
+    def observe(self, callback: Callable[[str], None] | None) -> None:
+        """Call `callback` with the text of each statement from now on."""
+        self._main.observer = callback
         for reader in self._readers:
-            reader.heard = heard
+            reader.observer = callback
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """Search, all queries over the same rows in one transaction."""
@@ -230,8 +230,8 @@ class SqliteStore:
             ]
         for query in queries:
             self._table(query.label)
-        asking = Asking(rows)
-        searches = [Search(self._tables, query, asking) for query in queries]
+        request = RequestRows(rows)
+        searches = [Search(self._tables, query, request) for query in queries]
 
         def work(con: sqlite3.Connection) -> list[pa.Table]:
             dimensions = self._read_dimensions(con)
@@ -239,7 +239,7 @@ class SqliteStore:
                 for nearest in search.nearest:
                     self._check_length(search.query.label, nearest.embedding, nearest.size)
             if any(search.reads_rows for search in searches):
-                asking.load(con)
+                request.load(con)
             return [search.run(con, self._memory, dimensions) for search in searches]
 
         products = [
@@ -255,17 +255,17 @@ class SqliteStore:
         graph = self.graph
         if not rows.num_rows:
             return match_schema(graph, query, self._dimensions).empty_table()
-        asking = Asking(rows)
-        trail = query.pattern.variable_path
-        matching = (
-            Matching(self._tables, query, asking)
-            if trail is None
-            else Trails(self._tables, query, trail, asking)
+        request = RequestRows(rows)
+        path = query.pattern.variable_path
+        matched = (
+            PatternMatch(self._tables, query, request)
+            if path is None
+            else VariablePaths(self._tables, query, path, request)
         )
 
         def work(con: sqlite3.Connection) -> pa.Table:
-            asking.load(con)
-            return matching.run(con, self._read_dimensions(con))
+            request.load(con)
+            return matched.run(con, self._read_dimensions(con))
 
         return await self._file.run(work, large=_large(rows.num_rows))
 
@@ -281,9 +281,9 @@ class SqliteStore:
         table = self._table(label)
         if partitions is not None and not partitions:
             return scan_schema(self.graph, label, properties, self._dimensions).empty_table()
-        scanning = Scanning(table, properties, partitions, where, limit)
+        scan = LabelScan(table, properties, partitions, where, limit)
         return await self._file.run(
-            lambda con: scanning.run(con, self._read_dimensions(con)), large=True
+            lambda con: scan.run(con, self._read_dimensions(con)), large=True
         )
 
     async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:
@@ -354,7 +354,7 @@ class SqliteStore:
     def _table(self, label: str) -> Table:
         if label not in self.graph.labels:
             raise EngineError(
-                f'{self.name}  was asked about "{label}"; its labels are {", ".join(self.graph.labels)}'
+                f'{self.name}  has no label "{label}"; its labels are {", ".join(self.graph.labels)}'
             )
         return self._tables[label]
 

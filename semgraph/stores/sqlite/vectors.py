@@ -26,7 +26,7 @@ _DISTINCT = (
 
 
 @dataclass
-class _Held:
+class _CachedBlock:
     block: Block
     version: int
 
@@ -44,7 +44,7 @@ class VectorCache:
 
     def __init__(self, limit: int = 4 << 30) -> None:
         self.limit = limit
-        self._held: OrderedDict[tuple[str, str], _Held] = OrderedDict()
+        self._held: OrderedDict[tuple[str, str], _CachedBlock] = OrderedDict()
         self._grown = False
 
     def known(self, table: str, partitions: Iterable[str] | None) -> int | None:
@@ -85,7 +85,7 @@ class VectorCache:
             or held.block.size != size
             or (held.version != version and _lost(con, name, held.version))
         ):
-            held = self._held[name] = _Held(Block(size), -1)
+            held = self._held[name] = _CachedBlock(Block(size), -1)
         if held.version != version:
             _read(con, table, partition, held)
             held.version = version
@@ -106,7 +106,7 @@ def _lost(con: sqlite3.Connection, name: tuple[str, str], version: int) -> bool:
     return row is not None and row[0] > version
 
 
-def _read(con: sqlite3.Connection, table: str, partition: str, held: _Held) -> None:
+def _read(con: sqlite3.Connection, table: str, partition: str, held: _CachedBlock) -> None:
     """Put all that is newer than the block into it."""
     import numpy as np
 

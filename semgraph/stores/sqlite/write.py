@@ -35,7 +35,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def take_head(con: sqlite3.Connection, marker: CommitMarker) -> None:
+def compare_and_set_head(con: sqlite3.Connection, marker: CommitMarker) -> None:
     """Compare the head of a commit marker's partition and set it, in a transaction that holds the lock.
     Raises ConcurrentWrite.
     """
@@ -45,8 +45,8 @@ def take_head(con: sqlite3.Connection, marker: CommitMarker) -> None:
     con.execute('INSERT OR REPLACE INTO "#heads" VALUES (?, ?)', (marker.partition, marker.head))
 
 
-def leave(con: sqlite3.Connection, marker: CommitMarker) -> None:
-    """Leave a commit marker for each member row."""
+def write_markers(con: sqlite3.Connection, marker: CommitMarker) -> None:
+    """Write a commit marker for each input row."""
     now = marker.now.replace(tzinfo=UTC) if marker.now.tzinfo is None else marker.now
     rest = (marker.fingerprint, (now - _EPOCH) // _MICROSECOND, marker.run, marker.witness)
     rows = ((marker.plan, marker.partition, row, *rest) for row in marker.rows)
@@ -130,7 +130,7 @@ class Merge:
 
     def _stored(self, con: sqlite3.Connection, refusals: Refusals) -> dict[str, int]:
         """Ids by key of the rows that are there; those of another partition are refused."""
-        stored = _found(con, self.table, self.keys)
+        stored = _ids_by_key(con, self.table, self.keys)
         for key, part in zip(self.keys, self.parts, strict=True):
             if part is not None and key in stored and stored[key][1] != part:
                 refusals.add(self.write, key, taken(f"{self.table.label.name} {key}"))
@@ -215,7 +215,7 @@ class Merge:
         con.executemany(f"UPDATE {self.table.name} SET {settings} WHERE {ID} = ?", rows)
 
     def _merged(self, name: str) -> str:
-        """What becomes of a stored value, in SQL, with `?` for the new one."""
+        """The merged value in SQL, with `?` for the new one."""
         if name in self.write.unite:
             return f"unite({quote(name)}, ?)"
         if name in self.table.label.open & {"labels"}:
@@ -253,9 +253,7 @@ class Merge:
             )
 
     def _check_size(self, con: sqlite3.Connection, name: str) -> None:
-        """The first vector says how long all are. Raises StoreUnavailable for one of another
-        length.
-        """
+        """The first vector fixes the length of all. Raises StoreUnavailable for another length."""
         label, size = self.table.label.name, self.sizes[name]
         stored = read_dimensions(con).get((label, name), size)
         if stored != size:
@@ -273,7 +271,7 @@ def _keys(con: sqlite3.Connection, keys: Iterable[str | None]) -> str:
     return 'temp."#keys"'
 
 
-def _found(
+def _ids_by_key(
     con: sqlite3.Connection, table: Table, keys: Iterable[str]
 ) -> dict[str, tuple[int, str]]:
     """Id and partition by key of the rows that are there."""
@@ -344,7 +342,7 @@ def commit(
     """
     refusals = Refusals()
     if marker is not None:
-        take_head(con, marker)
+        compare_and_set_head(con, marker)
     version = next_version(con)
     counts: Counter[str] = Counter()
     deletes = [write for write in batch.writes if isinstance(write, Delete)]
@@ -354,7 +352,7 @@ def commit(
         counts[merge.write.label] += merge.run(con, version, refusals)
     refusals.check()
     if marker is not None:
-        leave(con, marker)
+        write_markers(con, marker)
     return dict(counts)
 
 
