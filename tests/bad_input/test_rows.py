@@ -114,9 +114,9 @@ def test_cells_between_other_separators_are_told_as_such(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"valid_at": None}, "an episode needs valid_at: when it was said"),
+        ({"valid_at": None}, "an episode needs valid_at, its time"),
         ({"content": None, "uuid": "u9"}, "no episode u9 is stored in group"),
-        ({"group_id": "a/b"}, 'group_id "a/b": letters, digits, - and _ make one'),
+        ({"group_id": "a/b"}, 'invalid group_id "a/b": use letters, digits, "-" and "_"'),
     ],
     ids=["no date", "no text", "odd group"],
 )

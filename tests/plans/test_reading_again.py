@@ -61,7 +61,7 @@ async def test_an_unknown_uuid_and_one_of_another_group_are_told_and_nothing_is_
     uuid = "e9" if group == "g" else "e1"
     result = await memory.hear({"uuid": uuid, "group_id": group})
     assert [f.error for f in result.failed] == [
-        f'no episode {uuid} is stored in group "{group}": an episode without content names a stored one'
+        f'no episode {uuid} is stored in group "{group}": an episode without content refers to a stored one'
     ]
     assert result.exit_code == 3
     assert memory.model.counters.calls == calls
@@ -87,7 +87,7 @@ async def test_an_episode_without_text_is_stored_and_nothing_is_asked(memory: Me
 
 async def test_an_episode_needs_its_time(memory: Memory) -> None:
     result = await memory.hear({"content": "Ann(user): I work at Luma.", "group_id": "g"})
-    assert [f.error for f in result.failed] == ["an episode needs valid_at: when it was said"]
+    assert [f.error for f in result.failed] == ["an episode needs valid_at, its time"]
     assert (await memory.graph()).episodes == []
 
 
@@ -97,7 +97,7 @@ async def test_a_group_id_of_other_characters(memory: Memory, group: str) -> Non
         memory.episode("Ann(user): I work at Luma.", group=group), "I live in Rome."
     )
     assert [f.error for f in result.failed] == [
-        f'group_id "{group}": letters, digits, - and _ make one'
+        f'invalid group_id "{group}": use letters, digits, "-" and "_"'
     ]
     graph = await memory.graph()
     assert (graph.names, len(graph.episodes)) == (["Ann", "Rome"], 1)

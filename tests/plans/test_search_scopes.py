@@ -219,7 +219,7 @@ async def test_a_center_that_is_missing_is_an_error_and_one_that_is_unknown_is_n
 ) -> None:
     missing = await search(graph, edges="node_distance", nodes=None)
     assert missing.exit_code == 3
-    assert "has no center to be near to" in str(missing.failed[0].error)
+    assert "has no center: give" in str(missing.failed[0].error)
     found = await search(graph, edges="node_distance", nodes=None, center="nobody")
     assert {row["score"] for row in found.tables["edges"].to_pylist()} == {0.0}
 

@@ -179,7 +179,7 @@ async def test_who_uses_no_types_is_asked_as_before(memory: Memory) -> None:
         ({"edge_types": [{**LIVES, "fields": '{"valid_at": "timestamp"}'}]}, 'edge type "HOME"'),
         (
             {"params": {"excluded": ["Persn", "City"]}},
-            "excluded: Persn is no type. Types: Entity, Person, City",
+            "excluded: unknown type Persn. Types: Entity, Person, City",
         ),
     ],
 )
@@ -193,7 +193,7 @@ async def test_what_is_wrong_with_types_is_told_before_anything_is_asked(
 
 
 async def test_an_excluded_type_where_no_types_are_given(memory: Memory) -> None:
-    with pytest.raises(InputError, match="excluded: City is no type. Types: Entity"):
+    with pytest.raises(InputError, match="excluded: unknown type City. Types: Entity"):
         await memory.hear("I live in Rome.", params={"excluded": ["City"]})
 
 
