@@ -67,10 +67,10 @@ class Lotus(Implementation[SemAgg]):
             )
             words = [document["text"] for document in asked.documents]
             try:
-                found = parts.sem_agg(
+                answers = parts.sem_agg(
                     words, model, asked.instruction, [0] * len(words), response_format=form.schema
                 )
-                values = form.reads(found.outputs[0])
+                values = form.reads(answers.outputs[0])
             except Unanswered as lost:
                 return Outcome(None, lost.faults[0][1].error, tuple(model.calls))
             except Invalid as error:

@@ -118,40 +118,40 @@ class Cascade(Implementation[SemFilter]):
         for item in range(rows.items.num_rows):
             groups.setdefault((rows.partition[item], rows.prompt[item]), []).append(item)
         large = {}
-        for whose, items in groups.items():
+        for group, items in groups.items():
             readable = [item for item in items if texts[item]]
             if len(readable) > self.sample:
                 everything = [
                     item for item in readable for _ in range(rows.times[item] if rows.times else 1)
                 ]
-                places = ctx.random(whose[0], "sample", str(whose[1])).sample(
+                places = ctx.random(group[0], "sample", str(group[1])).sample(
                     range(len(everything)), self.sample
                 )
-                large[whose] = everything, places
+                large[group] = everything, places
         drawn = {everything[place] for everything, places in large.values() for place in places}
         unread = {item for everything, _ in large.values() for item in everything} - drawn
-        found = await self._ask(
+        verdicts = await self._ask(
             node, rows, ctx, [i for i in range(rows.items.num_rows) if i not in unread]
         )
         between = []
-        for whose, (everything, places) in large.items():
+        for group, (everything, places) in large.items():
             readable = list(dict.fromkeys(everything))
             if self.proxy == "logit":
                 scores = await self._log_odds(node, rows.only(readable), ctx)
             else:
-                scores = await self._cosines(node, ctx, whose, [texts[item] for item in readable])
+                scores = await self._cosines(node, ctx, group, [texts[item] for item in readable])
             by_item = dict(zip(readable, scores, strict=True))
             of_rows = {place: by_item[item] for place, item in enumerate(everything)}
             low, high = self.thresholds(
-                of_rows, {place: _kept(found[everything[place]]) for place in places}
+                of_rows, {place: _kept(verdicts[everything[place]]) for place in places}
             )
             for item in readable:
-                if item not in found and low <= by_item[item] < high:
+                if item not in verdicts and low <= by_item[item] < high:
                     between.append(item)
-                elif item not in found:
-                    found[item] = Outcome({"keep": by_item[item] >= high})
-        found |= await self._ask(node, rows, ctx, sorted(between))
-        return answer_table(node, [found[item] for item in range(rows.items.num_rows)])
+                elif item not in verdicts:
+                    verdicts[item] = Outcome({"keep": by_item[item] >= high})
+        verdicts |= await self._ask(node, rows, ctx, sorted(between))
+        return answer_table(node, [verdicts[item] for item in range(rows.items.num_rows)])
 
     async def _ask(
         self, node: SemFilter, rows: Rows, ctx: Context, items: list[int]
@@ -166,9 +166,9 @@ class Cascade(Implementation[SemFilter]):
         return [log_odds(outcome) if outcome.values is not None else 0.0 for outcome in outcomes]
 
     async def _cosines(
-        self, node: SemFilter, ctx: Context, whose: tuple[str, int], texts: list[str]
+        self, node: SemFilter, ctx: Context, group: tuple[str, int], texts: list[str]
     ) -> list[float]:
-        partition, prompt = whose
+        partition, prompt = group
         vectors = await ctx.embed([question_text(node.prompt.all[prompt]), *texts], partition)
         return cosines(vectors[1:], vectors[0])
 

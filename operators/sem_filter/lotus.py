@@ -66,12 +66,14 @@ class Lotus(Implementation[SemFilter]):
                 bridge, parts, prompt, [rows.partition[lefts[item]] for item in items], said_twice
             )
             strategy = parts.reasoning if self.reasoning else None
-            found = parts.sem_filter(asked.documents, model, asked.instruction, strategy=strategy)
+            verdicts = parts.sem_filter(
+                asked.documents, model, asked.instruction, strategy=strategy
+            )
             return {
                 item: Outcome(None if answer.error else {"keep": keep}, answer.error, answer.calls)
-                for item, keep, answer in zip(items, found.outputs, model.answers, strict=True)
+                for item, keep, answer in zip(items, verdicts.outputs, model.answers, strict=True)
             }
 
         lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
-        found = await bridge.gather([partial(run, items) for items in by_prompt(rows)])
-        return answer_table(node, [found[item] for item in range(len(lefts))])
+        verdicts = await bridge.gather([partial(run, items) for items in by_prompt(rows)])
+        return answer_table(node, [verdicts[item] for item in range(len(lefts))])

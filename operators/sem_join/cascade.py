@@ -82,12 +82,12 @@ class Cascade(Implementation[SemJoin]):
 
     def refuses(self, node: SemJoin, limits: Limits) -> str | None:  # noqa: ARG002
         """It compares columns that the prompt names, and needs datasketch for MinHash."""
-        for said, name, known in (
+        for side, name, known in (
             ("left", self.left, node.prompt.fields),
             ("right", self.right, node.prompt.other_fields),
         ):
             if name is not None and name not in known:
-                return f'{said} "{name}" is no column that the prompt names of that side; it names {", ".join(known)}'
+                return f'{side} "{name}" is no column that the prompt names of that side; it names {", ".join(known)}'
         if self.jaccard is not None and find_spec("datasketch") is None:
             return 'it needs datasketch: pip install "semgraph[minhash]", or use jaccard=null'
         return None
@@ -148,10 +148,10 @@ class Cascade(Implementation[SemJoin]):
         self, node: SemJoin, rows: Rows, ctx: Context, items: list[int]
     ) -> dict[int, float]:
         """The probability of yes of each pair; a pair without an answer is left to the model."""
-        found = await ctx.ask_words(node, rows.only(items), role=self.role)
+        answers = await ctx.ask_words(node, rows.only(items), role=self.role)
         answered = [
             (item, log_odds(one))
-            for item, one in zip(items, found, strict=True)
+            for item, one in zip(items, answers, strict=True)
             if one.values is not None
         ]
         return {item: 1 / (1 + math.exp(-max(odds, -700.0))) for item, odds in answered}
@@ -170,22 +170,22 @@ class Cascade(Implementation[SemJoin]):
         """
         import numpy as np
 
-        found: dict[int, float] = {}
-        for whose in dict.fromkeys(rows.partition[pairs[i][0]] for i in items):
-            own = [i for i in items if rows.partition[pairs[i][0]] == whose]
+        cosines: dict[int, float] = {}
+        for partition in dict.fromkeys(rows.partition[pairs[i][0]] for i in items):
+            own = [i for i in items if rows.partition[pairs[i][0]] == partition]
             texts = list(
                 dict.fromkeys(
                     text for i in own for text in (lefts[pairs[i][0]], rights[pairs[i][1]])
                 )
             )
-            vectors = await ctx.embed(texts, whose)
+            vectors = await ctx.embed(texts, partition)
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             unit = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
             place = {text: n for n, text in enumerate(texts)}
             a = unit[[place[lefts[pairs[i][0]]] for i in own]]
             b = unit[[place[rights[pairs[i][1]]] for i in own]]
-            found |= dict(zip(own, (a * b).sum(axis=1).tolist(), strict=True))
-        return found
+            cosines |= dict(zip(own, (a * b).sum(axis=1).tolist(), strict=True))
+        return cosines
 
 
 def _near(lefts: Iterable[str], rights: Iterable[str], least: float) -> set[tuple[str, str]]:
@@ -210,8 +210,10 @@ def _near(lefts: Iterable[str], rights: Iterable[str], least: float) -> set[tupl
 def _hashes(text: str) -> object:
     from datasketch import MinHash
 
-    kept = "".join(c for c in text.lower() if c.isalnum() or c == "'")
-    grams = [kept[i : i + 3].encode("utf-8", "surrogatepass") for i in range(max(len(kept) - 2, 1))]
-    found = MinHash(num_perm=_PERMUTATIONS)
-    found.update_batch(grams)
-    return found
+    letters = "".join(c for c in text.lower() if c.isalnum() or c == "'")
+    grams = [
+        letters[i : i + 3].encode("utf-8", "surrogatepass") for i in range(max(len(letters) - 2, 1))
+    ]
+    hashes = MinHash(num_perm=_PERMUTATIONS)
+    hashes.update_batch(grams)
+    return hashes

@@ -50,14 +50,20 @@ class Logit(ByLogOdds[SemJoin]):
 
     async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
         """Ask about each pair, and for the answers of those that match."""
-        found = await self.verdicts.answer(node, rows, ctx)
+        verdicts = await self.verdicts.answer(node, rows, ctx)
         matching = [
-            i for i, one in enumerate(found) if node.answers and one.values and one.values["match"]
+            i
+            for i, one in enumerate(verdicts)
+            if node.answers and one.values and one.values["match"]
         ]
         table = await ctx.ask_packed(
             node, rows.only(matching), ([item] for item in range(len(matching)))
         )
         for item, more in zip(matching, outcomes(node, table), strict=True):
-            values = None if more.values is None else {**(found[item].values or {}), **more.values}
-            found[item] = more._replace(values=values, calls=(*found[item].calls, *more.calls))
-        return answer_table(node, found, scored=True)
+            values = (
+                None if more.values is None else {**(verdicts[item].values or {}), **more.values}
+            )
+            verdicts[item] = more._replace(
+                values=values, calls=(*verdicts[item].calls, *more.calls)
+            )
+        return answer_table(node, verdicts, scored=True)

@@ -68,9 +68,9 @@ class Lotus(Implementation[SemJoin]):
             mine, theirs = (
                 pd.Series(side, dtype=object) for side in texts.sides(prompt, lefts, rights)
             )
-            whose = [rows.partition[left] for left in lefts for _ in rights]
-            model = Model(bridge, parts, prompt, whose, said_twice)
-            found = parts.sem_join(
+            partitions = [rows.partition[left] for left in lefts for _ in rights]
+            model = Model(bridge, parts, prompt, partitions, said_twice)
+            verdicts = parts.sem_join(
                 mine, theirs, lefts, list(rights), "left", "right", model, claim(prompt),
                 strategy=parts.reasoning if self.reasoning else None, show_progress_bar=False,
             )  # fmt: skip
@@ -80,14 +80,14 @@ class Lotus(Implementation[SemJoin]):
                     None if answer.error else {"match": match}, answer.error, answer.calls
                 )
                 for pair, match, answer in zip(
-                    pairs, found.filter_outputs, model.answers, strict=True
+                    pairs, verdicts.filter_outputs, model.answers, strict=True
                 )
             }
 
         runs = [partial(run, lefts, rights) for (_, rights), lefts in _alike(rows).items()]
-        found = await bridge.gather(runs)
+        verdicts = await bridge.gather(runs)
         return answer_table(
-            node, [found[pair["left"], pair["right"]] for pair in rows.items.to_pylist()]
+            node, [verdicts[pair["left"], pair["right"]] for pair in rows.items.to_pylist()]
         )
 
 
@@ -96,7 +96,7 @@ def _alike(rows: Rows) -> dict[tuple[int, tuple[int, ...]], list[int]]:
     near: dict[int, list[int]] = {}
     for pair in rows.items.to_pylist():
         near.setdefault(pair["left"], []).append(pair["right"])
-    found: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    groups: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for left, rights in near.items():
-        found.setdefault((rows.prompt[left], tuple(rights)), []).append(left)
-    return found
+        groups.setdefault((rows.prompt[left], tuple(rights)), []).append(left)
+    return groups

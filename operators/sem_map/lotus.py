@@ -59,19 +59,19 @@ class Lotus(Implementation[SemMap]):
             form = AnswerSchema.of(prompt)
             asked = texts.documents(items, more=answer_instructions(form))
             model = Model(bridge, parts, prompt, [rows.partition[lefts[item]] for item in items])
-            found = parts.sem_map(
+            answers = parts.sem_map(
                 asked.documents, model, asked.instruction, response_format=form.schema
             )
             return {
                 item: Outcome(None, answer.error, answer.calls)
                 if answer.error
                 else _read(form, text, answer.calls)
-                for item, text, answer in zip(items, found.outputs, model.answers, strict=True)
+                for item, text, answer in zip(items, answers.outputs, model.answers, strict=True)
             }
 
         lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
-        found = await bridge.gather([partial(run, items) for items in by_prompt(rows)])
-        return answer_table(node, [found[item] for item in range(len(lefts))])
+        answers = await bridge.gather([partial(run, items) for items in by_prompt(rows)])
+        return answer_table(node, [answers[item] for item in range(len(lefts))])
 
 
 def _read(form: AnswerSchema, text: str, calls: tuple[str, ...]) -> Outcome:

@@ -55,42 +55,44 @@ class Reflexion(Implementation[SemMap]):
     async def answer(self, node: SemMap, rows: Rows, ctx: Context) -> pa.Table:
         """Ask about each row by itself, then about its answer."""
         first = await ctx.ask_packed(node, rows, ([item] for item in range(rows.items.num_rows)))
-        found = outcomes(node, first)
-        open_items = [item for item, outcome in enumerate(found) if outcome.error is None]
+        answers = outcomes(node, first)
+        open_items = [item for item, outcome in enumerate(answers) if outcome.error is None]
         for _ in range(self.rounds):
-            reviews = await ctx.ask_reviews(node, rows, {item: found[item] for item in open_items})
+            reviews = await ctx.ask_reviews(
+                node, rows, {item: answers[item] for item in open_items}
+            )
             changed = []
             for item, review in reviews.items():
-                before = found[item]
-                found[item] = merged(node, before, review)
-                if found[item].error is None and found[item].values != before.values:
+                before = answers[item]
+                answers[item] = merged(node, before, review)
+                if answers[item].error is None and answers[item].values != before.values:
                     changed.append(item)
             open_items = changed
-        return answer_table(node, found)
+        return answer_table(node, answers)
 
 
-def merged(node: SemMap, given: Outcome, review: Outcome) -> Outcome:
+def merged(node: SemMap, answer: Outcome, review: Outcome) -> Outcome:
     """An answer with what a review of it says: lists grow, all else is replaced."""
-    calls = (*given.calls, *review.calls)
-    if review.values is None or given.values is None:
+    calls = (*answer.calls, *review.calls)
+    if review.values is None or answer.values is None:
         return Outcome(None, review.error, calls)
-    values = dict(given.values)
+    values = dict(answer.values)
     for name, kind in node.answers:
-        said = review.values[name]
-        values[name] = _united(given.values[name], said) if kind.item is not None else said
+        change = review.values[name]
+        values[name] = _united(answer.values[name], change) if kind.item is not None else change
     return Outcome(values, None, calls)
 
 
-def _united(given: list[Any] | None, more: list[Any] | None) -> list[Any] | None:
-    if given is None or more is None:
-        return more if given is None else given
-    seen = {_normal(record) for record in given}
-    found = list(given)
+def _united(records: list[Any] | None, more: list[Any] | None) -> list[Any] | None:
+    if records is None or more is None:
+        return more if records is None else records
+    seen = {_normal(record) for record in records}
+    united = list(records)
     for record in more:
         if _normal(record) not in seen:
             seen.add(_normal(record))
-            found.append(record)
-    return found
+            united.append(record)
+    return united
 
 
 def _normal(value: Any) -> Any:

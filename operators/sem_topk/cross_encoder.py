@@ -88,8 +88,8 @@ class CrossEncoder(Implementation[SemTopk]):
         )
 
     def _scores(self, pairs: list[tuple[str, str]]) -> list[float]:
-        found = self._load().predict(pairs, batch_size=self.batch, show_progress_bar=False)
-        return [float(score) for score in found]
+        scores = self._load().predict(pairs, batch_size=self.batch, show_progress_bar=False)
+        return [float(score) for score in scores]
 
     def _load(self) -> Any:
         """The model, loaded once for each name and device. Raises ModelUnavailable."""
@@ -100,16 +100,16 @@ class CrossEncoder(Implementation[SemTopk]):
                 f"cross_encoder needs sentence-transformers: {INSTALL}"
             ) from error
         with _LOCK:
-            found = _LOADED.get((self.model, self.device))
-            if found is None:
+            model = _LOADED.get((self.model, self.device))
+            if model is None:
                 offline = os.environ.get("SEMGRAPH_OFFLINE", "") not in {"", "0"}
                 try:
-                    found = Model(self.model, device=self.device, local_files_only=offline)
+                    model = Model(self.model, device=self.device, local_files_only=offline)
                 except (OSError, ValueError, RuntimeError) as error:
                     first = (str(error).splitlines() or [type(error).__name__])[0]
-                    said = f'cross_encoder: the model "{self.model}" cannot be loaded: {first}'
+                    problem = f'cross_encoder: the model "{self.model}" cannot be loaded: {first}'
                     raise ModelUnavailable(
-                        f"{said}. Name another, or a folder: cross_encoder(model=...)"
+                        f"{problem}. Name another, or a folder: cross_encoder(model=...)"
                     ) from error
-                _LOADED[self.model, self.device] = found
-            return found
+                _LOADED[self.model, self.device] = model
+            return model

@@ -91,8 +91,8 @@ class Lotus(Implementation[SemTopk]):
             return sorter.sort(Group(items, asked.documents, asked.instruction)).outcomes
 
         groups = [await self._ordered(node, rows, ctx, items) for items in rows.groups()]
-        found = await bridge.gather([partial(run, items) for items in groups])
-        return answer_table(node, [found[item] for item in range(len(lefts))])
+        orders = await bridge.gather([partial(run, items) for items in groups])
+        return answer_table(node, [orders[item] for item in range(len(lefts))])
 
     async def _ordered(
         self, node: SemTopk, rows: Rows, ctx: Context, items: list[int]
@@ -101,8 +101,8 @@ class Lotus(Implementation[SemTopk]):
         pivot.
         """
         if self.method == "quick":
-            whose = rows.partition[rows.items.column("left")[items[0]].as_py()]
-            return ctx.random(whose, "pivot", str(len(items))).sample(items, len(items))
+            partition = rows.partition[rows.items.column("left")[items[0]].as_py()]
+            return ctx.random(partition, "pivot", str(len(items))).sample(items, len(items))
         if self.method != "quick-sem":
             return items
         part = rows.only(items)

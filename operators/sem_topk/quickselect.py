@@ -71,7 +71,7 @@ class Quickselect(Implementation[SemTopk]):
         """Cut round by round, all groups together."""
         likely = await self._likely(node, rows, ctx)
         lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
-        draws = {whose: ctx.random(whose, "pivot") for whose in rows.partition}
+        draws = {partition: ctx.random(partition, "pivot") for partition in rows.partition}
         drawn = [draws[rows.partition[left]].random() for left in lefts]
         races = [_Race(items, node.k, self.batch, likely, drawn) for items in rows.groups()]
         while asked := [(race, stretch) for race in races for stretch in race.open()]:
@@ -93,9 +93,9 @@ class Quickselect(Implementation[SemTopk]):
         nothing is known.
         """
         lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
-        found = [0.0] * len(lefts)
+        likely = [0.0] * len(lefts)
         if self.pivot == "random":
-            return found
+            return likely
         texts, asked = row_texts(node, rows), queries(node, rows)
         groups: dict[tuple[str, str], list[int]] = {}
         for item, left in enumerate(lefts):
@@ -107,8 +107,8 @@ class Quickselect(Implementation[SemTopk]):
                     [question, *(texts[lefts[item]] for item in readable)], partition
                 )
                 for item, cosine in zip(readable, cosines(vectors[1:], vectors[0]), strict=True):
-                    found[item] = cosine
-        return found
+                    likely[item] = cosine
+        return likely
 
 
 @dataclass
@@ -139,13 +139,13 @@ class _Race:
 
     def open(self) -> list[_Stretch]:
         """Stretches that reach into the first k places and are not in order."""
-        found, place = [], 0
+        stretches, place = [], 0
         for stretch in self.stretches:
             if place < self.k and len(stretch.items) > 1 and not stretch.done:
-                found.append(stretch)
+                stretches.append(stretch)
                 stretch.pivot = self._pivot(stretch, self.k - place)
             place += len(stretch.items)
-        return found
+        return stretches
 
     def _pivot(self, stretch: _Stretch, wanted: int) -> int:
         """The row that is likely at the last wanted place, before anything is compared; later the

@@ -113,7 +113,7 @@ class _Cup:
         """Rows that fail alone are errors; where none does the match has no answer, and all are:
         nothing is guessed.
         """
-        failed = {item: found.error for item, found in ranking.faulty.items()} or dict.fromkeys(
+        failed = {item: outcome.error for item, outcome in ranking.faulty.items()} or dict.fromkeys(
             match, ranking.error
         )
         for item in match:

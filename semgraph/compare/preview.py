@@ -15,7 +15,7 @@ from semgraph.compare.comparison import Estimate
 from semgraph.compare.scratch import Held
 from semgraph.compare.trial import Input
 from semgraph.errors import BudgetReached
-from semgraph.execution.runtime import Memory
+from semgraph.execution.runtime import ObservationFile
 from semgraph.explain.estimates import Amount, Estimator, total, windows
 from semgraph.formats import dollars, plural
 from semgraph.llm.base import LLM, Embedder, Usage
@@ -303,7 +303,7 @@ def _calls(
     physical: PhysicalPlan, inputs: Mapping[str, pa.Table], source: Held, journal: Path | None
 ) -> dict[str, Amount]:
     """The calls of each step that asks a model, as far as they are known."""
-    memory = Memory.beside(journal)
+    memory = ObservationFile.beside(journal)
     counts = {label: table.num_rows for label, table in source.rows.items()}
     rows = {name: table.num_rows for name, table in inputs.items()}
     estimator = Estimator(

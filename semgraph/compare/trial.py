@@ -20,7 +20,7 @@ from semgraph.compare.scratch import Held
 from semgraph.errors import BudgetReached, PlanError, Problem, RowError, did_you_mean
 from semgraph.execution.executor import Executor, result_table
 from semgraph.execution.opened import Opened
-from semgraph.execution.result import Options
+from semgraph.execution.result import RunOptions
 from semgraph.execution.runtime import Runtime
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder, Embeddings, Limits, Reply, Request, Usage, Wrapper
@@ -36,7 +36,7 @@ from semgraph.physical.planner import compile_plan
 from semgraph.relational.batch import INPUT_ROW
 from semgraph.scores import Graph
 from semgraph.semantic.answers import answer_table
-from semgraph.semantic.ask import Answered, Asking, answer
+from semgraph.semantic.ask import AnswerContext, Answered, answer
 from semgraph.semantic.context import NodeContext
 from semgraph.semantic.contract import (
     Context,
@@ -325,7 +325,7 @@ async def freeze(
         times.append(opened.now(name))
         return times[-1]
 
-    outcome = await Executor(runtime, Options("comparison", now, again=True, write=grown)).run(
+    outcome = await Executor(runtime, RunOptions("comparison", now, again=True, write=grown)).run(
         inputs
     )
     if outcome.stopped:
@@ -405,7 +405,7 @@ async def _answered(
     return await answer(
         frozen.node,
         part.tables,
-        Asking(way, ctx, frozen.partitions, column, part.now),
+        AnswerContext(way, ctx, frozen.partitions, column, part.now),
     )
 
 
@@ -532,7 +532,9 @@ async def try_plan(
             answered=opened.answered,
         )
         began = time.perf_counter()
-        outcome = await Executor(runtime, Options("comparison", opened.now, again=True)).run(inputs)
+        outcome = await Executor(runtime, RunOptions("comparison", opened.now, again=True)).run(
+            inputs
+        )
         seconds = time.perf_counter() - began
         if outcome.stopped:
             raise BudgetReached(outcome.stopped)

@@ -16,7 +16,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from semgraph.errors import ConcurrentWrite, DataError, EngineError, Problem
-from semgraph.execution.result import Options, Outcome
+from semgraph.execution.result import RunOptions, RunOutcome
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import InputRows, Window
 from semgraph.logical.plan import Order
@@ -116,16 +116,16 @@ class Writes:
 
     def refused(self, error: RowsRefused) -> list[Unwritten]:
         """The rows of sinks that a store refused: all that have a key which it names."""
-        found = []
+        refused = []
         for write, (spec, batch) in zip(self.batch.writes, self.sinks, strict=True):
             problems = {row.key: row.problem for row in error.rows if row.write is write}
             keys = values(batch.table.column(spec.sink.graph.key)) if problems else ()
-            found += [
+            refused += [
                 Unwritten(spec, batch, i, problems[key], True)
                 for i, key in enumerate(keys)
                 if key in problems
             ]
-        return found
+        return refused
 
 
 async def writes_of(sinks: Sinks, embed: EmbedTextsOf) -> Writes:
@@ -266,7 +266,7 @@ _AT_ONCE = 8  # transactions of different partitions
 
 
 @dataclass(frozen=True)
-class Attempt:
+class CommitAttempt:
     """Whether a window was committed; if not, the rows that cannot be written (none: its partition
     was stopped).
     """
@@ -278,7 +278,7 @@ class Attempt:
 class Commits:
     """The transactions of one run. Knows each partition's head as this run last saw it."""
 
-    def __init__(self, runtime: Runtime, options: Options, outcome: Outcome) -> None:
+    def __init__(self, runtime: Runtime, options: RunOptions, outcome: RunOutcome) -> None:
         self.runtime, self.options, self.outcome = runtime, options, outcome
         self.plan = runtime.plan
         self.heads: dict[int, str | None] = {}
@@ -293,13 +293,13 @@ class Commits:
 
     async def window(
         self, order: Order, window: Window, rows: InputRows, sinks: Sinks, now: datetime
-    ) -> Attempt:
+    ) -> CommitAttempt:
         """Write a window with its marks, in one transaction; or nothing, if rows of it cannot be
         written. A partition that another run wrote first, or with a fault that is of no row, is
         stopped.
         """
         if not self.options.write or not self.plan.sinks:
-            return Attempt(done=True)
+            return CommitAttempt(done=True)
         head = uuid4().hex
         try:
             own = [(spec, batch.of_rows(window.rows)) for spec, batch in sinks]
@@ -308,16 +308,16 @@ class Commits:
             self.outcome.halt(
                 window.partition, f'group "{rows.partitions[window.partition]}" stopped: {error}'
             )
-            return Attempt()
+            return CommitAttempt()
         except ConcurrentWrite as error:
             self.outcome.halt(window.partition, str(error))
-            return Attempt()
+            return CommitAttempt()
         if unwritten:
-            return Attempt(unwritten=unwritten)
+            return CommitAttempt(unwritten=unwritten)
         self.heads[window.partition] = head
         self.outcome.committed += len(window.rows)
         self.options.committed(self.outcome.committed, len(rows.keys) - self.outcome.skipped)
-        return Attempt(done=True)
+        return CommitAttempt(done=True)
 
     async def _write(self, sinks: Sinks, marker: CommitMarker | None) -> list[Unwritten]:
         writes = await writes_of(sinks, partial(self.runtime.embed, COMMIT))

@@ -32,7 +32,7 @@ from semgraph.meter import OperatorMetrics, StepMetrics
 from semgraph.physical.plan import AskModel, PhysicalNode
 from semgraph.physical.retrieval import Partition
 from semgraph.relational.batch import Batch
-from semgraph.semantic.ask import Answered, Asking, Failure, answer
+from semgraph.semantic.ask import AnswerContext, Answered, Failure, answer
 from semgraph.semantic.context import NodeContext
 
 T = TypeVar("T")
@@ -80,12 +80,12 @@ class _Answers:
             return None
         node, count = self.node, f"{self.rows:,}"
         if isinstance(node, SemMap):
-            said = f"sem_map gave the same answer for all {count} rows"
+            text = f"sem_map gave the same answer for all {count} rows"
         else:
             verb, unit = ("kept", "rows") if isinstance(node, SemFilter) else ("matched", "pairs")
-            said = f"{node.keyword} {verb} {count if self.answer == '[true]' else 'none'} of {count} {unit}"
+            text = f"{node.keyword} {verb} {count if self.answer == '[true]' else 'none'} of {count} {unit}"
         look = f"; look at one: semgraph why {run} TEXT, with the text of a row" if run else ""
-        return f"step {node.step}: {said}{look}"
+        return f"step {node.step}: {text}{look}"
 
 
 class Uniform:
@@ -266,14 +266,14 @@ class Evaluation:
 
     def windows(self) -> dict[str, list[tuple[int, int]]]:
         """The windows at hand by partition: the number of each, and an input row in it."""
-        found: dict[str, list[tuple[int, int]]] = {}
+        windows: dict[str, list[tuple[int, int]]] = {}
         if self.runtime.confinement is None:
-            return found
+            return windows
         for window in self._windows:
             name = self.runtime.partitions[window.rows[0]]
             number = self.runtime.confinement.number(window)
-            found.setdefault(name, []).append((number, window.rows[0]))
-        return found
+            windows.setdefault(name, []).append((number, window.rows[0]))
+        return windows
 
     def by_partition(self, batch: Batch) -> Batch:
         """Rows confined by partition, as searches see them."""
@@ -346,7 +346,7 @@ class Evaluation:
             paid=runtime.meter.paid,
         )
         async with context as ctx:
-            asking = Asking(
+            asking = AnswerContext(
                 node.implementation, ctx, runtime.partitions, self.partition_column, self.now, known
             )
             answered = await answer(logical, inputs, asking)

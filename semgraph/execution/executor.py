@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from semgraph.errors import BudgetReached, DataError, EngineError, SemgraphError
-from semgraph.execution.commit import COMMIT, Attempt, Commits, Sinks, Unwritten, without
+from semgraph.execution.commit import COMMIT, CommitAttempt, Commits, Sinks, Unwritten, without
 from semgraph.execution.evaluation import Evaluation, Replies
-from semgraph.execution.result import Options, Outcome
+from semgraph.execution.result import RunOptions, RunOutcome
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import (
     Confinement,
@@ -78,14 +78,14 @@ _Refused = tuple[int, str, str, bool]  # partition, label, key, and whether the 
 class Executor:
     """Runs one physical plan once."""
 
-    def __init__(self, runtime: Runtime, options: Options) -> None:
+    def __init__(self, runtime: Runtime, options: RunOptions) -> None:
         self.runtime, self.options = runtime, options
         self.plan = runtime.plan
-        self.outcome = Outcome()
+        self.outcome = RunOutcome()
         self.commits = Commits(runtime, options, self.outcome)
         self._whole: dict[PhysicalNode, Batch] = {}
 
-    async def run(self, inputs: Mapping[str, pa.Table]) -> Outcome:
+    async def run(self, inputs: Mapping[str, pa.Table]) -> RunOutcome:
         """Run over the rows of the inputs. On BudgetReached the outcome says `stopped`; other
         errors propagate.
         """
@@ -178,8 +178,8 @@ class Executor:
             changed += sum(m.fingerprint != self.options.fingerprint for m in done.values())
         if changed:
             self.outcome.notes.append(
-                f"the plan, its parameters or its ways changed since {changed} of these rows were written: they stay as "
-                "written; --reprocess reads them anew"
+                f"the plan, its parameters or its implementations changed since {changed} of these rows were "
+                "written: they stay as written; --reprocess processes them again"
             )
         return pending
 
@@ -324,7 +324,8 @@ class Executor:
         for failure in failures:
             if failure.input_row is None:
                 raise SemgraphError(
-                    f"step {failure.step}: {failure.error}; the row belongs to no member, so the run cannot go on without it"
+                    f"step {failure.step}: {failure.error}; the row derives from no input row, "
+                    "so the run cannot continue without it"
                 )
         lost = {f.input_row for f in failures if f.input_row is not None}
         self.outcome.failures += failures
@@ -360,7 +361,7 @@ class Executor:
         given: Given,
         now: datetime,
         refused: set[_Refused],
-    ) -> list[tuple[Window, Attempt]]:
+    ) -> list[tuple[Window, CommitAttempt]]:
         """Compute the ordered part of a wave and commit its windows; how each ended."""
         rows = self._rows(windows, {**given, **part.batches})
         async with Evaluation(
@@ -377,7 +378,7 @@ class Executor:
 
     async def _commit(
         self, order: Order, attempt: _WaveAttempt, refused: set[_Refused]
-    ) -> list[tuple[Window, Attempt]]:
+    ) -> list[tuple[Window, CommitAttempt]]:
         """Commit the windows that lost no row; how each ended.
 
         Rows are recorded before they are committed. What is computed again is neither counted nor
@@ -537,12 +538,12 @@ async def all_ended(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     its back.
     """
     ended = await asyncio.gather(*works, return_exceptions=True)
-    found = []
+    results = []
     for each in ended:
         if isinstance(each, BaseException):
             raise each
-        found.append(each)
-    return found
+        results.append(each)
+    return results
 
 
 def result_table(node: Node, parts: Sequence[pa.Table]) -> pa.Table:

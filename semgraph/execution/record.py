@@ -247,7 +247,7 @@ def _pending(folder: Path) -> list[tuple[str, pa.Table]]:
     file = folder / PENDING
     if not file.exists():
         return []
-    found = []
+    tables = []
     with pa.BufferReader(file.read_bytes()) as source:
         while source.tell() < source.size():
             try:
@@ -255,8 +255,8 @@ def _pending(folder: Path) -> list[tuple[str, pa.Table]]:
             except pa.ArrowInvalid:
                 break
             name = (table.schema.metadata or {})[b"file"].decode()
-            found.append((name, table.replace_schema_metadata(None)))
-    return found
+            tables.append((name, table.replace_schema_metadata(None)))
+    return tables
 
 
 def read_rows(folder: Path, kind: str, step: str) -> list[dict[str, Any]]:
@@ -271,13 +271,13 @@ def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:
     path = folder / name
     if not path.exists():
         return []
-    found = []
+    objects = []
     for line in path.read_text(encoding="utf-8", errors="surrogatepass").split("\n"):
         try:
-            found.append(json.loads(line))
+            objects.append(json.loads(line))
         except json.JSONDecodeError:
             continue
-    return found
+    return objects
 
 
 def new_run(runs: Path) -> str:
@@ -343,16 +343,16 @@ class Run:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, json.JSONDecodeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return data if isinstance(data, dict) else {}
 
 
 def all_runs(folder: Path = RUNS) -> list[Run]:
     """All records, the latest first."""
-    found = [Run(path.parent) for path in folder.glob("*/run.json")]
-    return sorted(found, key=lambda run: (run.started, run.name), reverse=True)
+    runs = [Run(path.parent) for path in folder.glob("*/run.json")]
+    return sorted(runs, key=lambda run: (run.started, run.name), reverse=True)
 
 
 def find_run(ref: str, folder: Path = RUNS, *, asking: bool = False) -> Run:
@@ -364,16 +364,16 @@ def find_run(ref: str, folder: Path = RUNS, *, asking: bool = False) -> Run:
         return next((run for run in runs if run.asked), runs[0]) if asking else runs[0]
     names = [run.name for run in runs]
     exact = [run for run in runs if run.name == ref]
-    found = exact or [run for run in runs if ref and run.name.startswith(ref)]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    matches = exact or [run for run in runs if ref and run.name.startswith(ref)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
         raise PlanError(
-            Problem(f'"{ref}" begins several runs', there=", ".join(run.name for run in found))
+            Problem(f'"{ref}" begins several runs', there=", ".join(run.name for run in matches))
         )
-    there = f"runs in {folder}: {', '.join(names[:10]) or 'none'}"
+    known = f"runs in {folder}: {', '.join(names[:10]) or 'none'}"
     hint = did_you_mean(ref, names) or "List them: semgraph runs list"
-    raise PlanError(Problem(f'there is no run "{ref}"', there=there, hint=hint))
+    raise PlanError(Problem(f'there is no run "{ref}"', there=known, hint=hint))
 
 
 FILE = "calls.jsonl"
@@ -399,18 +399,18 @@ class CallLog:
 
     def add(self, request: Request, reply: Reply | None, at: float, error: str | None) -> None:
         """Enter one call."""
-        found = reply or Reply("")
-        replayed = reply is not None and found.origin == "issued" and found.attempts == 0
+        answer = reply or Reply("")
+        replayed = reply is not None and answer.origin == "issued" and answer.attempts == 0
         line: dict[str, Any] = {
-            "call": found.call_id or None, "step": request.step, "model": found.model or None,
-            "origin": "recording" if replayed else found.origin if reply else None,
-            "at": at, "took": time.time() - at, "seconds": found.seconds,
-            "tokens_in": found.usage.prompt, "tokens_cached": found.usage.cached, "tokens_out": found.usage.completion,
-            "dollars": found.dollars, "error": error,
+            "call": answer.call_id or None, "step": request.step, "model": answer.model or None,
+            "origin": "recording" if replayed else answer.origin if reply else None,
+            "at": at, "took": time.time() - at, "seconds": answer.seconds,
+            "tokens_in": answer.usage.prompt, "tokens_cached": answer.usage.cached, "tokens_out": answer.usage.completion,
+            "dollars": answer.dollars, "error": error,
         }  # fmt: skip
         if self.texts and (replayed or error):
             line["messages"] = [[message.role, message.content] for message in request.messages]
-            line |= {"schema": request.schema, "answer": found.text}
+            line |= {"schema": request.schema, "answer": answer.text}
         self._pending.append(line)
         if len(self._pending) >= _PENDING:
             self.flush()

@@ -141,7 +141,7 @@ class Result:
 
 
 @dataclass
-class Options:
+class RunOptions:
     """How a run differs from the plain one.
 
     Args:
@@ -162,7 +162,7 @@ class Options:
 
 
 @dataclass
-class Outcome:
+class RunOutcome:
     """What came of a run; grows while it runs, so that an interrupted one says what it did."""
 
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)

@@ -153,7 +153,7 @@ class Observations:
         self.seen[key] = self.seen.get(key, Seen()).add(seen)
 
 
-class Memory:
+class ObservationFile:
     """The file that keeps what runs saw. Opened for each reading and writing; several processes may
     use it.
 
@@ -166,7 +166,7 @@ class Memory:
         self.note = ""
 
     @classmethod
-    def beside(cls, journal: Path | None) -> Memory | None:
+    def beside(cls, journal: Path | None) -> ObservationFile | None:
         """The one that belongs to a journal; None where none is kept."""
         return None if journal is None else cls(journal.with_name(f"{journal.stem}.observed.db"))
 
@@ -275,7 +275,7 @@ def _values(seen: Seen) -> tuple[float, ...]:
 Observer = Callable[[Node, pa.Table], None]
 
 
-class Recorder(Protocol):
+class RowRecorder(Protocol):
     """A run record, as far as windows need it: rows are in it before their window is committed."""
 
     def begin(self) -> None:
@@ -336,7 +336,7 @@ class Runtime:
     partitions: list[str] = field(default_factory=list)
     confinement: Confinement | None = None
     observe: Observer = lambda _node, _table: None
-    recorder: Recorder = field(default_factory=NoRecord)
+    recorder: RowRecorder = field(default_factory=NoRecord)
     answered: Callable[[Node, Answered], None] = lambda _node, _answered: None
     asking: Callable[[Node, int], None] = lambda _node, _rows: None
     note: Callable[[str], None] = lambda _text: None

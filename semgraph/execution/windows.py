@@ -130,8 +130,8 @@ async def prepare(order: Order, table: pa.Table) -> InputRows:
         *(pa.field(n, kind) for n, kind in kinds),
         *named,
     ]
-    found = await execute(sql, {"t": table.select(names)}, pa.schema(fields))
-    return replace(_numbered(order, found), bare=_bare(order, table))
+    numbered = await execute(sql, {"t": table.select(names)}, pa.schema(fields))
+    return replace(_numbered(order, numbered), bare=_bare(order, table))
 
 
 def _bare(order: Order, table: pa.Table) -> frozenset[int]:
@@ -139,10 +139,10 @@ def _bare(order: Order, table: pa.Table) -> frozenset[int]:
     others = [name for name in order.key_of if name not in {order.partition, order.key}]
     if not others or not order.key:
         return frozenset()
-    found = pc.is_valid(table.column(order.key))
+    bare = pc.is_valid(table.column(order.key))
     for name in others:
-        found = pc.and_(found, pc.is_null(table.column(name)))
-    return frozenset(values(pc.indices_nonzero(found)))
+        bare = pc.and_(bare, pc.is_null(table.column(name)))
+    return frozenset(values(pc.indices_nonzero(bare)))
 
 
 def _numbered(order: Order, table: pa.Table) -> InputRows:
@@ -246,8 +246,8 @@ def without_nul(
 def _places(column: Any) -> list[int]:
     """The places of the values with a NUL, also inside lists and structs."""
     if pa.types.is_string(column.type):
-        found: list[int] = pc.indices_nonzero(pc.match_substring(column, "\0")).to_pylist()
-        return found
+        places: list[int] = pc.indices_nonzero(pc.match_substring(column, "\0")).to_pylist()
+        return places
     if not pa.types.is_nested(column.type):
         return []
     return [place for place, value in enumerate(column.to_pylist()) if _holds(value)]

@@ -28,7 +28,7 @@ from semgraph.logical.semantic import Semantic
 from semgraph.meter import Meter, StepMetrics
 from semgraph.physical.plan import PhysicalNode, PhysicalPlan
 from semgraph.relational.batch import Batch
-from semgraph.semantic.ask import Asking, answer
+from semgraph.semantic.ask import AnswerContext, answer
 from semgraph.semantic.context import NodeContext
 from semgraph.semantic.contract import Implementation, Part, Rows
 from semgraph.stores.base import Store
@@ -205,7 +205,9 @@ async def _first_request(
         column = runtime.plan.logical.graph.partition
         async with NodeContext(model, _Mute(), node, StepMetrics()) as ctx:
             await answer(
-                node, tables, Asking(ask.implementation, ctx, runtime.partitions, column, now)
+                node,
+                tables,
+                AnswerContext(ask.implementation, ctx, runtime.partitions, column, now),
             )
     except _NotAskedError:
         pass

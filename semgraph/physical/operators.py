@@ -47,12 +47,12 @@ def clusters(node: Cluster, edges: pa.Table, nodes: pa.Table) -> pa.Table:
     members: dict[Hashable, list[Any]] = {}
     for place, key in zip(where, keys, strict=True):
         members.setdefault(place, []).append(key)
-    found = {
+    clusters_by_scope = {
         place: _ALGORITHMS[node.algorithm](own, by_scope.get(place, []))
         for place, own in members.items()
     }
     column = pa.array(
-        [found[place].get(key, key) for place, key in zip(where, keys, strict=True)],
+        [clusters_by_scope[place].get(key, key) for place, key in zip(where, keys, strict=True)],
         nodes.schema.field(node.key).type,
     )
     return conform(nodes.append_column(node.alias, column), runtime_schema(node))
@@ -71,15 +71,15 @@ def _forest(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
         if target.setdefault(source, end) != end:
             hint = "keep one of them in a step before: {limit: {n: 1, per: source, order: ...}}"
             raise DataError(f'cluster forest: "{source}" has two targets', hint=hint)
-    found: dict[Any, Any] = {}
+    roots: dict[Any, Any] = {}
     for key in keys:
         path, node = [], key
-        while node in target and node not in path and node not in found:
+        while node in target and node not in path and node not in roots:
             path.append(node)
             node = target[node]
-        root = found.get(node, node) if node not in path else min(path[path.index(node) :])
-        found |= dict.fromkeys(path, root)
-    return found
+        root = roots.get(node, node) if node not in path else min(path[path.index(node) :])
+        roots |= dict.fromkeys(path, root)
+    return roots
 
 
 def _graph(keys: Iterable[Any], edges: Sequence[Edge]) -> Any:
@@ -188,8 +188,8 @@ async def required(
         raise InputError(
             *(Problem(error, node.step or None, node.origin) for error in dict.fromkeys(errors))
         )
-    kept = table.filter(pa.array([bool(value) for value in values(holds)]))
-    return kept, failures(node, bad, range(len(wrong)), errors)
+    rows = table.filter(pa.array([bool(value) for value in values(holds)]))
+    return rows, failures(node, bad, range(len(wrong)), errors)
 
 
 async def without_faulty(

@@ -147,11 +147,11 @@ def _base_struct(spec: SearchSpec, present: set[str]) -> str:
         kinds |= {f.name: f.type for f in spec.node.within.schema if f.name in spec.node.ranked_by}
 
     def value(name: str, kind: pa.DataType) -> str:
-        found = quote(name) if name in present else "NULL"
+        column = quote(name) if name in present else "NULL"
         return (
-            found
+            column
             if name in present and name not in spec.node.vectors
-            else f"CAST({found} AS {sql_type(kind)})"
+            else f"CAST({column} AS {sql_type(kind)})"
         )
 
     fields = [f"{quote(n)} := {value(n, t)}" for n, t in kinds.items() if n not in NAMES]
@@ -254,11 +254,11 @@ def _step_hits(spec: SearchSpec, within: Node) -> list[str]:
 
     if not node.by:
         return [hits(0, "1.0")]
-    found = []
+    branches = []
     for i, by in enumerate(node.by):
         score, test = _step_score(spec, by, i, alias)
-        found.append(f"{hits(i, score)} WHERE {test}")
-    return found
+        branches.append(f"{hits(i, score)} WHERE {test}")
+    return branches
 
 
 def _step_score(spec: SearchSpec, by: By, i: int, alias: str) -> tuple[str, str]:
@@ -285,7 +285,7 @@ _PAIRS = 4_096  # of row and step row that are looked at before a statement is r
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchInput:
     """A search and the rows that it is run for, with each method's values."""
 
     spec: SearchSpec
@@ -294,7 +294,7 @@ class Asked:
     values: Sequence[pa.Array[Any]]
 
 
-def step_matters(asked: Asked, hits: pa.Table | None, now: datetime | None) -> bool:
+def step_matters(asked: SearchInput, hits: pa.Table | None, now: datetime | None) -> bool:
     """Whether rows of the step may be hits, or stand for stored ones; True where that is not plain
     to see.
     """
@@ -318,7 +318,7 @@ def step_matters(asked: Asked, hits: pa.Table | None, now: datetime | None) -> b
         seen &= own[rows] == theirs[others]
     pairs = left.take(rows).append_column(spec.node.alias, _struct(spec, within.take(others)))
     for test in spec.direct_tests:
-        seen &= np.asarray([bool(kept) for kept in values(test(pairs, now))])
+        seen &= np.asarray([bool(passes) for passes in values(test(pairs, now))])
     return bool(seen.any())
 
 
@@ -351,7 +351,7 @@ def _part_of(structs: Any, kind: pa.StructType) -> pa.StructArray:
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=structs.is_null())
 
 
-def fuse(asked: Asked, hits: pa.Table) -> pa.Table:
+def fuse(asked: SearchInput, hits: pa.Table) -> pa.Table:
     """The result of a search from the store's hits alone: as the statement of `search_sql` has
     it.
     """
@@ -394,7 +394,7 @@ def fuse(asked: Asked, hits: pa.Table) -> pa.Table:
     return _assembled(asked, spec, hits, table)
 
 
-def _assembled(asked: Asked, spec: SearchSpec, hits: pa.Table, table: pa.Table) -> pa.Table:
+def _assembled(asked: SearchInput, spec: SearchSpec, hits: pa.Table, table: pa.Table) -> pa.Table:
     node = spec.node
     vias: list[str] = [by.via for by in node.by] or ["order"]
     ranking = {
@@ -406,9 +406,9 @@ def _assembled(asked: Asked, spec: SearchSpec, hits: pa.Table, table: pa.Table) 
     }
     rows = hits.take(table.column("_row").combine_chunks())
     q = table.column("_q").combine_chunks()
-    found = asked.left.take(q).append_column(node.alias, _struct(spec, rows, **ranking))
+    result = asked.left.take(q).append_column(node.alias, _struct(spec, rows, **ranking))
     for end, kind in node.ends.items():
-        found = found.append_column(
+        result = result.append_column(
             getattr(node, end), _part_of(rows.column(end_column(end)).combine_chunks(), kind)
         )
     if node.how == "left":
@@ -416,14 +416,14 @@ def _assembled(asked: Asked, spec: SearchSpec, hits: pa.Table, table: pa.Table) 
         alone = pc.invert(pc.is_in(numbers, value_set=q))
         rest = asked.left.filter(alone)
         for name in (node.alias, *(getattr(node, end) for end in node.ends)):
-            rest = rest.append_column(name, pa.nulls(rest.num_rows, found.schema.field(name).type))
-        both = pa.concat_tables([found, rest])
+            rest = rest.append_column(name, pa.nulls(rest.num_rows, result.schema.field(name).type))
+        both = pa.concat_tables([result, rest])
         order = pa.concat_arrays([q, numbers.filter(alone)])
-        found = both.take(pc.sort_indices(pa.table({"q": order}), sort_keys=[("q", "ascending")]))
-    return conform(found, runtime_schema(node))
+        result = both.take(pc.sort_indices(pa.table({"q": order}), sort_keys=[("q", "ascending")]))
+    return conform(result, runtime_schema(node))
 
 
-def _ranked(asked: Asked, hits: pa.Table) -> pa.Table:
+def _ranked(asked: SearchInput, hits: pa.Table) -> pa.Table:
     """Hits with `_r`, the rank within row and method; by overlap anew where the plan says so; the k
     best of each.
     """
@@ -463,7 +463,7 @@ def _ranked(asked: Asked, hits: pa.Table) -> pa.Table:
     )
 
 
-def _overlaps(asked: Asked, hits: pa.Table, method: int, scores: list[float]) -> None:
+def _overlaps(asked: SearchInput, hits: pa.Table, method: int, scores: list[float]) -> None:
     """Shared words of row and hit, in place of the store's score."""
     asked_for = values(asked.values[method])
     texts = [values(hits.column(name)) for name in asked.spec.node.texts[method]]
@@ -522,7 +522,7 @@ async def shortlist(spec: SearchSpec, tables: Tables, now: datetime | None) -> p
     )  # of each key in their order, which decides between equals
     place[pc.sort_indices(step.column(spec.node.graph.key)).to_numpy()] = np.arange(step.num_rows)
     methods = [_compared(spec, by, n, left, step) for n, by in enumerate(spec.node.by)]
-    found: list[tuple[int, int, Numbers]] = []
+    shortlisted: list[tuple[int, int, Numbers]] = []
     size = max(1, _BLOCK // step.num_rows)
     for first in range(0, left.num_rows, size):
         rows = left.slice(first, size)
@@ -530,13 +530,17 @@ async def shortlist(spec: SearchSpec, tables: Tables, now: datetime | None) -> p
         may = np.zeros((rows.num_rows, step.num_rows), bool)
         may[pairs.column(0).to_numpy(), pairs.column(2).to_numpy()] = True
         for n, method in enumerate(methods):
-            found += [
+            shortlisted += [
                 (first + q, n, best) for q, best in method.best(first, may, place, spec.node.k)
             ]
-    counts = [len(best) for _, _, best in found]
-    columns = [np.repeat(np.array([one[i] for one in found], np.int64), counts) for i in (0, 1)]
+    counts = [len(best) for _, _, best in shortlisted]
+    columns = [
+        np.repeat(np.array([one[i] for one in shortlisted], np.int64), counts) for i in (0, 1)
+    ]
     columns.append(
-        np.concatenate([best for _, _, best in found]) if found else np.zeros(0, np.int64)
+        np.concatenate([best for _, _, best in shortlisted])
+        if shortlisted
+        else np.zeros(0, np.int64)
     )
     return pa.table([pa.array(column) for column in columns], schema=_SCHEMA)
 
@@ -579,8 +583,8 @@ class _Compared:
                 continue
             rows = np.flatnonzero(may[q])
             scores = table[row, self.step[rows]]
-            kept = scores > self.floor
-            rows, scores = rows[kept], scores[kept]
+            above = scores > self.floor
+            rows, scores = rows[above], scores[above]
             if len(rows) > k:
                 worst = np.partition(scores, len(scores) - k)[len(scores) - k]
                 rows = rows[scores >= worst - self.close]
@@ -596,8 +600,8 @@ def _first_of_each(rows: Numbers, kinds: Numbers, place: Numbers, k: int) -> Num
     sorted_kinds = kinds[order]
     starts = np.flatnonzero(np.r_[True, sorted_kinds[1:] != sorted_kinds[:-1]])
     nth = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
-    found: Numbers = rows[order[nth < k]]
-    return found
+    first: Numbers = rows[order[nth < k]]
+    return first
 
 
 def _compared(spec: SearchSpec, by: By, method: int, left: pa.Table, step: pa.Table) -> _Compared:
@@ -619,12 +623,12 @@ def _numbered(things: Sequence[Hashable | None]) -> tuple[Numbers, list[Any]]:
     """For each thing the number of its kind, -1 for None; and one of each kind."""
     numbers, firsts = dense(things)
     kinds = [things[first] for first in firsts]
-    found = np.array(numbers, np.int64)
+    number_of = np.array(numbers, np.int64)
     if None not in kinds:
-        return found, kinds
+        return number_of, kinds
     none = kinds.index(None)
-    found = np.where(found == none, -1, found - (found > none))
-    return found, [kind for kind in kinds if kind is not None]
+    number_of = np.where(number_of == none, -1, number_of - (number_of > none))
+    return number_of, [kind for kind in kinds if kind is not None]
 
 
 def _equals(asked: Sequence[Any], things: Sequence[Any]) -> _Compared:
@@ -634,8 +638,8 @@ def _equals(asked: Sequence[Any], things: Sequence[Any]) -> _Compared:
     same = np.array([number.get(one, -1) for one in mine], np.int64)
 
     def scores(which: Numbers) -> Numbers:
-        found: Numbers = (same[which][:, None] == np.arange(len(others))).astype(np.float32)
-        return found
+        equal: Numbers = (same[which][:, None] == np.arange(len(others))).astype(np.float32)
+        return equal
 
     return _Compared(left, step, scores, 0.0, _EQUAL)
 
@@ -645,11 +649,11 @@ def _texts(asked: Sequence[str | None], texts: Sequence[str]) -> _Compared:
     left, mine = _numbered(asked)
     step, others = _numbered(texts)
     words = [distinct_words(text) for text in mine]
-    found: dict[str, list[int]] = defaultdict(list)
+    holders: dict[str, list[int]] = defaultdict(list)
     for n, text in enumerate(others):
         for word in distinct_words(text):
-            found[word].append(n)
-    holding = {word: np.array(numbers, np.int64) for word, numbers in found.items()}
+            holders[word].append(n)
+    holding = {word: np.array(numbers, np.int64) for word, numbers in holders.items()}
     sizes = np.sqrt([max(1, len(distinct_words(text))) for text in others]).astype(np.float32)
 
     def scores(which: Numbers) -> Numbers:
@@ -669,9 +673,9 @@ def _vectors(asked: pa.ChunkedArray[Any], vectors: pa.ChunkedArray[Any], above: 
     step, others = _directions(vectors)
 
     def scores(which: Numbers) -> Numbers:
-        found = mine[which] @ others.T
+        cosines = mine[which] @ others.T
         return np.where(
-            np.isnan(found), np.inf, found
+            np.isnan(cosines), np.inf, cosines
         )  # a vector without a direction: the statement's to tell
 
     return _Compared(left, step, scores, above - _CLOSE, _CLOSE)
@@ -681,17 +685,17 @@ def _directions(column: pa.ChunkedArray[Any]) -> tuple[Numbers, Numbers]:
     """For each vector the number of its kind, -1 for NULL; and one of each kind, of length 1."""
     array: Any = column.combine_chunks()
     size = array.type.list_size
-    there = np.asarray(pc.is_valid(array))
+    valid = np.asarray(pc.is_valid(array))
     flat = (
-        array.filter(pa.array(there))
+        array.filter(pa.array(valid))
         .flatten()
         .to_numpy(zero_copy_only=False)
         .reshape(-1, size)
         .astype(np.float32)
     )
     numbers, firsts = dense([vector.tobytes() for vector in flat])
-    found = np.full(len(array), -1, np.int64)
-    found[there] = numbers
+    number_of = np.full(len(array), -1, np.int64)
+    number_of[valid] = numbers
     kinds = flat[firsts]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return found, kinds / np.linalg.norm(kinds, axis=1, keepdims=True)
+        return number_of, kinds / np.linalg.norm(kinds, axis=1, keepdims=True)

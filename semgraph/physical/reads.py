@@ -84,7 +84,7 @@ def scanned_where(node: Scan, store: StoreReads) -> tuple[Scalar, ...]:
 
 async def run_scan(
     node: Scan,
-    whose: Mapping[str, Sequence[tuple[int, int]]] | None,
+    windows: Mapping[str, Sequence[tuple[int, int]]] | None,
     store: StoreReads,
     now: datetime | None,
 ) -> pa.Table:
@@ -92,7 +92,7 @@ async def run_scan(
 
     Args:
         node: The operator.
-        whose: The partitions that are read, and of each the windows that see its rows: `_p` and
+        windows: The partitions that are read, each with the windows that see its rows: `_p` and
             `_m`; None: all rows, once.
         store: Where they are. Conjuncts that it does not take are decided here.
         now: The value of `$now`.
@@ -101,14 +101,16 @@ async def run_scan(
     # The first rows of several partitions are not the first of each, nor those of which conjuncts
     # are decided here.
     first = (
-        node.limit if len(taken) == len(node.where) and (whose is None or len(whose) < 2) else None
+        node.limit
+        if len(taken) == len(node.where) and (windows is None or len(windows) < 2)
+        else None
     )
-    found = await store.scan(
-        node.label, node.schema.names, None if whose is None else list(whose), taken, first
+    stored = await store.scan(
+        node.label, node.schema.names, None if windows is None else list(windows), taken, first
     )
-    table = found.select(node.schema.names).cast(node.schema)
-    if whose is not None:
-        table = _seen_by(table, found.column(node.graph.partition), whose)
+    table = stored.select(node.schema.names).cast(node.schema)
+    if windows is not None:
+        table = _seen_by(table, stored.column(node.graph.partition), windows)
     rest = [part for part in node.where if part not in taken]
     if not rest:
         return table
@@ -125,11 +127,11 @@ async def run_scan(
 def _seen_by(
     table: pa.Table,
     partition: pa.ChunkedArray,  # type: ignore[type-arg]
-    whose: Mapping[str, Sequence[tuple[int, int]]],
+    windows_of: Mapping[str, Sequence[tuple[int, int]]],
 ) -> pa.Table:
-    """The rows once for each window that sees them, and whose they are."""
+    """The rows once for each window that sees them, with their hidden columns."""
     parts = []
-    for name, windows in whose.items():
+    for name, windows in windows_of.items():
         own = table.filter(pc.equal(partition, pa.scalar(name)))
         for numbers in windows:
             seen = own
@@ -185,12 +187,12 @@ async def run_match(
     rows = pa.table({"_q": pa.array(range(left.num_rows), pa.int64())})
     for name in sorted(_row_columns(node, query)):
         rows = rows.append_column(name, left.column(name))
-    found = await store.match(query, rows)
-    table = left.take(found.column("_q").combine_chunks())
+    matches = await store.match(query, rows)
+    table = left.take(matches.column("_q").combine_chunks())
     columns = {name: table.column(name) for name in left.column_names}
-    columns |= {edge.var: found.column(edge.var) for edge in node.pattern.variables}
+    columns |= {edge.var: matches.column(edge.var) for edge in node.pattern.variables}
     table = pa.table(columns)
-    table = table.append_column("_q", found.column("_q"))
+    table = table.append_column("_q", matches.column("_q"))
     if rest:
         where = " AND ".join(f"({scalar_sql(p, node.partitioned)})" for p in rest)
         own = (

@@ -66,8 +66,8 @@ def _without_step_columns(scalar: Scalar, alias: str, stored: set[str]) -> Scala
             return exp.Null()
         return tree
 
-    found = scalar.ast.transform(change)
-    return from_ast(found if found == scalar.ast else _folded(found), scalar.text)
+    changed = scalar.ast.transform(change)
+    return from_ast(changed if changed == scalar.ast else _folded(changed), scalar.text)
 
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
@@ -197,15 +197,15 @@ class SearchSpec:
     def end_properties(self) -> dict[str, tuple[str, ...]]:
         """What the store must return of the nodes at a hit's ends, besides their keys."""
         scalars = [*self.residual, *(t.by for t in self.node.order)]
-        found = {}
+        properties = {}
         for end, kind in self.node.ends.items():
             prefix = f"{getattr(self.node, end)}."
             read = {
                 path.split(".")[1] for s in scalars for path in s.columns if path.startswith(prefix)
             }
             names = dict.fromkeys([*(f.name for f in kind), *sorted(read)])
-            found[end] = tuple(name for name in names if name != self.node.graph.key)
-        return found
+            properties[end] = tuple(name for name in names if name != self.node.graph.key)
+        return properties
 
     @cached_property
     def unlimited(self) -> bool:
@@ -275,20 +275,20 @@ async def vectors_of(texts: pa.Array, embed: EmbedTextsOf, of: Sequence[Partitio
     Vectors have one element where there is no text at all: how many a vector has is not known then.
     """
     asked: dict[Partition, dict[str, int]] = {}
-    for text, whom in zip(values(texts), of, strict=True):
+    for text, partition in zip(values(texts), of, strict=True):
         if text is not None:
-            asked.setdefault(whom, {}).setdefault(text, len(asked.get(whom, ())))
+            asked.setdefault(partition, {}).setdefault(text, len(asked.get(partition, ())))
     if not asked:
         return pa.nulls(len(texts), pa.list_(pa.float32(), 1))
     vectors = await asyncio.gather(
-        *(embed(list(distinct), whom) for whom, distinct in asked.items())
+        *(embed(list(distinct), partition) for partition, distinct in asked.items())
     )
     starts = dict(zip(asked, _starts([len(distinct) for distinct in asked.values()]), strict=True))
     index = [
-        None if text is None else starts[whom] + asked[whom][text]
-        for text, whom in zip(values(texts), of, strict=True)
+        None if text is None else starts[partition] + asked[partition][text]
+        for text, partition in zip(values(texts), of, strict=True)
     ]
-    flat = pa.concat_arrays([pa.array(found.reshape(-1), pa.float32()) for found in vectors])
+    flat = pa.concat_arrays([pa.array(part.reshape(-1), pa.float32()) for part in vectors])
     return pa.FixedSizeListArray.from_arrays(flat, vectors[0].shape[1]).take(
         pa.array(index, pa.int64())
     )
@@ -298,13 +298,13 @@ def given_vectors(column: pa.Array) -> pa.Array:  # type: ignore[type-arg]
     """A column of vectors as those of one length. Raises DataError where their lengths differ."""
     if pa.types.is_fixed_size_list(column.type):
         return column
-    found = values(column)
-    sizes = sorted({len(vector) for vector in found if vector is not None})
+    vectors = values(column)
+    sizes = sorted({len(vector) for vector in vectors if vector is not None})
     if len(sizes) > 1:
         raise DataError(
             f"vectors of {sizes[0]:,} and of {sizes[1]:,} numbers cannot be compared with the same hits"
         )
-    return pa.array(found, pa.list_(pa.float32(), sizes[0] if sizes and sizes[0] else 1))
+    return pa.array(vectors, pa.list_(pa.float32(), sizes[0] if sizes and sizes[0] else 1))
 
 
 def _starts(lengths: Sequence[int]) -> list[int]:

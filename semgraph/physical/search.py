@@ -20,7 +20,7 @@ from semgraph.logical.search import Search
 from semgraph.logical.semantic import VECTOR
 from semgraph.physical.ranking import (
     RESULT_OF,
-    Asked,
+    SearchInput,
     asked_column,
     fuse,
     shortlist,
@@ -43,7 +43,7 @@ from semgraph.relational.fragments import column_of, execute
 from semgraph.stores.base import SearchQuery
 
 
-class Asking:
+class StoreQueries:
     """The searches of one round trip, over the same rows and label.
 
     Where a search sees all partitions for some rows and those of a list for others, it is two
@@ -54,7 +54,7 @@ class Asking:
         left: The rows.
     """
 
-    def __init__(self, searches: Sequence[Asked], left: pa.Table) -> None:
+    def __init__(self, searches: Sequence[SearchInput], left: pa.Table) -> None:
         self.searches = {n: asked for n, asked in enumerate(searches) if asked.spec.node.label}
         rows = pa.table({"_q": pa.array(range(left.num_rows), pa.int64())})
         for name in sorted(
@@ -93,11 +93,11 @@ class Asking:
         queries = {n: self._queries(n, k) for n, k in wanted.items()}
         flat = [query for parts in queries.values() for query in parts]
         tables = iter(await store.search(flat, self.rows) if flat else [])
-        found = {}
+        hits = {}
         for n, parts in queries.items():
             first, *rest = (next(tables) for _ in parts)
-            found[n] = self._together(n, first, rest[0]) if rest else first
-        return found
+            hits[n] = self._together(n, first, rest[0]) if rest else first
+        return hits
 
     def _together(self, n: int, confined: pa.Table, everyone: pa.Table) -> pa.Table:
         """The hits of both queries; of one that has no values to look for, those of its own rows
@@ -110,10 +110,10 @@ class Asking:
 
 
 def hidden_hits(
-    asked: Asked,
+    asked: SearchInput,
     hits: pa.Table,
-    found: pa.ChunkedArray,  # type: ignore[type-arg]
-    whom: Sequence[int],
+    results: pa.ChunkedArray,  # type: ignore[type-arg]
+    result_of: Sequence[int],
     k: int,
 ) -> bool:
     """Whether stored hits beyond the k-th might belong to the best.
@@ -121,8 +121,8 @@ def hidden_hits(
     Args:
         asked: The search.
         hits: What the store found: `k` for each row and method, or all.
-        found: The hits of the result.
-        whom: For which row each of them is.
+        results: The hits of the result.
+        result_of: The row that each of them is for.
         k: How many were asked for.
     """
     node, within = asked.spec.node, asked.within
@@ -137,10 +137,12 @@ def hidden_hits(
     counted = groups.aggregate([("_taken", "sum"), ("rank", "count")])
     columns = (values(counted.column(name)) for name in ("_q", "rank_count", "_taken_sum"))
     cut = {q for q, count, gone in zip(*columns, strict=True) if count >= k and gone}
-    return bool(cut) and (bool(node.by) or not _settled(asked, hits, (found, whom), cut))
+    return bool(cut) and (bool(node.by) or not _settled(asked, hits, (results, result_of), cut))
 
 
-def _settled(asked: Asked, hits: pa.Table, found: tuple[Any, Sequence[int]], cut: set[int]) -> bool:
+def _settled(
+    asked: SearchInput, hits: pa.Table, results: tuple[Any, Sequence[int]], cut: set[int]
+) -> bool:
     """Whether the hits by order of some rows are k each, none of which comes after what the store
     ranked last.
     """
@@ -155,7 +157,7 @@ def _settled(asked: Asked, hits: pa.Table, found: tuple[Any, Sequence[int]], cut
         if q in cut:
             ranked[q][hit[key]] = hit
     settled = dict.fromkeys(cut, 0)
-    for q, hit in zip(found[1], values(found[0]), strict=True):
+    for q, hit in zip(results[1], values(results[0]), strict=True):
         original = ranked[q].get(hit[key]) if q in cut and hit is not None else None
         if original is not None and _no_later(hit, original, asked.spec.terms):
             settled[q] += 1
@@ -179,7 +181,7 @@ async def method_values(
     """For each method, the rows' values: plain words for full text, vectors for `nearest`, the
     value itself for `equal`.
     """
-    found = []
+    columns = []
     for by in node.by:
         column = await column_of(by.to, node.input, left, now)
         if by.via == "fulltext":
@@ -190,8 +192,8 @@ async def method_values(
             column = given_vectors(column)
         elif by.via == "nearest":
             column = await vectors_of(column, embed, partitions_of(left, node.graph.partition))
-        found.append(column)
-    return found
+        columns.append(column)
+    return columns
 
 
 async def run_searches(
@@ -208,23 +210,23 @@ async def run_searches(
     if not left.num_rows:
         return [runtime_schema(spec.node).empty_table() for spec in specs]
     searches = [
-        Asked(spec, left, withins[n], await method_values(spec.node, left, embed, now))
+        SearchInput(spec, left, withins[n], await method_values(spec.node, left, embed, now))
         for n, spec in enumerate(specs)
     ]
-    asking = Asking(searches, left)
+    asking = StoreQueries(searches, left)
     hits = await asking.hits(store, {n: asked.spec.node.k for n, asked in asking.searches.items()})
-    found = []
+    results = []
     for n, asked in enumerate(searches):
-        table, whom = await _finish(asked, hits.get(n), embed, now)
+        table, result_of = await _finish(asked, hits.get(n), embed, now)
         k = asked.spec.node.k
         while n in hits and hidden_hits(
-            asked, hits[n], table.column(asked.spec.node.alias), whom, k
+            asked, hits[n], table.column(asked.spec.node.alias), result_of, k
         ):
             k *= 4
             hits |= await asking.hits(store, {n: k})
-            table, whom = await _finish(asked, hits[n], embed, now)
-        found.append(table)
-    return found
+            table, result_of = await _finish(asked, hits[n], embed, now)
+        results.append(table)
+    return results
 
 
 async def _with_vectors(spec: SearchSpec, rows: pa.Table, embed: EmbedTextsOf) -> pa.Table:
@@ -237,7 +239,7 @@ async def _with_vectors(spec: SearchSpec, rows: pa.Table, embed: EmbedTextsOf) -
 
 
 async def _finish(
-    asked: Asked, hits: pa.Table | None, embed: EmbedTextsOf, now: datetime | None
+    asked: SearchInput, hits: pa.Table | None, embed: EmbedTextsOf, now: datetime | None
 ) -> tuple[pa.Table, list[int]]:
     """The result, and for which row each of its rows is, where a step's rows may be among the
     hits.

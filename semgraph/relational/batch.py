@@ -144,8 +144,8 @@ def pick(table: pa.Table, path: str) -> pa.ChunkedArray[Any]:
 
 def values(column: Any) -> list[Any]:
     """The values of an Arrow column."""
-    found: list[Any] = column.to_pylist()
-    return found
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def dense(values: Sequence[Any]) -> tuple[list[int], list[int]]:

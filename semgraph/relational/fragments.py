@@ -78,9 +78,9 @@ def _change(node: Node) -> Change | None:
         for name in names:
             compute = computed.get(name)
             columns[name] = table.column(name) if compute is None else compute(table, now)
-        kept = [name for name in (PARTITION, INPUT_ROW) if name in table.column_names]
-        full = pa.schema([*schema, *(table.schema.field(name) for name in kept)])
-        return pa.table(columns | {name: table.column(name) for name in kept}, schema=full)
+        hidden_names = [name for name in (PARTITION, INPUT_ROW) if name in table.column_names]
+        full = pa.schema([*schema, *(table.schema.field(name) for name in hidden_names)])
+        return pa.table(columns | {name: table.column(name) for name in hidden_names}, schema=full)
 
     return project
 
@@ -99,10 +99,10 @@ def value_of(scalar: Scalar, schema: pa.Schema) -> Value | None:
 
 @lru_cache(maxsize=1024)
 def _constant(sql: str, kind: pa.DataType) -> pa.Scalar[Any]:
-    found = (
+    table = (
         connection().cursor().sql(f"SELECT CAST({sql} AS {sql_type(kind)}) AS x").to_arrow_table()
     )
-    constant: pa.Scalar[Any] = found.column(0).cast(kind)[
+    constant: pa.Scalar[Any] = table.column(0).cast(kind)[
         0
     ]  # not from a decimal: Arrow makes 0.6000000000000001 of 0.6
     return constant
@@ -292,17 +292,17 @@ class Segment:
     def operators(self) -> tuple[Node, ...]:
         """The operators that the statement computes, inputs before what reads them."""
         inputs = {node for _, node in self.inputs}
-        found: dict[Node, None] = {}
+        operators: dict[Node, None] = {}
 
         def visit(node: Node) -> None:
             for child in node.inputs:
-                if child not in inputs and child not in found:
+                if child not in inputs and child not in operators:
                     visit(child)
             if node.inputs:
-                found[node] = None
+                operators[node] = None
 
         visit(self.root)
-        return tuple(found)
+        return tuple(operators)
 
 
 def compile_segment(root: Node, materialised: Mapping[Node, str]) -> Segment:
@@ -396,8 +396,8 @@ async def column_of(
         value_of(scalar, source.schema) if own == wanted else None
     )  # else a NULL, which is of any type
     if simple is not None:
-        found = simple(table, now)
-        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        column = simple(table, now)
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     value = f"CAST({scalar_sql(scalar, source.partitioned)} AS {sql_type(wanted)})"
     sql = f"SELECT {value} AS x FROM {ROWS} ORDER BY {ORDINAL}"
     return (

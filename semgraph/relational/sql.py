@@ -152,14 +152,14 @@ def cast_columns(
     columns: Columns, node: Node, source: Node, ordinal: str = ORDINAL, order: tuple[Sort, ...] = ()
 ) -> list[str]:
     """Computed columns, each cast to the one canonical type that the schema says."""
-    found = []
+    casts = []
     for name, scalar in columns:
         sql = scalar_sql(scalar, source.partitioned, ordinal, order)
         plain = len(scalar.columns) == 1 and scalar.sql == quote(scalar.columns[0])
         if not plain:
             sql = f"CAST({sql} AS {sql_type(node.schema.field(name).type)})"
-        found.append(f"{sql} AS {quote(name)}")
-    return found
+        casts.append(f"{sql} AS {quote(name)}")
+    return casts
 
 
 def order_sql(order: tuple[Sort, ...], node: Node, *last: str) -> str:
@@ -274,16 +274,16 @@ def _(node: Union, source: Source) -> str:
     return f"SELECT {', '.join(columns)} FROM ({' UNION ALL BY NAME '.join(branches)}) AS {ROWS}"
 
 
-def _narrowed(wanted: pa.Field[Any], there: pa.DataType) -> str:
+def _narrowed(wanted: pa.Field[Any], existing: pa.DataType) -> str:
     """A column, of a struct the fields that are wanted."""
     name = quote(wanted.name)
-    return name if there == wanted.type else f"{_part(name, there, wanted.type)} AS {name}"
+    return name if existing == wanted.type else f"{_part(name, existing, wanted.type)} AS {name}"
 
 
-def _part(value: str, there: pa.DataType, wanted: pa.DataType) -> str:
-    if not pa.types.is_struct(there) or not pa.types.is_struct(wanted) or there == wanted:
+def _part(value: str, existing: pa.DataType, wanted: pa.DataType) -> str:
+    if not pa.types.is_struct(existing) or not pa.types.is_struct(wanted) or existing == wanted:
         return value
-    kinds = {f.name: f.type for f in there}
+    kinds = {f.name: f.type for f in existing}
     parts = (
         f"{quote(f.name)} := {_part(f'{value}.{quote(f.name)}', kinds[f.name], f.type)}"
         for f in wanted
@@ -300,10 +300,10 @@ def _(node: Unnest, source: Source) -> str:
         if node.how == "inner"
         else f"CASE WHEN len({column}) > 0 THEN {column} ELSE CAST([NULL] AS {kind}) END"
     )
-    kept = [quote(name) for name in node.input.schema.names if name != node.column]
+    rest_names = [quote(name) for name in node.input.schema.names if name != node.column]
     inner = _select(
         [
-            *kept,
+            *rest_names,
             *hidden(node),
             f"unnest({listed}) AS {quote(node.alias)}",
             f"CAST(generate_subscripts({listed}, 1) AS BIGINT) AS {position}",

@@ -46,12 +46,14 @@ class Watched:
 
     Args:
         call: What `answer` returned.
-        way: Whose it is, for errors.
+        implementation: Whose it is, for errors.
         step: The step that asks, for errors.
     """
 
-    def __init__(self, call: Coroutine[Any, Any, Any], way: object, step: str = "") -> None:
-        self._call, self._way, self._step = call, way, step
+    def __init__(
+        self, call: Coroutine[Any, Any, Any], implementation: object, step: str = ""
+    ) -> None:
+        self._call, self._implementation, self._step = call, implementation, step
         self.longest = 0.0
 
     def __await__(self) -> Generator[Any, Any, Any]:
@@ -62,7 +64,7 @@ class Watched:
         """
         if not hasattr(self._call, "send"):
             raise EngineError(
-                f"{self._place()}{named(self._way)}: answer must be written with async def"
+                f"{self._place()}{named(self._implementation)}: answer must be written with async def"
             )
         began = time.perf_counter()
         send: Any = None
@@ -93,59 +95,62 @@ class Watched:
         Raises:
             Blocked: It kept the event loop for longer than LONGEST.
         """
-        found = await self
+        result = await self
         if self.longest > LONGEST:
             raise Blocked(self.blocked())
-        return found
+        return result
 
     def blocked(self) -> str:
         """What is said of one that kept the event loop."""
         return (
-            f"{self._place()}{named(self._way)} kept the event loop for {self.longest:.1f} s: no other call could go on. "
+            f"{self._place()}{named(self._implementation)} kept the event loop for "
+            f"{self.longest:.1f} s: no other call could go on. "
             "Await something meanwhile, or compute in a thread: await asyncio.to_thread(...)"
         )
 
     def _named(self, error: EngineError) -> EngineError:
         """What the context says of a use that is wrong, with the place of that use."""
-        said = str(error).removeprefix(self._place())
-        return EngineError(f"{self._place()}{named(self._way, error)}: {said}")
+        message = str(error).removeprefix(self._place())
+        return EngineError(f"{self._place()}{named(self._implementation, error)}: {message}")
 
     def _broken(self, error: Exception) -> EngineError:
-        said = f": {error}" if str(error) else ""
+        message = f": {error}" if str(error) else ""
         return EngineError(
-            f"{self._place()}{named(self._way, error)} raised {type(error).__name__}{said}"
+            f"{self._place()}{named(self._implementation, error)} raised {type(error).__name__}{message}"
         )
 
     def _place(self) -> str:
         return f"step {self._step}: " if self._step else ""
 
 
-async def watched(way: Implementation[Any], node: Semantic, rows: Rows, ctx: Context) -> pa.Table:
+async def watched(
+    implementation: Implementation[Any], node: Semantic, rows: Rows, ctx: Context
+) -> pa.Table:
     """What an implementation answers; a warning is logged where it kept the event loop for long.
 
     Raises:
         EngineError: It raised something that semgraph does not know; step, file and line are named.
     """
-    call = Watched(way.answer(node, rows, ctx), way, node.step)
-    found: pa.Table = await call
+    call = Watched(implementation.answer(node, rows, ctx), implementation, node.step)
+    table: pa.Table = await call
     if call.longest > _SAID_FROM:
         _LOG.warning(call.blocked())
-    return found
+    return table
 
 
-def file_of(way: object) -> str | None:
+def file_of(implementation: object) -> str | None:
     """The file of an implementation."""
-    return getattr(sys.modules.get(type(way).__module__), "__file__", None)
+    return getattr(sys.modules.get(type(implementation).__module__), "__file__", None)
 
 
-def named(way: object, error: BaseException | None = None) -> str:
+def named(implementation: object, error: BaseException | None = None) -> str:
     """An implementation and its file, and the line of it that an error went through."""
-    file = file_of(way)
+    file = file_of(implementation)
     if not file:
-        return type(way).__name__
+        return type(implementation).__name__
     trace = traceback.extract_tb(error.__traceback__) if error is not None else []
     numbers = [frame.lineno for frame in trace if frame.filename == file]
-    return f"{type(way).__name__} in {file}" + (f":{numbers[-1]}" if numbers else "")
+    return f"{type(implementation).__name__} in {file}" + (f":{numbers[-1]}" if numbers else "")
 
 
 def answer_table(node: Semantic, outcomes: Sequence[Outcome], *, scored: bool = False) -> pa.Table:

@@ -71,21 +71,21 @@ def shaped(
         DataError: A row says nothing that could be asked for.
     """
     numbers: dict[tuple[int, str], int] = {}
-    found: list[Prompt] = []
+    shaped_prompts: list[Prompt] = []
     rows = []
     for number, text in zip(prompts, forms, strict=True):
         place = (number, text or "")
         if place not in numbers:
-            numbers[place] = len(found)
+            numbers[place] = len(shaped_prompts)
             try:
-                found.append(_formed(node.prompt.all[number], text or ""))
+                shaped_prompts.append(_formed(node.prompt.all[number], text or ""))
             except Fault as fault:
                 shown = "" if text is None else f": {text[:_SHOWN]}"
                 what = f"{node.form} is no schema: {fault.what}{shown}"
                 raise DataError(what, hint=fault.hint or _HINT) from None
         rows.append(numbers[place])
     return replace(
-        node, prompt=PromptSet(tuple(("", prompt) for prompt in found), node.prompt.by)
+        node, prompt=PromptSet(tuple(("", prompt) for prompt in shaped_prompts), node.prompt.by)
     ), rows
 
 
@@ -118,12 +118,12 @@ def form_of(text: str) -> tuple[tuple[tuple[str, Type], ...], tuple[tuple[str, s
 def _field(name: str, value: Any) -> tuple[Type, str]:
     if not NAME.match(name):
         raise Fault(f'"{name}" is no name', hint="letters, digits and _, not starting with a digit")
-    given = value if isinstance(value, Mapping) else {"type": value}
-    kind, meaning = given.get("type"), given.get("describe", "")
+    spec = value if isinstance(value, Mapping) else {"type": value}
+    kind, meaning = spec.get("type"), spec.get("describe", "")
     if (
         not isinstance(kind, str)
         or not isinstance(meaning, str)
-        or not set(given) <= {"type", "describe"}
+        or not set(spec) <= {"type", "describe"}
     ):
         raise Fault(f'"{name}" has no type')
     return parse_type(kind), meaning
@@ -196,15 +196,15 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class Asking:
-    """What an operator needs to be answered: the way, what it may touch, the partition values by
+class AnswerContext:
+    """What an operator needs to be answered: its implementation and context, the partition values by
     `_p`, and `$now`.
 
     `known` has the answers to earlier parts of the same relation, and takes those to this one;
     None: it is whole.
     """
 
-    way: Implementation[Any]
+    implementation: Implementation[Any]
     ctx: Context
     partitions: Sequence[str]
     partition_column: str
@@ -212,7 +212,7 @@ class Asking:
     known: dict[object, pa.Table] | None = None
 
 
-async def answer(node: Semantic, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+async def answer(node: Semantic, inputs: Sequence[pa.Table], asking: AnswerContext) -> Answered:
     """Run one semantic operator over its inputs."""
     if not inputs[0].num_rows:
         return Answered(runtime_schema(node).empty_table())
@@ -225,12 +225,12 @@ def _flat(table: pa.Table, paths: Sequence[str]) -> pa.Table:
     return pa.table({path: pick(table, path) for path in paths})
 
 
-def partition_names(table: pa.Table, asking: Asking) -> list[str]:
+def partition_names(table: pa.Table, asking: AnswerContext) -> list[str]:
     """The partition of each row; "" where it has none."""
     return known_partitions(table, asking) or [""] * table.num_rows
 
 
-def known_partitions(table: pa.Table, asking: Asking) -> list[str] | None:
+def known_partitions(table: pa.Table, asking: AnswerContext) -> list[str] | None:
     """The partition of each row, which may be ""; None if the rows belong to none."""
     batch = Batch(table)
     numbers = batch.partitions()
@@ -243,13 +243,13 @@ def _prompts(table: pa.Table, prompts: PromptSet) -> list[int | None]:
     if not prompts.by:
         return [0] * table.num_rows
     everything = prompts.all
-    found: list[int | None] = []
+    chosen: list[int | None] = []
     for value in values(pick(table, prompts.by)):
         prompt = prompts.pick(value)
-        found.append(
+        chosen.append(
             None if prompt is None else next(i for i, p in enumerate(everything) if p is prompt)
         )
-    return found
+    return chosen
 
 
 async def ask(
@@ -257,7 +257,7 @@ async def ask(
     left: pa.Table,
     right: pa.Table | None,
     items: pa.Table,
-    asking: Asking,
+    asking: AnswerContext,
     times: Sequence[int] = (),
     owners: Sequence[str] | None = None,
 ) -> pa.Table:
@@ -284,8 +284,8 @@ async def ask(
     )
     if not part.num_rows:
         return _with_errors(node, answer_schema(node).empty_table(), units, refused)
-    table = await watched(asking.way, node, rows, asking.ctx)
-    check_answer(node, rows, table, asking.way)
+    table = await watched(asking.implementation, node, rows, asking.ctx)
+    check_answer(node, rows, table, asking.implementation)
     return _with_errors(node, table, units, refused)
 
 
@@ -297,13 +297,13 @@ def _refused(
     """
     if None not in prompts:
         return {}
-    there = ", ".join(value for value, _ in node.prompt.prompts)
+    known = ", ".join(value for value, _ in node.prompt.prompts)
     picked = [
         "NULL" if value is None else f'"{value}"' for value in values(pick(left, node.prompt.by))
     ]
     lefts, numbers = values(items.column("left")), _units(node, items)
     return {
-        unit: f"no_prompt: there is none for {node.prompt.by} {picked[row]}, only for {there}: add otherwise to the prompt"
+        unit: f"no_prompt: there is none for {node.prompt.by} {picked[row]}, only for {known}: add otherwise to the prompt"
         for unit, row in zip(numbers, lefts, strict=True)
         if prompts[row] is None
     }
@@ -325,8 +325,8 @@ def _without(
     numbers = _units(node, items)
     if not refused:
         return items, list(dict.fromkeys(numbers))
-    kept = [i for i, unit in enumerate(numbers) if unit not in refused]
-    part = items.take(pa.array(kept, pa.int64()))
+    asked = [i for i, unit in enumerate(numbers) if unit not in refused]
+    part = items.take(pa.array(asked, pa.int64()))
     if "group" in part.column_names:
         groups = values(part.column("group"))
         dense = {group: i for i, group in enumerate(dict.fromkeys(groups))}
@@ -335,7 +335,7 @@ def _without(
             "group",
             pa.array([dense[group] for group in groups], pa.int64()),
         )
-    return part, list(dict.fromkeys(numbers[i] for i in kept))
+    return part, list(dict.fromkeys(numbers[i] for i in asked))
 
 
 def _with_errors(
@@ -362,8 +362,8 @@ def shown(table: pa.Table, paths: Sequence[str], index: Sequence[int]) -> list[s
     return [texts[i] for i in index]
 
 
-def told_apart(
-    node: Semantic, rows: pa.Table, asking: Asking, owners: Sequence[str] | None = None
+def question_keys(
+    node: Semantic, rows: pa.Table, asking: AnswerContext, owners: Sequence[str] | None = None
 ) -> list[object]:
     """For each row what tells it from others: whose it is, what the prompts read or are picked by,
     the form of the answer.
@@ -407,8 +407,8 @@ def failures(
 
 
 @singledispatch
-async def assemble(node: Semantic, inputs: Sequence[pa.Table], asking: Asking) -> Answered:  # noqa: ARG001
-    """Ask, and put the result together; each operator has its own way."""
+async def assemble(node: Semantic, inputs: Sequence[pa.Table], asking: AnswerContext) -> Answered:  # noqa: ARG001
+    """Ask, and put the result together."""
     raise EngineError(f"the engine cannot put together the answers of {node.keyword}")
 
 
@@ -417,7 +417,7 @@ Through = Callable[[pa.Table], Awaitable[tuple[pa.Table, Sequence[int]]]]
 
 
 @dataclass(frozen=True)
-class Told:
+class RowAnswers:
     """What was asked of a relation.
 
     Args:
@@ -433,8 +433,8 @@ class Told:
 
 
 async def ask_rows(
-    node: SemMap | SemFilter, table: pa.Table, wanted: Flags, asking: Asking
-) -> Told:
+    node: SemMap | SemFilter, table: pa.Table, wanted: Flags, asking: AnswerContext
+) -> RowAnswers:
     """Ask about the wanted rows of a relation; of those that `node.stop` needs no more, about
     none.
     """
@@ -446,11 +446,11 @@ async def ask_rows(
             answers_of = _together(
                 node, await _unless_known(node, table, index, asking, asking.known)
             )
-        return Told(index, answers_of, np.ones(table.num_rows, bool))
+        return RowAnswers(index, answers_of, np.ones(table.num_rows, bool))
     queues = await _queues(node, node.stop, table, asking.now)
-    at_once = rows_a_call(node, table.num_rows, asking.way)
+    at_once = rows_a_call(node, table.num_rows, asking.implementation)
     keys: Sequence[object] = (
-        told_apart(node, table, asking) if at_once > 1 else range(table.num_rows)
+        question_keys(node, table, asking) if at_once > 1 else range(table.num_rows)
     )
     questions = [key if asked else None for key, asked in zip(keys, wanted, strict=True)]
     reached = np.zeros(table.num_rows, bool)
@@ -461,13 +461,13 @@ async def ask_rows(
     ]:
         reached[chunk] = True
         index = sorted(row for row in chunk if wanted[row])
-        found = await _unless_known(node, table, index, asking, known)
-        answers |= dict(zip(index, found, strict=True))
-        stays = {row: _stays(node, answer) for row, answer in zip(index, found, strict=True)}
+        new = await _unless_known(node, table, index, asking, known)
+        answers |= dict(zip(index, new, strict=True))
+        stays = {row: _stays(node, answer) for row, answer in zip(index, new, strict=True)}
         for queue in queues:
             queue.settle({row: stays.get(row, True) for row in queue.taken})
     asked = sorted(answers)
-    return Told(asked, _together(node, [answers[row] for row in asked]), reached)
+    return RowAnswers(asked, _together(node, [answers[row] for row in asked]), reached)
 
 
 def _together(node: SemMap | SemFilter, answers: Sequence[pa.Table]) -> pa.Table:
@@ -502,12 +502,12 @@ async def in_chunks(
     while chunk := sorted(
         row for queue in queues for row in queue.take(at_once, stop.n, range(table.num_rows), ())
     ):
-        found, stays = await through(table.take(pa.array(chunk, pa.int64())))
-        kept = {chunk[i] for i in stays}
-        pieces.append(found)
-        places += sorted(kept)
+        piece, stays = await through(table.take(pa.array(chunk, pa.int64())))
+        passed = {chunk[i] for i in stays}
+        pieces.append(piece)
+        places += sorted(passed)
         for queue in queues:
-            queue.settle({row: row in kept for row in queue.taken})
+            queue.settle({row: row in passed for row in queue.taken})
     return pa.concat_tables(pieces).take(pa.array(np.argsort(places), pa.int64()))
 
 
@@ -519,13 +519,13 @@ def _stays(node: SemMap | SemFilter, answer: pa.Table) -> bool:
 
 
 async def _distinct(
-    node: SemMap | SemFilter, table: pa.Table, index: Sequence[int], asking: Asking
+    node: SemMap | SemFilter, table: pa.Table, index: Sequence[int], asking: AnswerContext
 ) -> pa.Table:
     """The answers for some rows. Rows that a model cannot tell apart are one question."""
     left = table if len(index) == table.num_rows else table.take(pa.array(index, pa.int64()))
     if len(index) < 2:
         return await _asked(node, left, asking)
-    numbers, first = dense(told_apart(node, left, asking))
+    numbers, first = dense(question_keys(node, left, asking))
     if len(first) == len(index):
         return await _asked(node, left, asking)
     distinct, times = (
@@ -536,7 +536,7 @@ async def _distinct(
 
 
 async def _asked(
-    node: SemMap | SemFilter, left: pa.Table, asking: Asking, times: Sequence[int] = ()
+    node: SemMap | SemFilter, left: pa.Table, asking: AnswerContext, times: Sequence[int] = ()
 ) -> pa.Table:
     items = pa.table({"left": pa.array(range(left.num_rows), pa.int64())})
     return await ask(node, left, None, items, asking, times)
@@ -546,14 +546,14 @@ async def _unless_known(
     node: SemMap | SemFilter,
     table: pa.Table,
     index: Sequence[int],
-    asking: Asking,
+    asking: AnswerContext,
     known: dict[object, pa.Table],
 ) -> list[pa.Table]:
     """The answer for each of some rows; what an equal row was answered before is not asked
     again.
     """
     left = table.take(pa.array(index, pa.int64()))
-    keys = told_apart(node, left, asking)
+    keys = question_keys(node, left, asking)
     new = {key: i for i, key in reversed(list(enumerate(keys))) if key not in known}
     places = sorted(new.values())
     if places:
@@ -612,18 +612,18 @@ async def _queues(
     )
     group = f"min({ORDINAL}) OVER ({'PARTITION BY ' + ', '.join(keys) if keys else ''})"
     sql = f'SELECT {ORDINAL} AS "#o", {group} AS "#g" FROM {ROWS} ORDER BY "#g", {order_sql(stop.order, node.input, ORDINAL)}'
-    found = await execute(
+    places = await execute(
         sql, {ROWS: table}, pa.schema([("#o", pa.int64()), ("#g", pa.int64())]), now
     )
     queues: dict[int, _Queue] = {}
-    for row, place in zip(values(found.column("#o")), values(found.column("#g")), strict=True):
+    for row, place in zip(values(places.column("#o")), values(places.column("#g")), strict=True):
         queues.setdefault(place, _Queue([])).rows.append(row)
     return list(queues.values())
 
 
-def rows_a_call(node: SemMap | SemFilter, rows: int, way: Implementation[Any]) -> int:
+def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementation[Any]) -> int:
     """How many rows share a call, as the implementation estimates: chunks of full calls cost no
     call more.
     """
-    cost = estimated(way, node, RowEstimate(rows, 0, rows, 0), None)
+    cost = estimated(implementation, node, RowEstimate(rows, 0, rows, 0), None)
     return max(1, math.ceil(rows / cost.calls)) if cost.calls else 1

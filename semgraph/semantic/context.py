@@ -188,10 +188,10 @@ class NodeContext:
         distinct = list(dict.fromkeys(texts))
         if not distinct:
             return np.zeros((0, await self._embedder.dimensions()), np.float32)
-        found = await self._embedder.embed(distinct, partition)
-        count_embeddings(self._metrics, found)
+        embeddings = await self._embedder.embed(distinct, partition)
+        count_embeddings(self._metrics, embeddings)
         place = {text: i for i, text in enumerate(distinct)}
-        return found.vectors[[place[text] for text in texts]]
+        return embeddings.vectors[[place[text] for text in texts]]
 
     async def ask_packed(self, node: Semantic, rows: Rows, blocks: Iterable[Block]) -> Any:
         """Ask about the items of each block in one call; see
@@ -257,10 +257,10 @@ class NodeContext:
             paid=self._paid,
         )
         async with other:
-            found = await ask(other, asked)
+            outcomes = await ask(other, asked)
         self.calls += other.calls
         self.replayed.add(other.replayed)
-        return found
+        return outcomes
 
     def without_logprobs(self) -> str:
         """What to say where the endpoint gives no log-probabilities."""
@@ -346,7 +346,7 @@ _SAMPLE = 200  # requests whose tokens are counted
 
 
 class NeedsVectors(SemgraphError):
-    """A way embeds texts before all that it would ask is known."""
+    """An implementation embeds texts before all that it would ask is known."""
 
 
 @dataclass
@@ -368,11 +368,11 @@ class PlannedRequests:
 
 
 class Planned(NodeContext):
-    """A context in which nothing is asked: each question has no answer, so that a way ends after
-    what it asks at once.
+    """A context that counts requests and sends none: no question has an answer, so implementations
+    end after what they ask at once.
 
-    `batches` are what it would have sent, by role. With `embeds` texts are embedded; without, a way
-    that wants vectors ends in `NeedsVectors`.
+    `batches` are what it would have sent, by role. With `embeds` texts are embedded; without, an
+    implementation that wants vectors ends in `NeedsVectors`.
     """
 
     def __init__(self, *given: Any, embeds: bool = False, **more: Any) -> None:

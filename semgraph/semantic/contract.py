@@ -79,10 +79,10 @@ class Rows(NamedTuple):
     def groups(self) -> list[list[int]]:
         """The items of each group, in their order, for sem_agg and sem_topk."""
         numbers: list[int] = self.items.column("group").to_pylist()  # type: ignore[assignment]
-        found: list[list[int]] = [[] for _ in range(max(numbers, default=-1) + 1)]
+        groups: list[list[int]] = [[] for _ in range(max(numbers, default=-1) + 1)]
         for item, group in enumerate(numbers):
-            found[group].append(item)
-        return found
+            groups[group].append(item)
+        return groups
 
 
 class RowEstimate(NamedTuple):
@@ -456,23 +456,23 @@ def blocks(
         raise ValueError(f'order="{order}" is no column that the prompts name; they name {known}')
     keys = Keys(node, rows)
     values = None if order is None else rows.left.column(order).to_pylist()
-    found: list[list[int]] = []
+    cut: list[list[int]] = []
     for together in apart(keys, range(rows.items.num_rows)):
         if values is not None:
             together.sort(key=lambda item: _sortable(values[keys.left[item]]))
         if rows.right is None:
-            found += _cut(by_key(together, keys.left), left, None)
+            cut += _cut(by_key(together, keys.left), left, None)
         else:
-            found += _pair_blocks(rows, together, left, right, pairs)
-    return found
+            cut += _pair_blocks(rows, together, left, right, pairs)
+    return cut
 
 
 def apart(keys: Keys, items: Iterable[int]) -> list[list[int]]:
     """Items split by partition, prompt, context and group, in order of first appearance."""
-    found: dict[Hashable, list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
     for item in items:
-        found.setdefault(keys.of(item), []).append(item)
-    return list(found.values())
+        groups.setdefault(keys.of(item), []).append(item)
+    return list(groups.values())
 
 
 def _sortable(value: Any) -> tuple[bool, Any]:
@@ -502,12 +502,12 @@ class Keys:
 
     def context(self, left: int) -> str:
         """The rendered context of a left row."""
-        found = self._rendered.get(left)
-        if found is None:
+        rendered = self._rendered.get(left)
+        if rendered is None:
             context = self._contexts[self._rows.prompt[left]]
             values = {path: self._columns[path][left] for path in context.fields}
-            found = self._rendered[left] = context.render(values).strip()
-        return found
+            rendered = self._rendered[left] = context.render(values).strip()
+        return rendered
 
 
 def _pair_blocks(
@@ -530,10 +530,10 @@ def _pair_blocks(
 
 def by_key(items: Sequence[int], keys: Sequence[int]) -> list[list[int]]:
     """Items with equal keys together, in order of first appearance."""
-    found: dict[int, list[int]] = {}
+    groups: dict[int, list[int]] = {}
     for item in items:
-        found.setdefault(keys[item], []).append(item)
-    return list(found.values())
+        groups.setdefault(keys[item], []).append(item)
+    return list(groups.values())
 
 
 def _cut(lists: Sequence[list[int]], left: int | None, pairs: int | None) -> Iterator[list[int]]:

@@ -25,13 +25,13 @@ from semgraph.relational.batch import (
 from semgraph.relational.fragments import column_of, execute
 from semgraph.relational.sql import order_sql, quote
 from semgraph.semantic.ask import (
+    AnswerContext,
     Answered,
-    Asking,
     ask,
     assemble,
     evidence,
     failures,
-    told_apart,
+    question_keys,
 )
 
 
@@ -45,26 +45,26 @@ async def _groups(
     first = f"min({ORDINAL}) OVER ({'PARTITION BY ' + ', '.join(keys) if keys else ''})"
     order = order_sql(getattr(node, "order", ()), node.input, ORDINAL)
     sql = f'SELECT {ORDINAL} AS "#o", {first} AS "#g" FROM {ROWS} ORDER BY "#g", {order}'
-    found = await execute(
+    ordered = await execute(
         sql, {ROWS: table}, pa.schema([("#o", pa.int64()), ("#g", pa.int64())]), now
     )
-    numbers, _ = dense(values(found.column("#g")))
+    numbers, _ = dense(values(ordered.column("#g")))
     return pa.table(
-        {"group": pa.array(numbers, pa.int64()), "left": found.column("#o").combine_chunks()}
+        {"group": pa.array(numbers, pa.int64()), "left": ordered.column("#o").combine_chunks()}
     )
 
 
 def _members(items: pa.Table) -> list[list[int]]:
     """The rows of each group, in their order."""
     groups = values(items.column("group"))
-    found: list[list[int]] = [[] for _ in range(max(groups) + 1)]
+    rows_of_groups: list[list[int]] = [[] for _ in range(max(groups) + 1)]
     for group, row in zip(groups, values(items.column("left")), strict=True):
-        found[group].append(row)
-    return found
+        rows_of_groups[group].append(row)
+    return rows_of_groups
 
 
 async def _ask_groups(
-    node: SemAgg | SemTopk, rows: pa.Table, groups: Sequence[Sequence[int]], asking: Asking
+    node: SemAgg | SemTopk, rows: pa.Table, groups: Sequence[Sequence[int]], asking: AnswerContext
 ) -> pa.Table:
     """Ask about groups of rows."""
     pairs = [(number, row) for number, group in enumerate(groups) for row in group]
@@ -73,13 +73,13 @@ async def _ask_groups(
 
 
 @assemble.register
-async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: AnswerContext) -> Answered:
     (table,) = inputs
     items = await _groups(node, node.by, table, asking.now)
     members = _members(items)
     single = np.asarray([len(rows) == 1 and bool(node.alone) for rows in members])
     several = [rows for rows, alone in zip(members, single, strict=True) if not alone]
-    kinds, _ = dense(told_apart(node, table, asking))
+    kinds, _ = dense(question_keys(node, table, asking))
     numbers, first = dense(
         [tuple(kinds[row] for row in rows) for rows in several]
     )  # equal groups are one
@@ -100,16 +100,16 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> Answere
     failed = np.asarray(
         [g in renumber and errors[renumber[g]] is not None for g in range(len(members))]
     )
-    kept = node.on_error == "null"
+    keeps_failed = node.on_error == "null"
     result = pa.table(columns)
-    if failed.any() and not kept:
+    if failed.any() and not keeps_failed:
         result = result.filter(pa.array(~failed))
     asked = [heads[g] for g in renumber]
     input_rows = Batch(table).input_rows()
     return Answered(
         conform(result, runtime_schema(node)),
         failures(node, table, asked, errors),
-        kept,
+        keeps_failed,
         evidence(node, table, asked, answers, ()),
         sum(map(len, several)),
         input_rows=[input_rows[row] for rows in several for row in rows],
@@ -117,7 +117,7 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> Answere
 
 
 @assemble.register
-async def _(node: SemTopk, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+async def _(node: SemTopk, inputs: Sequence[pa.Table], asking: AnswerContext) -> Answered:
     (table,) = inputs
     items = await _groups(node, node.per, table, asking.now)
     groups, lefts = values(items.column("group")), values(items.column("left"))
@@ -133,11 +133,11 @@ async def _(node: SemTopk, inputs: Sequence[pa.Table], asking: Asking) -> Answer
         ranks[group] = rank + 1
         if rank < node.k:
             best.append((left, rank, score))
-    found = table.take(pa.array([left for left, _, _ in best], pa.int64()))
-    found = found.append_column("rank", pa.array([r for _, r, _ in best], pa.int64()))
-    found = found.append_column("score", pa.array([s for _, _, s in best], pa.float64()))
+    result = table.take(pa.array([left for left, _, _ in best], pa.int64()))
+    result = result.append_column("rank", pa.array([r for _, r, _ in best], pa.int64()))
+    result = result.append_column("score", pa.array([s for _, _, s in best], pa.float64()))
     return Answered(
-        conform(found, runtime_schema(node)),
+        conform(result, runtime_schema(node)),
         failures(node, table, lefts, errors),
         node.on_error == "null",
         evidence(node, table, lefts, answers, ()),
@@ -146,21 +146,21 @@ async def _(node: SemTopk, inputs: Sequence[pa.Table], asking: Asking) -> Answer
 
 
 async def _scores(
-    node: SemTopk, table: pa.Table, members: Sequence[Sequence[int]], asking: Asking
+    node: SemTopk, table: pa.Table, members: Sequence[Sequence[int]], asking: AnswerContext
 ) -> pa.Table:
     """The answer for each row of each group. Equal rows of a group have one place, groups of equal
     rows are one.
     """
-    kinds, first_rows = dense(told_apart(node, table, asking))
+    kinds, first_rows = dense(question_keys(node, table, asking))
     distinct = [tuple(dict.fromkeys(kinds[row] for row in rows)) for rows in members]
     numbers, first = dense(distinct)
     groups = [distinct[i] for i in first]
     answers = await _ask_groups(node, table.take(pa.array(first_rows, pa.int64())), groups, asking)
     pairs = ((number, kind) for number, group in enumerate(groups) for kind in group)
     place = {pair: item for item, pair in enumerate(pairs)}
-    found = [
+    places = [
         place[number, kinds[row]]
         for number, rows in zip(numbers, members, strict=True)
         for row in rows
     ]
-    return answers.take(pa.array(found, pa.int64()))
+    return answers.take(pa.array(places, pa.int64()))

@@ -34,7 +34,7 @@ _NODES: dict[str, type[Semantic]] = {
 
 
 class Listed(NamedTuple):
-    """One way of an operator, as tables show it."""
+    """An implementation, as tables show it."""
 
     name: str
     signature: str
@@ -62,41 +62,44 @@ class Library:
 
     @cached_property
     def _files(self) -> dict[str, dict[str, Path]]:
-        found: dict[str, dict[str, Path]] = {keyword: {} for keyword in _NODES}
+        by_operator: dict[str, dict[str, Path]] = {keyword: {} for keyword in _NODES}
         for folder in dict.fromkeys(folder.resolve() for folder in self._folders):
-            for keyword, files in found.items():
+            for keyword, files in by_operator.items():
                 for file in sorted((folder / keyword).glob("[!_]*.py")):
                     other = files.setdefault(file.stem, file)
                     if other != file:
                         msg = f'two files are {keyword} "{file.stem}": {other} and {file}'
                         raise PlanError(Problem(msg, hint="rename one of them"))
-        return found
+        return by_operator
 
     @staticmethod
     def reference(operator: str) -> Choice:
-        """The way that defines an operator's answers; used where nothing is chosen."""
+        """The implementation that defines an operator's answers; used where nothing is chosen."""
         return Choice(REFERENCES[operator])
 
     def names(self, operator: str) -> list[str]:
-        """The ways of an operator, its reference first."""
+        """The implementations of an operator, its reference first."""
         reference = REFERENCES[operator]
         return sorted(self._files[operator], key=lambda name: (name != reference, name))
 
     def list(self, operator: str) -> list[Listed]:
-        """The ways of an operator with their parameters. Loads their files. Raises PlanError."""
-        found = []
+        """The implementations of an operator with their parameters. Loads their files.
+
+        Raises PlanError.
+        """
+        listed = []
         for name in self.names(operator):
             file = self._files[operator][name]
             kind = self._load(operator, file)
             doc = " ".join(
                 (inspect.getdoc(sys.modules[kind.__module__]) or "").split("\n\n", 1)[0].split()
             )
-            found.append(
+            listed.append(
                 Listed(
                     name, signature(name, kind), doc, kind.same, name == REFERENCES[operator], file
                 )
             )
-        return found
+        return listed
 
     def get(self, operator: str, choice: Choice, step: str = "") -> Implementation[Any]:
         """The implementation for a choice, with its parameters.
@@ -107,7 +110,7 @@ class Library:
             step: The step that it is for, named in errors.
 
         Raises:
-            PlanError: No such way, no such parameter, a value of a wrong type, or a file that
+            PlanError: No such implementation, no such parameter, a value of a wrong type, or a file that
                 cannot be used.
         """
         try:
@@ -138,11 +141,13 @@ class Library:
                     hint=hint,
                 )
             )
-        there = f"Its ways: {', '.join(self._short(operator, n) for n in self.names(operator))}"
+        known = (
+            f"Implementations: {', '.join(self._short(operator, n) for n in self.names(operator))}"
+        )
         raise PlanError(
             Problem(
-                f'"{name}" is no way of doing a {operator}',
-                there=there,
+                f'unknown implementation "{name}" of {operator}',
+                there=known,
                 hint=did_you_mean(name, files),
             )
         )
@@ -160,7 +165,7 @@ class Library:
 
 
 def signature(name: str, kind: type[Implementation[Any]], *, short: bool = False) -> str:
-    """How a way is written: `block(left=null, right=null)`; short: `block(left, right)`."""
+    """How an implementation is written: `block(left=null, right=null)`; short: `block(left, right)`."""
     shown = [
         f.name if short or f.default is MISSING else f"{f.name}={canonical_json(f.default)}"
         for f in _parameters(kind)
@@ -243,11 +248,11 @@ def _made(kind: type[Implementation[Any]], choice: Choice) -> Implementation[Any
     hints = get_type_hints(kind)
     for name, value in choice.params:
         if name not in known:
-            there = f"Its parameters: {', '.join(known) or 'none'}"
+            known_params = f"Its parameters: {', '.join(known) or 'none'}"
             problems.append(
                 Problem(
                     f'{choice.name} has no parameter "{name}"',
-                    there=there,
+                    there=known_params,
                     hint=did_you_mean(name, known),
                 )
             )
@@ -256,11 +261,11 @@ def _made(kind: type[Implementation[Any]], choice: Choice) -> Implementation[Any
             problems.append(
                 Problem(f"{choice.name}: {name} must be {wanted}, not {canonical_json(value)}")
             )
-    given = {name for name, _ in choice.params}
+    named_params = {name for name, _ in choice.params}
     lacking = [
         n
         for n, f in known.items()
-        if f.default is MISSING and f.default_factory is MISSING and n not in given
+        if f.default is MISSING and f.default_factory is MISSING and n not in named_params
     ]
     if lacking:
         problems.append(
@@ -306,7 +311,7 @@ def _type_name(hint: Any) -> str:
 
 
 def estimated(
-    way: Implementation[Any], node: Semantic, rows: RowEstimate, seen: Observed | None
+    implementation: Implementation[Any], node: Semantic, rows: RowEstimate, seen: Observed | None
 ) -> Cost:
     """What answering would take.
 
@@ -316,24 +321,26 @@ def estimated(
     """
     step = f"step {node.step}: " if node.step else ""
     try:
-        found = way.estimate(node, rows, seen)
+        cost = implementation.estimate(node, rows, seen)
     except SemgraphError:
         raise
     except Exception as error:
         raise EngineError(
-            f"{step}{named(way, error)} raised {type(error).__name__}: {error}"
+            f"{step}{named(implementation, error)} raised {type(error).__name__}: {error}"
         ) from error
-    wrong = wrong_with(found)
+    wrong = wrong_with(cost)
     if wrong is not None:
-        raise EngineError(f"{step}{named(way)} broke its contract: {wrong}. Correct its `estimate`")
-    return found
+        raise EngineError(
+            f"{step}{named(implementation)} broke its contract: {wrong}. Correct its `estimate`"
+        )
+    return cost
 
 
-def wrong_with(found: object) -> str | None:
+def wrong_with(cost: object) -> str | None:
     """What is wrong with an estimate; None if nothing is."""
-    if not isinstance(found, Cost):
-        return f"it estimated {_shown(found)}, not a Cost"
-    for name, value in found._asdict().items():
+    if not isinstance(cost, Cost):
+        return f"it estimated {_shown(cost)}, not a Cost"
+    for name, value in cost._asdict().items():
         optional = name in {"tokens_in", "tokens_out", "least"}
         if (value is None and optional) or (_is_number(value) and value >= 0):
             continue

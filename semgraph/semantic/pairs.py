@@ -24,15 +24,15 @@ from semgraph.relational.batch import (
 from semgraph.relational.fragments import execute
 from semgraph.relational.sql import RIGHT_ORDINAL, join_condition, order_sql, right_side
 from semgraph.semantic.ask import (
+    AnswerContext,
     Answered,
-    Asking,
     ask,
     assemble,
     evidence,
     failures,
     known_partitions,
+    question_keys,
     shown,
-    told_apart,
 )
 
 
@@ -43,10 +43,10 @@ def _matching(left: Sequence[Any], right: Sequence[Any]) -> tuple[list[int], lis
     places: dict[Any, list[int]] = {}
     for r, value in enumerate(right):
         places.setdefault(value, []).append(r)
-    found = [
+    pairs = [
         (n, r) for n, value in enumerate(left) if None not in value for r in places.get(value, ())
     ]
-    return [n for n, _ in found], [r for _, r in found]
+    return [n for n, _ in pairs], [r for _, r in pairs]
 
 
 def _keys(table: pa.Table, paths: Sequence[str], partitioned: bool) -> list[Any]:
@@ -74,8 +74,8 @@ async def _pairs(
     columns = f"{LEFT}.{ORDINAL} AS l, {RIGHT}.{RIGHT_ORDINAL} AS r"
     sql = f"SELECT {columns} FROM {ROWS} AS {LEFT} JOIN {side} AS {RIGHT} ON {on} ORDER BY 1, 2"
     schema = pa.schema([("l", pa.int64()), ("r", pa.int64())])
-    found = await execute(sql, {ROWS: left, STEP: right}, schema, now)
-    return values(found.column("l")), values(found.column("r"))
+    numbers = await execute(sql, {ROWS: left, STEP: right}, schema, now)
+    return values(numbers.column("l")), values(numbers.column("r"))
 
 
 def _of_one_partition(
@@ -83,7 +83,7 @@ def _of_one_partition(
     left: pa.Table,
     right: pa.Table,
     pairs: tuple[list[int], list[int]],
-    asking: Asking,
+    asking: AnswerContext,
 ) -> tuple[list[int], list[int], list[str]]:
     """The pairs without those of two partitions, and the partition of each: a row of none may meet
     a row of any.
@@ -98,13 +98,13 @@ def _of_one_partition(
         getattr(each, "partition", "") == "all" for each in walk(node.input, node.other)
     )
     if other is not None and not on_purpose:
-        kept = [(a, b) for a, b in zip(lefts, rights, strict=True) if own[a] == other[b]]
-        lefts, rights = [a for a, _ in kept], [b for _, b in kept]
+        same = [(a, b) for a, b in zip(lefts, rights, strict=True) if own[a] == other[b]]
+        lefts, rights = [a for a, _ in same], [b for _, b in same]
     return lefts, rights, [own[a] for a in lefts]
 
 
 @assemble.register
-async def _(node: SemJoin, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+async def _(node: SemJoin, inputs: Sequence[pa.Table], asking: AnswerContext) -> Answered:
     left, right = inputs[0], inputs[1]
     candidates = await _pairs(node, left, right, asking.now) if right.num_rows else ([], [])
     lefts, rights, owners = _of_one_partition(node, left, right, candidates, asking)
@@ -113,24 +113,26 @@ async def _(node: SemJoin, inputs: Sequence[pa.Table], asking: Asking) -> Answer
     right_asked = right.take(pa.array([rights[i] for i in sides_first], pa.int64()))
     answers = await _answers(node, left, right_asked, (lefts, sides), owners, asking)
     errors, match = values(answers.column("error")), values(answers.column("match"))
-    kept = node.on_error == "null"
+    keeps_failed = node.on_error == "null"
     dropped = (
-        set() if kept else {n for n, error in zip(lefts, errors, strict=True) if error is not None}
+        set()
+        if keeps_failed
+        else {n for n, error in zip(lefts, errors, strict=True) if error is not None}
     )
     chosen = [i for i, matches in enumerate(match) if matches and lefts[i] not in dropped]
-    found = _matched(
+    matched = _matched(
         node, inputs, ([lefts[i] for i in chosen], [rights[i] for i in chosen]), answers, chosen
     )
     if node.keep == "one":
-        found = await _first_match(node, found, asking.now)
-    result = _assemble(node, left, found, dropped)
+        matched = await _first_match(node, matched, asking.now)
+    result = _assemble(node, left, matched, dropped)
     _, first = dense(list(zip(lefts, sides, owners, strict=True)))
     asked = [lefts[i] for i in first]
     answers = answers.take(pa.array(first, pa.int64()))
     return Answered(
         conform(result, runtime_schema(node)),
         failures(node, left, asked, values(answers.column("error"))),
-        kept,
+        keeps_failed,
         evidence(node, left, asked, answers, [others[rights[i]] for i in first]),
         len(first),
     )
@@ -142,7 +144,7 @@ async def _answers(
     right: pa.Table,
     pairs: tuple[Sequence[int], Sequence[int]],
     owners: Sequence[str],
-    asking: Asking,
+    asking: AnswerContext,
 ) -> pa.Table:
     """The answer for each pair of a left row and a distinct right row; pairs that show the same are
     one question.
@@ -151,8 +153,10 @@ async def _answers(
     """
     rows, rows_first = dense(list(zip(pairs[0], owners, strict=True)))  # left rows with candidates
     asked = left.take(pa.array([pairs[0][i] for i in rows_first], pa.int64()))
-    whom = [owners[i] for i in rows_first]
-    kinds, kinds_first = dense(told_apart(node, asked, asking, whom))  # equal left rows are one
+    partitions = [owners[i] for i in rows_first]
+    kinds, kinds_first = dense(
+        question_keys(node, asked, asking, partitions)
+    )  # equal left rows are one
     questions = [(kinds[row], side) for row, side in zip(rows, pairs[1], strict=True)]
     distinct = sorted(
         dict.fromkeys(questions), key=lambda question: question[0]
@@ -165,7 +169,7 @@ async def _answers(
     )
     distinct_rows = asked.take(pa.array(kinds_first, pa.int64()))
     answers = await ask(
-        node, distinct_rows, right, items, asking, owners=[whom[i] for i in kinds_first]
+        node, distinct_rows, right, items, asking, owners=[partitions[i] for i in kinds_first]
     )
     place = {question: item for item, question in enumerate(distinct)}
     return answers.take(pa.array([place[question] for question in questions], pa.int64()))
@@ -204,20 +208,20 @@ def _whose(node: SemJoin) -> tuple[str, ...]:
     return (PARTITION, INPUT_ROW) if node.partitioned and not node.input.partitioned else ()
 
 
-async def _first_match(node: SemJoin, found: pa.Table, now: datetime | None) -> pa.Table:
+async def _first_match(node: SemJoin, matched: pa.Table, now: datetime | None) -> pa.Table:
     each = ["_l", *_whose(node)[:1]]
     if not node.order:
-        _, first = dense(list(zip(*(values(found.column(name)) for name in each), strict=True)))
-        return found.take(pa.array(first, pa.int64()))
+        _, first = dense(list(zip(*(values(matched.column(name)) for name in each), strict=True)))
+        return matched.take(pa.array(first, pa.int64()))
     over = f"PARTITION BY {', '.join(each)} ORDER BY {order_sql(node.order, node, ORDINAL)}"
     sql = f"SELECT {ORDINAL} AS o FROM {ROWS} QUALIFY row_number() OVER ({over}) = 1 ORDER BY {ORDINAL}"
-    rows = await execute(sql, {ROWS: found}, pa.schema([("o", pa.int64())]), now)
-    return found.take(rows.column("o").combine_chunks())
+    rows = await execute(sql, {ROWS: matched}, pa.schema([("o", pa.int64())]), now)
+    return matched.take(rows.column("o").combine_chunks())
 
 
-def _assemble(node: SemJoin, left: pa.Table, found: pa.Table, dropped: set[int]) -> pa.Table:
+def _assemble(node: SemJoin, left: pa.Table, joined: pa.Table, dropped: set[int]) -> pa.Table:
     """What `how` makes of the matching pairs."""
-    matched = set(values(found.column("_l")))
+    matched = set(values(joined.column("_l")))
     everyone = [i for i in range(left.num_rows) if i not in dropped]
     if node.how in {"semi", "anti"}:
         return left.take(
@@ -228,5 +232,5 @@ def _assemble(node: SemJoin, left: pa.Table, found: pa.Table, dropped: set[int])
         alone = left.take(pa.array(rest, pa.int64())).append_column(
             "_l", pa.array(rest, pa.int64())
         )
-        found = pa.concat_tables([found, alone], promote_options="default").sort_by("_l")
-    return found.drop_columns("_l")
+        joined = pa.concat_tables([joined, alone], promote_options="default").sort_by("_l")
+    return joined.drop_columns("_l")

@@ -14,8 +14,8 @@ from semgraph.logical.semantic import SemFilter, SemMap
 from semgraph.relational.batch import INPUT_ROW, PARTITION, conform, pick, runtime_schema, values
 from semgraph.relational.fragments import column_of
 from semgraph.semantic.ask import (
+    AnswerContext,
     Answered,
-    Asking,
     Failure,
     ask_rows,
     assemble,
@@ -25,7 +25,7 @@ from semgraph.semantic.ask import (
 
 
 @assemble.register
-async def _(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+async def _(node: SemMap, inputs: Sequence[pa.Table], asking: AnswerContext) -> Answered:
     (table,) = inputs
     wanted = np.ones(table.num_rows, bool)
     if node.when is not None:
@@ -33,8 +33,8 @@ async def _(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> Answere
         wanted = np.asarray([bool(x) for x in values(when)])
     if node.form:
         wanted &= np.asarray([form is not None for form in values(pick(table, node.form))], bool)
-    told = await ask_rows(node, table, wanted, asking)
-    index, answers = np.asarray(told.asked, np.int64), told.answers
+    row_answers = await ask_rows(node, table, wanted, asking)
+    index, answers = np.asarray(row_answers.asked, np.int64), row_answers.answers
     errors = values(answers.column("error"))
     place = np.full(table.num_rows, -1)
     place[index] = np.arange(len(index))
@@ -48,38 +48,38 @@ async def _(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> Answere
             column = pc.if_else(pa.array(wanted), column, rest)
         columns[f.name] = column
     found = pa.table(columns)
-    kept = node.on_error == "null"
-    stays = told.reached
-    if not kept:
+    keeps_failed = node.on_error == "null"
+    stays = row_answers.reached
+    if not keeps_failed:
         stays[index[[e is not None for e in errors]]] = False
     result = found if stays.all() else found.filter(pa.array(stays))
     return Answered(
         conform(result, runtime_schema(node)),
-        failures(node, table, told.asked, errors),
-        kept,
-        evidence(node, table, told.asked, answers, ()),
+        failures(node, table, row_answers.asked, errors),
+        keeps_failed,
+        evidence(node, table, row_answers.asked, answers, ()),
         len(index),
         np.flatnonzero(stays).tolist(),
     )
 
 
 @assemble.register
-async def _(node: SemFilter, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+async def _(node: SemFilter, inputs: Sequence[pa.Table], asking: AnswerContext) -> Answered:
     (table,) = inputs
-    told = await ask_rows(node, table, np.ones(table.num_rows, bool), asking)
-    errors = values(told.answers.column("error"))
-    kept = node.on_error == "null"
+    row_answers = await ask_rows(node, table, np.ones(table.num_rows, bool), asking)
+    errors = values(row_answers.answers.column("error"))
+    keeps_failed = node.on_error == "null"
     keep = np.zeros(table.num_rows, bool)
-    answered = values(told.answers.column("keep"))
-    keep[np.asarray(told.asked, np.int64)] = [
-        kept if answer is None else bool(answer) for answer in answered
+    answered = values(row_answers.answers.column("keep"))
+    keep[np.asarray(row_answers.asked, np.int64)] = [
+        keeps_failed if answer is None else bool(answer) for answer in answered
     ]
     return Answered(
         conform(table.filter(pa.array(keep)), runtime_schema(node)),
-        _failures(node, table, told.asked, errors),
-        kept,
-        evidence(node, table, told.asked, told.answers, ()),
-        len(told.asked),
+        _failures(node, table, row_answers.asked, errors),
+        keeps_failed,
+        evidence(node, table, row_answers.asked, row_answers.answers, ()),
+        len(row_answers.asked),
         np.flatnonzero(keep).tolist(),
     )
 
@@ -95,8 +95,8 @@ def _failures(
     own = table.select(
         [name for name in (*node.late, INPUT_ROW, PARTITION) if name in table.column_names]
     )
-    found = failures(node, own, asked, errors)
+    failed = failures(node, own, asked, errors)
     first = {
-        (failure.input_row, canonical_json(failure.row)): failure for failure in reversed(found)
+        (failure.input_row, canonical_json(failure.row)): failure for failure in reversed(failed)
     }
     return tuple(reversed(first.values()))

@@ -53,7 +53,7 @@ def cosines(vectors: Vectors, other: Vectors) -> list[float]:
     import numpy as np
 
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(other)
-    found: list[float] = np.divide(
+    result: list[float] = np.divide(
         vectors @ other, lengths, out=np.zeros(len(vectors)), where=lengths > 0
     ).tolist()
-    return found
+    return result

@@ -114,13 +114,13 @@ class _File:
         prompts = self._node.prompt
         if not prompts.by:
             return [0] * self._table.num_rows
-        found = []
+        numbers = []
         for value in self.column(prompts.by, pa.field(prompts.by, pa.string())).to_pylist():
             prompt = prompts.pick(value)
             if prompt is None:
                 raise self.wrong(f'there is no prompt for {prompts.by} "{value}"')
-            found.append(next(i for i, one in enumerate(prompts.all) if one is prompt))
-        return found
+            numbers.append(next(i for i, one in enumerate(prompts.all) if one is prompt))
+        return numbers
 
 
 def _read(file: Path) -> pa.Table:
@@ -253,14 +253,14 @@ class Verdicts:
         """
         verdict = verdict_field(node)
         assert verdict is not None
-        found = (
+        answers = (
             await ctx.ask_words(node, rows)
             if not self.labels
             else await self._after_labels(node, rows, ctx)
         )
         scores = {
             item: log_odds(outcome)
-            for item, outcome in enumerate(found)
+            for item, outcome in enumerate(answers)
             if outcome.values is not None
         }
         curve = self._curves.get(node.fingerprint) or Curve(1.0, -ctx.limits.yes_from)
@@ -269,8 +269,10 @@ class Verdicts:
             scores = _divided(rows, scores)
         least = math.log(self.threshold / (1 - self.threshold))
         for item, score in scores.items():
-            found[item] = found[item]._replace(values={verdict.name: score > least, SCORE: score})
-        return found
+            answers[item] = answers[item]._replace(
+                values={verdict.name: score > least, SCORE: score}
+            )
+        return answers
 
     async def _after_labels(self, node: Semantic, rows: Rows, ctx: Context) -> list[Outcome]:
         if rows.items.num_rows and node.fingerprint not in self._curves:

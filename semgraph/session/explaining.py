@@ -14,7 +14,7 @@ import pyarrow as pa
 from semgraph.compare.scratch import held, partitions_read
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.record import Run
-from semgraph.execution.runtime import Memory
+from semgraph.execution.runtime import ObservationFile
 from semgraph.explain import queries as store_queries
 from semgraph.explain import requests as first_prompts
 from semgraph.explain import rewrites
@@ -89,7 +89,7 @@ class Explanation:
     async def _estimated(
         self, physical: PhysicalPlan, names: list[str], form: ExplainFormat, note: str
     ) -> str:
-        memory = Memory.beside(self.resources.settings.journal_path)
+        memory = ObservationFile.beside(self.resources.settings.journal_path)
         forecast = None
         if self.inputs is not None:
             forecast = Forecast(await self._estimator(physical, self.inputs, memory))
@@ -104,7 +104,7 @@ class Explanation:
         return "\n".join([*lines, *(self.sample.lines() if self.sample is not None else [])])
 
     async def _estimator(
-        self, physical: PhysicalPlan, inputs: Mapping[str, pa.Table], memory: Memory | None
+        self, physical: PhysicalPlan, inputs: Mapping[str, pa.Table], memory: ObservationFile | None
     ) -> Estimator:
         counts = None
         if any(isinstance(node, Scan) for node in walk(*physical.roots)):

@@ -17,8 +17,8 @@ from semgraph.execution.evaluation import Uniform
 from semgraph.execution.executor import Executor, result_table
 from semgraph.execution.opened import Opened, embeds
 from semgraph.execution.record import CallLog, RunRecord, new_run, timestamp
-from semgraph.execution.result import OnProgress, Options, Outcome, Progress, Result
-from semgraph.execution.runtime import Memory, NoRecord, Observations, Runtime
+from semgraph.execution.result import OnProgress, Progress, Result, RunOptions, RunOutcome
+from semgraph.execution.runtime import NoRecord, ObservationFile, Observations, Runtime
 from semgraph.frontend.load import dump
 from semgraph.llm.base import Usage
 from semgraph.llm.stack import bound
@@ -181,14 +181,14 @@ class _Recorder:
         self._record, self._calls, self._set_aside = record, calls, set_aside
 
     def keep(self) -> None:
-        """As `Recorder.keep`."""
+        """As `RowRecorder.keep`."""
         self._record.keep()
         self._set_aside()
         if self._calls is not None:
             self._calls.flush()
 
     def end(self) -> None:
-        """As `Recorder.end`."""
+        """As `RowRecorder.end`."""
         self._record.end()
         self._set_aside()
 
@@ -226,7 +226,7 @@ class RunHandle:
         self.reported: dict[str, None] = {}  # notes of implementations
         self.uniform = Uniform()
         self.asked: dict[str, tuple[int, int]] = {}  # answered rows and all asked rows, by step
-        self.outcome = Outcome()
+        self.outcome = RunOutcome()
         # Input rows in `failed.jsonl`; without an order, numbers of failures.
         self.in_file: set[int] = set()
         self.last = physical.named()
@@ -249,7 +249,7 @@ class RunHandle:
             recorder=NoRecord() if self.record is None else _Recorder(self.record, self.calls, self._set_aside),
         )  # fmt: skip
         write = self.request.write and self.request.until is None
-        options = Options(
+        options = RunOptions(
             self.id, self.opened.now, self.request.again, write, fingerprint, self._committed
         )
         executor = Executor(runtime, options)
@@ -323,12 +323,12 @@ class RunHandle:
         if self.request.progress is not None:
             self.request.progress(Progress("", done, total, self.meter))
 
-    def _finish(self, outcome: Outcome, why: str | None) -> None:
+    def _finish(self, outcome: RunOutcome, why: str | None) -> None:
         outcome.notes += [
             *self.reported,
             *self.uniform.notes(self.id if self.record is not None else ""),
         ]
-        memory = Memory.beside(self.opened.journal.path if self.opened.journal else None)
+        memory = ObservationFile.beside(self.opened.journal.path if self.opened.journal else None)
         if memory is not None:
             memory.add(self.observations.seen)
             if memory.note:
@@ -380,7 +380,7 @@ class RunHandle:
             for m in outcome.failed_rows - self.in_file
         }
 
-    def _result(self, outcome: Outcome) -> Result:
+    def _result(self, outcome: RunOutcome) -> Result:
         logical = self.physical.logical
         code = 4 if outcome.stopped else 1 if outcome.halted else 3 if outcome.failures else 0
         return Result(

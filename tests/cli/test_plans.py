@@ -92,7 +92,7 @@ def test_a_wrong_preset_is_found_by_a_check(project: Project) -> None:
 def test_a_way_that_a_run_would_refuse_is_refused_by_a_check(
     project: Project, serving: Serving
 ) -> None:
-    told = 'plans/people.yaml:12:7  step told: "block" is no way of doing a sem_map. Its ways: '
+    told = 'plans/people.yaml:12:7  step told: unknown implementation "block" of sem_map. Implementations: '
     for use in ("use: {told: block()}", "presets: {quick: {use: {told: block()}}}"):
         project.write("plans/people.yaml", PLAN + use)
         checked = project("plans", "check")

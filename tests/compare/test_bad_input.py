@@ -41,7 +41,7 @@ async def refused(session, server, match: str, plan=None, **options) -> None:
         ),
         (
             {"ways": ["per_rwo"]},
-            'step complaints: "per_rwo" is no way of doing a sem_filter.*Did you mean "per_row"',
+            'step complaints: unknown implementation "per_rwo" of sem_filter.*Did you mean "per_row"',
         ),
         ({"ways": ["packed(row=3)"]}, 'packed has no parameter "row"'),
         ({"ways": ["packed(rows=x)"]}, "rows must be"),

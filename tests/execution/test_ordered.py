@@ -77,7 +77,7 @@ async def test_rows_of_another_version_of_the_plan_are_left_and_told(work: Work)
     result = await work.run(said(STORY[:3]), params={"candidates": 7})
     (note,) = result.notes
     assert note.startswith(
-        "the plan, its parameters or its ways changed since 2 of these rows were written"
+        "the plan, its parameters or its implementations changed since 2 of these rows were written"
     )
     assert (result.skipped, result.committed) == (2, 1)
     assert work.records[-1]["notes"] == [note]

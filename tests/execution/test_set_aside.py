@@ -253,7 +253,7 @@ writes:
   - merge: {from: lone, node: Topic}
 """
     run(session, MERGE % "", [note("a", "other", text="same"), note("b", "third", text="same")])
-    with pytest.raises(SemgraphError, match="belongs to no member"):
+    with pytest.raises(SemgraphError, match="derives from no input row"):
         run(session, ORDER % "all" + lone, [note("c")])
 
 

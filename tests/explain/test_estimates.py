@@ -19,7 +19,7 @@ from benchmarks.world import StandIn
 from semgraph.conformance.cases import some
 from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import EngineError
-from semgraph.execution.runtime import Memory, Seen
+from semgraph.execution.runtime import ObservationFile, Seen
 from semgraph.explain import estimates as bounds
 from semgraph.explain.estimates import Amount, total
 from semgraph.meter import OperatorMetrics, StepMetrics
@@ -252,7 +252,7 @@ async def test_the_second_explain_of_a_plan_is_within_a_fifth_of_what_it_takes(
 
 
 def test_what_runs_saw_is_kept_and_newer_runs_weigh_more(tmp_path: Path) -> None:
-    memory = Memory(tmp_path / "seen.db")
+    memory = ObservationFile(tmp_path / "seen.db")
     assert memory.read() == {}
     memory.add({"a": Seen(1, 10, 4)})
     memory.add({"a": Seen(1, 10, 8), "b": Seen(1, 1, 1)})
@@ -262,7 +262,7 @@ def test_what_runs_saw_is_kept_and_newer_runs_weigh_more(tmp_path: Path) -> None
 
 
 def test_without_a_journal_nothing_is_kept() -> None:
-    assert Memory.beside(None) is None
+    assert ObservationFile.beside(None) is None
 
 
 def test_what_an_operator_does_is_counted_for_its_step_too() -> None:

@@ -112,7 +112,7 @@ class Engine:
         except DataError as error:
             return Ran(error=str(error))
         except SemgraphError as error:
-            if "belongs to no member" in str(error):
+            if "derives from no input row" in str(error):
                 return Ran(error=str(error), refused=True)
             raise
         tables = {name: table.to_pylist() for name, table in found.tables.items()}

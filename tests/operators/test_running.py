@@ -129,7 +129,7 @@ async def test_what_there_is_is_said_of_an_unknown_implementation(tmp_path: Path
         await run(tmp_path, tmp_path / "mine", "cascde")
     assert "step leaking: " in str(error.value)
     assert (
-        '"cascde" is no way of doing a sem_filter. Its ways: per_row, cascade(recall, precision, delta, sample, rows, proxy, role), good, '
+        'unknown implementation "cascde" of sem_filter. Implementations: per_row, cascade(recall, precision, delta, sample, rows, proxy, role), good, '
         'logit(threshold, labels, split), lotus(reasoning), packed(rows). Did you mean "cascade"?'
         in str(error.value)
     )

@@ -22,7 +22,7 @@ from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
 from semgraph.logical.search import By, Search
 from semgraph.logical.typecheck import Sort
-from semgraph.physical.ranking import Asked, asked_column, fuse, statement
+from semgraph.physical.ranking import SearchInput, asked_column, fuse, statement
 from semgraph.physical.retrieval import SearchSpec, partitions_of, vectors_of
 from semgraph.physical.search import run_searches
 from semgraph.relational.batch import runtime_schema
@@ -313,7 +313,7 @@ def test_fusing_in_memory_is_what_the_statement_does(
         tables = {LEFT: left, STORED: hits}
         for i, column in enumerate(columns):
             tables[LEFT] = tables[LEFT].append_column(asked_column(i), column)
-        return fuse(Asked(spec, left, None, columns), hits), await execute(
+        return fuse(SearchInput(spec, left, None, columns), hits), await execute(
             statement(spec), tables, runtime_schema(node)
         )
 

@@ -85,7 +85,7 @@ def test_a_choice_sets_parameters() -> None:
         (
             "sem_join",
             "blok",
-            ('step link: "blok" is no way of doing a sem_join. Its ways: nested_loop, block(left, right, pairs), '
+            ('step link: unknown implementation "blok" of sem_join. Implementations: nested_loop, block(left, right, pairs), '
             'cascade(left, right, jaccard, reject, accept, pairs, proxy, role), logit(threshold, labels, split), lotus(reasoning). '
             'Did you mean "block"?'),
         ),

@@ -13,7 +13,7 @@ from semgraph.conformance.cases import LEFT, LIBRARY, RIGHT, mind, node
 from semgraph.conformance.oracle import Grams, Oracle
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
-from semgraph.semantic.ask import Answered, Asking, answer
+from semgraph.semantic.ask import AnswerContext, Answered, answer
 from semgraph.semantic.context import NodeContext
 
 TEN = [f"name {i}" for i in range(10)]
@@ -35,7 +35,7 @@ async def asked(operator: str, way: str, left: pa.Table, **more: Any) -> tuple[A
         [{"name": TEN[i % 10], "weight": None} for i in range(40)], schema=RIGHT
     )
     async with NodeContext(model, Grams(), wanted, StepMetrics()) as ctx:
-        asking = Asking(LIBRARY.get(operator, Choice.parse(way)), ctx, [], "", None)
+        asking = AnswerContext(LIBRARY.get(operator, Choice.parse(way)), ctx, [], "", None)
         found = await answer(wanted, [left, others][: len(wanted.inputs)], asking)
     assert not found.failures
     return found, len(model.requests)

@@ -17,7 +17,7 @@ from semgraph.expr import parse_scalar as sql
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.typecheck import Sort
-from semgraph.semantic.ask import Answered, Asking, answer
+from semgraph.semantic.ask import AnswerContext, Answered, answer
 from semgraph.semantic.contract import (
     Context,
     Cost,
@@ -82,7 +82,7 @@ def ask(
     node: Semantic, say: Callable[..., Said], *tables: list[dict[str, Any]]
 ) -> tuple[Answered, list[Any]]:
     seen: list[Any] = []
-    asking = Asking(Scripted(say, seen), None, ["p", "q"], "group", None)  # type: ignore[arg-type]
+    asking = AnswerContext(Scripted(say, seen), None, ["p", "q"], "group", None)  # type: ignore[arg-type]
     inputs = [
         pa.Table.from_pylist(rows, schema=child.schema)
         for rows, child in zip(tables, node.inputs, strict=True)

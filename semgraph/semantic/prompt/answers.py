@@ -102,8 +102,8 @@ def list_of(text: str, key: str) -> list[Any]:
         or not isinstance(document[key], list)
     ):
         raise Invalid(f'expected {{"{key}": [...]}}')
-    found: list[Any] = document[key]
-    return found
+    entries: list[Any] = document[key]
+    return entries
 
 
 def free_name(wanted: str, taken: Iterable[str]) -> str:
@@ -136,10 +136,10 @@ def _no_constant(name: str) -> None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    values = dict(pairs)
+    if len(values) != len(pairs):
         raise ValueError("a key twice")
-    return found
+    return values
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object)
@@ -188,8 +188,8 @@ def _boolean(_: Type, value: Any, __: str) -> bool:
 
 def _timestamp(_: Type, value: Any, __: str) -> datetime:
     _is(str, value)
-    found = datetime.fromisoformat(value)
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    moment = datetime.fromisoformat(value)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 def _date(_: Type, value: Any, __: str) -> date:
@@ -329,21 +329,21 @@ def read_word(node: Semantic, words: Words, reply: Reply, yes_from: float) -> di
     Raises:
         Invalid: It is none of the words.
     """
-    said = reply.text.strip().lower()
-    found = [word for word in words.words if said.startswith(word)]
+    text = reply.text.strip().lower()
+    matches = [word for word in words.words if text.startswith(word)]
     if reply.logprobs and max(reply.logprobs) > -math.inf:
-        found = [words.words[reply.logprobs.index(max(reply.logprobs))]]
-    if not found:
+        matches = [words.words[reply.logprobs.index(max(reply.logprobs))]]
+    if not matches:
         raise Invalid(f"the answer must be one of the words {', '.join(words.words)}")
     verdict: dict[str, Any]
     if node.keyword == "sem_topk":
-        digit = expected(reply.logprobs) if reply.logprobs else float(found[0])
+        digit = expected(reply.logprobs) if reply.logprobs else float(matches[0])
         verdict = {"score": digit * 100 / 9}
     else:
         yes = (
             reply.logprobs[0] - reply.logprobs[1] > yes_from
             if reply.logprobs
-            else found[0] == words.words[0]
+            else matches[0] == words.words[0]
         )
         verdict = {"keep" if node.keyword == "sem_filter" else "match": yes}
     return verdict | {"logprobs": reply.logprobs}

@@ -92,12 +92,12 @@ class PromptBuilder(ABC):
 
     def header(self, prompt: int, layout: str) -> PromptHeader:
         """The static part of a prompt's requests, made once."""
-        found = self._headers.get((prompt, layout))
-        if found is None:
-            found = self._headers[prompt, layout] = self.make_header(
+        header = self._headers.get((prompt, layout))
+        if header is None:
+            header = self._headers[prompt, layout] = self.make_header(
                 self.node.prompt.all[prompt], layout
             )
-        return found
+        return header
 
     def compose(
         self, work: Work, item: int, header: PromptHeader, count: int, *texts: str
@@ -201,8 +201,8 @@ def worded(request: Request, header: PromptHeader) -> Request:
     *before, question = request.messages
     shown = [
         message
-        for asked, said in header.examples
-        for message in (Message("user", asked), Message("assistant", said))
+        for asked, answer in header.examples
+        for message in (Message("user", asked), Message("assistant", answer))
     ]
     return replace(request, messages=(*before, *shown, question), words=header.words)
 

@@ -158,20 +158,20 @@ class WindowPrompts(_WholePrompts):
 
     async def rankings(self) -> list[Ranking]:
         """What became of the windows, in order; of a window that failed each row is tried alone."""
-        found = [self.outcomes[i] for i in range(len(self._windows))]
+        outcomes = [self.outcomes[i] for i in range(len(self._windows))]
         several = [
-            i for i, o in enumerate(found) if _depends_on_rows(o) and len(self._windows[i]) > 1
+            i for i, o in enumerate(outcomes) if _depends_on_rows(o) and len(self._windows[i]) > 1
         ]
         alone = await self._alone(
             list(dict.fromkeys(item for i in several for item in self._windows[i]))
         )
         alone |= {
             self._windows[i][0]: o
-            for i, o in enumerate(found)
+            for i, o in enumerate(outcomes)
             if o.error and len(self._windows[i]) == 1
         }
         rankings = []
-        for outcome, window in zip(found, self._windows, strict=True):
+        for outcome, window in zip(outcomes, self._windows, strict=True):
             faulty = (
                 {item: alone[item] for item in window if item in alone} if outcome.error else {}
             )
@@ -200,9 +200,9 @@ class WindowPrompts(_WholePrompts):
                     single.fail(Work((i,)), error)
         await single.ask(Work((i,)) for i, item in enumerate(items) if item not in too_long)
         return {
-            item: found
+            item: outcome
             for i, item in enumerate(items)
-            if (found := single.outcomes.get(i)) and found.error
+            if (outcome := single.outcomes.get(i)) and outcome.error
         }
 
 

@@ -138,10 +138,10 @@ class PairPrompts(PromptBuilder):
             own = AnswerSchema(
                 (("match", Type("boolean")), *rest), (("match", meaning), *prompt.describe)
             )
-            said = "; what follows match is null if match is false" if rest else ""
+            note = "; what follows match is null if match is false" if rest else ""
             return PromptHeader(
                 prompt,
-                paragraphs(prompt.rules, prompt.examples, answer_instructions(own, said)),
+                paragraphs(prompt.rules, prompt.examples, answer_instructions(own, note)),
                 own.schema,
                 own,
             )

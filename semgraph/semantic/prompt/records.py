@@ -41,10 +41,10 @@ class Records:
 
     def record(self, row: int, prompt: int) -> str:
         """The row as JSON on one line."""
-        found = self._records.get((row, prompt))
-        if found is None:
-            found = self._records[row, prompt] = json_line(self.values(row, prompt))
-        return found
+        line = self._records.get((row, prompt))
+        if line is None:
+            line = self._records[row, prompt] = json_line(self.values(row, prompt))
+        return line
 
 
 def json_line(values: Mapping[str, Any]) -> str:
@@ -77,14 +77,14 @@ def instructions(prompt: Prompt, task: str, *questions: str, answer: str, singly
     return paragraphs(prompt.rules, prompt.examples, task, *questions, answer)
 
 
-def question(template: Template, said: str) -> str:
+def question(template: Template, lead: str) -> str:
     """A question with field names in place of values, after what is said of it; nothing if it has
     no words of its own.
     """
     words = "".join(text for text, _ in template.parts)
-    return f"{said}\n{template.question().strip()}" if any(c.isalnum() for c in words) else ""
+    return f"{lead}\n{template.question().strip()}" if any(c.isalnum() for c in words) else ""
 
 
-def answer_instructions(schema: AnswerSchema, said: str = "", sketch: str = "") -> str:
+def answer_instructions(schema: AnswerSchema, note: str = "", sketch: str = "") -> str:
     """The last part of a system message: how to answer."""
-    return f"Answer with one JSON object and nothing else{said}:\n{sketch or schema.sketch}\n{schema.glossary}"
+    return f"Answer with one JSON object and nothing else{note}:\n{sketch or schema.sketch}\n{schema.glossary}"

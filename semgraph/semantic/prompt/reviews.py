@@ -29,20 +29,20 @@ class ReviewPrompts(RowPrompts):
     """One question about each answer given."""
 
     def __init__(
-        self, ctx: Context, node: Semantic, rows: Rows, given: Mapping[int, Outcome]
+        self, ctx: Context, node: Semantic, rows: Rows, answers: Mapping[int, Outcome]
     ) -> None:
         super().__init__(ctx, node, rows)
-        self._given = given
+        self._given = answers
 
     def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:  # noqa: ARG002
         """Instructions for looking at an answer again."""
         own = AnswerSchema.of(prompt)
         lists = [kind.item is not None for _, kind in prompt.returns]
-        said = _LISTS if any(lists) else ""
+        note = _LISTS if any(lists) else ""
         if not all(lists):
-            said += _REST.format("in all else " if any(lists) else "")
+            note += _REST.format("in all else " if any(lists) else "")
         system = paragraphs(
-            prompt.rules, prompt.examples, prompt.reflexion or _TASK, answer_instructions(own, said)
+            prompt.rules, prompt.examples, prompt.reflexion or _TASK, answer_instructions(own, note)
         )
         return PromptHeader(prompt, system, own.schema, own)
 

@@ -191,10 +191,10 @@ class RowPrompts(PromptBuilder):
             self._check_numbers(values[listed[0]], listed, item)
         return values
 
-    def _check_numbers(self, given: list[int], listed: tuple[str, str], item: int) -> None:
+    def _check_numbers(self, numbers: list[int], listed: tuple[str, str], item: int) -> None:
         name, column = listed
         shown = self.records.values(self.keys.left[item], self.prompt_of(item))[column]
-        foreign = set(given) - {record["number"] for record in shown}
+        foreign = set(numbers) - {record["number"] for record in shown}
         if foreign:
             raise Invalid(f"{name} has {min(foreign)}, which is the number of no record")
 
@@ -205,11 +205,11 @@ class RowPrompts(PromptBuilder):
         seen: set[int] = set()
         foreign = False
         for entry in list_of(text, self._list):
-            found = number(entry.get(self._id)) if isinstance(entry, dict) else None
-            if found is None or not 1 <= found <= len(work.items):
+            position = number(entry.get(self._id)) if isinstance(entry, dict) else None
+            if position is None or not 1 <= position <= len(work.items):
                 foreign = True
                 continue
-            item = work.items[found - 1]
+            item = work.items[position - 1]
             if item in seen:
                 good.pop(item, None)
                 continue
