@@ -361,7 +361,7 @@ class Commits:
             self.outcome.written[write.label] = len(self._written[write.label])
 
     def _witness(self, order: Order) -> str | None:
-        """The label of the node that a `first` sink writes for a member row, keyed by the row's
+        """The label of the node that a `first` sink writes for an input row, keyed by the row's
         id.
         """
         for spec in self.plan.sinks:

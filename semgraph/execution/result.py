@@ -1,4 +1,4 @@
-"""What a run gives back, and what it says while it runs."""
+"""The result of a run, and its progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Progress:
 
     Args:
         step: The step; "" for a commit.
-        done: Rows of the step answered so far, or member rows committed so far.
+        done: Rows of the step answered so far, or input rows committed so far.
         total: Of how many that are known so far.
         meter: The run's counters, live.
     """
@@ -49,13 +49,13 @@ class Result:
         failed: Rows that were set aside; one kept without its answers (`on_error: null`) is only
             counted, as `rows_failed`.
         written: Nodes and edges written (or deleted), by label, each counted once.
-        members: Member rows of the order's input that were given; 0 without an order.
+        members: Rows of the order's input that were given; 0 without an order.
         skipped: Those of them that were there already.
         committed: Those that this run committed.
         notes: What the user should know: a partition stopped by another writer, marks of another
             version of the plan, ...
         stopped: Why the run ended early (a budget, an interruption), or None.
-        keys: Ids of the member rows, by their place in the input; () without an order.
+        keys: Ids of the input rows, by their place; () without an order.
         first: Of the plans after which the example comes, if it was run: what they gave and wrote,
             in their order.
         record: Folder of the run record; None where records are off.
@@ -147,10 +147,10 @@ class RunOptions:
     Args:
         run: Id of the run.
         now: The time of a slice or wave, by its name; recorded runs replay it.
-        again: Process members that are marked already.
+        again: Process input rows again that have a commit marker.
         write: Whether to commit.
         fingerprint: Of the plan, its parameters and choices, for marks.
-        committed: Told after each commit: members committed so far, of how many.
+        committed: Called after each commit with the input rows committed so far, and how many there are.
     """
 
     run: str
@@ -163,7 +163,7 @@ class RunOptions:
 
 @dataclass
 class RunOutcome:
-    """What came of a run; grows while it runs, so that an interrupted one says what it did."""
+    """The outcome of a run; grows while it runs, so that an interrupted one reports what it did."""
 
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)

@@ -541,13 +541,13 @@ def _cut(lists: Sequence[list[int]], left: int | None, pairs: int | None) -> Ite
     together.
     """
     block: list[int] = []
-    members = 0
+    lefts = 0
     for mine in lists:
-        full = left is not None and members == left
+        full = left is not None and lefts == left
         if block and (full or (pairs is not None and len(block) + len(mine) > pairs)):
             yield block
-            block, members = [], 0
+            block, lefts = [], 0
         block += mine
-        members += 1
+        lefts += 1
     if block:
         yield block

@@ -54,13 +54,13 @@ async def _groups(
     )
 
 
-def _members(items: pa.Table) -> list[list[int]]:
+def _rows_by_group(items: pa.Table) -> list[list[int]]:
     """The rows of each group, in their order."""
     groups = values(items.column("group"))
-    rows_of_groups: list[list[int]] = [[] for _ in range(max(groups) + 1)]
+    groups_of_rows: list[list[int]] = [[] for _ in range(max(groups) + 1)]
     for group, row in zip(groups, values(items.column("left")), strict=True):
-        rows_of_groups[group].append(row)
-    return rows_of_groups
+        groups_of_rows[group].append(row)
+    return groups_of_rows
 
 
 async def _ask_groups(
@@ -76,9 +76,9 @@ async def _ask_groups(
 async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: AnswerContext) -> Answered:
     (table,) = inputs
     items = await _groups(node, node.by, table, asking.now)
-    members = _members(items)
-    single = np.asarray([len(rows) == 1 and bool(node.alone) for rows in members])
-    several = [rows for rows, alone in zip(members, single, strict=True) if not alone]
+    rows_by_group = _rows_by_group(items)
+    single = np.asarray([len(rows) == 1 and bool(node.alone) for rows in rows_by_group])
+    several = [rows for rows, alone in zip(rows_by_group, single, strict=True) if not alone]
     kinds, _ = dense(question_keys(node, table, asking))
     numbers, first = dense(
         [tuple(kinds[row] for row in rows) for rows in several]
@@ -87,10 +87,10 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: AnswerContext) -> 
     answers = answers.take(pa.array(numbers, pa.int64()))
     errors = values(answers.column("error"))
     renumber = {int(g): n for n, g in enumerate(np.flatnonzero(~single))}
-    heads = [min(rows) for rows in members]
+    heads = [min(rows) for rows in rows_by_group]
     taken = table.take(pa.array(heads, pa.int64()))
     columns: dict[str, Any] = {name: taken.column(name) for name in (*node.by, *hidden(node)[1:])}
-    place = pa.array([renumber.get(g) for g in range(len(members))], pa.int64())
+    place = pa.array([renumber.get(g) for g in range(len(rows_by_group))], pa.int64())
     for f in node.answer_fields():
         column = answers.column(f.name).combine_chunks().take(place)
         if single.any():
@@ -98,7 +98,7 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: AnswerContext) -> 
             column = pc.if_else(pa.array(single), own, column)
         columns[f.name] = column
     failed = np.asarray(
-        [g in renumber and errors[renumber[g]] is not None for g in range(len(members))]
+        [g in renumber and errors[renumber[g]] is not None for g in range(len(rows_by_group))]
     )
     keeps_failed = node.on_error == "null"
     result = pa.table(columns)
@@ -121,7 +121,7 @@ async def _(node: SemTopk, inputs: Sequence[pa.Table], asking: AnswerContext) ->
     (table,) = inputs
     items = await _groups(node, node.per, table, asking.now)
     groups, lefts = values(items.column("group")), values(items.column("left"))
-    answers = await _scores(node, table, _members(items), asking)
+    answers = await _scores(node, table, _rows_by_group(items), asking)
     errors, scores = values(answers.column("error")), values(answers.column("score"))
     ranked = sorted(
         (g, -s, left, s) for g, left, s in zip(groups, lefts, scores, strict=True) if s is not None
@@ -146,13 +146,13 @@ async def _(node: SemTopk, inputs: Sequence[pa.Table], asking: AnswerContext) ->
 
 
 async def _scores(
-    node: SemTopk, table: pa.Table, members: Sequence[Sequence[int]], asking: AnswerContext
+    node: SemTopk, table: pa.Table, rows_by_group: Sequence[Sequence[int]], asking: AnswerContext
 ) -> pa.Table:
     """The answer for each row of each group. Equal rows of a group have one place, groups of equal
     rows are one.
     """
     kinds, first_rows = dense(question_keys(node, table, asking))
-    distinct = [tuple(dict.fromkeys(kinds[row] for row in rows)) for rows in members]
+    distinct = [tuple(dict.fromkeys(kinds[row] for row in rows)) for rows in rows_by_group]
     numbers, first = dense(distinct)
     groups = [distinct[i] for i in first]
     answers = await _ask_groups(node, table.take(pa.array(first_rows, pa.int64())), groups, asking)
@@ -160,7 +160,7 @@ async def _scores(
     place = {pair: item for item, pair in enumerate(pairs)}
     places = [
         place[number, kinds[row]]
-        for number, rows in zip(numbers, members, strict=True)
+        for number, rows in zip(numbers, rows_by_group, strict=True)
         for row in rows
     ]
     return answers.take(pa.array(places, pa.int64()))

@@ -1,1 +1,5 @@
-"""Prompts: rows, pairs and groups to requests, and replies to outcomes."""
+"""Prompts: prompt builders make requests of rows, pairs and groups, and read the replies into
+outcomes.
+
+Only `semantic.context` and implementations with prompts of their own import it.
+"""
