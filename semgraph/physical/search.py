@@ -18,16 +18,14 @@ from semgraph.expr.functions import words
 from semgraph.expr.scalar import LEFT, PAIRS, STEP, STORED
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import VECTOR
-from semgraph.physical.ranking import (
+from semgraph.physical.fusion import (
     RESULT_OF,
     SearchInput,
     asked_column,
     fuse,
-    shortlist,
     statement,
     step_matters,
     vector_column,
-    worth_it,
 )
 from semgraph.physical.reads import StoreReads
 from semgraph.physical.retrieval import (
@@ -38,6 +36,7 @@ from semgraph.physical.retrieval import (
     partitions_of,
     vectors_of,
 )
+from semgraph.physical.shortlist import shortlist, worth_it
 from semgraph.relational.batch import runtime_schema, values
 from semgraph.relational.fragments import column_of, execute
 from semgraph.stores.base import SearchQuery

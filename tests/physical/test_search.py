@@ -22,7 +22,7 @@ from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
 from semgraph.logical.search import By, Search
 from semgraph.logical.typecheck import Sort
-from semgraph.physical.ranking import SearchInput, asked_column, fuse, statement
+from semgraph.physical.fusion import SearchInput, asked_column, fuse, statement
 from semgraph.physical.retrieval import SearchSpec, partitions_of, vectors_of
 from semgraph.physical.search import run_searches
 from semgraph.relational.batch import runtime_schema

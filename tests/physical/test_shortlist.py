@@ -17,7 +17,7 @@ from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
 from semgraph.logical.search import By, Search
 from semgraph.logical.typecheck import Sort
-from semgraph.physical import ranking as shortlist
+from semgraph.physical import shortlist
 from semgraph.physical.retrieval import SearchSpec
 from semgraph.physical.search import run_searches
 from semgraph.relational.batch import runtime_schema

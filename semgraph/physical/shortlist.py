@@ -1,0 +1,240 @@
+"""Pairs of row and step row that can be among the k best, where there are too many to rank all."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semgraph.expr.functions import distinct_words
+from semgraph.expr.scalar import LEFT, STEP
+from semgraph.logical.search import By
+from semgraph.physical.fusion import PAIR, allowed, asked_column, step_texts, vector_column
+from semgraph.physical.retrieval import SearchSpec
+from semgraph.relational.batch import PARTITION, dense, values
+from semgraph.relational.fragments import execute
+
+MANY = 20_000
+"""Pairs of row and step row from which a shortlist is made: a statement over fewer takes no longer
+than this does.
+"""
+_BLOCK = 8_000_000  # pairs that are looked at together
+# cosines that are nearer than this may come in another order where they are computed exactly
+_CLOSE = 1e-3
+_EQUAL = 1e-6
+_SCHEMA = pa.schema([pa.field(name.strip('"'), pa.int64()) for name in PAIR])
+Numbers = npt.NDArray[Any]
+Tables = dict[str, pa.Table]
+
+
+def worth_it(spec: SearchSpec, tables: Tables) -> bool:
+    """Whether there are so many pairs that a shortlist pays."""
+    left, step = tables[LEFT], tables[STEP]
+    if not spec.node.by or left.num_rows * step.num_rows <= MANY:
+        return False
+    if PARTITION not in left.column_names or PARTITION not in step.column_names:
+        return True
+    own, others = (np.bincount(table.column(PARTITION).to_numpy()) for table in (left, step))
+    common = min(len(own), len(others))
+    return int(own[:common] @ others[:common]) > MANY
+
+
+async def shortlist(spec: SearchSpec, tables: Tables, now: datetime | None) -> pa.Table:
+    """Pairs that hold the k best of each row and method among the rows of the step.
+
+    Args:
+        spec: The search.
+        tables: As its statement gets them: the rows with what each method asks, the step's rows
+            with their vectors.
+        now: The time of the run.
+    """
+    left, step = tables[LEFT], tables[STEP]
+    place = np.empty(
+        step.num_rows, np.int64
+    )  # of each key in their order, which decides between equals
+    place[pc.sort_indices(step.column(spec.node.graph.key)).to_numpy()] = np.arange(step.num_rows)
+    methods = [_compared(spec, by, n, left, step) for n, by in enumerate(spec.node.by)]
+    shortlisted: list[tuple[int, int, Numbers]] = []
+    size = max(1, _BLOCK // step.num_rows)
+    for first in range(0, left.num_rows, size):
+        rows = left.slice(first, size)
+        pairs = await execute(allowed(spec), {LEFT: rows, STEP: step}, _SCHEMA, now)
+        may = np.zeros((rows.num_rows, step.num_rows), bool)
+        may[pairs.column(0).to_numpy(), pairs.column(2).to_numpy()] = True
+        for n, method in enumerate(methods):
+            shortlisted += [
+                (first + q, n, best) for q, best in method.best(first, may, place, spec.node.k)
+            ]
+    counts = [len(best) for _, _, best in shortlisted]
+    columns = [
+        np.repeat(np.array([one[i] for one in shortlisted], np.int64), counts) for i in (0, 1)
+    ]
+    columns.append(
+        np.concatenate([best for _, _, best in shortlisted])
+        if shortlisted
+        else np.zeros(0, np.int64)
+    )
+    return pa.table([pa.array(column) for column in columns], schema=_SCHEMA)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """What a method compares.
+
+    Args:
+        left: For each row the number of what it asks; -1: nothing.
+        step: For each row of the step the number of what it is; -1: nothing.
+        scores: How like what is asked is to each different thing of the step, for numbers of
+            `left`.
+        floor: Scores up to this do not count.
+        close: How exact scores are.
+    """
+
+    left: Numbers
+    step: Numbers
+    scores: Callable[[Numbers], Numbers]
+    floor: float
+    close: float
+
+    def best(
+        self, first: int, may: Numbers, place: Numbers, k: int
+    ) -> Iterator[tuple[int, Numbers]]:
+        """Of a block of rows from `first` on: each that finds something, and the step rows that can
+        be its k best.
+        """
+        own = self.left[first : first + len(may)]
+        asked, which = np.unique(own, return_inverse=True)
+        if not len(self.step) or self.step.max() < 0:
+            return
+        table = self.scores(asked[asked >= 0])
+        nothing = np.full((len(table), 1), -np.inf, table.dtype)  # for step rows of number -1
+        table = np.concatenate([table, nothing], axis=1)
+        which -= int((asked < 0).any())
+        for q, row in enumerate(which):
+            if own[q] < 0:
+                continue
+            rows = np.flatnonzero(may[q])
+            scores = table[row, self.step[rows]]
+            above = scores > self.floor
+            rows, scores = rows[above], scores[above]
+            if len(rows) > k:
+                worst = np.partition(scores, len(scores) - k)[len(scores) - k]
+                rows = rows[scores >= worst - self.close]
+            if len(rows) > k:
+                rows = _first_of_each(rows, self.step[rows], place[rows], k)
+            if len(rows):
+                yield q, rows
+
+
+def _first_of_each(rows: Numbers, kinds: Numbers, place: Numbers, k: int) -> Numbers:
+    """At most k rows of each kind, those whose keys come first: equals have equal scores."""
+    order = np.lexsort((place, kinds))
+    sorted_kinds = kinds[order]
+    starts = np.flatnonzero(np.r_[True, sorted_kinds[1:] != sorted_kinds[:-1]])
+    nth = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
+    first: Numbers = rows[order[nth < k]]
+    return first
+
+
+def _compared(spec: SearchSpec, by: By, method: int, left: pa.Table, step: pa.Table) -> _Compared:
+    asked = left.column(asked_column(method))
+    if by.via == "nearest":
+        return _vectors(
+            asked, step.column(vector_column(method)), -np.inf if by.above is None else by.above
+        )
+    if by.via == "equal":
+        return _equals(values(asked), values(step.column(by.prop)))
+    columns = [values(step.column(name)) for name in step_texts(spec, method)]
+    texts = [
+        " ".join(text for text in row if text is not None) for row in zip(*columns, strict=True)
+    ]
+    return _texts(values(asked), texts)
+
+
+def _numbered(things: Sequence[Hashable | None]) -> tuple[Numbers, list[Any]]:
+    """For each thing the number of its kind, -1 for None; and one of each kind."""
+    numbers, firsts = dense(things)
+    kinds = [things[first] for first in firsts]
+    number_of = np.array(numbers, np.int64)
+    if None not in kinds:
+        return number_of, kinds
+    none = kinds.index(None)
+    number_of = np.where(number_of == none, -1, number_of - (number_of > none))
+    return number_of, [kind for kind in kinds if kind is not None]
+
+
+def _equals(asked: Sequence[Any], things: Sequence[Any]) -> _Compared:
+    left, mine = _numbered(asked)
+    step, others = _numbered(things)
+    number = {thing: n for n, thing in enumerate(others)}
+    same = np.array([number.get(one, -1) for one in mine], np.int64)
+
+    def scores(which: Numbers) -> Numbers:
+        equal: Numbers = (same[which][:, None] == np.arange(len(others))).astype(np.float32)
+        return equal
+
+    return _Compared(left, step, scores, 0.0, _EQUAL)
+
+
+def _texts(asked: Sequence[str | None], texts: Sequence[str]) -> _Compared:
+    """Shared words over the geometric mean of how many there are, as `overlap` has it."""
+    left, mine = _numbered(asked)
+    step, others = _numbered(texts)
+    words = [distinct_words(text) for text in mine]
+    holders: dict[str, list[int]] = defaultdict(list)
+    for n, text in enumerate(others):
+        for word in distinct_words(text):
+            holders[word].append(n)
+    holding = {word: np.array(numbers, np.int64) for word, numbers in holders.items()}
+    sizes = np.sqrt([max(1, len(distinct_words(text))) for text in others]).astype(np.float32)
+
+    def scores(which: Numbers) -> Numbers:
+        table = np.zeros((len(which), len(others)), np.float32)
+        for row, n in enumerate(which):
+            for word in words[n]:
+                if word in holding:
+                    table[row, holding[word]] += 1
+            table[row] /= sizes * max(1.0, len(words[n]) ** 0.5)
+        return table
+
+    return _Compared(left, step, scores, 0.0, _EQUAL)
+
+
+def _vectors(asked: pa.ChunkedArray[Any], vectors: pa.ChunkedArray[Any], above: float) -> _Compared:
+    left, mine = _directions(asked)
+    step, others = _directions(vectors)
+
+    def scores(which: Numbers) -> Numbers:
+        cosines = mine[which] @ others.T
+        return np.where(
+            np.isnan(cosines), np.inf, cosines
+        )  # a vector without a direction: the statement's to tell
+
+    return _Compared(left, step, scores, above - _CLOSE, _CLOSE)
+
+
+def _directions(column: pa.ChunkedArray[Any]) -> tuple[Numbers, Numbers]:
+    """For each vector the number of its kind, -1 for NULL; and one of each kind, of length 1."""
+    array: Any = column.combine_chunks()
+    size = array.type.list_size
+    valid = np.asarray(pc.is_valid(array))
+    flat = (
+        array.filter(pa.array(valid))
+        .flatten()
+        .to_numpy(zero_copy_only=False)
+        .reshape(-1, size)
+        .astype(np.float32)
+    )
+    numbers, firsts = dense([vector.tobytes() for vector in flat])
+    number_of = np.full(len(array), -1, np.int64)
+    number_of[valid] = numbers
+    kinds = flat[firsts]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return number_of, kinds / np.linalg.norm(kinds, axis=1, keepdims=True)
