@@ -33,7 +33,7 @@ def limited(project: Project, size: int, *args: str) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def test_no_room_for_the_journal(project: Project, serving: Serving) -> None:
+def test_a_full_disk_for_the_journal_fails_the_run(project: Project, serving: Serving) -> None:
     """The store has room, the journal none: no answer is used that was not kept."""
     quiet(
         project(
@@ -54,7 +54,9 @@ def test_no_room_for_the_journal(project: Project, serving: Serving) -> None:
     assert "─▶ Rome 2" in again.out
 
 
-def test_no_room_in_the_middle_of_a_run(project: Project, serving: Serving) -> None:
+def test_a_disk_that_fills_during_a_run_leaves_whole_rows_and_the_run_can_be_resumed(
+    project: Project, serving: Serving
+) -> None:
     """Whatever is full first, journal or store: what is written is whole, and the run ends once
     there is room.
     """
@@ -71,7 +73,7 @@ def test_no_room_in_the_middle_of_a_run(project: Project, serving: Serving) -> N
     assert len(held(project, "RELATES_TO")) == 1 + len(MANY)
 
 
-def test_no_room_for_anything(project: Project, serving: Serving) -> None:
+def test_a_full_disk_is_reported_before_any_request(project: Project, serving: Serving) -> None:
     ended = limited(project, 0, *told(project, MANY[:1]))
     assert ended.code in (1, 5), ended
     assert not [word for word in NOISE if word in ended.err], ended.err
@@ -79,7 +81,7 @@ def test_no_room_for_anything(project: Project, serving: Serving) -> None:
     quiet(project(*told(project, MANY[:1])), 0)
 
 
-def test_a_killed_process(project: Project, serving: Serving) -> None:
+def test_a_killed_run_keeps_what_it_committed(project: Project, serving: Serving) -> None:
     """Killed while the last message is read: those before are whole, and are not paid for twice."""
     project.write("semgraph.toml", "[limits]\nin_flight = 1\n")
     rows = [episode(f"Ann(user): I live in Rome {n}.", n) for n in range(3)]

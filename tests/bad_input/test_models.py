@@ -24,7 +24,7 @@ OSLO, LUMA = episode("Ann(user): I live in Oslo."), episode("Ann(user): I work a
         ("refusal", "refused"),
     ],
 )
-def test_a_bad_answer_costs_its_row_alone_and_can_be_asked_for_again(
+def test_a_bad_answer_fails_only_its_row_and_can_be_requested_again(
     project: Project, serving: Serving, kind: str, said: str
 ) -> None:
     serving.spoil(Fault(kind, rate=1.0))
@@ -44,7 +44,7 @@ def test_a_bad_answer_costs_its_row_alone_and_can_be_asked_for_again(
 
 
 @pytest.mark.parametrize("kind", ["429", "500", "drop"])
-def test_what_passes_is_waited_for(project: Project, serving: Serving, kind: str) -> None:
+def test_transient_errors_are_retried(project: Project, serving: Serving, kind: str) -> None:
     project.env["SEMGRAPH_RETRIES_ATTEMPTS"] = "3"
     serving.spoil(Fault(kind, on=(1, 2)))
     ended = project(*told(project, [OSLO]))
@@ -79,7 +79,7 @@ def test_a_request_that_hangs_is_given_up_and_can_be_sent_again(
     ],
     ids=["closed port", "no host", "wrong path"],
 )
-def test_an_endpoint_that_is_not_there(
+def test_an_unreachable_endpoint_fails_and_the_run_can_be_resumed(
     project: Project, serving: Serving, endpoint: str, said: str
 ) -> None:
     project.env["SEMGRAPH_LLM"] = "openai:gpt-4.1-mini@" + endpoint.format(
@@ -98,7 +98,9 @@ def test_an_endpoint_that_is_not_there(
     assert len(held(project, "Episodic")) == 2
 
 
-def test_an_embedder_that_is_not_there(project: Project, serving: Serving) -> None:
+def test_an_unreachable_embedder_fails_and_the_run_can_be_resumed(
+    project: Project, serving: Serving
+) -> None:
     project.env["SEMGRAPH_EMBEDDER"] = "openai:stand-in@http://127.0.0.1:9/v1?dimensions=64"
     ended = project.process(*told(project, [OSLO]))
     err = quiet(ended, 5)
@@ -110,7 +112,7 @@ def test_an_embedder_that_is_not_there(project: Project, serving: Serving) -> No
     assert len(serving.server.requests) == max(asked, 2)
 
 
-def test_no_key(project: Project, serving: Serving) -> None:
+def test_a_missing_api_key_is_reported(project: Project, serving: Serving) -> None:
     del project.env["OPENAI_API_KEY"]
     project.env["SEMGRAPH_LLM"] = "openai:gpt-4.1-mini"
     err = quiet(project(*told(project, [OSLO])), 5)

@@ -60,7 +60,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.usefixtures("untouched")
-def test_it_is_told_with_its_line(project: Project, case: str) -> None:
+def test_an_error_names_its_line(project: Project, case: str) -> None:
     text, line, said = CASES[case]
     project.write("bad.yaml", text)
     ended = project("run", "bad.yaml")
@@ -89,13 +89,13 @@ def test_it_is_told_with_its_line(project: Project, case: str) -> None:
     ids=["binary", "not UTF-8", "UTF-16", "10 MB", "deep", "deep maps"],
 )
 @pytest.mark.usefixtures("untouched")
-def test_a_file_that_is_no_plan(project: Project, content: bytes, said: str) -> None:
+def test_a_file_that_is_not_a_plan_is_rejected(project: Project, content: bytes, said: str) -> None:
     (project.folder / "bad.yaml").write_bytes(content)
     assert said in quiet(project("run", "bad.yaml"), 2)
 
 
 @pytest.mark.usefixtures("untouched")
-def test_as_a_process_and_as_a_session(project: Project) -> None:
+def test_a_process_and_a_session_report_the_same_error(project: Project) -> None:
     project.write("bad.yaml", step("filter: txt = 'a'"))
     err = quiet(project.process("run", "bad.yaml"), 2)
     assert err.startswith('bad.yaml:6:15  step out: no column "txt"'), err
@@ -104,7 +104,7 @@ def test_as_a_process_and_as_a_session(project: Project) -> None:
 
 
 @pytest.mark.usefixtures("untouched")
-def test_two_plans_that_call_each_other(project: Project) -> None:
+def test_plans_that_call_each_other_are_rejected(project: Project) -> None:
     for mine, other in (("one", "two"), ("two", "one")):
         calling = HEAD.replace("bad", mine, 1).replace(
             "from: notes", f"call: {{plan: {other}, inputs: {{notes: notes}}}}"

@@ -40,7 +40,7 @@ def test_the_row_is_named(project: Project, case: str) -> None:
 
 
 @pytest.mark.usefixtures("untouched")
-def test_a_bad_date_in_a_csv_file(project: Project) -> None:
+def test_a_bad_date_in_a_csv_file_is_reported_with_its_row_and_column(project: Project) -> None:
     lines = [f"g,2025-01-{day:02},I live in Rome." for day in range(1, 18)]
     project.write(
         "chat.csv",
@@ -62,7 +62,9 @@ def test_a_bad_date_in_a_csv_file(project: Project) -> None:
     ids=["column twice", "no header", "ragged", "Latin-1", "binary"],
 )  # fmt: skip
 @pytest.mark.usefixtures("untouched")
-def test_a_csv_file_that_is_wrong(project: Project, content: str | bytes, said: str) -> None:
+def test_malformed_csv_files_are_rejected(
+    project: Project, content: str | bytes, said: str
+) -> None:
     (project.folder / "chat.csv").write_bytes(
         content.encode() if isinstance(content, str) else content
     )
@@ -137,7 +139,7 @@ def test_other_columns_than_the_input_needs(project: Project) -> None:
 
 
 @pytest.mark.usefixtures("untouched")
-def test_a_file_that_is_not_there(project: Project) -> None:
+def test_a_missing_file_is_reported(project: Project) -> None:
     assert "gone.csv" in quiet(project("run", "add_episode", "-i", "episodes=gone.csv"), 2)
     Path(project.folder / "folder.csv").mkdir()
     assert "folder.csv" in quiet(project("run", "add_episode", "-i", "episodes=folder.csv"), 2)
@@ -154,7 +156,7 @@ def test_a_file_that_is_not_there(project: Project) -> None:
         ("none.json", "[]"),
     ],
 )
-def test_no_rows_are_nothing_to_do(
+def test_an_input_without_rows_does_nothing(
     project: Project, serving: Serving, name: str, content: str
 ) -> None:
     project.write(name, content)
@@ -165,7 +167,7 @@ def test_no_rows_are_nothing_to_do(
     assert held(project, "Episodic") == []
 
 
-def test_no_rows_in_a_session(project: Project, serving: Serving) -> None:
+def test_a_session_accepts_an_input_without_rows(project: Project, serving: Serving) -> None:
     empty: list[Any] = [
         [],
         pd.DataFrame(),

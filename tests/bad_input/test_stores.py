@@ -44,7 +44,9 @@ def at(project: Project, server: Server, **other: str) -> None:
         ("bolt://no-such-host.invalid:7687", "no-such-host.invalid"),
     ],
 )
-def test_no_server(project: Project, serving: Serving, uri: str, said: str) -> None:
+def test_an_unreachable_neo4j_server_is_reported(
+    project: Project, serving: Serving, uri: str, said: str
+) -> None:
     ended = project(*told(project, [OSLO]), "--store", uri)
     err = quiet(ended, 5)
     assert ended.out == ""
@@ -54,7 +56,9 @@ def test_no_server(project: Project, serving: Serving, uri: str, said: str) -> N
     assert serving.requests == 0
 
 
-def test_a_wrong_password(project: Project, serving: Serving, neo4j_server: Server) -> None:
+def test_a_wrong_neo4j_password_is_reported_without_the_password(
+    project: Project, serving: Serving, neo4j_server: Server
+) -> None:
     at(project, neo4j_server, NEO4J_PASSWORD="wrong-password")
     ended = project.process(*told(project, [OSLO]), "--store", "neo4j")
     err = quiet(ended, 5)
@@ -64,7 +68,7 @@ def test_a_wrong_password(project: Project, serving: Serving, neo4j_server: Serv
     assert serving.requests == 0
 
 
-def test_a_database_that_is_not_there(
+def test_an_unknown_neo4j_database_is_reported(
     project: Project, serving: Serving, neo4j_server: Server
 ) -> None:
     at(project, neo4j_server, NEO4J_DATABASE="nowhere")
@@ -72,13 +76,13 @@ def test_a_database_that_is_not_there(
     assert serving.requests == 0
 
 
-def test_no_address(project: Project, serving: Serving) -> None:
+def test_a_missing_neo4j_address_is_reported(project: Project, serving: Serving) -> None:
     assert "NEO4J_URI is not set" in quiet(project(*told(project, [OSLO]), "--store", "neo4j"), 2)
     assert serving.requests == 0
 
 
 @pytest.mark.parametrize("store", ["sqlite:graph.db", "neo4j"])
-def test_an_embedder_of_other_dimensions(
+def test_an_embedder_with_other_dimensions_is_rejected(
     project: Project, serving: Serving, request: pytest.FixtureRequest, store: str
 ) -> None:
     if store == "neo4j":
@@ -109,7 +113,9 @@ def test_an_embedder_of_other_dimensions(
         ("sqlite:other.db", "other.db"),
     ],
 )
-def test_a_file_that_is_no_store(project: Project, serving: Serving, store: str, said: str) -> None:
+def test_a_file_that_is_not_a_store_is_rejected_and_left_unchanged(
+    project: Project, serving: Serving, store: str, said: str
+) -> None:
     project.write("chat.db", "hello " * 1000)
     (project.folder / "folder").mkdir()
     con = sqlite3.connect(project.folder / "other.db")
@@ -124,7 +130,9 @@ def test_a_file_that_is_no_store(project: Project, serving: Serving, store: str,
 
 
 @pytest.mark.parametrize("what", ["folder", "file"])
-def test_a_path_that_this_user_may_not_write(project: Project, serving: Serving, what: str) -> None:
+def test_a_store_without_write_permission_is_reported(
+    project: Project, serving: Serving, what: str
+) -> None:
     closed = project.folder / "closed"
     closed.mkdir()
     if what == "file":
@@ -148,7 +156,7 @@ def test_a_path_that_this_user_may_not_write(project: Project, serving: Serving,
     assert sorted(os.listdir(closed)) == (["graph.db"] if what == "file" else [])
 
 
-def test_a_server_killed_in_the_middle_of_a_run(
+def test_a_run_can_be_resumed_after_the_server_was_killed(
     project: Project, serving: Serving, tmp_path: Path
 ) -> None:
     """Two messages are remembered; the server dies while the third is read; it comes back, and the

@@ -170,9 +170,7 @@ def test_group_ids_that_are_nearly_the_same_are_groups_of_their_own(
     ]
 
 
-def test_a_message_of_a_megabyte_is_set_aside_and_the_others_are_kept(
-    project: Project, serving: Serving
-) -> None:
+def test_a_message_too_long_for_the_model_fails_alone(project: Project, serving: Serving) -> None:
     first, last = episode("Ann(user): I live in Oslo."), episode("Ann(user): I work at Luma.", 2)
     ended = project(*told(project, [first, episode(LONG, 1), last]))
     err = quiet(ended, 3)

@@ -265,7 +265,7 @@ async def test_faults_that_pass_leave_no_trace(remember: Remember) -> None:
     )
 
 
-async def test_what_a_run_returns(memory: Memory) -> None:
+async def test_a_run_returns_nodes_edges_repeated_facts_and_mentions(memory: Memory) -> None:
     result = await memory.hear("I work at Luma.", "I work at Luma.", "I work at Acme.")
     tables = {name: table.to_pylist() for name, table in result.tables.items()}
     assert [(n["name"], n["new"]) for n in tables["nodes"]] == [

@@ -120,7 +120,7 @@ async def test_a_group_that_is_not_there_has_no_communities(memory: Memory) -> N
     assert await found(memory) == set()
 
 
-async def test_built_again_they_are_the_same(memory: Memory) -> None:
+async def test_building_communities_twice_gives_the_same_communities(memory: Memory) -> None:
     await cliques(memory, [3, 2, 1])
     await memory.run("build_communities", groups=[])
     before = await memory.around()

@@ -66,7 +66,7 @@ async def test_in_a_store_that_holds_nothing_the_example_runs(memory: Memory) ->
     assert await counts(memory) == (0, 0, 0, 0)
 
 
-async def test_what_was_cleared_can_be_told_again(memory: Memory) -> None:
+async def test_cleared_episodes_can_be_added_again(memory: Memory) -> None:
     episode = memory.episode("Alice Chen(user): I work at TechCorp.")
     await memory.hear(episode)
     before = await counts(memory)
@@ -104,6 +104,6 @@ async def test_a_database_of_semgraphs_own_has_all_indexes(
     assert next(iter(found.tables.values())).num_rows
 
 
-async def test_without_writing_nothing_is_made(memory: Memory) -> None:
+async def test_without_writing_no_index_is_created(memory: Memory) -> None:
     result = await memory.run("build_indices_and_constraints", write=False)
     assert result.notes == ()

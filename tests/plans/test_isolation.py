@@ -88,7 +88,7 @@ CASES: dict[str, Case] = {
 
 
 @both_stores
-async def test_what_is_done_for_a_group_is_nothing_to_another(memory: Memory) -> None:
+async def test_a_run_over_one_group_leaves_other_groups_unchanged(memory: Memory) -> None:
     """One after the other in one graph: what reads first, what deletes last."""
     of = await told_twice(memory)
     before = await theirs(memory)

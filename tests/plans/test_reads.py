@@ -135,7 +135,7 @@ async def test_saved_again_only_what_is_said_changes(memory: Memory) -> None:
     assert after == {**before, "summary": "New."}
 
 
-async def test_what_an_episode_brought(memory: Memory) -> None:
+async def test_nodes_and_edges_of_an_episode_are_returned(memory: Memory) -> None:
     await planted(memory)
     found = await memory.run(
         "get_nodes_and_edges_by_episode", episodes=[{"uuid": "e2"}, {"uuid": "e1"}]

@@ -62,7 +62,7 @@ async def test_a_query_sees_the_groups_that_it_names_and_without_any_all(told: M
         assert {n["group_id"] for n in nodes} == groups, query
 
 
-async def test_what_is_looked_at_is_a_parameter(told: Memory) -> None:
+async def test_a_parameter_selects_the_search_methods(told: Memory) -> None:
     for by, embedded in (("fulltext", 0), ("nearest", 1), ("hybrid", 1)):
         told.model.reset()
         edges, _ = await found(

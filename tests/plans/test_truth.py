@@ -73,7 +73,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
 @pytest.mark.parametrize(("seed", "difficulty"), [(14, 0), (10, 1)])
-async def test_the_graph_is_what_was_told(
+async def test_the_graph_equals_the_truth_of_the_world(
     memory: Memory, seed: int, difficulty: int, way: dict[str, Any]
 ) -> None:
     """At once, what is said again is among the candidates as often as it is said: their list must
@@ -84,7 +84,7 @@ async def test_the_graph_is_what_was_told(
     assert right(against(await memory.graph(), world))
 
 
-async def test_it_is_so_after_each_episode(memory: Memory) -> None:
+async def test_the_graph_equals_the_truth_after_each_episode(memory: Memory) -> None:
     world = World.make(10, 2, 1)
     for number, row in enumerate(world.rows, 1):
         await memory.hear(row)
@@ -92,7 +92,7 @@ async def test_it_is_so_after_each_episode(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("seed", [6, 27])
-async def test_what_differs_by_design_is_bounded(
+async def test_differences_by_design_are_bounded(
     remember: Remember, model: StandIn, seed: int
 ) -> None:
     """Two people of one name are one where nothing is asked about an exact name; initials are near
@@ -112,7 +112,7 @@ ALONE: Counter[str] = Counter()  # what is asked of each by itself
 
 @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-async def test_groups_told_in_any_interleaving_are_each_as_if_alone(
+async def test_interleaved_groups_give_the_same_graphs_as_single_ones(
     tmp_path_factory: Any, data: st.DataObject
 ) -> None:
     order = data.draw(st.permutations([w.group for w in GROUPS] * FIRST))

@@ -37,7 +37,9 @@ LEAN: dict[str, Any] = {"params": {"extract": "lean", "resolve": "together"}}
         (LEAN, 3),
     ],
 )
-async def test_the_three_turns(remember: Remember, way: dict[str, Any], calls: int) -> None:
+async def test_every_variant_builds_the_graph_of_the_example(
+    remember: Remember, way: dict[str, Any], calls: int
+) -> None:
     await _three_turns(remember, way, calls, undated=False)
 
 
@@ -48,7 +50,7 @@ async def test_the_three_turns(remember: Remember, way: dict[str, Any], calls: i
         (JUDGED, 11), (JUDGED_AND_DATED, 9), (BULK, 5),
     ],
 )  # fmt: skip
-async def test_the_three_turns_where_dates_are_asked_for(
+async def test_every_variant_builds_it_where_dates_take_calls_of_their_own(
     remember: Remember, way: dict[str, Any], calls: int
 ) -> None:
     await _three_turns(remember, way, calls, undated=True)
@@ -87,7 +89,7 @@ SAID = [
 @pytest.mark.parametrize(
     "way", [FUSED, COMBINED, BULK, {**COMBINED, **FUSED}, LEAN, AT_MOST_TWO, JUDGED]
 )
-async def test_every_way_tells_the_same(remember: Remember, way: dict[str, Any]) -> None:
+async def test_every_variant_builds_the_same_graph(remember: Remember, way: dict[str, Any]) -> None:
     async with StandIn() as model:
         shipped, other = remember(model), remember(model)
         await shipped.hear(*(shipped.episode(f"Ann(user): {text}", group="a") for text in SAID))

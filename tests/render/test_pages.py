@@ -16,6 +16,7 @@ FILES = [
     for path in sorted((ROOT / "plans").glob("*.yaml"))
     if path.stem != "graph"
 ]
+NAMES = [*(f"{file.path.stem}.md" for file in FILES), INDEX]
 HINT = "make pages writes docs/plans anew"
 PLAN = """\
 # Why it is as it is.
@@ -74,18 +75,20 @@ def test_a_page_says_all_that_the_plan_says(told: str, line: str) -> None:
     assert "kept = sem_filter" in told
 
 
-@pytest.mark.parametrize("name", [*(f"{file.plan.name}.md" for file in FILES), INDEX])
-def test_the_pages_in_docs_are_what_the_plans_say(name: str) -> None:
+@pytest.fixture(scope="module")
+def made() -> dict[str, str]:
+    return pages(FILES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_pages_in_docs_are_what_the_plans_say(made: dict[str, str], name: str) -> None:
     path = ROOT / "docs" / "plans" / name
     assert path.exists(), HINT
-    assert path.read_text(encoding="utf-8") == pages(FILES)[name], HINT
+    assert path.read_text(encoding="utf-8") == made[name], HINT
 
 
-def test_every_page_is_of_a_plan() -> None:
-    assert {path.name for path in (ROOT / "docs" / "plans").iterdir()} == {
-        *(f"{f.plan.name}.md" for f in FILES),
-        INDEX,
-    }
+def test_every_page_is_of_a_plan(made: dict[str, str]) -> None:
+    assert {path.name for path in (ROOT / "docs" / "plans").iterdir()} == {*NAMES} == {*made}
 
 
 def test_only_what_changed_is_written(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ async def test_groups_are_told_as_one(ask: Ask, use: str) -> None:
     assert {"Ada Costa", "Felix Rossi"} <= set(row["people"])
 
 
-async def test_what_is_not_understood_is_an_error_and_no_guess(ask: Ask) -> None:
+async def test_unknown_prompts_are_rejected(ask: Ask) -> None:
     result = await ask('sem_filter: {prompt: "Is {text} beautiful?"}')
     assert len(result.failed) == len(TEXTS)
     assert result.tables["found"].num_rows == 0

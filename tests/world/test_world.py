@@ -171,5 +171,5 @@ def test_a_world_that_cannot_be_is_refused(people: int, difficulty: int) -> None
         World.make(1, people, difficulty)
 
 
-def test_times_are_of_utc() -> None:
+def test_times_without_a_zone_are_utc() -> None:
     assert all(episode.at.tzinfo is UTC for episode in World.make(1, 4, 1).episodes)
