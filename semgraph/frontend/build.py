@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
@@ -44,6 +45,7 @@ from semgraph.logical.relational import (
     Union,
     Unnest,
 )
+from semgraph.logical.schema import Graph
 from semgraph.logical.search import By, Search
 from semgraph.logical.semantic import Embed, SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.sinks import Delete, Merge, Sink
@@ -166,6 +168,24 @@ def build_or_unknown(
     return node, arguments.faults
 
 
+_nodes: WeakValueDictionary[Hashable, Node] = WeakValueDictionary()
+N = TypeVar("N", bound=Node)
+
+
+def shared_node(cls: type[N], step: str, origin: Position | None, **values: Any) -> N:
+    """A node with these values: that of another load, if it is still in use. A plan and its presets
+    share most of theirs. Raises Fault.
+    """
+    # a graph cannot be hashed; the node keeps it, so no other has its id
+    parts = ((name, id(v) if isinstance(v, Graph) else v) for name, v in values.items())
+    key = (cls, step, origin, *parts)
+    node = _nodes.get(key)
+    if node is None:
+        node = cls(step=step, origin=origin, **values)
+        _nodes[key] = node
+    return cast("N", node)
+
+
 def _no_mapping(cls: type[Node], value: Any) -> Fault:
     what = f"{cls.keyword} needs a mapping of arguments, found {kind_of(value)}"
     keys, hint = plan_keys(cls), None
@@ -261,7 +281,7 @@ class _Arguments:
         self._add_context()
         while not self.lacks_argument:
             try:
-                node = self.cls(step=step, origin=origin, **self.values)
+                node = shared_node(self.cls, step, origin, **self.values)
                 check_result(node)
             except Fault as fault:
                 first = not self.faults

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -21,14 +21,17 @@ from semgraph.frontend.arguments import (
     whole_parameter,
 )
 from semgraph.frontend.arguments import under as at
+from semgraph.frontend.build import shared_node
 from semgraph.frontend.document import (
     Document,
     KeyFault,
     Trail,
     known_keys,
     mapping,
-    read_file,
+    parse,
+    read_text,
     require_inside,
+    shown,
     unknown,
     wrong,
 )
@@ -618,7 +621,12 @@ def _graph(head: Head) -> None:
 
 def read_graph(path: Path) -> Graph:
     """A graph file. Raises PlanError, with the place in it."""
-    document = read_file(path, "graph")
+    return _graph_of(read_text(path, "graph"), shown(path))
+
+
+@lru_cache(maxsize=16)
+def _graph_of(text: str, file: str) -> Graph:
+    document = parse(text, file, "graph")
     try:
         return Graph.build(mapping(document.data, "a mapping with nodes and edges"))
     except Fault as fault:
@@ -651,17 +659,16 @@ def _order(head: Head) -> None:
 
 def own_inputs(head: Head) -> dict[str, Node]:
     """The plan's inputs as relations; the ordered one with the columns that the engine adds."""
-    found: dict[str, Node] = {}
-    order = head.data.get("order")
-    ordered = (
-        order.get("input") if isinstance(order, Mapping) else None
-    )  # also where the rest of it has problems
+    relations: dict[str, Node] = {}
+    order = head.data.get("order")  # of which the rest may have problems
+    ordered = order.get("input") if isinstance(order, Mapping) else None
     for name, spec in head.inputs.items():
         windowed = name == ordered
         origin = head.document.position("inputs", name, key=True)
         columns = input_schema(spec, windowed=windowed)
-        found[name] = Input(step=name, origin=origin, name=name, columns=columns, windowed=windowed)
-    return found
+        values = {"name": name, "columns": columns, "windowed": windowed}
+        relations[name] = shared_node(Input, name, origin, **values)
+    return relations
 
 
 # -- choices

@@ -31,6 +31,7 @@ from semgraph.frontend.build import (
     build_or_unknown,
     by_keyword,
     operator_on,
+    shared_node,
 )
 from semgraph.frontend.document import (
     Document,
@@ -648,9 +649,8 @@ def _call_inputs(
     for name, spec in inner.inputs.items():
         if name not in relations:
             called = f"{step}/{name}"
-            relations[name] = Nothing(
-                step=called, origin=origin, name=called, columns=spec.schema, windowed=windowed
-            )
+            values = {"name": called, "columns": spec.schema, "windowed": windowed}
+            relations[name] = shared_node(Nothing, called, origin, **values)
     return relations
 
 
@@ -679,7 +679,7 @@ def _fit(
             faults.append(Fault(what, there=there, hint=did_you_mean(name, names)))
     if faults:
         raise Faults(faults)
-    return Add(step=step, origin=origin, input=node, columns=tuple(missing)) if missing else node
+    return shared_node(Add, step, origin, input=node, columns=tuple(missing)) if missing else node
 
 
 # -- plans
