@@ -182,6 +182,7 @@ def shared_node(cls: type[N], step: str, origin: Position | None, **values: Any)
     node = _nodes.get(key)
     if node is None:
         node = cls(step=step, origin=origin, **values)
+        check_result(node)
         _nodes[key] = node
     return cast("N", node)
 
@@ -282,7 +283,6 @@ class _Arguments:
         while not self.lacks_argument:
             try:
                 node = shared_node(self.cls, step, origin, **self.values)
-                check_result(node)
             except Fault as fault:
                 first = not self.faults
                 forgotten = [self._refused(part, first=first) for part in each(fault)]

@@ -132,7 +132,9 @@ def _unread_steps(part: LoadedPart, reached: set[int]) -> Iterator[Problem]:
     is named somewhere.
     """
     for name, built in part.built.items():
-        nodes = [built] if isinstance(built, Node) else getattr(built, "tables", {}).values()
+        nodes = [built] if isinstance(built, Node) else [*getattr(built, "tables", {}).values()]
+        if all(id(node) in reached for node in nodes):
+            continue
         unread = [node for node in walk(*nodes) if node.calls_model and id(node) not in reached]
         if unread and not _is_named(part, name):
             position = part.head.document.position("steps", name, key=True)
