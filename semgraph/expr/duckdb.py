@@ -52,18 +52,18 @@ _CLOCK = ("now", "time", "today", "date", "age", "ago")
 
 
 @lru_cache(maxsize=1)
-def _moving(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
+def _volatile(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
     """Names of functions and macros whose result does not depend on their arguments alone."""
     sql = "SELECT DISTINCT function_name, stability, macro_definition FROM duckdb_functions() WHERE function_type IN "
     rows = con.cursor().sql(f"{sql}('scalar', 'aggregate', 'window', 'macro')").fetchall()
-    found = _CALLED_CONSISTENT | _BARE
-    found |= {name for name, stability, _ in rows if stability not in ("CONSISTENT", None)} - {
+    names = _CALLED_CONSISTENT | _BARE
+    names |= {name for name, stability, _ in rows if stability not in ("CONSISTENT", None)} - {
         "error"
     }
     macros = {name: set(_words(body)) for name, _, body in rows if body}
-    while more := {name for name, body in macros.items() if name not in found and body & found}:
-        found |= more
-    return frozenset(found)
+    while more := {name for name, body in macros.items() if name not in names and body & names}:
+        names |= more
+    return frozenset(names)
 
 
 @lru_cache(maxsize=1)
@@ -72,7 +72,7 @@ def callable_names(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
     sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type IN "
     rows = con.cursor().sql(f"{sql}('scalar', 'aggregate', 'window', 'macro')").fetchall()
     named = {name for (name,) in rows if name[:1].isalpha() and not name.startswith("pg_")}
-    return frozenset(named | {"id"}) - _moving(con)
+    return frozenset(named | {"id"}) - _volatile(con)
 
 
 def called(sql: str) -> Iterator[str]:
@@ -93,12 +93,12 @@ def _words(sql: str, bare: frozenset[str] = _BARE) -> Iterator[str]:
 
 
 @lru_cache(maxsize=8192)
-def refuse_moving(scalar: Scalar, con: duckdb.DuckDBPyConnection) -> None:
+def refuse_volatile(scalar: Scalar, con: duckdb.DuckDBPyConnection) -> None:
     """Refuse a scalar that gives another result each time. Raises Fault."""
     if "(" not in scalar.sql and not any(word in scalar.sql.lower() for word in _BARE):
         return
-    said = (*called(scalar.text), *_words(scalar.sql))
-    name = next((word for word in said if word in _moving(con)), None)
+    words = (*called(scalar.text), *_words(scalar.sql))
+    name = next((word for word in words if word in _volatile(con)), None)
     if name is None and any(_one_argument_age(call) for call in scalar.ast.find_all(exp.Anonymous)):
         raise Fault(
             '"age" of one time depends on today\'s date',
@@ -255,8 +255,8 @@ def bind(sql: str) -> pa.DataType:
                 if params
                 else cursor.sql(sql).to_arrow_table()
             )
-        found: pa.DataType = table.schema.field(0).type
-        return found
+        kind: pa.DataType = table.schema.field(0).type
+        return kind
     finally:
         cursor.close()
 
@@ -301,7 +301,7 @@ def check_scalar(scalar: Scalar, schema: pa.Schema) -> None:
     fail. Raises Fault.
     """
     check_columns(scalar, schema)
-    refuse_moving(scalar, connection())
+    refuse_volatile(scalar, connection())
     if "CAST(" in scalar.sql:
         _refuse_failing_casts(scalar.sql)
 
@@ -311,16 +311,16 @@ def _bound(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     sql = with_now(scalar.sql)
     read = _columns_read(scalar, schema)  # few columns: quick, and often bound before
     try:
-        found = bind(f"SELECT {sql} AS x FROM ({empty_relation(read)}) AS {ROWS}")
+        kind = bind(f"SELECT {sql} AS x FROM ({empty_relation(read)}) AS {ROWS}")
     except duckdb.Error as error:
         raise refused(scalar, str(error)) from None
-    return found
+    return kind
 
 
 def _columns_read(scalar: Scalar, schema: pa.Schema) -> pa.Schema:
     """The columns that a scalar reads; of a struct, the fields that it reads."""
     roots = scalar.roots
-    found = []
+    columns = []
     for field in schema:
         if field.name not in roots:
             continue
@@ -329,8 +329,8 @@ def _columns_read(scalar: Scalar, schema: pa.Schema) -> pa.Schema:
             names = {path[1] for path in paths if path[0] == field.name}
             inner = [part for part in field.type if part.name in names]
             field = pa.field(field.name, pa.struct(inner))  # noqa: PLW2901
-        found.append(field)
-    return pa.schema(found)
+        columns.append(field)
+    return pa.schema(columns)
 
 
 def refused(scalar: Scalar, error: str) -> Fault:
@@ -433,11 +433,11 @@ class Prepared:
             try:
                 for name, table in tables.items():
                     self._slots[name].table = table
-                found = _rows(self._cursor.execute(statement))
+                rows = _rows(self._cursor.execute(statement))
             finally:
                 for slot in self._slots.values():
                     slot.clear()
-        return found
+        return rows
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection) -> pa.Table:
@@ -468,10 +468,10 @@ def prepared(sql: str, tables: Mapping[str, pa.Table]) -> Prepared:
     """
     key = (sql, *((name, table.schema) for name, table in tables.items()))
     with _lock:
-        found = _statements.get(key)
-        if found is not None:
+        statement = _statements.get(key)
+        if statement is not None:
             _statements.move_to_end(key)
-            return found
+            return statement
     made = Prepared(sql, tables)
     with _lock:
         if len(_statements) >= _KEPT:
@@ -587,7 +587,7 @@ def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = 
     columns = [with_now(scalar.sql), f"min({ORDINAL})", *groups]
     grouped = f" GROUP BY {', '.join(str(i + 3) for i in range(len(groups)))}" if groups else ""
     try:
-        found = bind(
+        kind = bind(
             f"SELECT {', '.join(columns)} FROM ({empty_relation(schema)}) AS {ROWS}{grouped}"
         )
     except duckdb.Error as error:
@@ -599,7 +599,7 @@ def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = 
         name = missing["name"]
         what = f'"{short(scalar.text)}": the column "{name}" may differ within a group'
         raise Fault(what, hint=f"use an aggregate, such as first({name}) or list({name})") from None
-    return type_of_arrow(found).arrow
+    return type_of_arrow(kind).arrow
 
 
 def _empty(scalar: Scalar, schema: pa.Schema) -> str:
@@ -612,11 +612,11 @@ def _refuse_several(scalar: Scalar, names: set[str]) -> None:
     cannot be set.
     """
     several, hidden = _macros()
-    if found := min(names & several, default=None):
-        msg = f'"{short(scalar.text)}": "{found}" returns several rows'
+    if name := min(names & several, default=None):
+        msg = f'"{short(scalar.text)}": "{name}" returns several rows'
         raise Fault(msg, hint="the operator unnest makes rows of a list")
-    if found := min(names & hidden, default=None):
-        msg = f'"{short(scalar.text)}": "{found}" is a macro over an aggregate, which plans cannot call'
+    if name := min(names & hidden, default=None):
+        msg = f'"{short(scalar.text)}": "{name}" is a macro over an aggregate, which plans cannot call'
         raise Fault(msg, hint="write it with list or sum")
 
 
@@ -633,7 +633,9 @@ def _macros() -> tuple[frozenset[str], frozenset[str]]:
 
 def _callers(bodies: Mapping[str, set[str]], names: Collection[str]) -> frozenset[str]:
     """These functions, and the macros that call one of them."""
-    found = set(names)
-    while more := {name for name, body in bodies.items() if name not in found and body & found}:
-        found |= more
-    return frozenset(found)
+    functions = set(names)
+    while more := {
+        name for name, body in bodies.items() if name not in functions and body & functions
+    }:
+        functions |= more
+    return frozenset(functions)

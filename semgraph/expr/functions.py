@@ -155,10 +155,10 @@ def shorten(text: str, limit: int) -> str:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _blank(value: Any) -> bool:
@@ -240,13 +240,13 @@ def mmr(query: Vector | None, candidates: Sequence[Vector | None], weight: float
     relevance = weight * relevance
     nearest = np.zeros(len(candidates))
     left = list(range(len(candidates)))
-    found: list[Pick] = []
+    picks: list[Pick] = []
     while left:
         scores = np.round(relevance[left] - (1 - weight) * nearest[left], _DIGITS)
         best = left.pop(int(np.argmax(scores)))
-        found.append(Pick(best + 1, float(scores.max())))
-        nearest = likeness[best] if len(found) == 1 else np.maximum(nearest, likeness[best])
-    return found
+        picks.append(Pick(best + 1, float(scores.max())))
+        nearest = likeness[best] if len(picks) == 1 else np.maximum(nearest, likeness[best])
+    return picks
 
 
 def mmr_static(
@@ -276,8 +276,8 @@ def mean_vector(vectors: Sequence[Vector | None]) -> list[float] | None:
     known = [vector for vector in vectors if vector is not None]
     if not known:
         return None
-    found: list[float] = _matrix(known, len(known[0])).mean(axis=0).tolist()
-    return found
+    mean: list[float] = _matrix(known, len(known[0])).mean(axis=0).tolist()
+    return mean
 
 
 def _cosines(query: Vector | None, candidates: Sequence[Vector | None]) -> tuple[Floats, Floats]:
@@ -337,18 +337,18 @@ def on_vectors(function: VectorFunction) -> Callable[..., pa.Array[Any]]:
     """The same function over whole Arrow columns."""
 
     def compute(*columns: Any) -> pa.Array[Any]:
-        found = []
+        values = []
         for row in zip(*(column.to_pylist() for column in columns), strict=True):
             missing = any(
                 value is None and not may for value, may in zip(row, function.nulls, strict=True)
             )
             result = None if missing else function.python(*row)
-            found.append(
+            values.append(
                 [pick._asdict() for pick in result]
                 if result and isinstance(result[0], Pick)
                 else result
             )
-        return pa.array(found, function.arrow)
+        return pa.array(values, function.arrow)
 
     # DuckDB counts the parameters and evaluates the annotations; pa.Array is generic for mypy only.
     def unary(one: pa.Array) -> pa.Array:  # type: ignore[type-arg]

@@ -74,10 +74,10 @@ def never_fails(scalar: Scalar, schema: pa.Schema) -> bool:
 
 @lru_cache(maxsize=4096)
 def _never_fails(scalar: Scalar, columns: tuple[tuple[str, _Kind], ...]) -> bool:
-    return _total(scalar.ast, pa.schema(list(columns)))
+    return _tree_never_fails(scalar.ast, pa.schema(list(columns)))
 
 
-def _total(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR0911 - a return for each form
+def _tree_never_fails(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR0911 - a return for each form
     if isinstance(tree, _LEAVES) or _is_plain(tree):
         return True
     if isinstance(tree, _REFUSED):
@@ -103,18 +103,18 @@ def _total(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR0911 - a retu
     if isinstance(tree, exp.ArrayContains):
         return _holds(tree.this, tree.expression, schema)
     if isinstance(tree, exp.Cast):
-        return _total(tree.this, schema) and (
+        return _tree_never_fails(tree.this, schema) and (
             isinstance(tree, exp.TryCast) or _widens(tree, schema)
         )
     if isinstance(tree, exp.Mod):
         return (
             _is_divisor(tree.expression)
-            and _total(tree.this, schema)
+            and _tree_never_fails(tree.this, schema)
             and _is_of(pa.types.is_integer, tree.this, schema)
         )
     if isinstance(tree, _COMPARED):
         return _same(parts, schema)
-    return all(_total(part, schema) for part in parts) and _takes(tree, parts, schema)
+    return all(_tree_never_fails(part, schema) for part in parts) and _takes(tree, parts, schema)
 
 
 def _is_plain(tree: exp.Expr) -> bool:
@@ -165,7 +165,8 @@ def _total_case(tree: exp.Case | exp.If, schema: pa.Schema) -> bool:
     if subject is not None:
         return _same([subject, *tests], schema) and _same(values, schema)
     flags = all(
-        _total(test, schema) and _is_of(pa.types.is_boolean, test, schema) for test in tests
+        _tree_never_fails(test, schema) and _is_of(pa.types.is_boolean, test, schema)
+        for test in tests
     )
     return flags and _same(values, schema)
 
@@ -174,7 +175,7 @@ def _same(parts: Sequence[exp.Expr], schema: pa.Schema) -> bool:
     """Whether operands meet without a cast that may fail: one type, numbers, NULL, or texts that
     say such a value.
     """
-    if not all(_total(part, schema) for part in parts):
+    if not all(_tree_never_fails(part, schema) for part in parts):
         return False
     said = [part for part in parts if isinstance(part, exp.Literal) and part.is_string]
     kinds = {
@@ -188,7 +189,7 @@ def _same(parts: Sequence[exp.Expr], schema: pa.Schema) -> bool:
 
 
 def _holds(listed: exp.Expr, item: exp.Expr, schema: pa.Schema) -> bool:
-    if not _total(listed, schema) or not _total(item, schema):
+    if not _tree_never_fails(listed, schema) or not _tree_never_fails(item, schema):
         return False
     kind, wanted = _kind(listed, schema), _kind(item, schema)
     return pa.types.is_list(kind) and (

@@ -405,8 +405,8 @@ def _parse(source: str, params: Mapping[str, Any]) -> Scalar:
     _admit(tree, source)
     substituted = bounded(_substitute(tree, params))
     try:
-        found = from_ast(substituted, source)
-        _tree(found.sql)
+        scalar = from_ast(substituted, source)
+        _tree(scalar.sql)
     except (
         SqlglotError,
         ValueError,
@@ -414,7 +414,7 @@ def _parse(source: str, params: Mapping[str, Any]) -> Scalar:
         raise Fault(
             f'cannot read the expression "{short(source)}"', there=_first_line(error)
         ) from None
-    return found
+    return scalar
 
 
 def _source(value: object) -> object:
@@ -524,15 +524,15 @@ def _has_window(sql: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _fields(sql: str) -> frozenset[str]:
-    found = set()
+    paths = set()
     for column in _tree(sql).find_all(exp.Column):
         tested = isinstance(column.parent, exp.Is) and isinstance(
             column.parent.expression, exp.Null
         )
         path = next(_path_of(column), None)
         if path is not None:
-            found.add(f"{path}." if tested and "." not in path else path)
-    return frozenset(found)
+            paths.add(f"{path}." if tested and "." not in path else path)
+    return frozenset(paths)
 
 
 def _bound_names(node: exp.Expr) -> set[str]:

@@ -218,11 +218,11 @@ def parse_type(text: str) -> Type:
     """
     tokens = list(_tokens(text))
     tokens.append("")
-    found = _parse(tokens, text)
+    kind = _parse(tokens, text)
     if tokens != [""]:
         msg = f'type "{text}": unexpected "{tokens[0]}"'
         raise Fault(msg)
-    return found
+    return kind
 
 
 def _tokens(text: str) -> Iterator[str]:
@@ -249,16 +249,16 @@ def _parse(tokens: list[str], text: str) -> Type:
     name = tokens.pop(0)
     if name == "list":
         _expect(tokens, "<", text)
-        found = Type("list", item=_parse(tokens, text))
+        kind = Type("list", item=_parse(tokens, text))
         _expect(tokens, ">", text)
     elif name == "struct":
-        found = Type("struct", fields=tuple(_members(tokens, text, typed=True)))
+        kind = Type("struct", fields=tuple(_members(tokens, text, typed=True)))
     elif name == "enum":
-        found = Type("enum", values=tuple(n for n, _ in _members(tokens, text, typed=False)))
+        kind = Type("enum", values=tuple(n for n, _ in _members(tokens, text, typed=False)))
     elif name == "vector":
-        found = Type("vector", size=_size(tokens, text))
+        kind = Type("vector", size=_size(tokens, text))
     elif name in _ATOMS:
-        found = Type(name)
+        kind = Type(name)
     else:
         known = [*_ATOMS, "list", "struct", "vector", "enum"]
         msg = f'"{name}" is no type'
@@ -267,8 +267,8 @@ def _parse(tokens: list[str], text: str) -> Type:
         raise Fault(msg, there="types: " + ", ".join(known), hint=hint)
     if tokens[0] == "null":
         tokens.pop(0)
-        found = replace(found, nullable=True)
-    return found
+        kind = replace(kind, nullable=True)
+    return kind
 
 
 def _size(tokens: list[str], text: str) -> int:

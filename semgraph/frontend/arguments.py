@@ -455,9 +455,9 @@ def read_by(value: Any, scope: Scope, options: Options) -> tuple[By, ...]:
         return _method(item, scope, options)
 
     try:
-        methods = [found for found in _each(value, method) if found is not None]
+        methods = [by for by in _each(value, method) if by is not None]
     except PartlyWrong as faults:
-        rest = tuple(found for found in faults.rest if found is not None)
+        rest = tuple(by for by in faults.rest if by is not None)
         raise PartlyWrong(faults.faults, rest, faults.places) from None
     if value != [] and not methods:
         raise Fault(

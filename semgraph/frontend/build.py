@@ -73,15 +73,15 @@ def plan_keys(cls: type[Node]) -> dict[str, dataclasses.Field[Any]]:
     """The keys that a plan may write for an operator, with the field that each belongs to. The
     pipeline's input is none.
     """
-    found: dict[str, dataclasses.Field[Any]] = {}
+    keys: dict[str, dataclasses.Field[Any]] = {}
     for f in cls.arguments():
         kind = f.metadata["kind"]
         if kind in {"input", "within", "or_all", "graph"}:
             continue
-        found["over" if kind == "over" else f.metadata.get("key", f.name)] = f
+        keys["over" if kind == "over" else f.metadata.get("key", f.name)] = f
         if kind in _BESIDE and getattr(cls, "returns_types", True):
-            found[_BESIDE[kind]] = f
-    return found
+            keys[_BESIDE[kind]] = f
+    return keys
 
 
 def stands_bare(cls: type[Node], value: object) -> bool:

@@ -378,13 +378,13 @@ def find_named(name: str, folders: Sequence[Path], *, confined: bool) -> Path:
     ):
         require_inside(path, places, what)
     try:
-        found = find_plan(name, folders)[0]
+        file = find_plan(name, folders)[0]
     except PlanError as error:
         problem = error.problems[0]
         raise Fault(problem.what, there=problem.there, hint=problem.hint) from None
     if confined:
-        require_inside(found, (*places, Path()) if by_name else places, what)
-    return found
+        require_inside(file, (*places, Path()) if by_name else places, what)
+    return file
 
 
 def _nowhere(text: str, folders: Sequence[Path]) -> Problem:

@@ -119,11 +119,11 @@ class FluentScope:
 
 def together(worlds: Sequence[World]) -> World:
     """Where relations that are combined stand. Raises PlanError if that is not one place."""
-    found = worlds[0]
+    combined = worlds[0]
     for world in worlds[1:]:
-        if not found.graph.labels:
-            found = world if world.graph.labels else found
-        elif world.graph.labels and world.graph != found.graph:
+        if not combined.graph.labels:
+            combined = world if world.graph.labels else combined
+        elif world.graph.labels and world.graph != combined.graph:
             raise PlanError(
                 Problem(
                     "frames of two graphs cannot be combined",
@@ -142,8 +142,8 @@ def together(worlds: Sequence[World]) -> World:
                 hint="give both the same folder",
             )
         )
-    chosen = next((world.folder for world in worlds if world.folder != Path()), found.folder)
-    return replace(found, folder=chosen)
+    chosen = next((world.folder for world in worlds if world.folder != Path()), combined.folder)
+    return replace(combined, folder=chosen)
 
 
 def joined(world: World, value: Any) -> tuple[World, Any]:
@@ -160,11 +160,11 @@ def joined(world: World, value: Any) -> tuple[World, Any]:
             return {key: plain(item) for key, item in inner.items()}
         return [plain(item) for item in inner] if isinstance(inner, (list, tuple)) else inner
 
-    found = plain(value)
-    return together(worlds), found
+    arguments = plain(value)
+    return together(worlds), arguments
 
 
-def told(keyword: str, fault: Fault) -> PlanError:
+def call_error(keyword: str, fault: Fault) -> PlanError:
     """A fault of a call as an error that names operator and argument."""
     problems = []
     for part in each(fault):
@@ -234,13 +234,13 @@ class Recorded:
 
 
 def _inputs(made: Sequence[Made]) -> dict[str, Made]:
-    found: dict[str, Made] = {}
+    inputs: dict[str, Made] = {}
     for m in made:
-        if m.spec is not None and found.setdefault(m.spec.name, m) is not m:
+        if m.spec is not None and inputs.setdefault(m.spec.name, m) is not m:
             raise PlanError(
                 Problem(f'two tables are named "{m.spec.name}"', hint="write table(rows, name=...)")
             )
-    return found
+    return inputs
 
 
 def _names(steps: Sequence[Made], taken: set[str]) -> dict[int, str]:

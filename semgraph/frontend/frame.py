@@ -34,9 +34,9 @@ from semgraph.frontend.dump import (
     Made,
     Recorded,
     World,
+    call_error,
     joined,
     together,
-    told,
     write_yaml,
 )
 from semgraph.frontend.head import (
@@ -259,16 +259,16 @@ class Frame(SemanticMethods):
     @property
     def tables(self) -> dict[str, pa.Table]:
         """The given rows of each input that the frame is made from."""
-        found: dict[str, pa.Table] = {}
+        tables_by_input: dict[str, pa.Table] = {}
 
         def visit(made: Made) -> None:
             if made.spec is not None and made.table is not None:
-                found[made.spec.name] = made.table
+                tables_by_input[made.spec.name] = made.table
             for read in made.reads:
                 visit(read)
 
         visit(self.made)
-        return found
+        return tables_by_input
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{f.name} {type_of_arrow(f.type)}" for f in self.schema)
@@ -292,7 +292,7 @@ class Frame(SemanticMethods):
         try:
             node = build(cls, plain, FluentScope(world), source=self.node)
         except Fault as fault:
-            raise told(keyword, fault) from None
+            raise call_error(keyword, fault) from None
         return Frame(
             Made(keyword, plain, node, self.made),
             world,
@@ -762,7 +762,7 @@ def table(
             [name] if optional else [], {name: spec}, (), name if cut is not None else ""
         )[name]
     except Fault as fault:
-        raise told("order", fault) from None
+        raise call_error("order", fault) from None
     checked = check_rows(
         spec, given, key=key or (cut.key if cut else ""), partition=cut.partition if cut else ""
     )
@@ -808,9 +808,9 @@ def _spec(rows: Any, name: str) -> tuple[pa.Table, InputSpec]:
     try:
         specs, faults = read_inputs({name: types})
     except Fault as fault:
-        raise told("table", fault) from None
+        raise call_error("table", fault) from None
     if faults:
-        raise told("table", Faults(faults))
+        raise call_error("table", Faults(faults))
     spec = specs[name]
     return pa.table(arrays, names=list(columns)), spec
 
@@ -845,7 +845,7 @@ def scan(
     try:
         node = build(_SOURCES["scan"], arguments, FluentScope(world))
     except Fault as fault:
-        raise told("from", fault) from None
+        raise call_error("from", fault) from None
     return Frame(Made("from", arguments, node), world)
 
 
@@ -862,7 +862,7 @@ def union(relations: Sequence[Frame], *, step: str | None = None) -> Frame:
     try:
         node = build(_SOURCES["union"], plain, FluentScope(world))
     except Fault as fault:
-        raise told("union", fault) from None
+        raise call_error("union", fault) from None
     made = Frame(Made("union", plain, node), world)
     return made if step is None else made.step(step)
 
@@ -890,7 +890,7 @@ def call(
     try:
         results = Loader(head).call(plain, step or "call", None, FluentScope(world))
     except Fault as fault:
-        raise told("call", fault) from None
+        raise call_error("call", fault) from None
     if head.state.problems:
         raise PlanError(*head.state.problems)
     if not results.tables:

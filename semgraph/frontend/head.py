@@ -52,23 +52,23 @@ _UNORDERED = (pa.types.is_list, pa.types.is_struct, pa.types.is_fixed_size_list)
 
 def check_keys(data: Any) -> dict[str, Any]:
     """The plan as a mapping of known keys. Raises Faults."""
-    found = mapping(data, "a mapping with plan, inputs, steps and so on")
-    faults = known_keys(found, KEYS, "a plan")
-    name = found.get("plan")
+    plan = mapping(data, "a mapping with plan, inputs, steps and so on")
+    faults = known_keys(plan, KEYS, "a plan")
+    name = plan.get("plan")
     if name is None:
         faults.append(Fault("a plan needs its name", hint="write plan: NAME as the first line"))
     elif not isinstance(name, str) or not NAME.match(name):
         faults.append(Fault(f'"{name}" cannot name a plan', "plan", hint="letters, digits and _"))
-    if not isinstance(found.get("doc", ""), str):
-        faults.append(wrong("a text", found["doc"]).under("doc"))
+    if not isinstance(plan.get("doc", ""), str):
+        faults.append(wrong("a text", plan["doc"]).under("doc"))
     if faults:
         raise Faults(faults)
-    return found
+    return plan
 
 
 def read_inputs(value: Any) -> tuple[dict[str, InputSpec], list[Fault]]:
     """The declared inputs without problems, and the problems of the others. Raises Fault."""
-    found: dict[str, InputSpec] = {}
+    specs: dict[str, InputSpec] = {}
     faults: list[Fault] = []
     for name, columns in mapping(value, "a mapping of inputs").items():
         if not NAME.match(name):
@@ -77,10 +77,10 @@ def read_inputs(value: Any) -> tuple[dict[str, InputSpec], list[Fault]]:
             )
             continue
         try:
-            found[name] = InputSpec(name, _columns(columns))
+            specs[name] = InputSpec(name, _columns(columns))
         except Fault as fault:
             faults += each(fault.under(name))
-    return found, faults
+    return specs, faults
 
 
 def read_optional(
@@ -110,20 +110,20 @@ def read_optional(
 
 
 def _columns(value: Any) -> tuple[tuple[str, Type], ...]:
-    found: dict[str, Type] = {}
+    types: dict[str, Type] = {}
     faults = []
     for name, text in mapping(value, "a mapping of columns").items():
         try:
-            found[name] = _column(name, text, found)
+            types[name] = _column(name, text, types)
         except Fault as fault:
             faults.append(fault.under(name))
-    if not found and not faults:
+    if not types and not faults:
         faults.append(
             Fault("an input needs columns", hint="such as {id: string, text: string null}")
         )
     if faults:
         raise Faults(faults)
-    return tuple(found.items())
+    return tuple(types.items())
 
 
 def _column(name: str, text: Any, others: Iterable[str]) -> Type:
@@ -292,22 +292,22 @@ def check_calls(value: Any) -> None:
     ...     }
     ... )
     """
-    found = mapping(value, "a mapping with formula and where")
-    if not found:
+    calls = mapping(value, "a mapping with formula and where")
+    if not calls:
         return
-    faults = known_keys(found, CALL_KEYS, "calls")
+    faults = known_keys(calls, CALL_KEYS, "calls")
     faults += [
-        wrong("a text", found[key]).under(key)
+        wrong("a text", calls[key]).under(key)
         for key in ("formula", "per")
-        if not isinstance(found.get(key, ""), str)
+        if not isinstance(calls.get(key, ""), str)
     ]
-    names = at("where", mapping, found.get("where"), "a mapping of what the formula names")
+    names = at("where", mapping, calls.get("where"), "a mapping of what the formula names")
     faults += [
         wrong("a text", text).under("where", name)
         for name, text in names.items()
         if not isinstance(text, str)
     ]
-    if "formula" not in found:
+    if "formula" not in calls:
         faults.append(
             Fault(
                 "calls needs a formula",
@@ -316,7 +316,7 @@ def check_calls(value: Any) -> None:
         )
     if faults:
         raise Faults(faults)
-    formula = at("formula", partial(parse_scalar, params=None), found["formula"])
+    formula = at("formula", partial(parse_scalar, params=None), calls["formula"])
     for name in sorted(formula.roots - set(names)):
         faults.append(
             Fault(f'"{name}" is not said in where', "formula", hint=did_you_mean(name, names))
@@ -462,11 +462,11 @@ class Expansion:
         below it.
         """
         faults: list[Fault] = []
-        found = self._expanded(value, path, len(path), faults)
+        expanded = self._expanded(value, path, len(path), faults)
         if faults:
             raise Faults(faults)
-        self._kept.append(found)
-        return found
+        self._kept.append(expanded)
+        return expanded
 
     def place(self, value: Any) -> Trail:
         """Where a mapping or list of expanded data stands."""
@@ -480,19 +480,19 @@ class Expansion:
                 return None
             value = self.params[name]
         if isinstance(value, Mapping):
-            found: Any = {
+            expanded: Any = {
                 k: self._expanded(v, path if name else (*path, k), base, faults)
                 for k, v in value.items()
             }
         elif isinstance(value, (list, tuple)):
-            found = [
+            expanded = [
                 self._expanded(v, path if name else (*path, i), base, faults)
                 for i, v in enumerate(value)
             ]
         else:
             return value
-        self._places[id(found)] = path
-        return found
+        self._places[id(expanded)] = path
+        return expanded
 
 
 _LARGEST = 1 << 63
@@ -531,12 +531,12 @@ def _settings(
     chosen: dict[str, Any] = {}
     for name, body in presets.items():
         try:
-            found = _preset(body, declared)
+            settings = _preset(body, declared)
         except Fault as fault:
             faults.append(fault.under("presets", name))
             continue
         if name == preset:
-            chosen = found
+            chosen = settings
     for step, value in (chosen.get("use") or {}).items():
         head.use[step] = (value, ("presets", str(preset), "use", step))
     head.use |= {step: (value, ()) for step, value in use.items()}
@@ -585,18 +585,18 @@ def _no_preset(preset: str, presets: Mapping[str, Any]) -> None:
 
 
 def _preset(body: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
-    found = mapping(body, "a mapping with params and use")
-    faults = known_keys(found, ("params", "use", "doc"), "a preset")
+    preset = mapping(body, "a mapping with params and use")
+    faults = known_keys(preset, ("params", "use", "doc"), "a preset")
     if faults:
         raise Faults(faults)
     at(
         "params",
         settle,
         declared,
-        at("params", mapping, found.get("params"), "a mapping of parameters"),
+        at("params", mapping, preset.get("params"), "a mapping of parameters"),
     )
-    at("use", mapping, found.get("use"), "a mapping of steps")
-    return found
+    at("use", mapping, preset.get("use"), "a mapping of steps")
+    return preset
 
 
 def _graph(head: Head) -> None:
@@ -691,13 +691,13 @@ def settle(declared: Mapping[str, Any], *given: Mapping[str, Any]) -> dict[str, 
     """The parameters' values: defaults, then each of the given in turn. Raises Fault for one that
     is not declared.
     """
-    found = dict(declared)
+    settled = dict(declared)
     for values in given:
         for name, value in values.items():
             if name not in declared:
                 raise unknown_parameter(name, declared, name)
-            found[name] = value
-    return found
+            settled[name] = value
+    return settled
 
 
 def plain_value(text: str) -> Any:

@@ -47,10 +47,10 @@ def convert(value: Any, kind: Type) -> Any:
 
 
 def _items(values: list[Any], kind: Type) -> list[Any]:
-    found = [convert(v, kind) for v in values]
-    if not kind.nullable and any(v is None for v in found):
+    items = [convert(v, kind) for v in values]
+    if not kind.nullable and any(v is None for v in items):
         raise Fault(f"{shown(values)} holds a NULL", hint=f"declare it list<{kind} null> if it may")
-    return found
+    return items
 
 
 def _is_null(value: object) -> bool:
@@ -90,63 +90,63 @@ def _text(value: Any) -> str:
 
 
 def _whole(value: Any) -> int:
-    found: Any = value
+    number: Any = value
     if isinstance(value, str):
-        found = int(value) if re.fullmatch(r"\s*[+-]?\d+\s*", value) else None
+        number = int(value) if re.fullmatch(r"\s*[+-]?\d+\s*", value) else None
     elif isinstance(value, float) and value.is_integer():
-        found = int(value)
-    if isinstance(found, bool) or not isinstance(found, int):
+        number = int(value)
+    if isinstance(number, bool) or not isinstance(number, int):
         raise Fault(f"{shown(value)} is not a whole number")
-    if not _LEAST <= found <= _MOST:
+    if not _LEAST <= number <= _MOST:
         raise Fault(f"{shown(value)} has no place in 64 bits", hint="declare it as string")
-    return found
+    return number
 
 
 def _number(value: Any) -> float:
     try:
-        found = None if isinstance(value, (bool, list, Mapping)) else float(value)
+        number = None if isinstance(value, (bool, list, Mapping)) else float(value)
     except (TypeError, ValueError, OverflowError):
-        found = None
-    if found is None or not math.isfinite(found):
+        number = None
+    if number is None or not math.isfinite(number):
         raise Fault(f"{shown(value)} is not a number")
-    return found
+    return number
 
 
 def _truth(value: Any) -> bool:
-    found = (
+    truth = (
         {"true": True, "false": False}.get(value.strip().lower())
         if isinstance(value, str)
         else value
     )
-    if not isinstance(found, bool):
+    if not isinstance(truth, bool):
         raise Fault(f"{shown(value)} is not true or false")
-    return found
+    return truth
 
 
 def _time(value: Any) -> datetime:
-    found = value
+    time = value
     if isinstance(value, str):
-        found = _iso(value, datetime.fromisoformat)
+        time = _iso(value, datetime.fromisoformat)
     elif isinstance(value, date) and not isinstance(value, datetime):
-        found = datetime(value.year, value.month, value.day, tzinfo=UTC)
-    if not isinstance(found, datetime):
+        time = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if not isinstance(time, datetime):
         raise Fault(
             f"{shown(value)} is not a time",
             hint='write it in ISO 8601, such as "2025-01-15T10:30:00Z"',
         )
     try:
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except OverflowError:
         raise Fault(f"{shown(value)} is out of range") from None
 
 
 def _date(value: Any) -> date:
-    found = _iso(value, date.fromisoformat) if isinstance(value, str) else value
-    if not isinstance(found, date) or isinstance(found, datetime):
+    day = _iso(value, date.fromisoformat) if isinstance(value, str) else value
+    if not isinstance(day, date) or isinstance(day, datetime):
         raise Fault(
             f"{shown(value)} is not a date", hint='write it in ISO 8601, such as "2025-01-15"'
         )
-    return found
+    return day
 
 
 def _iso(text: str, read: Callable[[str], Any]) -> Any:
@@ -176,25 +176,25 @@ def _parsed(text: str, what: str) -> Any:
 
 
 def _list(value: Any, kind: Type) -> list[Any]:
-    found = _parsed(value, f"{kind} (a list in JSON)") if isinstance(value, str) else value
-    if hasattr(found, "tolist"):
-        found = found.tolist()
-    if not isinstance(found, (list, tuple)):
+    items = _parsed(value, f"{kind} (a list in JSON)") if isinstance(value, str) else value
+    if hasattr(items, "tolist"):
+        items = items.tolist()
+    if not isinstance(items, (list, tuple)):
         raise Fault(f"{shown(value)} is not a list")
-    return list(found)
+    return list(items)
 
 
 def _struct(value: Any, kind: Type) -> dict[str, Any]:
-    found = _parsed(value, f"{kind} (an object in JSON)") if isinstance(value, str) else value
-    if not isinstance(found, Mapping):
+    fields = _parsed(value, f"{kind} (an object in JSON)") if isinstance(value, str) else value
+    if not isinstance(fields, Mapping):
         raise Fault(f"{shown(value)} is not {kind}")
     known = dict(kind.fields)
-    for name in found:
+    for name in fields:
         if name not in known:
             raise Fault(f'{shown(value)} has a field "{name}"', there="fields: " + ", ".join(known))
     result = {}
     for name, inner in kind.fields:
-        result[name] = convert(found.get(name), inner)
+        result[name] = convert(fields.get(name), inner)
         if result[name] is None and not inner.nullable:
             raise Fault(
                 f'{shown(value)} has no "{name}"',
@@ -204,10 +204,10 @@ def _struct(value: Any, kind: Type) -> dict[str, Any]:
 
 
 def _vector(value: Any, kind: Type) -> list[float]:
-    found = [_number(v) for v in _list(value, kind)]
-    if kind.size and len(found) != kind.size:
-        raise Fault(f"{len(found)} numbers, expected {kind.size}")
-    return found
+    vector = [_number(v) for v in _list(value, kind)]
+    if kind.size and len(vector) != kind.size:
+        raise Fault(f"{len(vector)} numbers, expected {kind.size}")
+    return vector
 
 
 _ATOMS: dict[str, Callable[[Any], Any]] = {
@@ -257,12 +257,12 @@ def check_rows(
     table, faults = read_rows(spec, rows, partition=partition, key=key, source=source)
     if faults:
         raise InputError(
-            *(Problem(_told(fault, spec, source), hint=fault.hint) for fault in faults)
+            *(Problem(_message(fault, spec, source), hint=fault.hint) for fault in faults)
         )
     return table
 
 
-def _told(fault: RowFault, spec: InputSpec, source: str) -> str:
+def _message(fault: RowFault, spec: InputSpec, source: str) -> str:
     start = f"{source}: " if source else ""
     if fault.row is None:
         return f"{start}input {spec.name} {fault.what}"
@@ -346,14 +346,14 @@ def columns_of(rows: Any) -> tuple[dict[str, Any], int]:
 
 def names_of(rows: pa.Table) -> list[str]:
     """The names of the columns of an Arrow table. Raises Fault."""
-    found = []
+    names = []
     for i in range(rows.num_columns):
         try:
-            found.append(rows.schema.field(i).name)
+            names.append(rows.schema.field(i).name)
         except UnicodeDecodeError as error:
             what = f"column {i + 1} has a name that is not UTF-8: {error.object!r}"
-            raise Fault(what, hint="rename it: columns are found by their names") from None
-    return found
+            raise Fault(what, hint="rename it: columns are names by their names") from None
+    return names
 
 
 def _unique(names: Sequence[str]) -> None:
@@ -374,12 +374,12 @@ def _missing(spec: InputSpec, given: Mapping[str, Any], source: str) -> Iterator
     extra = [name for name in given if name not in declared]
     absent = [name for name in declared if name not in given]
     needed = [name for name in absent if not declared[name].nullable]
-    found = ", ".join(given) or "none"
+    columns_here = ", ".join(given) or "none"
     renames = ",".join(f"{name}={_guess(name, extra)}" for name in needed)
     hint = f"rename in one go: -i {spec.name}={source or 'FILE'}:{renames}"
     for name in needed:
         yield RowFault(
-            None, name, f'needs column "{name}" ({declared[name]}); found: {found}', hint
+            None, name, f'needs column "{name}" ({declared[name]}); found: {columns_here}', hint
         )
     for name in extra:
         near = get_close_matches(name, [a for a in absent if a not in needed], 1, 0.8)
@@ -448,10 +448,10 @@ def _cast(kind: Type, values: Any) -> pa.Array[Any] | None:
     try:
         if not plain or kind.name == "json" or type_of_arrow(array.type).arrow != kind.arrow:
             return None
-        found: Any = array.cast(kind.arrow, safe=not pa.types.is_timestamp(array.type))
+        converted: Any = array.cast(kind.arrow, safe=not pa.types.is_timestamp(array.type))
     except (Fault, pa.ArrowException):
         return None
-    return found if _clean(found) else None
+    return converted if _clean(converted) else None
 
 
 def _clean(array: Any) -> bool:
@@ -569,15 +569,15 @@ def read_inputs(options: Sequence[str], plan: LogicalPlan) -> dict[str, Given]:
         PlanError: An option names no input of the plan, or none at all, or one twice.
         InputError: A file cannot be read, or its rows do not fit; with file, row and column.
     """
-    found: dict[str, Given] = {}
+    inputs_read: dict[str, Given] = {}
     for option in options:
         name, value = _split(option, plan)
-        if name in found:
+        if name in inputs_read:
             raise PlanError(
                 Problem(f"-i {name}= is given twice", hint="put the rows into one file")
             )
-        found[name] = _read(plan, plan.inputs[name], value)
-    return found
+        inputs_read[name] = _read(plan, plan.inputs[name], value)
+    return inputs_read
 
 
 def _split(option: str, plan: LogicalPlan) -> tuple[str, str]:
@@ -778,13 +778,13 @@ def _parquet(path: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        found = pq.read_table(path)
-        names_of(found)
+        table = pq.read_table(path)
+        names_of(table)
     except Fault as fault:
         raise InputError(Problem(f"{path}: {fault.what}", hint=fault.hint)) from None
     except pa.ArrowInvalid as error:
         raise InputError(Problem(f"{path}: this is no Parquet file: {plainly(error)}")) from None
-    return found
+    return table
 
 
 _READERS: dict[str, Callable[[Path], Any]] = {

@@ -98,10 +98,10 @@ def _argument(f: dataclasses.Field[Any]) -> Schema:
     choices = f.metadata.get("choices", ())
     if f.metadata["kind"] == "choice":
         return _either({"enum": [*choices, *([None] if "null" in choices else [])]}, _PARAMETER)
-    found = _KINDS[f.metadata["kind"]]()
+    schema = _KINDS[f.metadata["kind"]]()
     if f.default is not dataclasses.MISSING:
-        found = {"anyOf": [*found.get("anyOf", [found]), {"type": "null"}]}
-    return {"description": f.metadata["doc"], **found} if "doc" in f.metadata else found
+        schema = {"anyOf": [*schema.get("anyOf", [schema]), {"type": "null"}]}
+    return {"description": f.metadata["doc"], **schema} if "doc" in f.metadata else schema
 
 
 def _either(*schemas: Schema) -> Schema:

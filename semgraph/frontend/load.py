@@ -936,22 +936,22 @@ class LoadedPlans:
         for within in ((False, False), (False, True), (True, False), (True, True)):
             key = _key(asked, folders, within)
             with _lock:
-                found = _plans.get(key)
-            if found is not None and found.serves(folders):
+                loaded = _plans.get(key)
+            if loaded is not None and loaded.serves(folders):
                 break
         else:
             with noticing() as files:
                 plan = load_plan(
                     ref, params=params, preset=preset, use=use, folders=(self._folder,)
                 )
-            found = _Loaded.of(plan, files, folders)
-            key = _key(asked, folders, found.within)
+            loaded = _Loaded.of(plan, files, folders)
+            key = _key(asked, folders, loaded.within)
         with _lock:
-            _plans[key] = found
+            _plans[key] = loaded
             _plans.move_to_end(key)
             if len(_plans) > _MOST:
                 _plans.popitem(last=False)
-        return found.plan
+        return loaded.plan
 
 
 def _key(asked: Key, folders: tuple[Path, ...], within: tuple[bool, ...]) -> Key:

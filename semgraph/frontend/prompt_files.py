@@ -116,16 +116,16 @@ class Prompts:
         """A fault about a placeholder of a prompt file, with where that stands; any other as it
         is.
         """
-        found = _NO_COLUMN.match(fault.what)
-        path = self.folder / f"{found[1]}.md" if found else None
-        if found is None or path is None or not inside(path, (self.folder,)) or not path.is_file():
+        match = _NO_COLUMN.match(fault.what)
+        path = self.folder / f"{match[1]}.md" if match else None
+        if match is None or path is None or not inside(path, (self.folder,)) or not path.is_file():
             return fault
-        before, brace, _ = read_text(path, "prompt").partition(f"{{{found[2]}}}")
+        before, brace, _ = read_text(path, "prompt").partition(f"{{{match[2]}}}")
         if not brace:
             return fault
         column = len(before) - (before.rfind("\n") + 1) + 1
         place = Position(shown(path), before.count("\n") + 1, column)
-        there = f"{{{found[2]}}} stands at {place}" + (f"; {fault.there}" if fault.there else "")
+        there = f"{{{match[2]}}} stands at {place}" + (f"; {fault.there}" if fault.there else "")
         return Fault(fault.what, *fault.path, there=there, hint=fault.hint)
 
     def _file(self, name: str) -> Prompt:
@@ -214,7 +214,7 @@ def _sections(
     lines: list[str], start: int, problems: list[Problem], file: str
 ) -> Iterator[tuple[str, str, int]]:
     heads = [
-        (i, found["name"]) for i in range(start, len(lines)) if (found := _HEADING.match(lines[i]))
+        (i, match["name"]) for i in range(start, len(lines)) if (match := _HEADING.match(lines[i]))
     ]
     before = lines[start : heads[0][0] if heads else len(lines)]
     if any(line.strip() for line in before):
@@ -330,15 +330,15 @@ def _answer(name: str, value: Any) -> tuple[Type, str]:
 
 
 def _describe(value: Any, answers: Answers) -> Described:
-    found = []
+    described = []
     known = list(_paths(answers))
     for name, text in mapping(value, "texts by name").items():
         if name not in known:
             raise unknown(name, known, "no answer", "answers", "describe", name)
         if not isinstance(text, str):
             raise wrong("a text", text).under("describe", name)
-        found.append((name, text))
-    return tuple(found)
+        described.append((name, text))
+    return tuple(described)
 
 
 def _paths(answers: Answers, prefix: str = "") -> Iterator[str]:
