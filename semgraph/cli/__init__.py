@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from semgraph.cli import machine, plans, records, run
 from semgraph.cli.compare import compare
-from semgraph.cli.options import INTERRUPTED, Options, everywhere
+from semgraph.cli.options import INTERRUPTED, CommonOptions, everywhere
 
 _OTHER_SPELLINGS = {
     "--again": "--reprocess",
@@ -62,7 +62,7 @@ app = typer.Typer(
 @app.callback()
 @everywhere
 def everything(
-    options: Options,
+    options: CommonOptions,
     ctx: typer.Context,
     _version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semgraph.cli.options import (
+    CommonOptions,
     Inputs,
     MaxCalls,
     MaxSeconds,
     MaxTokens,
     MaxUsd,
     NoCache,
-    Options,
     Params,
     Preset,
     Rows,
@@ -34,7 +34,7 @@ _COMMA = re.compile(r",(?![^()]*\))")  # outside of parentheses
 
 @everywhere
 def compare(
-    options: Options,
+    options: CommonOptions,
     plan: Annotated[
         str | None, typer.Argument(metavar="PLAN", help="A file, or a name: semgraph plans list.")
     ] = None,
@@ -106,12 +106,12 @@ def compare(
         from semgraph.frontend.inputs import read_inputs
         from semgraph.render.header import header
 
-        found = read_inputs(input or (), prepared)
-        options.talk(*header(prepared, plan, found, session.settings))
-        given = {name: each.rows for name, each in found.items()}
+        values = read_inputs(input or (), prepared)
+        options.talk(*header(prepared, plan, values, session.settings))
+        given = {name: each.rows for name, each in values.items()}
         job = session.acompare(
             prepared,
-            ways=variants,
+            variants=variants,
             step=step,
             truth=truth,
             trials=trials,
@@ -121,17 +121,17 @@ def compare(
             inputs=given,
         )
         try:
-            result = run_until_signal(
+            tables = run_until_signal(
                 job, lambda: options.talk("stopping … (once more ends at once)")
             )
         except KeyboardInterrupt:
             options.warn("What was answered is in the journal: the same command goes on from there")
             raise
-    _print(options, result)
-    raise typer.Exit(result.exit_code)
+    _print(options, tables)
+    raise typer.Exit(tables.exit_code)
 
 
-def _print(options: Options, comparison: Comparison) -> None:
+def _print(options: CommonOptions, comparison: Comparison) -> None:
     from semgraph.render.comparison import lines
 
     if options.json:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semgraph.cli.options import Options, everywhere
+from semgraph.cli.options import CommonOptions, everywhere
 
 if TYPE_CHECKING:
     from semgraph.stores.neo4j.local.jars import Progress
@@ -26,7 +26,7 @@ Folder = Annotated[
 
 @everywhere
 def doctor(
-    options: Options,
+    options: CommonOptions,
     call: Annotated[
         bool, typer.Option("--call", help="Send one real request to each model (< 100 tokens).")
     ] = False,
@@ -38,18 +38,18 @@ def doctor(
 
     from semgraph.render.doctor import BAD, facts
 
-    found = list(facts(options.session(), call=call, told=options.talk))
+    diagnosis = list(facts(options.session(), call=call, report=options.talk))
     if options.json:
-        options.dump([asdict(fact) for fact in found])
+        options.dump([asdict(fact) for fact in diagnosis])
     else:
-        options.show(*(line for fact in found for line in fact.lines(options.out.width)))
-    if any(fact.sign == BAD for fact in found):
+        options.show(*(line for fact in diagnosis for line in fact.lines(options.out.width)))
+    if any(fact.sign == BAD for fact in diagnosis):
         raise typer.Exit(5)
 
 
 @models.command("list")
 @everywhere
-def list_models(options: Options) -> None:
+def list_models(options: CommonOptions) -> None:
     """Show every model that can be fetched, and which are here."""
     from semgraph.formats import size
     from semgraph.llm.local.catalogue import CATALOGUE, models_dir, on_disk
@@ -83,7 +83,7 @@ def list_models(options: Options) -> None:
 @models.command()
 @everywhere
 def pull(
-    options: Options,
+    options: CommonOptions,
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -112,15 +112,16 @@ def pull(
             options.talk(
                 f"{model.name}: {size(model.size)}, {model.licence}, SHA-256 {model.files[0].sha256[:16]}…"
             )
-            with downloading(options.err, model.name, quiet=bool(options.quiet)) as told:
-                fetch(model, source, progress=told)
+            with downloading(options.err, model.name, quiet=bool(options.quiet)) as report:
+                fetch(model, source, progress=report)
         options.show(f"{model.name}: {trial(model)}")
 
 
 @models.command()
 @everywhere
 def rm(
-    options: Options, names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Which.")]
+    options: CommonOptions,
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Which.")],
 ) -> None:
     """Remove models from this machine."""
     from semgraph.formats import size
@@ -135,7 +136,7 @@ def rm(
 @neo4j.command()
 @everywhere
 def start(
-    options: Options,
+    options: CommonOptions,
     folder: Folder = None,
     port: Annotated[
         int | None,
@@ -153,7 +154,7 @@ def start(
     began = time.monotonic()
     phases: list[str] = []
 
-    def told(progress: Progress) -> None:
+    def report(progress: Progress) -> None:
         if progress.phase not in phases:
             phases.append(progress.phase)
             if progress.phase != "start":
@@ -163,7 +164,7 @@ def start(
         if options.verbose and progress.total:
             options.talk(f"  {progress.done} of {progress.total} files, {size(progress.size)}")
 
-    server = neo4j_local.start(folder or neo4j_local.FOLDER, port, progress=told)
+    server = neo4j_local.start(folder or neo4j_local.FOLDER, port, progress=report)
     took = (
         f"started in {duration(time.monotonic() - began)}, "
         if "start" in phases
@@ -174,7 +175,7 @@ def start(
 
 @neo4j.command()
 @everywhere
-def status(options: Options, folder: Folder = None) -> None:
+def status(options: CommonOptions, folder: Folder = None) -> None:
     """Say whether it runs, and where. Exit code 5 if it does not."""
     from semgraph.stores.neo4j.local import server as neo4j_local
 
@@ -186,7 +187,7 @@ def status(options: Options, folder: Folder = None) -> None:
 
 @neo4j.command()
 @everywhere
-def stop(options: Options, folder: Folder = None) -> None:
+def stop(options: CommonOptions, folder: Folder = None) -> None:
     """Shut it down cleanly. Its data stays."""
     from semgraph.stores.neo4j.local import server as neo4j_local
 
@@ -209,7 +210,7 @@ def _plain(server: LocalServer) -> dict[str, Any]:
     }
 
 
-def _show(options: Options, server: LocalServer, state: str) -> None:
+def _show(options: CommonOptions, server: LocalServer, state: str) -> None:
     if options.json:
         options.dump(_plain(server))
         return

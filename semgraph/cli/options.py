@@ -1,4 +1,4 @@
-"""Options that several commands share, where commands print, and how errors end a command."""
+"""CommonOptions that several commands share, where commands print, and how errors end a command."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True)
-class Options:
+class CommonOptions:
     """The options that stand everywhere; None where not given."""
 
     llm: Annotated[
@@ -206,12 +206,12 @@ class Options:
         """
         import json
 
-        told = redacted_values(value)
+        shown = redacted_values(value)
         if data:
-            told[data] = value[data]
+            shown[data] = value[data]
         typer.echo(
             json.dumps(
-                told, ensure_ascii=False, indent=2, default=lambda other: redacted(str(other))
+                shown, ensure_ascii=False, indent=2, default=lambda other: redacted(str(other))
             )
         )
 
@@ -249,17 +249,23 @@ def say(console: Console, line: str) -> None:
     console.print(harmless, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
-def _console(options: Options, *, stderr: bool) -> Console:
+def _console(options: CommonOptions, *, stderr: bool) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    told = os.environ.get("COLUMNS", "")
-    width = None if stream.isatty() else int(told) if told.isdecimal() and int(told) else _WIDTH
+    columns = os.environ.get("COLUMNS", "")
+    width = (
+        None
+        if stream.isatty()
+        else int(columns)
+        if columns.isdecimal() and int(columns)
+        else _WIDTH
+    )
     return Console(file=stream, no_color=options.no_color or None, width=width, highlight=False)
 
 
 def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command whose first argument is an `Options`: it gets the options that stand everywhere,
+    """A command whose first argument is an `CommonOptions`: it gets the options that stand everywhere,
     and ends as it should.
 
     The same options may stand before the command's name; those behind it win.
@@ -267,17 +273,17 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     wants_context = any(parameter.name == "ctx" for parameter in own)
     own = [parameter for parameter in own if parameter.name != "ctx"]
-    common = inspect.signature(Options, eval_str=True).parameters.values()
+    common = inspect.signature(CommonOptions, eval_str=True).parameters.values()
     taken = {parameter.name for parameter in own}
     shared = [p.replace(kind=p.KEYWORD_ONLY) for p in common if p.name not in taken]
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
     @functools.wraps(command)
     def run(ctx: typer.Context, **given: Any) -> None:
-        found = {p.name: given.pop(p.name) for p in shared}
+        shared_values = {p.name: given.pop(p.name) for p in shared}
         options = replace(
-            ctx.obj or Options(),
-            **{name: value for name, value in found.items() if value is not None},
+            ctx.obj or CommonOptions(),
+            **{name: value for name, value in shared_values.items() if value is not None},
         )
         with guard(options):
             command(options, **(given | ({"ctx": ctx} if wants_context else {})))
@@ -289,22 +295,22 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def guard(options: Options) -> Iterator[None]:
+def guard(options: CommonOptions) -> Iterator[None]:
     """Turn errors into a message on stderr and an exit code; a traceback only with `-v`."""
     try:
         yield
     except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
         raise
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - all are told, none is swallowed
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - all are reported, none is swallowed
         if options.verbose:
             say(options.err, "".join(traceback.format_exception(error)).rstrip())
-        for line in "\n".join((_told(error), *getattr(error, "__notes__", ()))).splitlines():
+        for line in "\n".join((_message(error), *getattr(error, "__notes__", ()))).splitlines():
             say(options.err, line)
         code = INTERRUPTED if is_interrupt(error) else getattr(error, "exit_code", 1)
         raise typer.Exit(code) from None
 
 
-def _told(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     if isinstance(error, SemgraphError):
         return str(error)
     if is_interrupt(error):
@@ -312,10 +318,10 @@ def _told(error: BaseException) -> str:
     if isinstance(error, OSError):
         return _system(error)
     if isinstance(error, RecursionError):
-        return "too many operators stand one on another. Make the plan shallower: fewer steps in a row, or several plans"
+        return "the plan is nested too deeply. Split it into several steps or plans"
     return (
-        f"{type(error).__name__}: {error}\nThis should not happen: semgraph did not expect it. "
-        "Run again with -v for the whole story, and report it"
+        f"{type(error).__name__}: {error}\nThis is a bug in semgraph. "
+        "Run again with -v for the traceback, and report it"
     )
 
 

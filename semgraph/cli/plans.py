@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from semgraph.cli.options import Options, everywhere
+from semgraph.cli.options import CommonOptions, everywhere
 
 app = typer.Typer(
     help="Plans: list, show, check, copy; the schema of their language.", no_args_is_help=True
@@ -17,21 +17,21 @@ operators = typer.Typer(help="Operators and their implementations.", no_args_is_
 
 @app.command("list")
 @everywhere
-def list_plans(options: Options) -> None:
+def list_plans(options: CommonOptions) -> None:
     """Show the plans in ./plans and those that come with semgraph."""
     from semgraph.render.plans import described, list_lines, listed
 
-    found = listed()
+    plan_files = listed()
     if options.json:
-        options.dump([described(file) for file in found])
+        options.dump([described(file) for file in plan_files])
     else:
-        options.show(*list_lines(found, options.out.width))
+        options.show(*list_lines(plan_files, options.out.width))
 
 
 @app.command()
 @everywhere
 def show(
-    options: Options,
+    options: CommonOptions,
     plan: Annotated[str, typer.Argument(metavar="PLAN", help="A name, or a file.")],
     *,
     markdown: Annotated[
@@ -57,7 +57,7 @@ def show(
 @app.command()
 @everywhere
 def check(
-    options: Options,
+    options: CommonOptions,
     files: Annotated[
         list[str] | None, typer.Argument(metavar="[FILE|DIR]...", show_default="./plans")
     ] = None,
@@ -69,7 +69,7 @@ def check(
     from semgraph.semantic.library import Library
 
     library = Library(options.settings().operators)
-    found = [checked(path, library) for path in files_in(files or ["plans"])]
+    checks = [checked(path, library) for path in files_in(files or ["plans"])]
     if options.json:
         options.dump(
             [
@@ -79,12 +79,12 @@ def check(
                     "problems": c.problems,
                     "warnings": c.warnings,
                 }
-                for c in found
+                for c in checks
             ]
         )
     else:
-        options.show(*(line for c in found for line in c.lines()))
-    if said := verdict(found):
+        options.show(*(line for c in checks for line in c.lines()))
+    if said := verdict(checks):
         options.talk(said)
         raise typer.Exit(2)
 
@@ -92,7 +92,7 @@ def check(
 @app.command()
 @everywhere
 def copy(
-    options: Options,
+    options: CommonOptions,
     plan: Annotated[str, typer.Argument(metavar="PLAN", help="A name.")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to.")] = Path("plans"),
 ) -> None:
@@ -111,7 +111,7 @@ def copy(
 
 @app.command()
 @everywhere
-def schema(options: Options) -> None:
+def schema(options: CommonOptions) -> None:
     """Print the JSON Schema of plan files: an editor that knows it completes and checks as you
     type.
     """
@@ -122,22 +122,24 @@ def schema(options: Options) -> None:
 
 @operators.command("list")
 @everywhere
-def list_operators(options: Options) -> None:
+def list_operators(options: CommonOptions) -> None:
     """Show every operator that a model answers, and its ways with their parameters."""
-    from semgraph.render.operators import described, list_lines, ways
+    from semgraph.render.operators import described, implementations, list_lines
 
-    found = ways(options.settings())
+    by_operator = implementations(options.settings())
     if options.json:
-        options.dump(described(found))
+        options.dump(described(by_operator))
     else:
-        options.show(*list_lines(found, options.out.width))
-        options.talk("choose with --use STEP=WAY, or under `use` in a plan; yours: --operators DIR")
+        options.show(*list_lines(by_operator, options.out.width))
+        options.talk(
+            "choose with --use STEP=IMPLEMENTATION, or under `use` in a plan; yours: --operators DIR"
+        )
 
 
 @operators.command("new")
 @everywhere
 def new_operator(
-    options: Options,
+    options: CommonOptions,
     operator: Annotated[str, typer.Argument(metavar="OPERATOR", help="Such as sem_join.")],
     name: Annotated[str, typer.Argument(help="What plans will call it, such as sorted_block.")],
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Your folder.")] = Path(
@@ -160,7 +162,7 @@ def new_operator(
 @operators.command("check")
 @everywhere
 def check_operators(
-    options: Options,
+    options: CommonOptions,
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="A folder of <operator>/<name>.py.")
     ],
@@ -170,17 +172,17 @@ def check_operators(
 
     Exit code 1: a check failed. 2: a file or the folder cannot be used.
     """
-    from semgraph.conformance.folder import check_folder, files_of, told
+    from semgraph.conformance.folder import check_folder, files_of, report_lines
 
     width = max((len(name) for name, _ in files_of(folder)), default=0)
-    found = []
+    reports = []
     for checked in check_folder(folder):
-        found.append(checked)
+        reports.append(checked)
         if not options.json:
-            options.show(*told(checked, width, every=bool(options.verbose)))
+            options.show(*report_lines(checked, width, every=bool(options.verbose)))
     if options.json:
-        options.dump([checked.as_dict() for checked in found])
-    if any(checked.problem for checked in found):
+        options.dump([checked.as_dict() for checked in reports])
+    if any(checked.problem for checked in reports):
         raise typer.Exit(2)
-    if any(checked.failed for checked in found):
+    if any(checked.failed for checked in reports):
         raise typer.Exit(1)

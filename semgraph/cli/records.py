@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from semgraph.cli.options import Options, everywhere
+from semgraph.cli.options import CommonOptions, everywhere
 
 app = typer.Typer(help="Records of runs: list, show, remove.", no_args_is_help=True)
 journal = typer.Typer(
@@ -21,7 +21,7 @@ Reference = Annotated[
 
 @app.command("list")
 @everywhere
-def list_runs(options: Options) -> None:
+def list_runs(options: CommonOptions) -> None:
     """Show the runs kept in .semgraph/runs, the latest first."""
     from semgraph.execution.record import all_runs
     from semgraph.render.runs import list_lines, summary
@@ -37,7 +37,7 @@ def list_runs(options: Options) -> None:
 
 @app.command()
 @everywhere
-def show(options: Options, run: Reference) -> None:
+def show(options: CommonOptions, run: Reference) -> None:
     """Show one run: settings, steps, costs, what it wrote, what failed."""
     from semgraph.execution.record import find_run
     from semgraph.render.runs import page
@@ -52,7 +52,7 @@ def show(options: Options, run: Reference) -> None:
 @app.command()
 @everywhere
 def rm(
-    options: Options,
+    options: CommonOptions,
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids, or beginnings.")],
 ) -> None:
     """Remove records. What the runs wrote to a store stays."""
@@ -65,7 +65,7 @@ def rm(
 
 @everywhere
 def why(
-    options: Options,
+    options: CommonOptions,
     run: Reference,
     what: Annotated[
         str,
@@ -98,7 +98,7 @@ def why(
 
 @everywhere
 def report(
-    options: Options,
+    options: CommonOptions,
     records: Annotated[
         list[str],
         typer.Argument(metavar="RUN|COMPARISON...", help="Ids, the beginnings of them, or last."),
@@ -133,7 +133,7 @@ def _journal() -> None:
 @journal.command()
 @everywhere
 def forget(
-    options: Options,
+    options: CommonOptions,
     groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Values.")],
 ) -> None:
     """Delete the answers and vectors of groups from the journal. The graph and the records of runs

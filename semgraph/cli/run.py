@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semgraph.cli.options import (
+    CommonOptions,
     Inputs,
     MaxCalls,
     MaxSeconds,
@@ -18,7 +19,6 @@ from semgraph.cli.options import (
     MaxUsd,
     NoCache,
     OnError,
-    Options,
     Params,
     Plan,
     Preset,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from semgraph.execution.result import Result
     from semgraph.llm.settings import Settings
     from semgraph.logical.plan import LogicalPlan
-    from semgraph.render.header import Asked
+    from semgraph.render.header import RunOptions
     from semgraph.session import Session
 
 _CODE = ("config", "operators")  # what a resumed run does not take from its record
@@ -42,7 +42,7 @@ _CODE = ("config", "operators")  # what a resumed run does not take from its rec
 
 @everywhere
 def run(
-    options: Options,
+    options: CommonOptions,
     plan: Plan,
     input: Inputs = None,  # noqa: A002 - the option's name
     set: Params = None,  # noqa: A002 - the option's name
@@ -71,7 +71,7 @@ def run(
     ] = None,
 ) -> None:
     """Run a plan: on the rows you give, or on its example."""
-    from semgraph.render.header import Asked
+    from semgraph.render.header import RunOptions
 
     limits = {
         "max_usd": max_usd,
@@ -87,7 +87,7 @@ def run(
             "resume": resume,
         }
         prepared = session.prepare(plan, **chosen)
-        asked = _restored(session, Asked(resume, rows, until, not no_write))
+        asked = _restored(session, RunOptions(resume, rows, until, not no_write))
         given = _introduce(options, session, prepared, plan, input, asked)
         more = {
             "rows": rows, "until": until, "write": not no_write, "resume": resume, "again": reprocess, "fresh": no_cache,
@@ -99,7 +99,7 @@ def run(
     raise typer.Exit(result.exit_code)
 
 
-def _restored(session: Session, asked: Asked) -> Asked:
+def _restored(session: Session, asked: RunOptions) -> RunOptions:
     """With what the run to resume was asked for besides."""
     before = session.resumed(asked.resume)
     until, write = before.options.get("until"), before.options.get("write", True)
@@ -109,27 +109,27 @@ def _restored(session: Session, asked: Asked) -> Asked:
 
 
 def _introduce(
-    options: Options,
+    options: CommonOptions,
     session: Session,
     plan: LogicalPlan,
     typed: str,
     given: list[str] | None,
-    asked: Asked,
+    asked: RunOptions,
 ) -> dict[str, Any]:
     """Read the inputs, print the first lines, fetch models that are not here."""
     from semgraph.frontend.inputs import read_inputs
     from semgraph.render.header import header
 
-    found = read_inputs(given or (), plan)
+    result = read_inputs(given or (), plan)
     settings = session.resumed(asked.resume).settings(session.settings)
-    options.talk(*header(plan, typed, found, settings, asked))
+    options.talk(*header(plan, typed, result, settings, asked))
     for warning in plan.warnings:
         options.warn(f"! {warning}")
     _fetch(options, settings, plan)
-    return {name: each.rows for name, each in found.items()}
+    return {name: each.rows for name, each in result.items()}
 
 
-def _fetch(options: Options, settings: Settings, plan: LogicalPlan) -> None:
+def _fetch(options: CommonOptions, settings: Settings, plan: LogicalPlan) -> None:
     from semgraph.llm.local.download import pull
     from semgraph.render.header import announcement, missing
     from semgraph.render.progress import downloading
@@ -138,12 +138,12 @@ def _fetch(options: Options, settings: Settings, plan: LogicalPlan) -> None:
     if models:
         options.talk(*announcement(models, plan, settings))
     for model in models:
-        with downloading(options.err, model.name, quiet=bool(options.quiet)) as told:
-            pull(model, progress=told, env=settings.environment)
+        with downloading(options.err, model.name, quiet=bool(options.quiet)) as report:
+            pull(model, progress=report, env=settings.environment)
 
 
 def _run(
-    options: Options,
+    options: CommonOptions,
     session: Session,
     plan: LogicalPlan,
     typed: str,
@@ -187,7 +187,12 @@ def _run(
 
 
 def _report(
-    options: Options, result: Result, plan: LogicalPlan, typed: str, asked: Asked, seconds: float
+    options: CommonOptions,
+    result: Result,
+    plan: LogicalPlan,
+    typed: str,
+    asked: RunOptions,
+    seconds: float,
 ) -> None:
     from semgraph.render.header import following
     from semgraph.render.outcome import first_lines, hints, outcome, remarks
@@ -225,7 +230,7 @@ class Form(StrEnum):
 
 @everywhere
 def explain(
-    options: Options,
+    options: CommonOptions,
     plan: Plan,
     input: Inputs = None,  # noqa: A002 - the option's name
     set: Params = None,  # noqa: A002 - the option's name
@@ -263,7 +268,7 @@ def explain(
         given = {name: each.rows for name, each in read_inputs(input or (), prepared).items()}
         forms = [Form.rules] * rules + [Form.queries] * queries + [Form.prompts] * prompts
         for form in forms or [format]:
-            found = session.explain(
+            text = session.explain(
                 prepared,
                 format=form.value,
                 run=run,
@@ -271,4 +276,4 @@ def explain(
                 width=options.out.width,
                 inputs=given,
             )
-            options.show(*found.splitlines())
+            options.show(*text.splitlines())

@@ -19,8 +19,8 @@ T = TypeVar("T")
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 
-def run_until_signal(job: Coroutine[Any, Any, T], told: Callable[[], None]) -> T:
-    """Run a coroutine in a loop of its own. The first signal cancels it, after `told`.
+def run_until_signal(job: Coroutine[Any, Any, T], on_first: Callable[[], None]) -> T:
+    """Run a coroutine in a loop of its own. The first signal cancels it, after `on_first`.
 
     Raises:
         KeyboardInterrupt: It was cancelled by a signal, and has cleaned up.
@@ -37,7 +37,7 @@ def run_until_signal(job: Coroutine[Any, Any, T], told: Callable[[], None]) -> T
             interrupted = True
             task.cancel()
             with suppress(OSError):  # the terminal may be gone
-                told()
+                on_first()
 
         with _handling(lambda: loop.call_soon_threadsafe(stop)):
             return await task
@@ -76,9 +76,9 @@ def _handling(first: Callable[[], object]) -> Iterator[None]:
 
 
 def _numbers() -> list[signal.Signals]:
-    found = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+    signals = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
     return [
         number
-        for number in found
+        for number in signals
         if number.name != "SIGHUP" or signal.getsignal(number) != signal.SIG_IGN
     ]

@@ -54,10 +54,10 @@ class Spent:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one trial of a way is expected to cost; None: not known before it runs.
+    """What one trial of a variant is expected to cost; None: not known before it runs.
 
     Args:
-        way: Its name.
+        variant: Its name.
         calls: Of models, without what is asked again because an answer is not valid.
         tokens_in: Of the prompts.
         tokens_out: Of answers, with the longest that are allowed.
@@ -67,7 +67,7 @@ class Estimate:
             an expectation.
     """
 
-    way: str
+    variant: str
     calls: float | None = None
     tokens_in: float | None = None
     tokens_out: float | None = None
@@ -78,7 +78,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Trial:
-    """One independent trial of a way.
+    """One independent trial of a variant.
 
     Args:
         number: From 0.
@@ -86,7 +86,7 @@ class Trial:
         paid: What was sent for it now.
         seconds: Wall time; None where an answer came from the journal, which would say nothing.
         failed: Rows without an answer, and why, by `failures`.
-        rows: The rows of the step as this way answers them; None where a whole plan is compared.
+        rows: The rows of the step as this variant answers them; None where a whole plan is compared.
         answers: What was asked and answered, an item a row; `_m` is the number of the frozen row.
     """
 
@@ -102,7 +102,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Quality:
-    """How good the answers of a way are, over all its trials.
+    """How good the answers of a variant are, over all its trials.
 
     Measured against the truth where there is one, else against the reference: then these are
     measures of agreement, and of rows there is only `same`.
@@ -159,7 +159,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Arm:
-    """One way, or a plan with some ways, with the trials that were finished."""
+    """One variant, or a plan with some variants, with the trials that were finished."""
 
     name: str
     use: Mapping[str, str]
@@ -205,15 +205,15 @@ class Arm:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Ways compared over the same rows, or whole plans over the same inputs.
+    """Variants compared over the same rows, or whole plans over the same inputs.
 
     Args:
         id: Of its record.
         plan: Name of the plan.
-        step: The step whose ways are compared; "" for whole plans.
+        step: The step whose variants are compared; "" for whole plans.
         model: Who answered.
         arms: In the order they were given.
-        reference: The way that the others are compared with.
+        reference: The variant that the others are compared with.
         trials: How many trials of each were asked for.
         truth: Whether there was a truth to compare with.
         closed: Whether a row that the truth does not have should have no answer; else it is not
@@ -223,8 +223,8 @@ class Comparison:
             list.
         frozen: How many rows each input of the step has, by name, and the SHA-256 of all.
         paid: What was sent for it in all, the run that made the rows included.
-        before: What was sent to make the rows, before any way was asked.
-        estimates: What a trial of each way was expected to cost.
+        before: What was sent to make the rows, before any variant was asked.
+        estimates: What a trial of each variant was expected to cost.
         notes: What the reader should know.
         stopped: Why it ended early, or None.
         store: The store that was read.
@@ -263,7 +263,7 @@ class Comparison:
 
     @property
     def kind(self) -> Kind:
-        """Whether ways of a step were compared, or whole plans."""
+        """Whether implementations of a step were compared, or whole plans."""
         return "step" if self.step else "plan"
 
     @property
@@ -273,22 +273,22 @@ class Comparison:
 
     @property
     def missing(self) -> Mapping[str, int]:
-        """How many trials were not run, by way."""
+        """How many trials were not run, by variant."""
         return {arm.name: n for arm in self.arms if (n := self.trials - len(arm.trials))}
 
     def __getitem__(self, name: str) -> Arm:
-        """A way by its name. Raises PlanError."""
-        found = next((arm for arm in self.arms if arm.name == name), None)
-        if found is None:
+        """A variant by its name. Raises PlanError."""
+        result = next((arm for arm in self.arms if arm.name == name), None)
+        if result is None:
             names = [arm.name for arm in self.arms]
             raise PlanError(
                 Problem(
                     f'"{name}" was not compared',
-                    there="ways: " + ", ".join(names),
+                    there="variants: " + ", ".join(names),
                     hint=did_you_mean(name, names),
                 )
             )
-        return found
+        return result
 
     def __iter__(self) -> Iterator[Arm]:
         return iter(self.arms)
@@ -297,7 +297,7 @@ class Comparison:
         return len(self.arms)
 
     def disagreements(self, one: str, other: str, trial: int = 0) -> pa.Table:
-        """The rows on which two ways differ, each with what both say and, where it is known, what
+        """The rows on which two variants differ, each with what both say and, where it is known, what
         is true.
 
         Columns: those that name the row, `one`, `other` and `truth`, the latter three with the
@@ -305,7 +305,7 @@ class Comparison:
         `truth` is NULL where it says nothing of the row.
 
         Raises:
-            PlanError: There is no such way or trial, or whole plans were compared.
+            PlanError: There is no such variant or trial, or whole plans were compared.
         """
         return differing(self, self[one], self[other], trial)
 
@@ -330,26 +330,30 @@ class Comparison:
 
 
 def trial_of(arm: Arm, number: int) -> Trial:
-    """A trial of a way. Raises PlanError if it was not run."""
-    found = next((t for t in arm.trials if t.number == number), None)
-    if found is None:
+    """A trial of a variant. Raises PlanError if it was not run."""
+    result = next((t for t in arm.trials if t.number == number), None)
+    if result is None:
         run: Sequence[str] = [str(t.number) for t in arm.trials]
         raise PlanError(
             Problem(
                 f"{arm.name} has no trial {number}", there="trials: " + (", ".join(run) or "none")
             )
         )
-    return found
+    return result
 
 
 def trial_answers(
-    trial: Trial, key: Sequence[str], compare: Sequence[str], asked: pa.Table | None, way: str = ""
+    trial: Trial,
+    key: Sequence[str],
+    compare: Sequence[str],
+    asked: pa.Table | None,
+    variant: str = "",
 ) -> dict[Hashable, Counter[Hashable]]:
     """What a trial says of each row that was asked about. A row that failed says that, and agrees
-    with no other way.
+    with no other variant.
     """
     empty = pa.table({name.split(".")[0].removesuffix(EACH): [] for name in (*key, *compare)})
-    found = dict(answers_of(empty if trial.rows is None else trial.rows, key, compare, asked))
+    result = dict(answers_of(empty if trial.rows is None else trial.rows, key, compare, asked))
     if trial.answers is not None and asked is not None and trial.failed:
         wrong = {
             r[MEMBER]
@@ -357,11 +361,11 @@ def trial_answers(
             if r["error"] is not None
         }
         failed = asked.take(pa.array(sorted(wrong), pa.int64()))
-        found |= {
-            unit: Counter([(FAILED, way)])
+        result |= {
+            unit: Counter([(FAILED, variant)])
             for unit in answers_of(failed.slice(0, 0), key, (), failed)
         }
-    return found
+    return result
 
 
 def differing(comparison: Comparison, one: Arm, other: Arm, trial: int) -> pa.Table:
@@ -378,7 +382,7 @@ def differing(comparison: Comparison, one: Arm, other: Arm, trial: int) -> pa.Ta
     )
     true = None if comparison.wanted is None else _true(comparison.wanted, comparison)
     none: Counter[Hashable] = Counter()
-    found: list[dict[str, Any]] = []
+    different: list[dict[str, Any]] = []
     for unit in dict.fromkeys([*ours, *theirs]):
         mine, yours = ours.get(unit, none), theirs.get(unit, none)
         if mine != yours:
@@ -388,12 +392,12 @@ def differing(comparison: Comparison, one: Arm, other: Arm, trial: int) -> pa.Ta
             if true is not None:
                 open_ = not comparison.closed and unit not in true
                 row["truth"] = None if open_ else _listed(true.get(unit, none), comparison)
-            found.append(row)
+            different.append(row)
     names = [*comparison.key, one.name, other.name, *(["truth"] if true is not None else [])]
     schema = pa.schema(
         [(n, pa.string() if n in comparison.key else pa.list_(pa.string())) for n in names]
     )
-    return pa.Table.from_pylist(found, schema=schema)
+    return pa.Table.from_pylist(different, schema=schema)
 
 
 def _true(wanted: pa.Table, comparison: Comparison) -> RowAnswers:
@@ -420,13 +424,13 @@ def _listed(answers: Counter[Hashable], comparison: Comparison) -> list[str]:
         return ["(failed)"]
     if not comparison.compare:
         return ["yes"] * answers.total()
-    found = []
+    names = []
     for answer in answers.elements():
         values = answer if isinstance(answer, tuple) else (answer,)
         if len(values) == 2 and isinstance(values[1], tuple):  # of one of several lists
             values = (values[0], *values[1])
-        found.append(" · ".join(_text(value) or "–" for value in values))
-    return found
+        names.append(" · ".join(_text(value) or "–" for value in values))
+    return names
 
 
 def _text(value: Any) -> str | None:
@@ -443,8 +447,8 @@ class Failed(NamedTuple):
 
 def by_reason(failures: Iterable[Failure]) -> tuple[Failed, ...]:
     """Failures by step and reason, the most frequent first."""
-    found = Counter((failure.step, failure.error) for failure in failures)
-    return tuple(Failed(rows, step, error) for (step, error), rows in found.most_common())
+    counts = Counter((failure.step, failure.error) for failure in failures)
+    return tuple(Failed(rows, step, error) for (step, error), rows in counts.most_common())
 
 
 def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
@@ -495,24 +499,29 @@ def _asked(item: Row, lookup: Lookup) -> AskedItem:
 def _as_data(comparison: Comparison) -> dict[str, Any]:
     """All but the tables, as plain data."""
     plain = {f.name for f in fields(Comparison)} - {"arms", *_PLACES}
-    found: dict[str, Any] = {"schema": SCHEMA, "kind": comparison.kind}
+    result: dict[str, Any] = {"schema": SCHEMA, "kind": comparison.kind}
     for name in (f.name for f in fields(Comparison)):
         value = getattr(comparison, name)
         if name in ("paid", "before"):
-            found[name] = asdict(value)
+            result[name] = asdict(value)
         elif name == "estimates":
-            found[name] = [asdict(each) for each in value]
+            result[name] = [_estimate_data(each) for each in value]
         elif name in plain:
-            found[name] = (
+            result[name] = (
                 dict(value)
                 if isinstance(value, Mapping)
                 else list(value)
                 if isinstance(value, tuple)
                 else value
             )
-    found["arms"] = [_arm(arm) for arm in comparison.arms]
-    found["journal"] = str(comparison.journal) if comparison.journal else None
-    return found
+    result["arms"] = [_arm(arm) for arm in comparison.arms]
+    result["journal"] = str(comparison.journal) if comparison.journal else None
+    return result
+
+
+def _estimate_data(estimate: Estimate) -> dict[str, Any]:
+    data = asdict(estimate)
+    return {"way": data.pop("variant"), **data}  # the stored name
 
 
 def _arm(arm: Arm) -> dict[str, Any]:

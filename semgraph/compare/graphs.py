@@ -183,7 +183,7 @@ def _time(value: Any, where: str) -> datetime | None:
     if value is None:
         return None
     try:
-        found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+        time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     except ValueError:
         raise PlanError(Problem(f'{where} "{value}" is not ISO 8601')) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""What ways will cost, before any of them is asked."""
+"""What variants will cost, before any of them is asked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from semgraph.compare.comparison import Estimate
 from semgraph.compare.scratch import Held
-from semgraph.compare.trial import Input
+from semgraph.compare.trial import StepInput
 from semgraph.errors import BudgetReached
 from semgraph.execution.runtime import ObservationFile
 from semgraph.explain.estimates import Amount, Estimator, total, windows
@@ -35,11 +35,11 @@ Batches = Mapping[str, PlannedRequests]
 
 @dataclass(frozen=True)
 class Ahead:
-    """What ways of a step will cost.
+    """What implementations of a step will cost.
 
     Args:
-        estimates: One for each way.
-        embedding: The ways that embed texts, or whose questions depend on answers: what they take
+        estimates: One for each variant.
+        embedding: The variants that embed texts, or whose questions depend on answers: what they take
             with them is made ready before they are timed.
     """
 
@@ -48,66 +48,72 @@ class Ahead:
 
 
 async def ahead(
-    node: Semantic, ways: Mapping[str, Implementation[Any]], reference: Implementation[Any], rows: Sequence[Rows], llm: LLM,
+    node: Semantic,
+    variants: Mapping[str, Implementation[Any]],
+    reference: Implementation[Any],
+    rows: Sequence[Rows],
+    llm: LLM,
     embedder: Embedder,
-) -> Ahead:  # fmt: skip
-    """What each way will cost over these rows. Nothing is sent and nothing is embedded.
+) -> Ahead:
+    """What each variant will cost over these rows. Nothing is sent and nothing is embedded.
 
-    Where all is asked at once, the way itself composes its requests, and they are counted. Where
-    what is asked depends on answers or vectors, it is the way's own `estimate`, by partitions,
+    Where all is asked at once, the variant itself composes its requests, and they are counted. Where
+    what is asked depends on answers or vectors, it is the variant's own `estimate`, by partitions,
     prompts and groups.
     """
     seen = await _observed(node, rows, reference, llm, embedder)
-    found: list[Estimate] = []
+    estimates: list[Estimate] = []
     later: list[str] = []
-    for name, way in ways.items():
+    for name, variant in variants.items():
         batches = (
-            await _batches(node, way, rows, llm, embedder)
-            if _at_once(node, way, rows, seen)
+            await _batches(node, variant, rows, llm, embedder)
+            if _at_once(node, variant, rows, seen)
             else None
         )
         if batches is None:
             later.append(name)
-        found.append(
-            _expected(name, way, node, rows, seen, llm)
+        estimates.append(
+            _expected(name, variant, node, rows, seen, llm)
             if batches is None
             else _planned(name, batches, llm)
         )
-    return Ahead(tuple(found), tuple(later))
+    return Ahead(tuple(estimates), tuple(later))
 
 
 async def warm(
     node: Semantic,
-    ways: Iterable[Implementation[Any]],
+    variants: Iterable[Implementation[Any]],
     rows: Sequence[Rows],
     llm: LLM,
     embedder: Embedder,
 ) -> None:
-    """Make ready what ways take with them, vectors above all; nothing is asked."""
-    for way in ways:
+    """Make ready what variants take with them, vectors above all; nothing is asked."""
+    for variant in variants:
         async with Planned(llm, embedder, node, StepMetrics(), embeds=True) as ctx:
             for each in rows:
-                await watched(way, node, each, ctx)
+                await watched(variant, node, each, ctx)
 
 
 async def _batches(
-    node: Semantic, way: Implementation[Any], rows: Iterable[Rows], llm: LLM, embedder: Embedder
+    node: Semantic, variant: Implementation[Any], rows: Iterable[Rows], llm: LLM, embedder: Embedder
 ) -> Batches | None:
-    """What a way asks at once; None if it wants vectors first."""
+    """What a variant asks at once; None if it wants vectors first."""
     async with Planned(llm, embedder, node, StepMetrics()) as ctx:
         try:
             for each in rows:
-                await watched(way, node, each, ctx)
+                await watched(variant, node, each, ctx)
         except NeedsVectors:
             return None
         return ctx.batches
 
 
 def _at_once(
-    node: Semantic, way: Implementation[Any], rows: Iterable[Rows], seen: Observed | None
+    node: Semantic, variant: Implementation[Any], rows: Iterable[Rows], seen: Observed | None
 ) -> bool:
     return all(
-        way.estimate(node, unit, seen).rounds <= 1 for each in rows for unit in units(node, each)
+        variant.estimate(node, unit, seen).rounds <= 1
+        for each in rows
+        for unit in units(node, each)
     )
 
 
@@ -129,14 +135,14 @@ def _planned(name: str, batches: Batches, llm: LLM) -> Estimate:
 
 def _expected(
     name: str,
-    way: Implementation[Any],
+    variant: Implementation[Any],
     node: Semantic,
     rows: Sequence[Rows],
     seen: Observed | None,
     llm: LLM,
 ) -> Estimate:
-    """As the way's own estimate has it."""
-    costs = [way.estimate(node, unit, seen) for each in rows for unit in units(node, each)]
+    """As the variant's own estimate has it."""
+    costs = [variant.estimate(node, unit, seen) for each in rows for unit in units(node, each)]
     calls, least = math.ceil(sum(c.calls for c in costs)), sum(_least(c) for c in costs)
     if any(c.tokens_in is None for c in costs):
         return Estimate(name, calls, least=least if least < calls else None)
@@ -162,10 +168,10 @@ def units(node: Semantic, rows: Rows) -> Iterator[RowEstimate]:
     keys = Keys(node, rows)
     own = rows.items.column("group").to_pylist() if "group" in rows.items.column_names else None
     rights = rows.items.column("right").to_pylist() if "right" in rows.items.column_names else None
-    found: dict[Any, list[int]] = {}
+    parts: dict[Any, list[int]] = {}
     for item in range(rows.items.num_rows):
-        found.setdefault(keys.of(item)[:3], []).append(item)
-    for items in found.values():
+        parts.setdefault(keys.of(item)[:3], []).append(item)
+    for items in parts.values():
         if own is None:
             left, right = ({of[i] for i in items} for of in (keys.left, rights or keys.left))
             yield RowEstimate(len(left), len(right) if rights is not None else 0, len(items), 0)
@@ -239,14 +245,18 @@ def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
             )
             said = f" (spent {paid} on the rows, which are kept)" if before else ""
             raise BudgetReached(
-                f"{shown}{units[name]} for {plural(trials, 'trial')} of {plural(len(each), 'way')} "
-                f"would pass {name} {allowed.removeprefix('$')}{said}: no way was asked. "
-                "Raise it, or take fewer rows, ways or trials"
+                f"{shown}{units[name]} for {plural(trials, 'trial')} of {plural(len(each), 'variant')} "
+                f"would pass {name} {allowed.removeprefix('$')}{said}: no variant was asked. "
+                "Raise it, or take fewer rows, variants or trials"
             )
 
 
 def said_of_rows(
-    made: Input, inputs: Mapping[str, pa.Table], source: Held, journal: Path | None, budget: Budget
+    made: StepInput,
+    inputs: Mapping[str, pa.Table],
+    source: Held,
+    journal: Path | None,
+    budget: Budget,
 ) -> list[str]:
     """What is said before rows are made for which models are asked: the steps, and as far as it is
     known how much they ask.
@@ -338,9 +348,9 @@ def _limit(value: float) -> str:
 def said_before(
     estimates: Sequence[Estimate], trials: int, before: int, llm: str, budget: Budget
 ) -> list[str]:
-    """What is said before ways are asked: what one trial of each takes, and all of them."""
-    wide = max(len(e.way) for e in estimates)
-    lines = [f"  {e.way:<{wide}}  {expected(e)}" for e in estimates]
+    """What is said before variants are asked: what one trial of each takes, and all of them."""
+    wide = max(len(e.variant) for e in estimates)
+    lines = [f"  {e.variant:<{wide}}  {expected(e)}" for e in estimates]
     made = [f"  the rows took {before:,} call{'s' * (before != 1)}"] if before else []
     free = "  what the journal has costs nothing; an answer that is not valid is asked for again"
     return [
@@ -353,7 +363,7 @@ def said_before(
 
 
 def in_all(estimates: Sequence[Estimate], trials: int, budget: Budget) -> str:
-    """All trials of all ways."""
+    """All trials of all variants."""
     known = [e.dollars for e in estimates]
     total = None if None in known else trials * sum(d for d in known if d is not None)
     calls = (
@@ -368,7 +378,7 @@ def in_all(estimates: Sequence[Estimate], trials: int, budget: Budget) -> str:
 
 
 def expected(estimate: Estimate) -> str:
-    """One way: calls that are planned, or about how many; tokens; dollars with the longest answers
+    """One variant: calls that are planned, or about how many; tokens; dollars with the longest answers
     allowed.
     """
     e = estimate

@@ -60,7 +60,7 @@ def load_comparison(ref: str, runs: Path = RUNS) -> Comparison:
     read: dict[str, Any] = {name: tuple(data.pop(name)) for name in ("key", "compare", "notes")}
     read |= {name: Spent(**data.pop(name)) for name in ("paid", "before")}
     read |= {name: _table(run.folder, name) for name in _TABLES}
-    read["estimates"] = tuple(Estimate(**each) for each in data.pop("estimates"))
+    read["estimates"] = tuple(Estimate(each.pop("way"), **each) for each in data.pop("estimates"))
     read["journal"] = Path(journal) if journal else None
     return Comparison(**data, **read, arms=arms, record=run.folder)
 

@@ -1,4 +1,4 @@
-"""Comparing ways of a step, or whole plans: what is checked first, what is asked, what is kept."""
+"""Comparing implementations of a step, or whole plans: what is checked first, what is asked, what is kept."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from semgraph.compare.trial import (
     KEPT,
     CountedEmbedder,
     Frozen,
-    Input,
     Ledger,
+    StepInput,
     Whole,
     asking_step,
     checked,
     compiled,
     freeze,
+    implementation_of,
     input_of,
     seen_rows,
     try_plan,
-    try_way,
+    try_variant,
     uses,
-    way_of,
 )
 from semgraph.compare.truth import Truth, about, read_truth, whole_rows
 from semgraph.errors import BudgetReached, Fault, PlanError, Problem
@@ -61,7 +61,7 @@ from semgraph.semantic.contract import Implementation
 from semgraph.semantic.library import Library
 from semgraph.stores.base import Store
 
-Ways = Sequence[str] | Mapping[str, str] | Mapping[str, Mapping[str, str]]
+Variants = Sequence[str] | Mapping[str, str] | Mapping[str, Mapping[str, str]]
 T = TypeVar("T")
 Say = Callable[[str], None]
 
@@ -85,7 +85,7 @@ class ComparisonRequest:
 
     plan: LogicalPlan
     inputs: Mapping[str, pa.Table]
-    ways: Mapping[str, Any]
+    variants: Mapping[str, Any]
     step: str = ""
     truth: Any = None
     trials: int = 1
@@ -94,8 +94,10 @@ class ComparisonRequest:
     say: Say = lambda _line: None
 
 
-def requested(ways: Ways, step: str | None, trials: int, *, replays: bool) -> Mapping[str, Any]:
-    """The ways by name, as far as they can be checked without a plan. Raises PlanError."""
+def requested(
+    variants: Variants, step: str | None, trials: int, *, replays: bool
+) -> Mapping[str, Any]:
+    """The variants by name, as far as they can be checked without a plan. Raises PlanError."""
     if trials < 1:
         raise PlanError(Problem(f"trials is {trials}", hint="at least 1; 3 show a spread"))
     if trials > 1 and replays:
@@ -105,31 +107,38 @@ def requested(ways: Ways, step: str | None, trials: int, *, replays: bool) -> Ma
                 hint="trials=1",
             )
         )
-    if isinstance(ways, str):
-        raise PlanError(Problem(f'ways is the text "{ways}"', hint=f'give a list: ways=["{ways}"]'))
-    found = dict(ways) if isinstance(ways, Mapping) else _named(list(ways))
-    if not found:
+    if isinstance(variants, str):
         raise PlanError(
             Problem(
-                "there is nothing to compare", hint='name ways: ways=["per_row", "packed(rows=10)"]'
+                f'variants is the text "{variants}"', hint=f'give a list: variants=["{variants}"]'
             )
         )
-    nested = [name for name, way in found.items() if isinstance(way, Mapping)]
+    variants_by_name = dict(variants) if isinstance(variants, Mapping) else _named(list(variants))
+    if not variants_by_name:
+        raise PlanError(
+            Problem(
+                "there is nothing to compare",
+                hint='name variants: variants=["per_row", "packed(rows=10)"]',
+            )
+        )
+    nested = [name for name, variant in variants_by_name.items() if isinstance(variant, Mapping)]
     if step and nested:
-        hint = f'with step="{step}" a way is a text, such as "block(left=10)"; leave step out to compare whole plans'
-        raise PlanError(Problem(f"arm {nested[0]} sets ways of several steps", hint=hint))
-    if not step and len(nested) < len(found):
-        hint = 'step="..."; or whole plans: ways={"name": {"step": "way"}}'
-        raise PlanError(Problem("nothing says which step is done in these ways", hint=hint))
-    return found
+        hint = f'with step="{step}" a variant is a text, such as "block(left=10)"; leave step out to compare whole plans'
+        raise PlanError(
+            Problem(f"arm {nested[0]} sets implementations of several steps", hint=hint)
+        )
+    if not step and len(nested) < len(variants_by_name):
+        hint = 'step="..."; or whole plans: variants={"name": {"step": "implementation"}}'
+        raise PlanError(Problem("the step of these variants is missing", hint=hint))
+    return variants_by_name
 
 
-def _named(ways: list[str]) -> dict[str, str]:
-    twice = next((way for i, way in enumerate(ways) if way in ways[:i]), None)
+def _named(variants: list[str]) -> dict[str, str]:
+    twice = next((variant for i, variant in enumerate(variants) if variant in variants[:i]), None)
     if twice is not None:
-        hint = f'to compare a way with itself, name both: ways={{"a": "{twice}", "b": "{twice}"}}'
-        raise PlanError(Problem(f'the way "{twice}" is given twice', hint=hint))
-    return {way: way for way in ways}
+        hint = f'to compare a variant with itself, name both: variants={{"a": "{twice}", "b": "{twice}"}}'
+        raise PlanError(Problem(f'the variant "{twice}" is given twice', hint=hint))
+    return {variant: variant for variant in variants}
 
 
 @dataclass
@@ -161,7 +170,7 @@ class Kept:
         }
         self._describe(
             semgraph=version("semgraph"), run=self.id, kind="comparison", plan=plan.name, file=plan.file,
-            step=self.request.step, ways=list(self.request.ways), trials=self.request.trials, params=dict(plan.params),
+            step=self.request.step, ways=list(self.request.variants), trials=self.request.trials, params=dict(plan.params),
             started=timestamp(), status="running", settings=settings, journal=str(journal.path) if journal else None,
         )  # fmt: skip
 
@@ -202,15 +211,15 @@ class Kept:
     def comparison(self, arms: Sequence[Arm], **more: Any) -> Comparison:
         """The result, written into the record."""
         request, opened = self.request, self.opened
-        found = Comparison(
+        result = Comparison(
             id=self.id, plan=request.plan.name, step=request.step, model=opened.llm.name, arms=tuple(arms),
             trials=request.trials, truth=request.truth is not None, paid=self.paid, store=opened.store.name,
             record=self.record.folder if self.record else None,
             journal=opened.journal.path.absolute() if opened.journal else None, **more,
         )  # fmt: skip
         if self.record is not None:
-            save(found, self.record)
-        return found
+            save(result, self.record)
+        return result
 
 
 async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
@@ -225,7 +234,7 @@ async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
         kept = Kept(request, runner, opened)
         work = compare_step if request.step else compare_plans
         try:
-            found = await work(request, runner, kept.noted(opened), kept)
+            result = await work(request, runner, kept.noted(opened), kept)
         except BaseException as error:
             if kept.record is not None:
                 interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
@@ -240,31 +249,31 @@ async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
             if isinstance(error, Fault):
                 raise PlanError(Problem(error.what, there=error.there, hint=error.hint)) from None
             raise
-        kept.end("budget" if found.stopped else "compared", found.stopped)
-        return found
+        kept.end("budget" if result.stopped else "compared", result.stopped)
+        return result
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Ways of a step.
+    """Implementations of a step.
 
     Args:
         node: The step.
-        choices: The ways as written, by name.
-        ways: The ways.
+        choices: The variants as written, by name.
+        variants: The variants.
         reference: The name of the one that the others are compared with.
         by_default: The operator's own reference.
-        library: Where the ways are from.
+        library: Where the variants are from.
     """
 
     node: Semantic
     choices: Mapping[str, Choice]
-    ways: Mapping[str, Implementation[Any]]
+    variants: Mapping[str, Implementation[Any]]
     reference: str
     by_default: Implementation[Any]
     library: Library
 
-    def input(self, plan: LogicalPlan, store: Store, llm: LLM) -> Input:
+    def input(self, plan: LogicalPlan, store: Store, llm: LLM) -> StepInput:
         """How the rows of the step are made, with the step done as the reference does it."""
         use = {**plan.use, self.node.step: self.choices[self.reference]}
         return input_of(replace(plan, use=use), self.node, store, self.library, llm)
@@ -278,18 +287,27 @@ class Choices:
 
 
 def choices(request: ComparisonRequest, runner: Runner, llm: LLM) -> Choices:
-    """The ways that are asked for. Raises PlanError with all that is wrong with them."""
+    """The variants that are asked for. Raises PlanError with all that is wrong with them."""
     library = Library(runner.settings.operators)
     node = asking_step(request.plan, request.step)
-    found = checked(
-        {n: partial(way_of, node, text, library, llm) for n, text in request.ways.items()}
+    by_name = checked(
+        {
+            n: partial(implementation_of, node, text, library, llm)
+            for n, text in request.variants.items()
+        }
     )
     own = library.reference(node.keyword)
-    reference = next((n for n, (choice, _) in found.items() if choice == own), next(iter(found)))
+    reference = next(
+        (n for n, (choice, _) in by_name.items() if choice == own), next(iter(by_name))
+    )
     return Choices(
-        node, {n: choice for n, (choice, _) in found.items()}, {n: way for n, (_, way) in found.items()}, reference,
-        library.get(node.keyword, own), library,
-    )  # fmt: skip
+        node,
+        {name: choice for name, (choice, _) in by_name.items()},
+        {name: variant for name, (_, variant) in by_name.items()},
+        reference,
+        library.get(node.keyword, own),
+        library,
+    )
 
 
 Named = Mapping[str, Implementation[Any]]
@@ -298,10 +316,10 @@ Named = Mapping[str, Implementation[Any]]
 async def compare_step(
     request: ComparisonRequest, runner: Runner, opened: Opened, kept: Kept
 ) -> Comparison:
-    """Each way answers the same rows."""
+    """Each variant answers the same rows."""
     plan = request.plan
     of = choices(request, runner, opened.llm)
-    node, ways, reference = of.node, of.ways, of.reference
+    node, variants, reference = of.node, of.variants, of.reference
     truth = None if request.truth is None else read_truth(node, request.truth)
     source = await held(plan, opened.store, partitions_read(plan, request.inputs))
     known = await known_rows(plan, request.inputs, source)
@@ -320,7 +338,7 @@ async def compare_step(
     truth = None if truth is None else about(truth, node, asked)
     column = plan.graph.partition
     rows = await seen_rows(frozen, opened.llm, opened.embedder, column)
-    costs = await ahead(node, ways, of.by_default, rows, opened.llm, opened.embedder)
+    costs = await ahead(node, variants, of.by_default, rows, opened.llm, opened.embedder)
     for line in said_before(
         costs.estimates, request.trials, frozen.before.calls, opened.llm.name, opened.budget
     ):
@@ -329,23 +347,23 @@ async def compare_step(
     kept.begin()
 
     async def ready(ledger: Ledger) -> None:
-        taking = [ways[name] for name in costs.embedding]
+        taking = [variants[name] for name in costs.embedding]
         await warm(node, taking, rows, opened.llm, CountedEmbedder(opened.embedder, ledger))
 
     async def attempt(name: str, number: int, ledger: Ledger) -> Trial:
         llm = opened.scoped(f"compare {name}: {of.choices[name]}")
-        trial = await try_way(frozen, ways[name], opened, llm, column, number, ledger)
+        trial = await try_variant(frozen, variants[name], opened, llm, column, number, ledger)
         request.say(_done(name, trial, request.trials))
         return trial
 
-    trials, stopped = await _each(list(ways), request.trials, attempt, kept, ready)
+    trials, stopped = await _each(list(variants), request.trials, attempt, kept, ready)
     quality = of_step(node, frozen.rows, trials, reference, truth)
     columns = truth.columns if truth else whole_rows(node)
     shown = (
         columns.key if truth else (node.by if hasattr(node, "by") else tuple(node.prompt.fields))
     )
     return kept.comparison(
-        [Arm(n, {node.step: str(of.choices[n])}, tuple(trials[n]), quality[n]) for n in ways],
+        [Arm(n, {node.step: str(of.choices[n])}, tuple(trials[n]), quality[n]) for n in variants],
         reference=reference, key=tuple(shown), compare=columns.compare, frozen=frozen.facts(), before=frozen.before,
         estimates=costs.estimates, notes=(*_notes(frozen, truth), *known), stopped=stopped, rows=frozen.rows,
         wanted=truth.rows if truth else None, closed=truth.closed if truth else True,
@@ -373,12 +391,12 @@ async def _each(
     names: Sequence[str], trials: int, attempt: Callable[[str, int, Ledger], Awaitable[T]], kept: Kept,
     ready: Callable[[Ledger], Awaitable[None]] | None = None,
 ) -> tuple[dict[str, list[T]], str | None]:  # fmt: skip
-    """All first trials, then all second ones, ...: at a limit every way has as many as can be.
+    """All first trials, then all second ones, ...: at a limit every variant has as many as can be.
 
-    Each round begins with another way, so that what comes first (connections that are opened) is
-    not always one way's.
+    Each round begins with another variant, so that what comes first (connections that are opened) is
+    not always one variant's.
     """
-    found: dict[str, list[T]] = {name: [] for name in names}
+    results: dict[str, list[T]] = {name: [] for name in names}
     what = "what is embedded"
     try:
         if ready is not None:
@@ -387,10 +405,10 @@ async def _each(
             first = number % len(names)
             for name in (*names[first:], *names[:first]):
                 what = f"{name}, trial {number + 1} of {trials}," if trials > 1 else name
-                found[name].append(await spent(kept, partial(attempt, name, number)))
+                results[name].append(await spent(kept, partial(attempt, name, number)))
     except BudgetReached as error:
-        return found, f"{str(error).removeprefix('stopped ')}; {what} is not complete. {KEPT}"
-    return found, None
+        return results, f"{str(error).removeprefix('stopped ')}; {what} is not complete. {KEPT}"
+    return results, None
 
 
 async def spent(kept: Kept, work: Callable[[Ledger], Awaitable[T]]) -> T:
@@ -407,7 +425,7 @@ async def compare_plans(
 ) -> Comparison:
     """Each arm runs the plan in a copy of its own."""
     plan, library = request.plan, Library(runner.settings.operators)
-    arms = uses(plan, request.ways)
+    arms = uses(plan, request.variants)
     if request.truth is not None and not plan.writes:
         hint = "compare a step with a truth: step=..."
         raise PlanError(
@@ -471,13 +489,13 @@ def only_step(plan: LogicalPlan) -> str:
     if len(names) != 1:
         there = "steps that ask a model: " + (", ".join(names) or "none")
         raise PlanError(
-            Problem("nothing says which step is done in these ways", there=there, hint='step="..."')
+            Problem("the step of these variants is missing", there=there, hint='step="..."')
         )
     return names[0]
 
 
 async def foreseen(request: ComparisonRequest, runner: Runner) -> list[str]:
-    """What each way of a step would take over its rows, a line each. No model is asked; what a
+    """What each variant of a step would take over its rows, a line each. No model is asked; what a
     search needs is embedded.
 
     Raises:
@@ -490,7 +508,7 @@ async def foreseen(request: ComparisonRequest, runner: Runner) -> list[str]:
         async with source.copy(await opened.vector_length(plan)) as scratch:
             made = of.input(plan, scratch, opened.llm)
             if made.asking:
-                later = "what its ways take is known when these are there: compare says it before they are asked"
+                later = "what its variants take is known when these are there: compare says it before they are asked"
                 return [
                     *said_of_rows(
                         made, request.inputs, source, runner.settings.journal_path, opened.budget
@@ -500,12 +518,12 @@ async def foreseen(request: ComparisonRequest, runner: Runner) -> list[str]:
             frozen = await freeze(made, request.inputs, opened, scratch, Ledger())
         of.asked(frozen)
         rows = await seen_rows(frozen, opened.llm, opened.embedder, plan.graph.partition)
-        costs = await ahead(of.node, of.ways, of.by_default, rows, opened.llm, opened.embedder)
+        costs = await ahead(of.node, of.variants, of.by_default, rows, opened.llm, opened.embedder)
         counts = " × ".join(f"{name} {count:,}" for name, count in frozen.facts()["rows"].items())
-        wide = max(map(len, of.ways))
-        own = {name: "   reference" if name == of.reference else "" for name in of.ways}
+        wide = max(map(len, of.variants))
+        own = {name: "   reference" if name == of.reference else "" for name in of.variants}
         return [
             f"{of.node.step} = {of.node.keyword}({counts}), one trial of each ({opened.llm.name}), estimated",
-            *(f"  {e.way:<{wide}}  {expected(e)}{own[e.way]}" for e in costs.estimates),
+            *(f"  {e.variant:<{wide}}  {expected(e)}{own[e.variant]}" for e in costs.estimates),
             f"  {in_all(costs.estimates, request.trials, opened.budget)}",
         ]

@@ -1,4 +1,4 @@
-"""How good each way is: against the truth where there is one, else as agreement with the
+"""How good each variant is: against the truth where there is one, else as agreement with the
 reference.
 """
 
@@ -38,13 +38,13 @@ Trials = Mapping[str, Sequence[Trial]]
 def of_step(
     node: Semantic, asked: pa.Table, trials: Trials, reference: str, truth: Truth | None
 ) -> dict[str, Quality]:
-    """The quality of each way of a step.
+    """The quality of each variant of a step.
 
     Args:
         node: The step.
         asked: The frozen rows.
-        trials: The trials of each way.
-        reference: The way that the others are compared with.
+        trials: The trials of each variant.
+        reference: The variant that the others are compared with.
         truth: What is true of the rows.
     """
     columns = whole_rows(node)
@@ -53,20 +53,20 @@ def of_step(
         name: [trial_answers(trial, key, compare, asked, name) for trial in each]
         for name, each in trials.items()
     }
-    found = {}
+    qualities = {}
     for name, answers in whole.items():
         pairs = list(zip(answers, whole[reference], strict=False))
         same = agreement(*pairs) if pairs and name != reference else None
-        found[name] = Quality(same=same and same.value)
+        qualities[name] = Quality(same=same and same.value)
         if truth is None and same is not None:
             spread = _spread([agreement(pair).value for pair in pairs])
-            found[name] = replace(found[name], interval=_range(same), spread=spread)
+            qualities[name] = replace(qualities[name], interval=_range(same), spread=spread)
     if truth is None:
-        return found
+        return qualities
     true = truth.wanted(asked)
     tallies = {name: _tallies(each, asked, truth, true) for name, each in trials.items()}
     return {
-        name: _scored(each, tallies[reference], found[name], own=name == reference)
+        name: _scored(each, tallies[reference], qualities[name], own=name == reference)
         for name, each in tallies.items()
     }
 
@@ -171,8 +171,8 @@ def _graded(scores: Sequence[GraphScore], quality: Quality) -> Quality:
 
 def _returned(whole: Whole) -> RowAnswers:
     """Returned rows, each as the answer of a unit of its own: its table and all that it holds."""
-    found: dict[Hashable, Counter[Hashable]] = {}
+    result: dict[Hashable, Counter[Hashable]] = {}
     for name, table in whole.tables.items():
         for row in table.to_pylist():
-            found.setdefault((name, canonical_json(plain(row))), Counter())[()] += 1
-    return found
+            result.setdefault((name, canonical_json(plain(row))), Counter())[()] += 1
+    return result

@@ -82,14 +82,14 @@ async def held(plan: LogicalPlan, store: Store, partitions: Sequence[str] | None
     async with _to_read(store, graph) as source:
         if source is None:
             return Held(graph, {})
-        found = {}
+        rows = {}
         dimensions = (await source.statistics()).dimensions
         for label in (*graph.nodes, *graph.edges):
             vectors = [name for name in label.vectors.values() if (label.name, name) in dimensions]
-            found[label.name] = await source.scan(
+            rows[label.name] = await source.scan(
                 label.name, [*label.columns, *vectors], partitions, ()
             )
-        return Held(graph, found, await _marked(plan, source, partitions or []))
+        return Held(graph, rows, await _marked(plan, source, partitions or []))
 
 
 async def _marked(plan: LogicalPlan, store: Store, partitions: Sequence[str]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""A step's input, computed once and frozen; and a trial of a way over it, through the engine's own
+"""A step's input, computed once and frozen; and a trial of a variant over it, through the engine's own
 asking and assembly.
 """
 
@@ -56,16 +56,16 @@ T = TypeVar("T")
 
 def checked(each: Mapping[K, Callable[[], T]]) -> dict[K, T]:
     """What each gives, by name. Raises PlanError with what is wrong with all of them."""
-    found: dict[K, T] = {}
+    results: dict[K, T] = {}
     problems: dict[str, Problem] = {}
     for name, work in each.items():
         try:
-            found[name] = work()
+            results[name] = work()
         except PlanError as error:
             problems |= {str(problem): problem for problem in error.problems}
     if problems:
         raise PlanError(*problems.values())
-    return found
+    return results
 
 
 @dataclass
@@ -145,9 +145,9 @@ class CountedEmbedder:
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
         """Embed as the inner one does."""
-        found = await self.inner.embed(texts, partition)
-        self.ledger.vectors(texts, found, self.inner)
-        return found
+        result = await self.inner.embed(texts, partition)
+        self.ledger.vectors(texts, result, self.inner)
+        return result
 
     async def aclose(self) -> None:
         """Close the inner embedder."""
@@ -155,8 +155,8 @@ class CountedEmbedder:
 
 
 @dataclass(frozen=True)
-class Seeing(Implementation[Any]):
-    """A way that asks nothing, and keeps what it was to answer about."""
+class RowsProbe(Implementation[Any]):
+    """A variant that asks nothing, and keeps what it was to answer about."""
 
     seen: list[Rows] = field(default_factory=list)
 
@@ -172,7 +172,7 @@ class Seeing(Implementation[Any]):
 
 
 @dataclass(frozen=True)
-class Part:
+class InputPart:
     """What the step was given at once: its inputs with hidden columns, and `$now`."""
 
     tables: tuple[pa.Table, ...]
@@ -193,7 +193,7 @@ class Frozen:
     """
 
     node: Semantic
-    parts: tuple[Part, ...]
+    parts: tuple[InputPart, ...]
     partitions: Sequence[str]
     before: Spent = Spent()
     failed: int = 0
@@ -227,47 +227,47 @@ def asking_step(plan: LogicalPlan, step: str) -> Semantic:
     nodes = [node for node in walk(*plan.roots) if isinstance(node, Semantic)]
     names = list(dict.fromkeys(node.step for node in nodes))
     exact = [node for node in nodes if node.step == step]
-    found = exact or [node for node in nodes if node.step.rsplit("/", 1)[-1] == step]
+    matches = exact or [node for node in nodes if node.step.rsplit("/", 1)[-1] == step]
     there = "steps that ask a model: " + (", ".join(names) or "none")
-    if not found and step in plan.steps:
+    if not matches and step in plan.steps:
         raise PlanError(Problem(f"step {step} asks no model", there=there))
-    if not found:
+    if not matches:
         hint = did_you_mean(step, names)
         raise PlanError(Problem(f'plan {plan.name} has no step "{step}"', there=there, hint=hint))
-    if len(found) > 1:
-        several = list(dict.fromkeys(node.step for node in found))
+    if len(matches) > 1:
+        several = list(dict.fromkeys(node.step for node in matches))
         if len(several) > 1:
             raise PlanError(
                 Problem(
                     f'"{step}" is several steps', there=", ".join(several), hint="name one of them"
                 )
             )
-        kinds = ", ".join(node.keyword for node in found)
+        kinds = ", ".join(node.keyword for node in matches)
         raise PlanError(
             Problem(
-                f"step {step} asks a model {len(found)} times ({kinds})",
+                f"step {step} asks a model {len(matches)} times ({kinds})",
                 hint="make them steps of their own",
             )
         )
-    return found[0]
+    return matches[0]
 
 
-def way_of(
+def implementation_of(
     node: Semantic, text: str, library: Library, llm: LLM
 ) -> tuple[Choice, Implementation[Any]]:
-    """A way of a step as written. Raises PlanError: unknown, a wrong parameter, or one that cannot
+    """A variant of a step as written. Raises PlanError: unknown, a wrong parameter, or one that cannot
     do this step.
     """
     choice = Choice.parse(text)
-    way = library.get(node.keyword, choice, node.step)
-    refusal = way.refuses(node, bound(llm, node.prompt.first.role).limits)
+    variant = library.get(node.keyword, choice, node.step)
+    refusal = variant.refuses(node, bound(llm, node.prompt.first.role).limits)
     if refusal is not None:
         raise PlanError(Problem(f"{choice} cannot do this: {refusal}", node.step, node.origin))
-    return choice, way
+    return choice, variant
 
 
 @dataclass(frozen=True)
-class Input:
+class StepInput:
     """How a step's input is made.
 
     Args:
@@ -289,7 +289,9 @@ class Input:
         )
 
 
-def input_of(plan: LogicalPlan, node: Semantic, store: Store, library: Library, llm: LLM) -> Input:
+def input_of(
+    plan: LogicalPlan, node: Semantic, store: Store, library: Library, llm: LLM
+) -> StepInput:
     """How a step's input is made, with the step done as the plan says. Raises PlanError."""
     wanted = {f"input {i}": source for i, source in enumerate(node.inputs)}
     limits = {
@@ -297,11 +299,15 @@ def input_of(plan: LogicalPlan, node: Semantic, store: Store, library: Library, 
     }
     grown = _is_ordered(plan, node, store, library, limits)
     small = replace(plan, writes=plan.writes if grown else (), returns=wanted)
-    return Input(node, compile_plan(optimize(small), store, library, limits), grown)
+    return StepInput(node, compile_plan(optimize(small), store, library, limits), grown)
 
 
 async def freeze(
-    source: Input, inputs: Mapping[str, pa.Table], opened: Opened, scratch: Store, ledger: Ledger
+    source: StepInput,
+    inputs: Mapping[str, pa.Table],
+    opened: Opened,
+    scratch: Store,
+    ledger: Ledger,
 ) -> Frozen:
     """Compute a step's input in a scratch store, spent from `ledger`.
 
@@ -336,9 +342,9 @@ async def freeze(
     each = list(zip(*lists, strict=True))
     at = times[0] if times else None
     parts = (
-        [Part(tables, at) for tables in each]
+        [InputPart(tables, at) for tables in each]
         if grown
-        else [Part(_joined(lists), at)]
+        else [InputPart(_joined(lists), at)]
         if each
         else []
     )
@@ -369,24 +375,24 @@ def _joined(lists: Sequence[Sequence[pa.Table]]) -> tuple[pa.Table, ...]:
     """What windows gave, as one relation in the order of the members; what does not derive from
     members comes once.
     """
-    found = []
+    joined = []
     for tables in lists:
         if INPUT_ROW in tables[0].column_names:
             table = pa.concat_tables(tables)
             place = pa.array(range(table.num_rows))
-            found.append(
+            joined.append(
                 table.append_column("_at", place)
                 .sort_by([(INPUT_ROW, "ascending"), ("_at", "ascending")])
                 .drop("_at")
             )
         else:
-            found.append(tables[0])
-    return tuple(found)
+            joined.append(tables[0])
+    return tuple(joined)
 
 
-def _numbered(parts: Sequence[Part]) -> list[Part]:
+def _numbered(parts: Sequence[InputPart]) -> list[InputPart]:
     """The first input's rows numbered through all parts: evidence and failures name them."""
-    found, start = [], 0
+    result, start = [], 0
     for part in parts:
         first = part.tables[0]
         numbers = pa.array(range(start, start + first.num_rows), pa.int64())
@@ -395,39 +401,39 @@ def _numbered(parts: Sequence[Part]) -> list[Part]:
             first = first.set_column(first.column_names.index(INPUT_ROW), INPUT_ROW, numbers)
         else:
             first = first.append_column(INPUT_ROW, numbers)
-        found.append(replace(part, tables=(first, *part.tables[1:])))
-    return found
+        result.append(replace(part, tables=(first, *part.tables[1:])))
+    return result
 
 
 async def _answered(
-    frozen: Frozen, part: Part, way: Implementation[Any], ctx: NodeContext, column: str
+    frozen: Frozen, part: InputPart, variant: Implementation[Any], ctx: NodeContext, column: str
 ) -> Answered:
     return await answer(
         frozen.node,
         part.tables,
-        AnswerContext(way, ctx, frozen.partitions, column, part.now),
+        AnswerContext(variant, ctx, frozen.partitions, column, part.now),
     )
 
 
 async def seen_rows(frozen: Frozen, llm: LLM, embedder: Embedder, column: str) -> list[Rows]:
-    """What a way will be asked about, found by a way that asks nothing."""
-    way = Seeing()
+    """What a variant will be asked about, found by a variant that asks nothing."""
+    variant = RowsProbe()
     async with NodeContext(llm, embedder, frozen.node, StepMetrics()) as ctx:
         for part in frozen.parts:
-            await _answered(frozen, part, way, ctx, column)
-    return way.seen
+            await _answered(frozen, part, variant, ctx, column)
+    return variant.seen
 
 
-async def try_way(
+async def try_variant(
     frozen: Frozen,
-    way: Implementation[Any],
+    variant: Implementation[Any],
     opened: Opened,
     llm: LLM,
     column: str,
     number: int,
     ledger: Ledger,
 ) -> Trial:
-    """One trial of a way over all rows, spent from `ledger`. Raises BudgetReached; what was
+    """One trial of a variant over all rows, spent from `ledger`. Raises BudgetReached; what was
     answered is in the journal.
     """
     node = frozen.node
@@ -439,20 +445,20 @@ async def try_way(
         StepMetrics(),
         trial=number,
     ) as ctx:
-        found = [await _answered(frozen, part, way, ctx, column) for part in frozen.parts]
+        result = [await _answered(frozen, part, variant, ctx, column) for part in frozen.parts]
     seconds = time.perf_counter() - began
-    for each in found:
+    for each in result:
         opened.answered(node, each)
-    evidence = [each.evidence for each in found if each.evidence is not None]
+    evidence = [each.evidence for each in result if each.evidence is not None]
     return Trial(
         number,
         ledger.cold,
         ledger.paid,
         None if ledger.replayed else seconds,
-        sum(len(each.failures) for each in found),
-        _visible(node, [each.table for each in found]),
+        sum(len(each.failures) for each in result),
+        _visible(node, [each.table for each in result]),
         pa.concat_tables(evidence) if evidence else None,
-        by_reason(failure for each in found for failure in each.failures),
+        by_reason(failure for each in result for failure in each.failures),
     )
 
 
@@ -474,8 +480,10 @@ class Whole:
     tables: Mapping[str, pa.Table]
 
 
-def uses(plan: LogicalPlan, ways: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Choice]]:
-    """The ways of each arm, read. Raises PlanError: a step that the plan does not ask a model
+def uses(
+    plan: LogicalPlan, variants: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, Choice]]:
+    """The variants of each arm, read. Raises PlanError: a step that the plan does not ask a model
     in.
     """
     names = list(
@@ -492,15 +500,15 @@ def uses(plan: LogicalPlan, ways: Mapping[str, Mapping[str, str]]) -> dict[str, 
 
     each = {
         (arm, step): partial(read, arm, step, text)
-        for arm, use in ways.items()
+        for arm, use in variants.items()
         for step, text in use.items()
     }
-    found = checked(each)
-    return {arm: {step: found[arm, step] for step in use} for arm, use in ways.items()}
+    choices = checked(each)
+    return {arm: {step: choices[arm, step] for step in use} for arm, use in variants.items()}
 
 
 def compiled(plan: LogicalPlan, store: Store, library: Library, llm: LLM) -> PhysicalPlan:
-    """A plan as it is run in a store. Raises PlanError: an unknown way, or one that refuses its
+    """A plan as it is run in a store. Raises PlanError: an unknown variant, or one that refuses its
     step.
     """
     roles = {node.prompt.first.role for node in walk(*plan.roots) if isinstance(node, Semantic)}

@@ -57,13 +57,13 @@ def answers_of(
         parts[name] = answers(_elements(rows, key, name, paths), key, paths, named)
     if len(parts) == 1:
         return next(iter(parts.values()))
-    found: dict[Hashable, Counter[Hashable]] = {}
+    merged: dict[Hashable, Counter[Hashable]] = {}
     for name, part in parts.items():
         for unit, own in part.items():
-            several = found.setdefault(unit, Counter())
+            several = merged.setdefault(unit, Counter())
             for answer, count in own.items():
                 several[(name, answer) if name else answer] += count
-    return found
+    return merged
 
 
 def row_names(table: pa.Table, key: Sequence[str]) -> list[Hashable]:
@@ -187,9 +187,12 @@ def with_flags(rows: Any, columns: Mapping[str, Any], flags: Iterable[str]) -> A
     named = {name: _plain(columns[name]) for name in flags}
     if not any(_flag(value) is not value for values in named.values() for value in values):
         return rows
-    found = {name: _plain(values) for name, values in columns.items()}
-    found |= {name: [_flag(value) for value in values] for name, values in named.items()}
-    return [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
+    by_column = {name: _plain(values) for name, values in columns.items()}
+    by_column |= {name: [_flag(value) for value in values] for name, values in named.items()}
+    return [
+        dict(zip(by_column, values, strict=True))
+        for values in zip(*by_column.values(), strict=True)
+    ]
 
 
 def _flag(value: Any) -> Any:
@@ -197,32 +200,32 @@ def _flag(value: Any) -> Any:
 
 
 def _plain(values: Any) -> list[Any]:
-    found: list[Any] = (
+    plain_values: list[Any] = (
         values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else list(values)
     )
-    return found
+    return plain_values
 
 
 def _listed(value: Any) -> list[Any]:
     """The elements of a value as given: a list, or JSON of one."""
-    found = value.as_py() if isinstance(value, pa.Scalar) else value
-    if isinstance(found, str):
+    elements_ = value.as_py() if isinstance(value, pa.Scalar) else value
+    if isinstance(elements_, str):
         try:
-            found = json.loads(found)
+            elements_ = json.loads(elements_)
         except ValueError:
             return []  # what is wrong with it is told with its row
-    return list(found) if isinstance(found, (list, tuple)) else []
+    return list(elements_) if isinstance(elements_, (list, tuple)) else []
 
 
 def nested(row: Mapping[str, Any]) -> dict[str, Any]:
     """Values by path as columns: fields in structs, fields of elements in a list of one; of none,
     if all are NULL.
     """
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for path, value in row.items():
         column, each, inner = path.partition(EACH)
         *outer, last = column.split(".")
-        at = found
+        at = result
         for name in outer:
             at = at.setdefault(name, {})
         if not each:
@@ -233,7 +236,7 @@ def nested(row: Mapping[str, Any]) -> dict[str, Any]:
             if not several:
                 several.append({})
             several[0] |= nested({inner.removeprefix("."): value})
-    return found
+    return result
 
 
 VERDICTS = {"sem_filter": "keep", "sem_join": "match"}
@@ -276,7 +279,7 @@ class Truth:
         return Columns((*key, *compare), ()) if self.labelled else self.columns
 
     def given(self, rows: pa.Table, asked: pa.Table) -> RowAnswers:
-        """What a way says of each row, as far as the truth does."""
+        """What a variant says of each row, as far as the truth does."""
         scored = self.scored
         return answers_of(
             rows, scored.key, scored.compare, None if scored.key != self.columns.key else asked
@@ -288,17 +291,19 @@ class Truth:
         times = self.times(asked)
         right = self.rows.filter(self.rows.column(TRUE)) if self.labelled else self.rows
         true = answers_of(right, scored.key, scored.compare, self.rows if self.labelled else None)
-        found = {}
+        wanted_answers = {}
         for unit, own in true.items():
             of = unit[:width] if isinstance(unit, tuple) else unit
             if of in times:
-                found[unit] = self._of_all(own, 1 if self.once and len(own) > 1 else times[of])
-        return found
+                wanted_answers[unit] = self._of_all(
+                    own, 1 if self.once and len(own) > 1 else times[of]
+                )
+        return wanted_answers
 
     def times(self, asked: pa.Table) -> Mapping[Hashable, int]:
         """How many answers each unit has room for: one for each row of that name."""
-        found = Counter(row_names(asked, self.columns.key))
-        return dict.fromkeys(found, 1) if self.groups else found
+        counts = Counter(row_names(asked, self.columns.key))
+        return dict.fromkeys(counts, 1) if self.groups else counts
 
     def _of_all(self, own: Counter[Hashable], rows: int) -> Counter[Hashable]:
         """What is wanted of so many rows of one name; what is no element of a list counts once for
@@ -346,14 +351,16 @@ def read_truth(node: Semantic, given: Any) -> Truth:
     kinds = dict(paths(node.schema))
     before = set(node.by) if isinstance(node, SemAgg) else {f.name for f in node.inputs[0].schema}
     verdict = VERDICTS.get(node.keyword, "")
-    found = {name: path for name in columns if (path := path_of(name, kinds, node)) is not None}
-    says = verdict in columns and (verdict not in found or are_flags(columns[verdict]))
+    paths_by_name = {
+        name: path for name in columns if (path := path_of(name, kinds, node)) is not None
+    }
+    says = verdict in columns and (verdict not in paths_by_name or are_flags(columns[verdict]))
     if says:
-        found.pop(verdict, None)  # also where what a join brings has that name
-    key = tuple(path for path in found.values() if root(path) in before)
-    types = {name: replace(kinds[path], nullable=True) for name, path in found.items()}
+        paths_by_name.pop(verdict, None)  # also where what a join brings has that name
+    key = tuple(path for path in paths_by_name.values() if root(path) in before)
+    types = {name: replace(kinds[path], nullable=True) for name, path in paths_by_name.items()}
     compare: list[str] = []
-    for name, path in found.items():
+    for name, path in paths_by_name.items():
         if path not in key:
             types[name], own = elements(path, kinds[path], columns[name], source)
             compare += own
@@ -369,7 +376,7 @@ def read_truth(node: Semantic, given: Any) -> Truth:
             Problem(f"{source} has no rows", there="columns: " + ", ".join(columns), hint=hint)
         )
     plain_rows = [
-        nested({found.get(name, TRUE): value for name, value in row.items()})
+        nested({paths_by_name.get(name, TRUE): value for name, value in row.items()})
         for row in table.to_pylist()
     ]
     if says and getattr(node, "how", "") == "anti":

@@ -250,12 +250,12 @@ class Case:
                     "weight": pa.array(weights, pa.float64()),
                 }
             )
-        whose = self.partition or ["p"] * n
+        partitions = self.partition or ["p"] * n
         return Rows(
             left,
             right,
             self._items(n),
-            whose,
+            partitions,
             [0 if not (self.by or self.forms) or k == "a" else 1 for k in kinds],
         )
 
@@ -285,7 +285,7 @@ def some(operator: str, n: int = 9, **more: Any) -> Case:
 
 async def run(
     case: Case,
-    way: Implementation[Any],
+    implementation: Implementation[Any],
     llm: LLM | None = None,
     metrics: StepMetrics | None = None,
     asked: Any = None,
@@ -296,36 +296,38 @@ async def run(
     llm = llm if llm is not None else Oracle(mind(case.operator))
     asked, rows = asked or case.node(), case.rows()
     async with NodeContext(llm, Grams(), asked, metrics or StepMetrics()) as ctx:
-        table = await Watched(way.answer(asked, rows, ctx), way, asked.step).ended()
-    check_answer(asked, rows, table, way)
-    found: pa.Table = table.sort_by("item")
-    return found
+        table = await Watched(
+            implementation.answer(asked, rows, ctx), implementation, asked.step
+        ).ended()
+    check_answer(asked, rows, table, implementation)
+    answers_: pa.Table = table.sort_by("item")
+    return answers_
 
 
 async def ask(
     case: Case,
-    way: str,
+    name: str,
     llm: Any = None,
     metrics: StepMetrics | None = None,
     library: Library = LIBRARY,
 ) -> pa.Table:
-    """The answers of a way named as a user names it."""
-    table = await run(case, library.get(case.operator, Choice.parse(way)), llm, metrics)
+    """The answers of an implementation, named as a user names it."""
+    table = await run(case, library.get(case.operator, Choice.parse(name)), llm, metrics)
     assert table.schema.names[: len(answer_schema(case.node()))] == answer_schema(case.node()).names
     return table
 
 
-def usable(operator: str, way: Implementation[Any]) -> str | None:
-    """Why a way cannot do these cases here (a package that is not installed, say), or None."""
-    return way.refuses(node(operator), Limits())
+def usable(operator: str, implementation: Implementation[Any]) -> str | None:
+    """Why an implementation cannot do these cases here (a package that is not installed, say), or None."""
+    return implementation.refuses(node(operator), Limits())
 
 
 def answers(table: pa.Table) -> list[dict[str, Any]]:
     """Everything of a table of answers but the calls."""
-    found: list[dict[str, Any]] = table.drop_columns("calls").to_pylist()
-    return found
+    rows: list[dict[str, Any]] = table.drop_columns("calls").to_pylist()
+    return rows
 
 
 def reference(operator: str) -> str:
-    """The name of the way that defines an operator's answers."""
+    """The name of the implementation that defines an operator's answers."""
     return Library.reference(operator).name

@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from semgraph.conformance.cases import OPERATORS, usable
-from semgraph.conformance.suite import Agreement, Outcomes, Way, agreement, run_checks
+from semgraph.conformance.suite import Agreement, Candidate, Outcomes, agreement, run_checks
 from semgraph.errors import PlanError, Problem
 from semgraph.logical.plan import Choice
 from semgraph.semantic.answers import named
 from semgraph.semantic.library import Library
 
 
-class Found(NamedTuple):
-    """A file of a folder: the way in it, or why there is none (it cannot be loaded, it refuses
+class ImplementationFile(NamedTuple):
+    """A file of a folder: the candidate in it, or why there is none (it cannot be loaded, it refuses
     every case).
     """
 
     name: str
     file: Path
-    way: Way | None
+    candidate: Candidate | None
     problem: str | None = None
 
 
@@ -40,7 +40,7 @@ def files_of(folder: Path) -> list[tuple[str, Path]]:
     return [(f"{operator}/{file.stem}", file) for operator, file in files]
 
 
-def find(folder: Path) -> list[Found]:
+def find(folder: Path) -> list[ImplementationFile]:
     """All implementations of a folder, with their default parameters.
 
     Raises:
@@ -55,25 +55,27 @@ def find(folder: Path) -> list[Found]:
     return [_found(library, name, file) for name, file in files]
 
 
-def _found(library: Library, name: str, file: Path) -> Found:
+def _found(library: Library, name: str, file: Path) -> ImplementationFile:
     operator = name.split("/", maxsplit=1)[0]
     try:
-        way = library.get(operator, Choice(file.stem))
-        refusal = usable(operator, way)
+        candidate = library.get(operator, Choice(file.stem))
+        refusal = usable(operator, candidate)
     except PlanError as error:
-        return Found(name, file, None, str(error))
+        return ImplementationFile(name, file, None, str(error))
     except Exception as error:  # noqa: BLE001 - whatever a user's `refuses` does is said
-        return Found(name, file, None, f"refuses raised {type(error).__name__}: {error}")
+        return ImplementationFile(
+            name, file, None, f"refuses raised {type(error).__name__}: {error}"
+        )
     if refusal is not None:
-        return Found(name, file, None, f"it refuses the node of the checks: {refusal}")
-    return Found(name, file, Way(operator, file.stem, way))
+        return ImplementationFile(name, file, None, f"it refuses the node of the checks: {refusal}")
+    return ImplementationFile(name, file, Candidate(operator, file.stem, candidate))
 
 
 PATIENCE = 60.0
 _SHOWN = 3
 
 
-class Checked(NamedTuple):
+class CheckedFile(NamedTuple):
     """What the checks found of one file; `problem` says why there were none."""
 
     name: str
@@ -92,11 +94,11 @@ class Checked(NamedTuple):
         near = None if self.near is None else self.near._asdict()
         failed = {outcome.check: outcome.broken for outcome in self.failed}
         passed = len(self.outcomes) - len(failed)
-        told = {"name": self.name, "file": str(self.file), "passed": passed, "failed": failed}
-        return told | {"agreement": near, "problem": self.problem}
+        data = {"name": self.name, "file": str(self.file), "passed": passed, "failed": failed}
+        return data | {"agreement": near, "problem": self.problem}
 
 
-def check_folder(folder: Path, patience: float = PATIENCE) -> Iterator[Checked]:
+def check_folder(folder: Path, patience: float = PATIENCE) -> Iterator[CheckedFile]:
     """Check all implementations of a folder, one after another, with their default parameters.
 
     Args:
@@ -107,38 +109,38 @@ def check_folder(folder: Path, patience: float = PATIENCE) -> Iterator[Checked]:
     Raises:
         PlanError: The folder is not there, or holds no implementation.
     """
-    for found in find(folder):
-        yield _checked(found, patience)
+    for file in find(folder):
+        yield _checked(file, patience)
 
 
-def _checked(found: Found, patience: float) -> Checked:
-    if found.way is None:
-        return Checked(found.name, found.file, problem=found.problem)
+def _checked(found: ImplementationFile, patience: float) -> CheckedFile:
+    if found.candidate is None:
+        return CheckedFile(found.name, found.file, problem=found.problem)
     watch = _Watch(patience)
     outcomes: list[Outcomes] = []
     near = None
     try:
         with watch:
-            near = asyncio.run(_run(found.way, outcomes, watch))
+            near = asyncio.run(_run(found.candidate, outcomes, watch))
     except KeyboardInterrupt:
         if not watch.over:
             raise
     if watch.over:
-        where = watch.where or named(found.way.implementation)
+        where = watch.where or named(found.candidate.implementation)
         outcomes.append(Outcomes("an end", f"{where} was stopped after {patience:g} s"))
-    return Checked(found.name, found.file, tuple(outcomes), near)
+    return CheckedFile(found.name, found.file, tuple(outcomes), near)
 
 
-async def _run(way: Way, outcomes: list[Outcomes], watch: _Watch) -> Agreement | None:
+async def _run(candidate: Candidate, outcomes: list[Outcomes], watch: _Watch) -> Agreement | None:
     try:
-        await run_checks(way, outcomes)
-        if way.same or any(outcome.broken for outcome in outcomes):
+        await run_checks(candidate, outcomes)
+        if candidate.same or any(outcome.broken for outcome in outcomes):
             return None
-        return await agreement(way)
+        return await agreement(candidate)
     except KeyboardInterrupt as error:
         if not watch.over:
             raise
-        watch.where = named(way.implementation, error)
+        watch.where = named(candidate.implementation, error)
         return None
 
 
@@ -178,7 +180,7 @@ class _Watch:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def told(checked: Checked, width: int = 0, *, every: bool = False) -> Iterator[str]:
+def report_lines(checked: CheckedFile, width: int = 0, *, every: bool = False) -> Iterator[str]:
     """What is said of a file: `sem_join/sorted_block  14 passed · 1 failed: no rows: returned 1 rows for none`.
 
     Args:

@@ -58,7 +58,7 @@ def skeleton(operator: str, name: str, folder: Path) -> Path:
     """Write `<folder>/<operator>/<name>.py`; returns the file.
 
     Raises:
-        PlanError: No such operator, a name that is none or that a way of semgraph's own has, or a
+        PlanError: No such operator, a name that is none or that an implementation of semgraph's own has, or a
             file that is there already.
     """
     if operator not in OPERATORS:
@@ -74,7 +74,9 @@ def skeleton(operator: str, name: str, folder: Path) -> Path:
     if (operators_folder() / operator / f"{name}.py").exists():
         hint = "take another name; --use and plans could not tell the two apart"
         raise PlanError(
-            Problem(f'"{name}" is a way of doing a {operator} that semgraph has already', hint=hint)
+            Problem(
+                f'"{name}" is an implementation of {operator} that semgraph has already', hint=hint
+            )
         )
     file = folder / operator / f"{name}.py"
     if file.exists():

@@ -146,8 +146,8 @@ def think(mind: Mind, request: Request) -> dict[str, Any]:
         return {"matches": list(matching(mind, system, user))}
     if "match" in keys:
         left, right = sides(user)
-        found = mind.match(left, right)
-        return {"match": found is not None} | {key: (found or {}).get(key) for key in keys[1:]}
+        result = mind.match(left, right)
+        return {"match": result is not None} | {key: (result or {}).get(key) for key in keys[1:]}
     if lines(user):
         template = question(system)
         every = lines(user)
@@ -232,8 +232,8 @@ def lines(user: str) -> list[tuple[int, dict[str, Any], bool, str]]:
     head, _, rest = user.partition("\n")
     if head not in {"Records:", "Left records:", "Right records:"}:
         return []
-    found = [_LINE.match(line) for line in rest.split("\n")]
-    return [(int(m[1]), json.loads(m[3]), bool(m[2]), m[4] or "") for m in found if m is not None]
+    matches = [_LINE.match(line) for line in rest.split("\n")]
+    return [(int(m[1]), json.loads(m[3]), bool(m[2]), m[4] or "") for m in matches if m is not None]
 
 
 def sides(user: str) -> tuple[str, str]:
@@ -256,9 +256,9 @@ def matching(mind: Mind, system: str, user: str) -> Iterator[dict[str, Any]]:
                 if both
                 else (filled(own, left), filled(other, rights[m]))
             )
-            found = mind.match(*texts)
-            if found is not None:
-                yield {"left": n, "right": m, **found}
+            answers = mind.match(*texts)
+            if answers is not None:
+                yield {"left": n, "right": m, **answers}
 
 
 @dataclass
@@ -310,12 +310,14 @@ class Grams:
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
         """Count the 3-grams of each text, by their hashes."""
-        found = np.zeros((len(texts), self.size), np.float32)
+        counts = np.zeros((len(texts), self.size), np.float32)
         for row, text in enumerate(texts):
             padded = f"  {text.lower()}  ".encode("utf-8", "surrogatepass")
             for i in range(len(padded) - 2):
-                found[row, zlib.crc32(padded[i : i + 3]) % self.size] += 1
-        return Embeddings(found / np.linalg.norm(found, axis=1, keepdims=True), calls=1, attempts=1)
+                counts[row, zlib.crc32(padded[i : i + 3]) % self.size] += 1
+        return Embeddings(
+            counts / np.linalg.norm(counts, axis=1, keepdims=True), calls=1, attempts=1
+        )
 
     async def aclose(self) -> None:
         """Nothing to release."""
@@ -398,8 +400,8 @@ class Remembering(Oracle):
             self.refused += 1
             raise RowError("rejected", "no poison", attempts=1)
         self.paid += 1
-        found = self._journal[request.fingerprint] = await super().complete(request)
-        return found
+        result = self._journal[request.fingerprint] = await super().complete(request)
+        return result
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The checks that every implementation must pass, each a function of one way; the first paragraph
+"""The checks that every implementation must pass, each a function of one candidate; the first paragraph
 says what must hold.
 """
 
@@ -44,7 +44,7 @@ class Stuck(Broken):
 
 
 @dataclass(frozen=True)
-class Way:
+class Candidate:
     """An implementation of an operator, as its user chose it.
 
     Args:
@@ -96,7 +96,7 @@ _PEOPLE = (
 
 
 class Agreement(NamedTuple):
-    """Answers of a way against the reference's, over the same rows.
+    """Answers of a candidate against the reference's, over the same rows.
 
     What is compared: answers of a row (sem_map), rows kept (sem_filter), pairs that match
         (sem_join), the answer of a group
@@ -110,15 +110,15 @@ class Agreement(NamedTuple):
     reference_calls: int
 
 
-async def agreement(way: Way) -> Agreement:
-    """Measure a way over rows of which a model's answers make a pattern, as those of a real one
+async def agreement(candidate: Candidate) -> Agreement:
+    """Measure a candidate over rows of which a model's answers make a pattern, as those of a real one
     do.
     """
     right = mine = theirs = items = calls = reference_calls = 0
-    basis = LIBRARY.get(way.operator, Choice.parse(reference(way.operator)))
-    for case, thoughts in _worlds(way.operator):
+    basis = LIBRARY.get(candidate.operator, Choice.parse(reference(candidate.operator)))
+    for case, thoughts in _worlds(candidate.operator):
         own, other = Oracle(thoughts), Oracle(thoughts)
-        chosen = _chosen(case, await way.answers(case, own))
+        chosen = _chosen(case, await candidate.answers(case, own))
         wanted = _chosen(case, await run(case, basis, other))
         right, mine, theirs = right + len(chosen & wanted), mine + len(chosen), theirs + len(wanted)
         items += case.rows().items.num_rows
@@ -143,7 +143,9 @@ def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
         )
     elif operator == "sem_join":
         spelled: list[str | None] = [
-            way for name in _PEOPLE for way in (name, name.upper(), name.replace("e", "é", 1))
+            candidate
+            for name in _PEOPLE
+            for candidate in (name, name.upper(), name.replace("e", "é", 1))
         ]
         for answers in (False, True):
             others = [*_PEOPLE, "Grace Kelly", None]
@@ -163,8 +165,8 @@ def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
 
 def _same_person(*, answers: bool) -> Any:
     def match(left: str, right: str) -> dict[str, Any] | None:
-        found = alike(*names(left, right)) >= 0.4
-        return ({"verdict": "same", "note": None} if answers else {}) if found else None
+        similar = alike(*names(left, right)) >= 0.4
+        return ({"verdict": "same", "note": None} if answers else {}) if similar else None
 
     return match
 
@@ -188,12 +190,12 @@ def _ranked(case: Case, rows: list[dict[str, Any]]) -> set[tuple[int, int]]:
     """The k best rows of each group, with their ranks."""
     group = case.rows().items.column("group").to_pylist()
     ranks: dict[Any, int] = {}
-    found = set()
+    ranked = set()
     for row in sorted(rows, key=lambda row: (group[row["item"]], -row["score"], row["item"])):
         rank = ranks[group[row["item"]]] = ranks.get(group[row["item"]], -1) + 1
         if rank < case.node().k:
-            found.add((row["item"], rank))
-    return found
+            ranked.add((row["item"], rank))
+    return ranked
 
 
 _SMALL = Limits(context_tokens=2000, max_output_tokens=1200, in_flight=4)
@@ -210,11 +212,11 @@ class Outcomes(NamedTuple):
     broken: str | None
 
 
-async def run_checks(way: Way, found: list[Outcomes]) -> None:
-    """Run all checks over a way, adding what they find to `found`; one that is stuck ends them."""
+async def run_checks(candidate: Candidate, found: list[Outcomes]) -> None:
+    """Run all checks over a candidate, adding what they find to `found`; one that is stuck ends them."""
     for name, check in CHECKS.items():
         try:
-            await check(way)
+            await check(candidate)
         except Broken as broken:
             found.append(Outcomes(name, str(broken)))
             if isinstance(broken, Stuck):
@@ -228,16 +230,16 @@ def _first_error(table: pa.Table) -> str | None:
 
 
 async def _theirs(case: Case) -> list[dict[str, Any]]:
-    way = LIBRARY.get(case.operator, Choice.parse(reference(case.operator)))
-    return answers(await run(case, way))
+    candidate = LIBRARY.get(case.operator, Choice.parse(reference(case.operator)))
+    return answers(await run(case, candidate))
 
 
-async def _all_answered(way: Way, case: Case, llm: LLM | None = None) -> None:
-    """Every item has an answer; the reference's, where the way promises it."""
-    table = await way.answers(case, llm)
+async def _all_answered(candidate: Candidate, case: Case, llm: LLM | None = None) -> None:
+    """Every item has an answer; the reference's, where the candidate promises it."""
+    table = await candidate.answers(case, llm)
     error = _first_error(table)
     expect(error is None, f"an error where there is an answer: {error}")
-    if not way.same:
+    if not candidate.same:
         return
     for mine, right in zip(answers(table), await _theirs(case), strict=True):
         wrong = [name for name in right if mine[name] != right[name]]
@@ -245,57 +247,66 @@ async def _all_answered(way: Way, case: Case, llm: LLM | None = None) -> None:
         expect(not wrong, said)
 
 
-async def no_rows(way: Way) -> None:
+async def no_rows(candidate: Candidate) -> None:
     """Without rows nothing is answered, and nothing asked."""
-    llm = Oracle(mind(way.operator))
-    table = await way.answers(Case(way.operator, []), llm)
+    llm = Oracle(mind(candidate.operator))
+    table = await candidate.answers(Case(candidate.operator, []), llm)
     expect(table.num_rows == 0, f"returned {table.num_rows} rows for none")
     expect(not llm.requests, f"asked {len(llm.requests)} questions about no row")
 
 
-async def empty_right_side(way: Way) -> None:
+async def empty_right_side(candidate: Candidate) -> None:
     """Without rows on the right there is nothing to answer; `how` is the engine's."""
-    if way.operator == "sem_join":
-        table = await way.answers(Case(way.operator, ["a", "b"]))
+    if candidate.operator == "sem_join":
+        table = await candidate.answers(Case(candidate.operator, ["a", "b"]))
         expect(table.num_rows == 0, f"returned {table.num_rows} rows for no pair")
 
 
-async def one_row(way: Way) -> None:
+async def one_row(candidate: Candidate) -> None:
     """One row has one answer."""
-    await _all_answered(way, Case(way.operator, ["Ada"], others=["ada"]))
+    await _all_answered(candidate, Case(candidate.operator, ["Ada"], others=["ada"]))
 
 
-async def duplicates(way: Way) -> None:
+async def duplicates(candidate: Candidate) -> None:
     """Equal rows are rows: each has its answer."""
-    await _all_answered(way, Case(way.operator, ["same"] * 7, others=["same", "some"]))
+    await _all_answered(candidate, Case(candidate.operator, ["same"] * 7, others=["same", "some"]))
 
 
-async def nulls(way: Way) -> None:
+async def nulls(candidate: Candidate) -> None:
     """NULL and empty text are rows like others."""
-    await _all_answered(way, Case(way.operator, [None, "", " ", "a", None], others=[None, "", "b"]))
+    await _all_answered(
+        candidate, Case(candidate.operator, [None, "", " ", "a", None], others=[None, "", "b"])
+    )
 
 
-async def odd_text(way: Way) -> None:
+async def odd_text(candidate: Candidate) -> None:
     """Text in any script, and text that looks like instructions, stays what it is."""
     # A single pair is asked in the prompt's own words, where the right side of a fake record would
     # be taken for one.
     texts: list[str | None] = [
-        t for t in _AWKWARD if way.operator != "sem_join" or not (t or "").startswith("Records")
+        t
+        for t in _AWKWARD
+        if candidate.operator != "sem_join" or not (t or "").startswith("Records")
     ]
-    await _all_answered(way, Case(way.operator, texts, others=["Ångström", "李雷", "e"]))
+    await _all_answered(
+        candidate, Case(candidate.operator, texts, others=["Ångström", "李雷", "e"])
+    )
 
 
-async def groups(way: Way) -> None:
+async def groups(candidate: Candidate) -> None:
     """Groups, partitions, prompts and contexts are kept apart, and each row has its answer."""
-    llm = Oracle(mind(way.operator))
+    llm = Oracle(mind(candidate.operator))
     keys = [(f"p{i % 3}", "ab"[i // 2 % 2], f"r{i // 3 % 2}") for i in range(24)]
     case = Case(
-        way.operator, [f"m-{''.join(k)} {i}" for i, k in enumerate(keys)], by=True, context=True
+        candidate.operator,
+        [f"m-{''.join(k)} {i}" for i, k in enumerate(keys)],
+        by=True,
+        context=True,
     )
     case.partition, case.kind, case.reference = map(list, zip(*keys, strict=True))
     case.group = [sorted(set(keys)).index(key) for key in keys]
     case.others = ["m1", "n2"]
-    await _all_answered(way, case, llm)
+    await _all_answered(candidate, case, llm)
     for request in llm.requests:
         text = request.messages[-1].content
         held = {key for key in keys if f"m-{''.join(key)} " in text}
@@ -309,46 +320,49 @@ async def groups(way: Way) -> None:
         )
 
 
-async def forms(way: Way) -> None:
+async def forms(candidate: Candidate) -> None:
     """Rows whose answers have different forms are asked for each its own (sem_map)."""
-    if way.operator == "sem_map":
+    if candidate.operator == "sem_map":
         kinds = ["ab"[i // 2 % 2] for i in range(9)]
         await _all_answered(
-            way, Case(way.operator, [f"word {i}" for i in range(9)], kind=kinds, forms=True)
+            candidate,
+            Case(candidate.operator, [f"word {i}" for i in range(9)], kind=kinds, forms=True),
         )
 
 
-async def too_long(way: Way) -> None:
+async def too_long(candidate: Candidate) -> None:
     """A row that is longer than the model's window is an error of that row; nothing too long is
     sent.
     """
-    llm = Oracle(mind(way.operator), _SMALL)
-    case = some(way.operator, 7)
+    llm = Oracle(mind(candidate.operator), _SMALL)
+    case = some(candidate.operator, 7)
     case.texts[2] = "long " * 1600
     case.group = [0, 0, 1, 0, 0, 0, 0]
-    table = await way.answers(case, llm)
+    table = await candidate.answers(case, llm)
     expect(llm.rejected == 0, f"sent {llm.rejected} requests that do not fit the model")
-    _only(way, case, table, 2, "too_long: ")
+    _only(candidate, case, table, 2, "too_long: ")
 
 
-async def full_window(way: Way) -> None:
+async def full_window(candidate: Candidate) -> None:
     """What does not fit one request becomes several."""
-    llm = Oracle(mind(way.operator), _SMALL)
-    case = some(way.operator, 8, group=[0] * 8)
+    llm = Oracle(mind(candidate.operator), _SMALL)
+    case = some(candidate.operator, 8, group=[0] * 8)
     case.texts = [f"{text} {'x' * 500}" for text in case.texts]
-    table = await way.answers(case, llm)
+    table = await candidate.answers(case, llm)
     expect(llm.rejected == 0, f"sent {llm.rejected} requests that do not fit the model")
     error = _first_error(table)
-    whole = way.operator == "sem_agg" and way.same  # a group as a whole is what it asks about
+    whole = (
+        candidate.operator == "sem_agg" and candidate.same
+    )  # a group as a whole is what it asks about
     expect(error is None or whole, f"an error where there is an answer: {error}")
 
 
-def _only(way: Way, case: Case, table: pa.Table, at: int, kind: str) -> None:
+def _only(candidate: Candidate, case: Case, table: pa.Table, at: int, kind: str) -> None:
     """Errors are of one row only: of its item, its pairs, its group."""
     errors = table.column("error").to_pylist()
     rows = case.rows().items.to_pylist()
     mine = {
-        row["group"] if way.operator == "sem_agg" else i
+        row["group"] if candidate.operator == "sem_agg" else i
         for i, row in enumerate(rows)
         if row["left"] == at
     }
@@ -360,32 +374,32 @@ def _only(way: Way, case: Case, table: pa.Table, at: int, kind: str) -> None:
         expect(
             error is None or error.startswith(kind), f"item {i}: expected {kind}..., found {error}"
         )
-    if way.same:
+    if candidate.same:
         expect(all(errors[i] for i in mine), "a row that cannot be asked about has an answer")
 
 
-async def one_failing(way: Way) -> None:
+async def one_failing(candidate: Candidate) -> None:
     """A row that the endpoint refuses costs the others nothing; run again, it alone is paid for."""
-    case = some(way.operator, 18)
+    case = some(candidate.operator, 18)
     case.texts[7] = f"{POISON} 7"
-    llm = Remembering(mind(way.operator), poisoned=True)
-    table = await way.answers(case, llm)
-    _only(way, case, table, 7, "rejected: ")
+    llm = Remembering(mind(candidate.operator), poisoned=True)
+    table = await candidate.answers(case, llm)
+    _only(candidate, case, table, 7, "rejected: ")
     failed, llm.poisoned, llm.paid = llm.refused, False, 0
-    await _all_answered(way, case, llm)
-    if way.same:
+    await _all_answered(candidate, case, llm)
+    if candidate.same:
         expect(llm.paid <= failed, f"run again it pays {llm.paid} calls, where {failed} had failed")
 
 
-async def wrong_ids(way: Way) -> None:
+async def wrong_ids(candidate: Candidate) -> None:
     """Answers with missing, extra or foreign numbers are asked for again."""
     await _all_answered(
-        way, some(way.operator)
+        candidate, some(candidate.operator)
     )  # what is wrong with the right numbers too is said as it is elsewhere
     for change in WRONG_NUMBERS:
-        llm = Faulty(Oracle(mind(way.operator)), packed(change))
+        llm = Faulty(Oracle(mind(candidate.operator)), packed(change))
         try:
-            await _all_answered(way, some(way.operator), llm)
+            await _all_answered(candidate, some(candidate.operator), llm)
         except Broken as broken:
             if isinstance(broken, Stuck):
                 raise
@@ -402,11 +416,11 @@ def _ranks(llm: Faulty) -> bool:
     return any('"ranking"' in request.schema for request in llm.inner.requests)
 
 
-async def cancelled(way: Way) -> None:
-    """Cancelled, it leaves nothing under way."""
+async def cancelled(candidate: Candidate) -> None:
+    """Cancelled, it leaves nothing under candidate."""
     before, begun = asyncio.all_tasks(), asyncio.Event()
-    llm = Hanging(mind(way.operator), begun=begun)
-    task = asyncio.create_task(way.answers(some(way.operator, 20), llm))
+    llm = Hanging(mind(candidate.operator), begun=begun)
+    task = asyncio.create_task(candidate.answers(some(candidate.operator, 20), llm))
     waiting = asyncio.create_task(begun.wait())
     await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
@@ -416,16 +430,16 @@ async def cancelled(way: Way) -> None:
     expect(not left and not llm.running, f"{len(left)} tasks go on after it was cancelled")
 
 
-async def budget(way: Way) -> None:
+async def budget(candidate: Candidate) -> None:
     """Where a budget is reached it stops at once, and says so."""
     before = asyncio.all_tasks()
-    llm = Oracle(mind(way.operator), Limits(in_flight=2))
+    llm = Oracle(mind(candidate.operator), Limits(in_flight=2))
 
     def spoil(request: Request, reply: Reply) -> Reply:  # noqa: ARG001
         raise BudgetReached("100 calls")
 
     try:
-        await way.answers(some(way.operator, 30), Faulty(llm, spoil))
+        await candidate.answers(some(candidate.operator, 30), Faulty(llm, spoil))
     except BudgetReached:
         expect(
             len(llm.requests) <= 4,
@@ -439,30 +453,33 @@ async def budget(way: Way) -> None:
         )
 
 
-async def estimate(way: Way) -> None:
+async def estimate(candidate: Candidate) -> None:
     """The estimate is a Cost with numbers from 0 on."""
-    node = some(way.operator).node()
+    node = some(candidate.operator).node()
     for rows in (RowEstimate(0, 0, 0, 0), RowEstimate(1, 1, 1, 1), RowEstimate(100, 40, 4000, 7)):
         try:
-            found = way.implementation.estimate(node, rows, None)
+            cost = candidate.implementation.estimate(node, rows, None)
         except Exception as error:
             raise Broken(f"{type(error).__name__}: {error}, for {rows.left:g} rows") from error
-        wrong = wrong_with(found)
+        wrong = wrong_with(cost)
         expect(wrong is None, f"{wrong}, for {rows.left:g} rows")
 
 
-async def quality(way: Way) -> None:
+async def quality(candidate: Candidate) -> None:
     """The answers are the reference's; or near them, where nothing more is promised."""
-    if way.same:
+    if candidate.same:
         for n in (1, 2, 5, 13, 30):
-            await _all_answered(way, some(way.operator, n))
+            await _all_answered(candidate, some(candidate.operator, n))
         return
-    found = await agreement(way)
-    said = f"recall {found.recall:.2f} and precision {found.precision:.2f} against the reference, at least {LEAST} expected"
-    expect(min(found.recall, found.precision) >= LEAST, said)
+    measured = await agreement(candidate)
+    shares = f"recall {measured.recall:.2f} and precision {measured.precision:.2f}"
+    expect(
+        min(measured.recall, measured.precision) >= LEAST,
+        f"{shares} against the reference, at least {LEAST} expected",
+    )
 
 
-CHECKS: dict[str, Callable[[Way], Awaitable[None]]] = {
+CHECKS: dict[str, Callable[[Candidate], Awaitable[None]]] = {
     "no rows": no_rows,
     "empty right side": empty_right_side,
     "one row": one_row,

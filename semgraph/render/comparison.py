@@ -24,7 +24,7 @@ _FAILURES = 5  # kinds of failures of a variant
 
 @dataclass(frozen=True)
 class Cells:
-    """One column: its title, a text for each way, and the places of the best."""
+    """One column: its title, a text for each variant, and the places of the best."""
 
     title: str
     texts: tuple[str, ...]
@@ -43,15 +43,15 @@ def ranked(comparison: Comparison) -> list[Arm]:
 
 
 def quality_of(arm: Arm) -> float | None:
-    """The one number of a way's quality: F1, or where there is no truth its agreement with the
+    """The one number of a variant's quality: F1, or where there is no truth its agreement with the
     reference.
 
     Of a graph it is the F1 of edges; where neither graph has one, the B-cubed F1 of nodes.
     """
-    found = arm.quality
-    if found.f1 is not None:
-        return found.f1
-    return found.same if found.b_cubed is None else found.b_cubed
+    result = arm.quality
+    if result.f1 is not None:
+        return result.f1
+    return result.same if result.b_cubed is None else result.b_cubed
 
 
 def graded(arm: Arm) -> bool:
@@ -63,8 +63,8 @@ def columns(comparison: Comparison) -> list[Cells]:
     """All columns, what matters most first."""
     arms = ranked(comparison)
     number = max((len(arm.seconds) for arm in arms), default=0)
-    found = [
-        Cells("way", tuple(arm.name for arm in arms), right=False),
+    cells = [
+        Cells("variant", tuple(arm.name for arm in arms), right=False),
         _column("calls", arms, lambda a: f"{a.cold.calls:,}", lambda a: -a.cold.calls),
         _column("tokens in/out", arms, _tokens, lambda a: -(a.cold.tokens_in + a.cold.tokens_out)),
         _column(
@@ -77,12 +77,12 @@ def columns(comparison: Comparison) -> list[Cells]:
         *_qualities(comparison, arms),
     ]
     if any(arm.failed for arm in arms):
-        found.append(_column("failed", arms, lambda a: f"{a.failed:,}", lambda a: -a.failed))
+        cells.append(_column("failed", arms, lambda a: f"{a.failed:,}", lambda a: -a.failed))
     if comparison.missing:
-        found.append(
+        cells.append(
             Cells("trials", tuple(f"{len(arm.trials)} of {comparison.trials}" for arm in arms))
         )
-    return found
+    return cells
 
 
 def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
@@ -108,7 +108,7 @@ def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
         _measure("edges ended", arms, lambda q: q.ended),
     ]
     of = "edge " if any(map(graded, arms)) else ""
-    found = [
+    cells = [
         *nodes[:2],
         _measure(f"{of}P", arms, lambda q: q.precision),
         _measure(f"{of}R", arms, lambda q: q.recall),
@@ -122,10 +122,10 @@ def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
         *nodes[2:],
     ]
     if comparison.truth and len(arms) > 1:
-        found.append(_column("Δ F1 to reference", arms, _difference, lambda _: None))
+        cells.append(_column("Δ F1 to reference", arms, _difference, lambda _: None))
         if any(arm.quality.same is not None for arm in arms):
-            found.append(_column("same rows", arms, _same, lambda a: a.quality.same))
-    return found
+            cells.append(_column("same rows", arms, _same, lambda a: a.quality.same))
+    return cells
 
 
 def _spread(arms: Sequence[Arm]) -> list[Cells]:
@@ -220,9 +220,9 @@ def _same(arm: Arm) -> str:
 
 def footer(comparison: Comparison) -> list[str]:
     """What stands below the table."""
-    found = [_input(comparison)]
+    lines_ = [_input(comparison)]
     if not comparison.truth:
-        found.append(
+        lines_.append(
             f"no truth was given: this is agreement with {comparison.reference}, the reference, not correctness"
         )
     said = [f"{comparison.trials} independent trials of each"] if comparison.trials > 1 else []
@@ -236,14 +236,14 @@ def footer(comparison: Comparison) -> list[str]:
     if comparison.record is not None:
         said.append(f"kept as comparison {comparison.id}")
     failed = (line for arm in ranked(comparison) for line in _failures(arm))
-    found += [" · ".join(said), *failed, *(f"! {note}" for note in comparison.notes)]
+    lines_ += [" · ".join(said), *failed, *(f"! {note}" for note in comparison.notes)]
     if comparison.stopped:
-        found.append(f"! stopped: {comparison.stopped}")
+        lines_.append(f"! stopped: {comparison.stopped}")
         missing = ", ".join(f"{n} of {name}" for name, n in comparison.missing.items())
-        found.append(
+        lines_.append(
             f"! trials that are missing: {missing}. Run it again with a higher limit: it goes on from here"
         )
-    return found
+    return lines_
 
 
 def _input(comparison: Comparison) -> str:
@@ -261,14 +261,14 @@ def _input(comparison: Comparison) -> str:
 
 
 def _failures(arm: Arm) -> Iterator[str]:
-    """Lines about one way, over all its trials; none if nothing failed."""
-    found: Counter[tuple[str, str]] = Counter()
+    """Lines about one variant, over all its trials; none if nothing failed."""
+    counts: Counter[tuple[str, str]] = Counter()
     for each in (failed for trial in arm.trials for failed in trial.failures):
-        found[each.step, plain_line(each.error)] += each.rows
-    for (step, error), rows in found.most_common(_FAILURES):
+        counts[each.step, plain_line(each.error)] += each.rows
+    for (step, error), rows in counts.most_common(_FAILURES):
         yield f"! {arm.name} failed: {rows} × {step}: {error}"
-    if len(found) > _FAILURES:
-        yield f"! {arm.name} failed: … and {len(found) - _FAILURES} more kinds"
+    if len(counts) > _FAILURES:
+        yield f"! {arm.name} failed: … and {len(counts) - _FAILURES} more kinds"
 
 
 Point = tuple[Arm, float, float]
@@ -277,7 +277,7 @@ _MARKS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def points(comparison: Comparison) -> tuple[str, list[Point]]:
-    """What is across, and the ways that have a cost and a quality: dollars where they differ, else
+    """What is across, and the variants that have a cost and a quality: dollars where they differ, else
     tokens.
 
     Without a truth the reference agrees with itself.
@@ -295,11 +295,11 @@ def points(comparison: Comparison) -> tuple[str, list[Point]]:
 
 
 def _quality(comparison: Comparison, arm: Arm) -> float | None:
-    found = quality_of(arm)
+    result = quality_of(arm)
     return (
         1.0
-        if found is None and not comparison.truth and arm.name == comparison.reference
-        else found
+        if result is None and not comparison.truth and arm.name == comparison.reference
+        else result
     )
 
 
@@ -321,10 +321,10 @@ def chart(comparison: Comparison) -> Any:
         from matplotlib.figure import Figure
     except ImportError:
         return text(comparison, 72)
-    unit, found = points(comparison)
+    unit, result = points(comparison)
     figure = Figure(figsize=(5.5, 3.5), layout="constrained")
     axes = figure.subplots()
-    for i, (names, arm, x, y) in enumerate(_places(found)):
+    for i, (names, arm, x, y) in enumerate(_places(result)):
         low, high = arm.quality.interval or (y, y)
         axes.errorbar(x, y, yerr=[[max(0.0, y - low)], [max(0.0, high - y)]], fmt="o", capsize=3)
         side = 4 if i % 2 == 0 else -12  # names of neighbours are not on one line
@@ -335,7 +335,7 @@ def chart(comparison: Comparison) -> Any:
 
 
 def _places(found: Sequence[Point]) -> Iterator[tuple[str, Arm, float, float]]:
-    """The ways by what they cost and how good they are: alike ones are one point with all their
+    """The variants by what they cost and how good they are: alike ones are one point with all their
     names.
     """
     together: dict[tuple[float, float], list[Arm]] = {}
@@ -346,18 +346,18 @@ def _places(found: Sequence[Point]) -> Iterator[tuple[str, Arm, float, float]]:
 
 
 def text(comparison: Comparison, width: int) -> str:
-    """The chart in characters; "" with fewer than two points. Ways in one place have one mark, and
+    """The chart in characters; "" with fewer than two points. Variants in one place have one mark, and
     equal ones one line.
     """
-    unit, found = points(comparison)
-    if len(found) < 2:
+    unit, result = points(comparison)
+    if len(result) < 2:
         return ""
     wide = max(20, min(width - 12, 64))
-    xs, ys = [x for _, x, _ in found], [y for _, _, y in found]
+    xs, ys = [x for _, x, _ in result], [y for _, _, y in result]
     right, low, high = max(xs) or 1.0, min(ys), max(ys)
     tall = _HEIGHT if share(high, 3) != share(low, 3) else 1
     cells: dict[tuple[int, int], list[str]] = {}
-    for arm, x, y in found:
+    for arm, x, y in result:
         up = 0 if tall == 1 else round((high - y) / (high - low) * (tall - 1))
         cells.setdefault((up, min(wide - 1, round(x / right * (wide - 1)))), []).append(arm.name)
     grid = [[" "] * wide for _ in range(tall)]
@@ -384,24 +384,24 @@ def _names(together: Iterable[Sequence[str]], width: int) -> Iterator[str]:
     yield line.rstrip()
 
 
-class Part(NamedTuple):
+class TextPart(NamedTuple):
     """A part of a line, and whether it is the best of its column."""
 
     text: str
     best: bool = False
 
 
-def table_parts(comparison: Comparison, width: int) -> Iterator[list[Part]]:
+def table_parts(comparison: Comparison, width: int) -> Iterator[list[TextPart]]:
     """The whole, a line at a time; columns that do not fit fall away from the right, and a line
     says which.
     """
     yield from _table(comparison, width)
     for line in footer(comparison):
-        yield from ([Part(part)] for part in folded(line, width))
+        yield from ([TextPart(part)] for part in folded(line, width))
     drawn = text(comparison, width)
     if drawn:
         yield []
-        yield from ([Part(line)] for line in drawn.splitlines())
+        yield from ([TextPart(line)] for line in drawn.splitlines())
 
 
 def plain(comparison: Comparison, width: int) -> str:
@@ -409,21 +409,21 @@ def plain(comparison: Comparison, width: int) -> str:
     return "\n".join(joined(line).rstrip() for line in table_parts(comparison, width))
 
 
-def joined(parts: list[Part]) -> str:
+def joined(parts: list[TextPart]) -> str:
     """A line as text."""
     return (" " * GAP).join(part.text for part in parts)
 
 
-def _table(comparison: Comparison, width: int) -> Iterator[list[Part]]:
+def _table(comparison: Comparison, width: int) -> Iterator[list[TextPart]]:
     cells = columns(comparison)
     kept, widths = fitting([Column(c.title, c.texts, c.right) for c in cells], width)
     shown = list(zip(cells, widths, strict=False))
-    yield [Part(fit(c.title, w, right=c.right)) for c, w in shown]
+    yield [TextPart(fit(c.title, w, right=c.right)) for c, w in shown]
     for i in range(len(comparison)):
-        yield [Part(fit(c.texts[i], w, right=c.right), i in c.best) for c, w in shown]
+        yield [TextPart(fit(c.texts[i], w, right=c.right), i in c.best) for c, w in shown]
     if gone := cells[len(kept) :]:
         more = f"… {plural(len(gone), 'more column')}: {', '.join(c.title for c in gone)}"
-        yield from ([Part(part)] for part in folded(more, width))
+        yield from ([TextPart(part)] for part in folded(more, width))
 
 
 def lines(comparison: Comparison, width: int) -> Iterator[Text]:
@@ -433,9 +433,11 @@ def lines(comparison: Comparison, width: int) -> Iterator[Text]:
     from rich.text import Text
 
     for parts in table_parts(comparison, width):
-        found = Text(" " * GAP).join(Text(part.text, "bold" if part.best else "") for part in parts)
-        found.rstrip()
-        yield found
+        result = Text(" " * GAP).join(
+            Text(part.text, "bold" if part.best else "") for part in parts
+        )
+        result.rstrip()
+        yield result
 
 
 def html(comparison: Comparison) -> str:
@@ -457,9 +459,9 @@ def _cell(column: Cells, i: int) -> str:
 
 
 def _chart(comparison: Comparison) -> str:
-    found = chart(comparison)
-    if isinstance(found, str):
-        return f"<pre>{escape(found)}</pre>" if found else ""
+    drawn_chart = chart(comparison)
+    if isinstance(drawn_chart, str):
+        return f"<pre>{escape(drawn_chart)}</pre>" if drawn_chart else ""
     drawn = StringIO()
-    found.savefig(drawn, format="svg")
+    drawn_chart.savefig(drawn, format="svg")
     return drawn.getvalue()[drawn.getvalue().index("<svg") :]

@@ -83,7 +83,7 @@ class Fact:
         ]
 
 
-class Asked(Protocol):
+class DiagnosedSession(Protocol):
     """What is looked at: a session."""
 
     settings: Settings
@@ -102,13 +102,15 @@ class Asked(Protocol):
     ) -> None: ...
 
 
-def facts(session: Asked, *, call: bool, told: Callable[[str], None]) -> Iterator[Fact]:
+def facts(
+    session: DiagnosedSession, *, call: bool, report: Callable[[str], None]
+) -> Iterator[Fact]:
     """All facts, in the order in which they matter.
 
     Args:
         session: With the settings as resolved.
         call: Send one real request to each model and the embedder.
-        told: Is told what takes a while.
+        report: Is called with what takes a while.
     """
     settings = session.settings
     yield _python()
@@ -116,7 +118,7 @@ def facts(session: Asked, *, call: bool, told: Callable[[str], None]) -> Iterato
     yield from _models(settings)
     if call:
         for spec in dict.fromkeys([*map(settings.model, settings.roles), settings.embedder]):
-            told(f"asking {spec} …")
+            report(f"asking {spec} …")
             yield _called(spec, settings)
     yield _store(session)
     yield _disk(settings)
@@ -231,18 +233,20 @@ def _called(spec: ModelSpec, settings: Settings) -> Fact:
         return Fact(BAD, "call", f"{spec}: {error}")
 
 
-def _store(session: Asked) -> Fact:
+def _store(session: DiagnosedSession) -> Fact:
     name = session.settings.store
     if name.startswith("sqlite:") and not Path(name.removeprefix("sqlite:")).exists():
         return Fact(GOOD, "store", f"{name}: not there yet; the first run that writes makes it")
     if name == "memory":
         return Fact(GOOD, "store", "memory: empty in each run")
     try:
-        found = asyncio.run(_statistics(session))
+        statistics = asyncio.run(_statistics(session))
     except SemgraphError as error:
         return Fact(BAD, "store", str(error))
-    counts = ", ".join(f"{count(n)} {label}" for label, n in found.counts.items() if n) or "empty"
-    lengths = sorted(set(found.dimensions.values()))
+    counts = (
+        ", ".join(f"{count(n)} {label}" for label, n in statistics.counts.items() if n) or "empty"
+    )
+    lengths = sorted(set(statistics.dimensions.values()))
     vectors = f"; vectors of {' and '.join(map(str, lengths))} dimensions" if lengths else ""
     what = f"{shown(session.settings)}: {counts}{vectors}"
     own = _dimensions(session.settings.embedder)
@@ -262,7 +266,7 @@ def _dimensions(spec: ModelSpec) -> int | None:
     return None if dimensions is None else int(dimensions)
 
 
-async def _statistics(session: Asked) -> Any:
+async def _statistics(session: DiagnosedSession) -> Any:
     async with session:
         return await session.astatistics()
 
@@ -326,8 +330,10 @@ async def ask(model: LLM) -> str:
 async def embed(embedder: Embedder) -> str:
     """What came of embedding one sentence. Raises as `Embedder.embed` does."""
     began = time.monotonic()
-    found = await embedder.embed([SENTENCE])
-    return f"{plural(found.vectors.shape[1], 'dimension')} ({duration(time.monotonic() - began)})"
+    embeddings = await embedder.embed([SENTENCE])
+    return (
+        f"{plural(embeddings.vectors.shape[1], 'dimension')} ({duration(time.monotonic() - began)})"
+    )
 
 
 async def try_spec(spec: ModelSpec, settings: Settings) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunOptions:
     """The options that change what a run does.
 
     Args:
@@ -44,7 +44,7 @@ class Asked:
     write: bool = True
 
 
-NOTHING = Asked()
+DEFAULTS = RunOptions()
 _NEXT = 3
 
 
@@ -81,7 +81,7 @@ def header(
     typed: str,
     given: Mapping[str, Given],
     settings: Settings,
-    asked: Asked = NOTHING,
+    asked: RunOptions = DEFAULTS,
 ) -> Iterator[str]:
     """The lines.
 
@@ -109,7 +109,7 @@ def header(
         yield "write  nothing" + (f", and stop behind step {asked.until}" if asked.until else "")
 
 
-def _inputs(plan: LogicalPlan, given: Mapping[str, Given], asked: Asked) -> Iterator[str]:
+def _inputs(plan: LogicalPlan, given: Mapping[str, Given], asked: RunOptions) -> Iterator[str]:
     for each in given.values():
         whose = (
             each.rows.column(_partition(plan)).to_pylist()
@@ -127,7 +127,7 @@ def _inputs(plan: LogicalPlan, given: Mapping[str, Given], asked: Asked) -> Iter
             yield f"input  the plan's example: {said}{_first(plan, name, asked)}"
 
 
-def _first(plan: LogicalPlan, name: str, asked: Asked) -> str:
+def _first(plan: LogicalPlan, name: str, asked: RunOptions) -> str:
     """How many of the rows are taken, if not all."""
     cut = asked.rows is not None and (plan.order is None or plan.order.input == name)
     return f"; only the first {asked.rows} (--rows)" if cut else ""
@@ -148,11 +148,15 @@ def _partition(plan: LogicalPlan) -> str:
 
 def _of(plan: LogicalPlan, values: Sequence[str | None]) -> str:
     """Whose the rows are: by name if they are of one partition."""
-    found = sorted({value or "" for value in values})
+    partitions = sorted({value or "" for value in values})
     called = _partition(plan).removesuffix("_id")
-    if found in ([], [""]):
+    if partitions in ([], [""]):
         return ""
-    return f' of {called} "{found[0]}"' if len(found) == 1 else f" of {len(found)} {called}s"
+    return (
+        f' of {called} "{partitions[0]}"'
+        if len(partitions) == 1
+        else f" of {len(partitions)} {called}s"
+    )
 
 
 def _example(plan: LogicalPlan) -> Mapping[str, list[Mapping[str, Any]]]:
@@ -164,7 +168,7 @@ def following(plan: LogicalPlan, typed: str) -> dict[str, str]:
     what they do.
     """
     folder = find_plan(typed)[0].parent
-    found = {}
+    sentences = {}
     for path in sorted(folder.glob("*.yaml")):
         try:
             data = read_file(path).data
@@ -174,9 +178,9 @@ def following(plan: LogicalPlan, typed: str) -> dict[str, str]:
             if data.get("writes"):
                 continue  # what changes or deletes is nobody's next step unasked
             name = str(Path(typed).parent / path.name) if "/" in typed else path.stem
-            found[name] = _sentence(str(data.get("doc") or ""))
-    first = sorted(found, key=lambda name: Path(name).stem != "search")
-    return {name: found[name] for name in first[:_NEXT]}
+            sentences[name] = _sentence(str(data.get("doc") or ""))
+    first = sorted(sentences, key=lambda name: Path(name).stem != "search")
+    return {name: sentences[name] for name in first[:_NEXT]}
 
 
 def _sentence(doc: str) -> str:
@@ -204,10 +208,8 @@ def described(
             if spec.model
             else Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl"
         )
-        found = Recording.read(file)
-        return (
-            f"{spec}: {found.embedder if spec.kind == 'embedder' else found.model} on {found.date}"
-        )
+        result = Recording.read(file)
+        return f"{spec}: {result.embedder if spec.kind == 'embedder' else result.model} on {result.date}"
     return str(spec)
 
 

@@ -48,7 +48,7 @@ def folds(record: Path) -> Iterator[str]:
                 rows.setdefault((item.get("_m"), str(item.get("left"))), []).append(item)
             more = f", the first {ROWS} here" if len(rows) > ROWS else ""
             yield f"<p><b>{escape(step)}</b> asked about {len(rows):,} row{'s' * (len(rows) != 1)}{more}</p>"
-            yield from (_fold(found, lookup) for found in list(rows.values())[:ROWS])
+            yield from (_fold(items_of_row, lookup) for items_of_row in list(rows.values())[:ROWS])
 
 
 def _fold(items: Sequence[Mapping[str, Any]], lookup: Lookup) -> str:

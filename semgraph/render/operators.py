@@ -12,7 +12,7 @@ from semgraph.semantic.library import Library, Listed
 OPERATORS = ("sem_map", "sem_filter", "sem_join", "sem_agg", "sem_topk")
 
 
-def ways(settings: Settings) -> dict[str, list[Listed]]:
+def implementations(settings: Settings) -> dict[str, list[Listed]]:
     """The ways of each operator, the reference first: shipped ones and those of the configured
     folders. Raises PlanError.
     """

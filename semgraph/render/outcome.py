@@ -166,7 +166,7 @@ def narrowed(columns: list[Column], width: int) -> list[Column]:
         ),
     ]
     return next(
-        (found for found in tries if len(fitting(found, width)[0]) == len(found)), tries[-1]
+        (result for result in tries if len(fitting(result, width)[0]) == len(result)), tries[-1]
     )
 
 

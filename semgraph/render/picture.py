@@ -27,7 +27,7 @@ _MORE = 8
 
 
 @dataclass
-class Edge:
+class Arrow:
     """An arrow: the keys of its ends, and what `draw` says of it."""
 
     source: str
@@ -53,7 +53,7 @@ class Picture:
     partition: str
     has_edges: bool = False
     nodes: dict[str, str] = field(default_factory=dict)
-    edges: dict[str, Edge] = field(default_factory=dict)
+    edges: dict[str, Arrow] = field(default_factory=dict)
 
     @property
     def ties(self) -> bool:
@@ -75,25 +75,25 @@ def pictures(tables: Mapping[str, pa.Table], graph: Graph) -> list[Picture]:
     """What the tables hold of the graph, a picture for each partition; none if there is nothing to
     draw.
     """
-    found: dict[str, Picture] = {}
+    by_partition: dict[str, Picture] = {}
     for table in tables.values():
         names = set(table.column_names)
         if graph.key not in names:
             continue
         for row in table.to_pylist():
             whose = row.get(graph.partition)
-            picture = found.setdefault(
+            picture = by_partition.setdefault(
                 str(whose or ""), Picture(str(whose or ""), bool(graph.edges))
             )
             _add(picture, row, graph, names)
-    return [p for p in found.values() if p.nodes or p.edges]
+    return [p for p in by_partition.values() if p.nodes or p.edges]
 
 
 def _add(picture: Picture, row: Mapping[str, Any], graph: Graph, names: set[str]) -> None:
     draw, key = graph.draw, str(row[graph.key])
     if {"source", "target"} <= names:
         if draw.edge in names or draw.text in names:
-            new = Edge(str(row["source"]), str(row["target"]))
+            new = Arrow(str(row["source"]), str(row["target"]))
             edge = picture.edges.setdefault(key, new)
             edge.name = plain_line(str(row.get(draw.edge) or "")) or edge.name
             edge.text = plain_line(str(row.get(draw.text) or "")) or edge.text
@@ -170,7 +170,7 @@ def _title(picture: Picture, graph: Graph) -> str:
 
 
 def _columns(
-    edges: Sequence[Edge], members: Mapping[str, int], room: int
+    edges: Sequence[Arrow], members: Mapping[str, int], room: int
 ) -> tuple[list[tuple[str, int, list[str]]], list[str]]:
     """What stands right of the arrows, as (title, width, a cell for each edge); and the titles for
     which there is no room.
@@ -179,19 +179,19 @@ def _columns(
         ", ".join(str(n) for n in sorted(members[s] for s in edge.sources if s in members))
         for edge in edges
     ]
-    found: list[tuple[str, int, list[str]]] = []
+    columns: list[tuple[str, int, list[str]]] = []
     gone: list[str] = []
     for title, cells in (("holds", [edge.holds for edge in edges]), ("from", origins)):
         size = max(map(len, (title, *cells)))
         if any(cells) and not gone and size + 2 <= room:
-            found.append((title, size, cells))
+            columns.append((title, size, cells))
             room -= size + 2
         elif any(cells):
             gone.append(title)
-    return found, gone
+    return columns, gone
 
 
-def _alone(picture: Picture, edges: Sequence[Edge], width: int) -> Iterator[str]:
+def _alone(picture: Picture, edges: Sequence[Arrow], width: int) -> Iterator[str]:
     """The nodes that no edge touches."""
     touched = {key for edge in edges for key in (edge.source, edge.target)}
     alone = [name for key, name in picture.nodes.items() if key not in touched]

@@ -62,13 +62,13 @@ def plan_file(ref: str) -> PlanFile:
 
 def listed() -> list[PlanFile]:
     """The plans in `./plans` and the shipped ones that these do not hide."""
-    found: dict[str, PlanFile] = {}
+    files: dict[str, PlanFile] = {}
     for folder, is_shipped in ((_OWN, False), (plans_folder(), True)):
         for path in sorted(folder.glob("*.yaml")):
             if is_plan(path):
                 own = is_shipped or folder.resolve() == plans_folder().resolve()
-                found.setdefault(path.stem, PlanFile(path, own))
-    return list(found.values())
+                files.setdefault(path.stem, PlanFile(path, own))
+    return list(files.values())
 
 
 def is_plan(path: Path) -> bool:
@@ -207,7 +207,7 @@ def _asking(file: PlanFile, width: int) -> Iterator[str]:
     """The steps that ask a model, the way each is answered, and the prompts."""
     if not file.semantic:
         return
-    yield from ("", "asks a model (--use STEP=WAY)")
+    yield from ("", "asks a model (--use STEP=IMPLEMENTATION)")
     nodes = file.semantic
     yield from lines(
         [
@@ -289,7 +289,7 @@ def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
 
 
 @dataclass(frozen=True)
-class Checked:
+class PlanCheck:
     """What checking a file found."""
 
     file: str
@@ -309,41 +309,41 @@ class Checked:
 
 def files_in(names: Sequence[str]) -> list[Path]:
     """The plan files that are named, or lie in folders that are named. Raises PlanError."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for name in names:
         path = Path(name)
         if path.is_dir():
-            found += [p for p in sorted(path.glob("*.yaml")) if is_plan(p)]
+            paths += [p for p in sorted(path.glob("*.yaml")) if is_plan(p)]
         elif path.is_file():
-            found.append(path)
+            paths.append(path)
         elif "/" not in name and not name.endswith((".yaml", ".yml")):
-            found.append(find_plan(name)[0])
+            paths.append(find_plan(name)[0])
         else:
             raise PlanError(
                 Problem(f"{name}: there is no such file or folder", hint="see semgraph plans list")
             )
-    if not found:
+    if not paths:
         raise PlanError(
             Problem(
                 f"{', '.join(names)}: there is no plan",
                 hint="a plan is a .yaml file with the key plan",
             )
         )
-    return found
+    return paths
 
 
-def checked(path: Path, library: Library) -> Checked:
+def checked(path: Path, library: Library) -> PlanCheck:
     """Load a plan and its presets, with the ways that they choose, or a graph; all that is wrong is
     told.
     """
     kind = "graph" if not is_plan(path) and _is_graph(path) else "plan"
     try:
         if kind == "graph":
-            return Checked(shown(path), _graph(path), (), kind)
+            return PlanCheck(shown(path), _graph(path), (), kind)
         ok, warnings = _plan(path, library)
-        return Checked(shown(path), ok, (), kind, tuple(map(str, warnings)))
+        return PlanCheck(shown(path), ok, (), kind, tuple(map(str, warnings)))
     except PlanError as error:
-        return Checked(shown(path), "", tuple(dict.fromkeys(map(str, error.problems))), kind)
+        return PlanCheck(shown(path), "", tuple(dict.fromkeys(map(str, error.problems))), kind)
 
 
 def _is_graph(path: Path) -> bool:
@@ -373,7 +373,7 @@ def _plan(path: Path, library: Library) -> tuple[str, tuple[Problem, ...]]:
     return made_of, tuple(warnings)
 
 
-def verdict(found: Sequence[Checked]) -> str:
+def verdict(found: Sequence[PlanCheck]) -> str:
     """How many of the files have errors; nothing if none has."""
     wrong, whole = sum(bool(c.problems) for c in found), len(found)
     kinds = {c.kind for c in found}

@@ -70,9 +70,9 @@ class Watch:
         news.
         """
         done, total = self.steps[step]
-        found = self.meter.steps.get(step) if self.meter is not None else None
+        metrics = self.meter.steps.get(step) if self.meter is not None else None
         return done < total or bool(
-            found and found.calls_issued + found.calls_journal + found.calls_coalesced
+            metrics and metrics.calls_issued + metrics.calls_journal + metrics.calls_coalesced
         )
 
     def summary(self) -> str:
@@ -175,11 +175,11 @@ def downloading(
     seen: list[int] = []
     started = time.monotonic()
 
-    def told(done: int, total: int, _source: str) -> None:
+    def report(done: int, total: int, _source: str) -> None:
         seen[:] = [done, total]
 
     if quiet:
-        yield told
+        yield report
         return
     if console.is_terminal:
         from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
@@ -195,12 +195,12 @@ def downloading(
             task = bar.add_task(what, total=None)
 
             def drawn(done: int, total: int, source: str) -> None:
-                told(done, total, source)
+                report(done, total, source)
                 bar.update(task, completed=done, total=total)
 
             yield drawn
     else:
-        yield told
+        yield report
     if seen:
         line = f"  ✓ {what}  {size(seen[1])}, checked, {duration(time.monotonic() - started)}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)

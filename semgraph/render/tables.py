@@ -85,15 +85,15 @@ def folded(line: str, width: int) -> list[str]:
     """
     from rich.cells import cell_len
 
-    found: list[str] = []
+    lines_: list[str] = []
     for part in line.split(" · "):
-        if found and cell_len(f"{found[-1]} · {part}") <= width:
-            found[-1] += f" · {part}"
+        if lines_ and cell_len(f"{lines_[-1]} · {part}") <= width:
+            lines_[-1] += f" · {part}"
         else:
-            first = "  " if found else ""
-            found += wrap(part, max(width, 20), initial_indent=first, subsequent_indent="  ", break_long_words=False,
+            first = "  " if lines_ else ""
+            lines_ += wrap(part, max(width, 20), initial_indent=first, subsequent_indent="  ", break_long_words=False,
                           break_on_hyphens=False)  # fmt: skip
-    return found
+    return lines_
 
 
 def lines(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator[str]:
@@ -120,18 +120,18 @@ def of_arrow(table: pa.Table, *, rows: int = _ROWS) -> list[Column]:
     """
     import pyarrow.types as kinds
 
-    found = []
+    columns = []
     for name in table.column_names:
         kind = table.schema.field(name).type
         number = kinds.is_integer(kind) or kinds.is_floating(kind)
-        found.append(
+        columns.append(
             Column(
                 name,
                 [_cell(v) for v in table.column(name).slice(0, rows).to_pylist()],
                 right=number,
             )
         )
-    return found
+    return columns
 
 
 def cell(value: Any) -> str:

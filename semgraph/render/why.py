@@ -39,8 +39,8 @@ def described(chain: Chain) -> dict[str, Any]:
                         "answers": dict(asked.answers),
                         "error": asked.error,
                         "calls": [
-                            {"id": call, **(_exchange(found) if found else {})}
-                            for call, found in asked.calls
+                            {"id": call, **(_exchange(exchange) if exchange else {})}
+                            for call, exchange in asked.calls
                         ],
                     }
                     for asked in link.asked
@@ -146,10 +146,10 @@ def _asked(asked: AskedItem, width: int, told: set[str], *, messages: bool) -> I
         yield fit(f"      beside {_value(asked.right)}", width).rstrip()
     answer = f"failed: {asked.error}" if asked.error else _row(asked.answers)
     yield from _wrapped("      answer  ", answer, width)
-    for call, found in asked.calls:
-        yield fit(f"      {_call(call, found)}", width).rstrip()
-        if messages and found is not None and call not in told:
-            yield from _messages(found, " " * 8)
+    for call, exchange in asked.calls:
+        yield fit(f"      {_call(call, exchange)}", width).rstrip()
+        if messages and exchange is not None and call not in told:
+            yield from _messages(exchange, " " * 8)
         told.add(call)
 
 

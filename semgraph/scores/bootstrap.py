@@ -50,6 +50,6 @@ def estimate(units: Sequence[Sequence[float]], statistic: Statistic) -> Value:
     if number < 2:
         return Value(value, None)
     draws = np.random.default_rng(_SEED).multinomial(number, counts / number, size=TIMES)
-    found = statistic(draws @ kinds)
-    low, high = np.quantile(found, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    result = statistic(draws @ kinds)
+    low, high = np.quantile(result, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return Value(value, Interval(float(low), float(high)))

@@ -98,8 +98,8 @@ def align(nodes: Iterable[Node], truth: Iterable[Node]) -> dict[Hashable, Hashab
         named = one.name is not None and one.name == other.name
         # Whole numbers: what is added up stays exact, whatever the order.
         weights[own, true] = (named * most + common) * most * _FINE + round(dice * _FINE)
-    found = dict(pair for part in _parts(weights) for pair in _best(part))
-    return {key: found[key] for key in ours if key in found}
+    pairs_ = dict(pair for part in _parts(weights) for pair in _best(part))
+    return {key: pairs_[key] for key in ours if key in pairs_}
 
 
 def _shared(ours: Iterable[Node], theirs: Iterable[Node]) -> dict[tuple[Hashable, Hashable], int]:
@@ -158,8 +158,8 @@ def partition(
     )
     given, wanted = sum(own.values()), sum(true.values())
     right = sum(n * n / own[a] for (a, _), n in common.items())
-    found = sum(n * n / true[b] for (_, b), n in common.items())
-    precision, recall = (right / given if given else None), (found / wanted if wanted else None)
+    result = sum(n * n / true[b] for (_, b), n in common.items())
+    precision, recall = (right / given if given else None), (result / wanted if wanted else None)
     both = (precision or 0.0) + (recall or 0.0)
     f1 = (
         2 * (precision or 0.0) * (recall or 0.0) / both if both else 0.0 if ours or theirs else None
@@ -177,19 +177,19 @@ def _occurrences_in_common(
     for node in sorted(theirs, key=lambda node: repr(node.key)):
         for member in node.occurrences:
             where[member].append(node.key)
-    found: Counter[tuple[Hashable, Hashable]] = Counter()
+    result: Counter[tuple[Hashable, Hashable]] = Counter()
     later: list[tuple[Hashable, tuple[str, Hashable]]] = []
     for node in sorted(ours, key=lambda node: repr(node.key)):
         for member in node.occurrences:
             if alignment.get(node.key) in where[member]:
                 where[member].remove(alignment[node.key])
-                found[node.key, alignment[node.key]] += 1
+                result[node.key, alignment[node.key]] += 1
             else:
                 later.append((node.key, member))
     for key, member in later:
         if where[member]:
-            found[key, where[member].pop(0)] += 1
-    return found
+            result[key, where[member].pop(0)] += 1
+    return result
 
 
 _MOMENTS = 50
@@ -256,19 +256,19 @@ def moments(graph: Graph, most: int = _MOMENTS) -> list[Any]:
     >>> moments(Graph((), (Edge("a", "b", start=1, end=4), Edge("a", "c", start=4))))
     [1, 4]
     """
-    found = sorted(
+    result = sorted(
         {time for edge in graph.edges for time in (edge.start, edge.end) if time is not None}
     )
-    if len(found) <= most:
-        return found
-    return [found[round(i * (len(found) - 1) / (most - 1))] for i in range(most)]
+    if len(result) <= most:
+        return result
+    return [result[round(i * (len(result) - 1) / (most - 1))] for i in range(most)]
 
 
 def _said(
     edges: Iterable[Edge], alignment: Mapping[Hashable, Hashable] | None
 ) -> dict[Saying, list[Edge]]:
     """The edges by what they say: their ends as true nodes, label and properties."""
-    found: defaultdict[Saying, list[Edge]] = defaultdict(list)
+    statements: defaultdict[Saying, list[Edge]] = defaultdict(list)
     for edge in edges:
         if alignment is None:
             ends: tuple[Hashable, ...] = (("true", edge.source), ("true", edge.target))
@@ -277,8 +277,8 @@ def _said(
                 ("true", alignment[key]) if key in alignment else ("own", key)
                 for key in (edge.source, edge.target)
             )
-        found[(*ends, edge.label, tuple(sorted(edge.properties.items())))].append(edge)
-    return dict(found)
+        statements[(*ends, edge.label, tuple(sorted(edge.properties.items())))].append(edge)
+    return dict(statements)
 
 
 def _counts(ours: Sequence[Edge], theirs: Sequence[Edge]) -> tuple[int, int, int]:

@@ -68,7 +68,7 @@ def answers(
     """The answers of each unit.
 
     Args:
-        rows: Rows of a result or of the truth.
+        rows: Rows of a by_unit or of the truth.
         key: The columns that name the unit.
         compare: The columns that are the answer. None: that there is a row is the answer. A row
             whose compared columns are all NULL names its unit and answers nothing.
@@ -78,15 +78,15 @@ def answers(
     >>> answers([{"id": 1, "of": "a"}, {"id": 2, "of": None}], ["id"], ["of"])
     {(1,): Counter({('a',): 1}), (2,): Counter()}
     """
-    found: dict[Hashable, Counter[Hashable]] = {
+    by_unit: dict[Hashable, Counter[Hashable]] = {
         tuple(map(lookup, unit)): Counter() for unit in units
     }
     for row in rows:
-        own = found.setdefault(tuple(lookup(row[name]) for name in key), Counter())
+        own = by_unit.setdefault(tuple(lookup(row[name]) for name in key), Counter())
         said = tuple(lookup(row[name]) for name in compare)
         if not compare or any(value is not None for value in said):
             own[said] += 1
-    return found
+    return by_unit
 
 
 def lookup(value: Any) -> Hashable:
@@ -114,12 +114,12 @@ def tally(given: Answers, truth: Answers) -> dict[Hashable, tuple[int, int, int]
 
 def pooled(tallies: Iterable[Tally]) -> dict[Hashable, tuple[int, int, int]]:
     """Several trials as one tally: a unit is drawn with all its trials."""
-    found: dict[Hashable, tuple[int, int, int]] = {}
+    result: dict[Hashable, tuple[int, int, int]] = {}
     for each in tallies:
         for unit, (hits, given, wanted) in each.items():
-            before = found.get(unit, (0, 0, 0))
-            found[unit] = (before[0] + hits, before[1] + given, before[2] + wanted)
-    return found
+            before = result.get(unit, (0, 0, 0))
+            result[unit] = (before[0] + hits, before[1] + given, before[2] + wanted)
+    return result
 
 
 def score(units: Tally) -> Score:
@@ -128,8 +128,8 @@ def score(units: Tally) -> Score:
     Units that rightly have no answer at all make an F1 of 1; without units there is none.
     """
     hits, given, wanted = (sum(counts[i] for counts in units.values()) for i in range(3))
-    found = Score.of(hits, given, wanted, estimate(list(units.values()), _f1).interval)
-    return replace(found, f1=1.0) if units and found.f1 is None else found
+    result = Score.of(hits, given, wanted, estimate(list(units.values()), _f1).interval)
+    return replace(result, f1=1.0) if units and result.f1 is None else result
 
 
 def difference(ours: Tally, theirs: Tally) -> Value:
@@ -149,12 +149,12 @@ def agreement(*trials: tuple[Answers, Answers]) -> Value:
     0.5
     """
     none: Counter[Hashable] = Counter()
-    found: dict[Hashable, tuple[float, float]] = {}
+    result: dict[Hashable, tuple[float, float]] = {}
     for ours, theirs in trials:
         for unit in dict.fromkeys([*ours, *theirs]):
-            same, number = found.get(unit, (0.0, 0.0))
-            found[unit] = (same + (ours.get(unit, none) == theirs.get(unit, none)), number + 1)
-    return estimate(list(found.values()), lambda sums: _share(sums[:, 0], sums[:, 1]))
+            same, number = result.get(unit, (0.0, 0.0))
+            result[unit] = (same + (ours.get(unit, none) == theirs.get(unit, none)), number + 1)
+    return estimate(list(result.values()), lambda sums: _share(sums[:, 0], sums[:, 1]))
 
 
 def _f1(sums: Sums) -> Sums:

@@ -17,7 +17,7 @@ from semgraph.compare.comparison import Comparison
 from semgraph.compare.request import (
     ComparisonRequest,
     Say,
-    Ways,
+    Variants,
     compare,
     foreseen,
     only_step,
@@ -263,7 +263,7 @@ class Session:
         format: ExplainFormat = "tree",  # noqa: A002 - the option's name
         run: str | None = None,
         sample: int | None = None,
-        compare: Ways | None = None,
+        compare: Variants | None = None,
         step: str | None = None,
         trials: int = 1,
         width: int = 100,
@@ -317,7 +317,7 @@ class Session:
         plan: PlanLike,
         /,
         *,
-        ways: Ways,
+        variants: Variants,
         step: str | None = None,
         truth: Any = None,
         trials: int = 1,
@@ -343,7 +343,7 @@ class Session:
 
         Args:
             plan: A path, a name, a loaded plan, or a frame.
-            ways: For a step: implementations as written, `["per_row", "packed(rows=10)"]`, or by
+            variants: For a step: implementations as written, `["per_row", "packed(rows=10)"]`, or by
                 name. For whole plans: the implementations of steps, by variant, `{"one": {"told":
                 "block()"}}`. All are compared with the operator's reference if it is among them,
                 else with the first.
@@ -367,7 +367,7 @@ class Session:
             InputError: The rows or the truth are wrong; nothing was spent.
             BudgetReached: The comparison would pass a limit; nothing was spent.
         """
-        checked = requested(ways, step, trials, replays=self._resources.replays)
+        checked = requested(variants, step, trials, replays=self._resources.replays)
         given = dict(plan.tables) if isinstance(plan, Frame) else {}
         given |= {
             name: value for name, value in {**(inputs or {}), **more}.items() if value is not None
@@ -383,7 +383,7 @@ class Session:
     async def _foreseen(
         self,
         plan: LogicalPlan,
-        ways: Ways,
+        variants: Variants,
         step: str | None,
         trials: int,
         tables: Mapping[str, Any],
@@ -393,7 +393,7 @@ class Session:
         request = ComparisonRequest(
             plan,
             tables,
-            requested(ways, name, trials, replays=self._resources.replays),
+            requested(variants, name, trials, replays=self._resources.replays),
             name,
             trials=trials,
         )

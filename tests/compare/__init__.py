@@ -1,1 +1,1 @@
-"""Ways and whole plans beside each other."""
+"""Variants and whole plans beside each other."""

@@ -115,5 +115,5 @@ WAYS = ["per_row", "packed(rows=3)"]
 async def compared(session: sg.Session, plan: Any, **options: Any) -> Any:
     """Compare without a word on stderr."""
     return await session.acompare(
-        plan, **{"say": None, "step": "complaints", "ways": WAYS, **options}
+        plan, **{"say": None, "step": "complaints", "variants": WAYS, **options}
     )

@@ -45,7 +45,7 @@ PLANS: dict[str, Any] = {
 
 
 async def compare(
-    folder: Path, operator: str, ways: list[str], groups: int = 1, **options: Any
+    folder: Path, operator: str, variants: list[str], groups: int = 1, **options: Any
 ) -> tuple[Any, str]:
     """What was found, and what was said before anything was asked."""
     said: list[str] = []
@@ -53,7 +53,9 @@ async def compare(
     async with sg.Session(
         llm=Oracle(MIND), embedder=Words(), store="memory", journal=False, runs="", folder=folder
     ) as session:
-        found = await session.acompare(plan, step="s", ways=ways, say=said.append, **options)
+        found = await session.acompare(
+            plan, step="s", variants=variants, say=said.append, **options
+        )
     return found, "\n".join(line for line in said if not line.startswith("✓"))
 
 
@@ -91,7 +93,7 @@ class Words:
 
 
 @pytest.mark.parametrize(
-    ("operator", "ways"),
+    ("operator", "variants"),
     [
         ("sem_filter", ["per_row", "packed(rows=5)"]),
         ("sem_map", ["per_row", "packed(rows=5)"]),
@@ -101,12 +103,12 @@ class Words:
 )
 @pytest.mark.parametrize("groups", [1, 5])
 async def test_what_is_asked_at_once_is_counted_whatever_the_groups(
-    tmp_path, operator, ways, groups
+    tmp_path, operator, variants, groups
 ):
     """Rows of two groups never share a request: twelve rows in five groups are five blocks, not
     three.
     """
-    found, said = await compare(tmp_path, operator, ways, groups)
+    found, said = await compare(tmp_path, operator, variants, groups)
     assert [e.calls for e in found.estimates] == [arm.cold.calls for arm in found]
     assert all(e.planned for e in found.estimates)
     assert "≈ " not in said.replace("≈ ", "", said.count(" tokens in")), (
@@ -141,11 +143,11 @@ async def test_what_depends_on_answers_is_an_expectation(tmp_path):
 
 async def test_where_vectors_decide_what_is_asked_it_is_a_range(tmp_path):
     """A sample is always asked about, and at most everything."""
-    way = "cascade(recall=0.5, precision=0.5, delta=0.5, sample=6, rows=2)"
-    found, said = await compare(tmp_path, "sem_filter", ["per_row", way])
+    variant = "cascade(recall=0.5, precision=0.5, delta=0.5, sample=6, rows=2)"
+    found, said = await compare(tmp_path, "sem_filter", ["per_row", variant])
     (estimate,) = found.estimates[1:]
     assert (estimate.least, estimate.calls) == (3, 6)
-    assert estimate.least <= found[way].cold.calls <= estimate.calls
+    assert estimate.least <= found[variant].cold.calls <= estimate.calls
     assert "3–6 calls" in said
 
 
@@ -164,14 +166,14 @@ class TestExplained:
         async with sg.Session(
             llm=model, embedder=Words(), store="memory", journal=False, runs="", folder=tmp_path
         ) as session:
-            ways = ["per_row", "packed(rows=5)"]
-            first, *lines = session.explain(plan, compare=ways, trials=3).splitlines()
+            variants = ["per_row", "packed(rows=5)"]
+            first, *lines = session.explain(plan, compare=variants, trials=3).splitlines()
             assert first == "s = sem_filter(table 12), one trial of each (oracle), estimated"
             assert lines[0].startswith("  per_row         12 calls   ≈ ")
             assert lines[0].endswith("   reference")
             assert lines[1].startswith("  packed(rows=5)  3 calls   ≈ ")
             assert lines[2].startswith("  3 trials of each: 45 calls, ")
-            found = await session.acompare(plan, step="s", ways=ways, say=None)
+            found = await session.acompare(plan, step="s", variants=variants, say=None)
             assert [arm.cold.calls for arm in found] == [12, 3]
         assert len(model.requests) == 15
 
@@ -232,7 +234,7 @@ class TestWholePlans:
     """What EXPLAIN says of each arm is said before one is run."""
 
     async def said(
-        self, folder: Path, plan: Any, ways: dict[str, dict[str, str]], **options: Any
+        self, folder: Path, plan: Any, variants: dict[str, dict[str, str]], **options: Any
     ) -> list[str]:
         told: list[str] = []
         async with sg.Session(
@@ -244,15 +246,15 @@ class TestWholePlans:
             folder=folder,
             **options,
         ) as session:
-            await session.acompare(plan, ways=ways, say=told.append)
+            await session.acompare(plan, variants=variants, say=told.append)
         return [line for line in told if not line.startswith("✓")]
 
     async def test_where_all_is_bounded(self, tmp_path):
         """Twelve rows, alone or five together; what stays of them, alone."""
         plan = rows().sem_filter("Is {text} a name?").step("named")
         plan = plan.sem_map("How long is {text}", add={"size": "string"}).step("sized")
-        ways = {"one by one": {"named": "per_row"}, "packed": {"named": "packed(rows=5)"}}
-        assert await self.said(tmp_path, plan, ways, max_calls=100) == [
+        variants = {"one by one": {"named": "per_row"}, "packed": {"named": "packed(rows=5)"}}
+        assert await self.said(tmp_path, plan, variants, max_calls=100) == [
             "whole plans, one trial of each; it stops before it passes max_calls 100",
             "  one by one  ≤ 24 calls",
             "  packed      ≤ 15 calls",

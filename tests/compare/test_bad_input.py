@@ -40,22 +40,25 @@ async def refused(session, server, match: str, plan=None, **options) -> None:
             "step some asks no model. Steps that ask a model: kinds",
         ),
         (
-            {"ways": ["per_rwo"]},
+            {"variants": ["per_rwo"]},
             'step complaints: unknown implementation "per_rwo" of sem_filter.*Did you mean "per_row"',
         ),
-        ({"ways": ["packed(row=3)"]}, 'packed has no parameter "row"'),
-        ({"ways": ["packed(rows=x)"]}, "rows must be"),
-        ({"ways": ["packed(rows"]}, "invalid implementation"),
-        ({"ways": []}, "there is nothing to compare"),
-        ({"ways": "per_row"}, 'ways is the text "per_row". Give a list'),
+        ({"variants": ["packed(row=3)"]}, 'packed has no parameter "row"'),
+        ({"variants": ["packed(rows=x)"]}, "rows must be"),
+        ({"variants": ["packed(rows"]}, "invalid implementation"),
+        ({"variants": []}, "there is nothing to compare"),
+        ({"variants": "per_row"}, 'variants is the text "per_row". Give a list'),
         (
-            {"ways": ["per_row", "per_row"]},
-            'the way "per_row" is given twice. To compare a way with itself, name both',
+            {"variants": ["per_row", "per_row"]},
+            'the variant "per_row" is given twice. To compare a variant with itself, name both',
         ),
-        ({"ways": {"a": {"complaints": "per_row"}}}, "arm a sets ways of several steps"),
-        ({"step": None}, "nothing says which step is done in these ways"),
         (
-            {"step": None, "ways": {"a": {"complain": "per_row"}}},
+            {"variants": {"a": {"complaints": "per_row"}}},
+            "arm a sets implementations of several steps",
+        ),
+        ({"step": None}, "the step of these variants is missing"),
+        (
+            {"step": None, "variants": {"a": {"complain": "per_row"}}},
             'arm a: plan .* asks no model in a step "complain"',
         ),
         ({"trials": 0}, "trials is 0"),
@@ -85,9 +88,12 @@ async def test_a_wrong_truth(session, server, truth, match):
 @pytest.mark.parametrize(
     "options",
     [
-        {"ways": ["per_rwo", "packd(rows=3)"]},
-        {"step": None, "ways": {"a": {"complaints": "per_rwo"}, "b": {"complaints": "packd()"}}},
-        {"step": None, "ways": {"a": {"per_rwo": "per_row"}, "b": {"packd": "per_row"}}},
+        {"variants": ["per_rwo", "packd(rows=3)"]},
+        {
+            "step": None,
+            "variants": {"a": {"complaints": "per_rwo"}, "b": {"complaints": "packd()"}},
+        },
+        {"step": None, "variants": {"a": {"per_rwo": "per_row"}, "b": {"packd": "per_row"}}},
     ],
 )
 async def test_all_wrong_ways_are_told_at_once(session, server, options):
@@ -102,7 +108,7 @@ async def test_a_truth_without_answers(session, server):
         match,
         plan=kinds(),
         step="kinds",
-        ways=["per_row"],
+        variants=["per_row"],
         truth=[{"id": 1, "sort": "x"}],
     )
 
@@ -114,8 +120,10 @@ async def test_a_step_without_rows(session, server):
 
 
 async def test_a_whole_plan_that_writes_nothing_has_no_true_graph(session, server):
-    ways = {"a": {"complaints": "per_row"}}
-    await refused(session, server, "writes no graph", step=None, ways=ways, truth={"nodes": []})
+    variants = {"a": {"complaints": "per_row"}}
+    await refused(
+        session, server, "writes no graph", step=None, variants=variants, truth={"nodes": []}
+    )
 
 
 async def test_a_recording_has_no_trials(server, tmp_path):
@@ -124,14 +132,14 @@ async def test_a_recording_has_no_trials(server, tmp_path):
 
 
 async def test_one_way_alone_is_allowed(session):
-    found = await compared(session, filtered(), ways=["per_row"])
+    found = await compared(session, filtered(), variants=["per_row"])
     assert [arm.name for arm in found] == ["per_row"]
 
 
 async def test_what_was_not_compared_cannot_be_asked_for(session):
     found = await compared(session, filtered())
     with pytest.raises(
-        PlanError, match='"pre_row" was not compared. Ways: per_row.*Did you mean "per_row"'
+        PlanError, match='"pre_row" was not compared. Variants: per_row.*Did you mean "per_row"'
     ):
         found["pre_row"]
     with pytest.raises(PlanError, match="per_row has no trial 1. Trials: 0"):
@@ -148,5 +156,5 @@ async def test_rows_are_checked_as_in_a_run(session, server, tmp_path):
         "plan: p\ninputs: {t: {id: int64}}\nsteps:\n  s:\n    - from: t\n    - sem_filter: {prompt: 'Is {id} odd?'}\nreturns: [s]\n"
     )
     with pytest.raises(InputError, match="row 1, column id"):
-        await compared(session, plan, step="s", ways=WAYS, t=[{"id": "x"}])
+        await compared(session, plan, step="s", variants=WAYS, t=[{"id": "x"}])
     assert server.requests == []

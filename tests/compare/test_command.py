@@ -61,7 +61,7 @@ def project(tmp_path: Path, model: ModelServer) -> Project:
 
 def test_the_table_is_the_result_and_the_cost_is_said_before(project: Project) -> None:
     done = project(*STEP, *WAYS, "--trials", "2")
-    assert (done.code, done.out.splitlines()[0][:3]) == (0, "way")
+    assert (done.code, done.out.splitlines()[0][:7]) == (0, "variant")
     assert "packed(rows=3)" in done.out
     assert "kept as comparison" in done.out
     assert "2 trials of each: 8 calls" in done.err
@@ -129,7 +129,9 @@ def test_asked_anew(project: Project, model: ModelServer) -> None:
 def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: ModelServer) -> None:
     done = project(*STEP, *WAYS, "--max-calls", "3")
     assert done.code == 4
-    assert "4 calls for 1 trial of 2 ways would pass max_calls 3: no way was asked" in done.err
+    assert (
+        "4 calls for 1 trial of 2 variants would pass max_calls 3: no variant was asked" in done.err
+    )
     assert model.requests == []
 
 

@@ -32,7 +32,7 @@ async def test_a_copy_holds_what_the_store_holds(kind, request, monkeypatch, tmp
         assert {n: t.to_pylist() for n, t in again.rows.items()} == {
             n: t.to_pylist() for n, t in before.rows.items()
         }
-        found = await whole(session, ways={"blocks": ARMS["blocks"]})
+        found = await whole(session, variants={"blocks": ARMS["blocks"]})
         assert found.frozen["copied"] == before.count
         async with session._resources.opened_store() as store:
             after = await held(plan, store, None)
@@ -45,5 +45,5 @@ async def test_only_the_groups_of_the_rows_are_read(tmp_path):
     others = [{**row, "group_id": "other", "uuid": f"o{n}"} for n, row in enumerate(episodes())]
     async with StandIn() as model, opened(model, tmp_path) as session:
         await session.arun(PLAN, episodes=others)
-        found = await whole(session, ways={"blocks": ARMS["blocks"]})
+        found = await whole(session, variants={"blocks": ARMS["blocks"]})
     assert found.frozen["copied"] == 0

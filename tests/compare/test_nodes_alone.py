@@ -41,7 +41,7 @@ def truth(*keys: Any) -> Graph:
 
 
 async def compared(folder: Path, true: Any) -> tuple[Comparison, list[str]]:
-    """Both ways say yes of everybody; the keys of the nodes that are written, by the first of
+    """Both variants say yes of everybody; the keys of the nodes that are written, by the first of
     them.
     """
     (folder / "graph.yaml").write_text(GRAPH)
@@ -58,7 +58,7 @@ async def compared(folder: Path, true: Any) -> tuple[Comparison, list[str]]:
             llm=Oracle(mind), store="memory", journal=False, runs="", folder=folder
         ) as fresh:
             found = await fresh.acompare(
-                folder / "people.yaml", ways=WAYS, truth=given, say=None, people=people
+                folder / "people.yaml", variants=WAYS, truth=given, say=None, people=people
             )
     return found, keys
 
@@ -116,7 +116,7 @@ def test_forty_nodes_do_not_agree_with_thirty_two_of_them() -> None:
 
 
 def test_edges_that_should_not_be_are_worth_nothing_beside_ways_that_have_none() -> None:
-    """The way with an edge has an F1 of edges, 0; the others are judged by their nodes. What is up
+    """The variant with an edge has an F1 of edges, 0; the others are judged by their nodes. What is up
     says so.
     """
     wrong = Graph(truth(1, 2).nodes, (Edge(1, 2, "knows"),))

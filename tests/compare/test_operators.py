@@ -54,22 +54,22 @@ PLANS = {
 }  # fmt: skip
 
 
-async def compare(folder: Path, plan: Frame, ways: list[str], **options: Any) -> Any:
+async def compare(folder: Path, plan: Frame, variants: list[str], **options: Any) -> Any:
     async with sg.Session(
         llm=Oracle(MIND), store="memory", journal=False, runs="", folder=folder
     ) as session:
-        return await session.acompare(plan, step="s", ways=ways, say=None, **options)
+        return await session.acompare(plan, step="s", variants=variants, say=None, **options)
 
 
 @pytest.mark.parametrize("operator", PLANS)
 async def test_ways_that_promise_the_same_answers_agree(tmp_path, operator):
-    plan, ways = PLANS[operator]
-    found = await compare(tmp_path, plan(), ways)
+    plan, variants = PLANS[operator]
+    found = await compare(tmp_path, plan(), variants)
     assert [arm.quality.same for arm in found] == [None, 1.0]
     assert [arm.failed for arm in found] == [0, 0]
     assert all(arm.trials[0].rows.num_rows for arm in found)
     assert all(e.calls >= arm.cold.calls for e, arm in zip(found.estimates, found, strict=True))
-    assert found.disagreements(*ways).num_rows == 0
+    assert found.disagreements(*variants).num_rows == 0
 
 
 async def test_a_truth_names_a_field_of_what_a_join_brings(tmp_path):
@@ -103,17 +103,20 @@ async def test_a_semi_join_is_scored_by_the_rows_that_stay(tmp_path):
 
 
 async def test_groups_are_named_by_what_they_are_grouped_by(tmp_path):
-    plan, ways = PLANS["sem_agg"]
+    plan, variants = PLANS["sem_agg"]
     found = await compare(
-        tmp_path, plan(), ways, truth=[{"of": "y", "all": "Ann Cleo Eve"}, {"of": "x", "all": "Bo"}]
+        tmp_path,
+        plan(),
+        variants,
+        truth=[{"of": "y", "all": "Ann Cleo Eve"}, {"of": "x", "all": "Bo"}],
     )
     assert (found.key, found.compare) == (("of",), ("all",))
     assert [arm.quality.f1 for arm in found] == [0.5, 0.5]
 
 
 async def test_the_best_rows_are_scored_as_such(tmp_path):
-    plan, ways = PLANS["sem_topk"]
-    found = await compare(tmp_path, plan(), ways[:1], truth=[{"id": 3}, {"id": 2}])
+    plan, variants = PLANS["sem_topk"]
+    found = await compare(tmp_path, plan(), variants[:1], truth=[{"id": 3}, {"id": 2}])
     assert (found["pointwise"].quality.precision, found["pointwise"].quality.recall) == (0.5, 0.5)
 
 

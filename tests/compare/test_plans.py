@@ -52,7 +52,7 @@ def opened(
 
 async def whole(session: sg.Session, **options: Any) -> Any:
     return await session.acompare(
-        PLAN, **{"ways": ARMS, "say": None, "episodes": episodes(), **options}
+        PLAN, **{"variants": ARMS, "say": None, "episodes": episodes(), **options}
     )
 
 
@@ -128,7 +128,7 @@ async def test_nothing_of_the_store_is_touched_and_its_groups_are_read(model, tm
         step = await session.acompare(
             PLAN,
             step="verdicts",
-            ways=["block()", "nested_loop"],
+            variants=["block()", "nested_loop"],
             say=None,
             episodes=episodes()[1:],
         )
@@ -139,7 +139,7 @@ async def test_nothing_of_the_store_is_touched_and_its_groups_are_read(model, tm
 async def test_rows_that_the_graph_knows_already_are_pointed_out(model, tmp_path):
     async with opened(model, tmp_path) as session:
         await session.arun(PLAN, episodes=episodes()[:2])
-        found = await whole(session, ways={"blocks": ARMS["blocks"]})
+        found = await whole(session, variants={"blocks": ARMS["blocks"]})
     assert found.notes[0].startswith("2 of 3 rows of episodes are in the graph already")
 
 
@@ -164,7 +164,7 @@ async def test_a_step_that_reads_what_was_written_gets_the_rows_that_the_referen
             found = await other.acompare(
                 PLAN,
                 step="verdicts",
-                ways=["nested_loop", "block()"],
+                variants=["nested_loop", "block()"],
                 say=None,
                 episodes=episodes(),
             )
@@ -175,7 +175,7 @@ async def test_a_step_that_reads_what_was_written_gets_the_rows_that_the_referen
 
 async def test_a_limit_stops_a_comparison_of_plans_and_it_goes_on_later(model, tmp_path):
     async with opened(model, tmp_path, store="memory") as session:
-        free = await whole(session, ways={"blocks": ARMS["blocks"]})
+        free = await whole(session, variants={"blocks": ARMS["blocks"]})
     first = free["blocks"].cold.calls
     async with opened(model, tmp_path, store="memory", max_calls=2) as session:
         stopped = await whole(session)

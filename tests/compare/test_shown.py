@@ -28,7 +28,7 @@ def arm(
 
 
 def made(**changes: object) -> Comparison:
-    """Three ways with numbers that can be told apart."""
+    """Three variants with numbers that can be told apart."""
     arms = (
         arm("nested_loop", 10_000, 0.744, 161.0, Quality(0.93, 0.95, 0.94, (0.918, 0.958)), 3),
         arm("block(rows=10)", 50, 0.123, 4.6, Quality(0.92, 0.93, 0.925, (0.901, 0.944), (0.92, 0.93), (-0.015, -0.032, 0.001), 0.976), 3),
@@ -54,7 +54,7 @@ def bold(line: Text) -> set[str]:
 
 def test_the_table() -> None:
     head, *rows = [line.plain for line in shown(made())[:4]]
-    assert head.split("  ")[0] == "way"
+    assert head.split("  ")[0] == "variant"
     assert [row.split("  ")[0] for row in rows] == ["nested_loop", "block(rows=10)", "cascade"]
     assert ".940 [.918 .958]" in rows[0]
     assert "−.015 [−.032 +.001]" in rows[1]
@@ -233,4 +233,13 @@ def test_measures_of_which_nothing_is_known_have_no_column() -> None:
         line.plain
         for line in shown(made(arms=arms, step="", truth=False, stopped="max_calls 6", trials=1))
     ]
-    assert plain[0].split() == ["way", "calls", "tokens", "in/out", "$", "cold", "time", "trials"]
+    assert plain[0].split() == [
+        "variant",
+        "calls",
+        "tokens",
+        "in/out",
+        "$",
+        "cold",
+        "time",
+        "trials",
+    ]

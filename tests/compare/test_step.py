@@ -1,4 +1,4 @@
-"""Ways of a step: the same frozen rows for all, calls of their own for each, measured against the
+"""Implementations of a step: the same frozen rows for all, calls of their own for each, measured against the
 truth.
 """
 
@@ -30,7 +30,7 @@ async def test_each_way_answers_the_same_rows(session, server, complaints):
 
 
 async def test_the_frozen_input_is_named_by_its_content(session, complaints):
-    one, same, other = [(await compared(session, plan, ways=["per_row"])).frozen["sha"] for plan in
+    one, same, other = [(await compared(session, plan, variants=["per_row"])).frozen["sha"] for plan in
                         (complaints, filtered(), filtered(5))]  # fmt: skip
     assert one == same != other
 
@@ -59,7 +59,7 @@ async def test_answers_of_a_map_are_compared_where_the_truth_says_something(sess
         sg.table(rows, key="id").sem_map("What is “{text}”?", add={"kind": "string"}).step("kinds")
     )
     truth = [{"id": 1, "kind": "fault"}, {"id": 2, "kind": "praise"}]
-    found = await compared(session, plan, step="kinds", ways=["per_row"], truth=truth)
+    found = await compared(session, plan, step="kinds", variants=["per_row"], truth=truth)
     assert (found["per_row"].quality.precision, found["per_row"].quality.recall) == (0.5, 0.5)
     assert found.notes == ("the truth says nothing of 1 of 3 rows: they are not scored",)
 
@@ -68,7 +68,7 @@ async def test_trials_of_a_noisy_model_are_calls_of_their_own_and_show_a_spread(
     session, reader, server, complaints
 ):
     reader.noisy = True
-    found = await compared(session, complaints, truth=TRUE, trials=3, ways=["per_row"])
+    found = await compared(session, complaints, truth=TRUE, trials=3, variants=["per_row"])
     arm = found["per_row"]
     assert len(server.requests) == 18
     answers = [trial.rows.column("id").to_pylist() for trial in arm.trials]
@@ -112,7 +112,7 @@ async def test_trials_are_counted_from_one_where_one_is_stopped(
 async def test_no_arm_is_served_the_answers_of_another_or_of_a_run(session, server, complaints):
     await session.arun(complaints)
     assert len(server.requests) == 6
-    found = await compared(session, complaints, ways={"a": "per_row", "b": "per_row"})
+    found = await compared(session, complaints, variants={"a": "per_row", "b": "per_row"})
     assert [arm.trials[0].paid.calls for arm in found] == [6, 6]
     assert len(server.requests) == 18
 
@@ -128,9 +128,9 @@ def of_kinds() -> sg.Frame:
 
 async def test_what_the_rows_cost_is_told_apart(session, server):
     plan = of_kinds()
-    found = await compared(session, plan, ways=["per_row"])
+    found = await compared(session, plan, variants=["per_row"])
     assert (found.before.calls, found["per_row"].cold.calls, found.paid.calls) == (2, 2, 4)
-    again = await compared(session, plan, ways=["per_row", "packed(rows=2)"])
+    again = await compared(session, plan, variants=["per_row", "packed(rows=2)"])
     assert (again.before.calls, again.paid.calls) == (0, 1)
 
 
@@ -140,10 +140,10 @@ async def test_a_row_that_fails_agrees_with_nobody(session, reader, complaints):
     assert [arm.failed for arm in found] == [1, 1]
     assert found["packed(rows=3)"].quality.same == pytest.approx(5 / 6)
     assert found.exit_code == 3
-    for way in WAYS:
-        ((rows, step, error),) = found[way].trials[0].failures
+    for variant in WAYS:
+        ((rows, step, error),) = found[variant].trials[0].failures
         assert (rows, step) == (1, "complaints")
-        assert f"! {way} failed: 1 × complaints: {error}" in footer(found)
+        assert f"! {variant} failed: 1 × complaints: {error}" in footer(found)
     assert (
         load_comparison(found.id, found.record.parent)["per_row"].trials[0].failures
         == found["per_row"].trials[0].failures
@@ -156,8 +156,8 @@ async def test_a_row_that_fails_agrees_with_nobody(session, reader, complaints):
 @pytest.mark.parametrize(
     "of",
     [
-        {"ways": ["per_row"]},
-        {"step": None, "ways": {"plain": {"complaints": "per_row"}}},
+        {"variants": ["per_row"]},
+        {"step": None, "variants": {"plain": {"complaints": "per_row"}}},
     ],
     ids=["a step", "a whole plan"],
 )
@@ -184,10 +184,10 @@ async def test_rows_that_failed_before_the_step_are_asked_about_again(session, r
     rows = [{"id": i, "text": text} for i, text in enumerate(["It leaks.", "Lovely."], 1)]
     plan = sg.table(rows, key="id").sem_filter("Is “{text}” a message?").step("messages")
     plan = plan.sem_filter("Does “{text}” complain?").step("complaints")
-    first = await compared(session, plan, ways=["per_row"])
+    first = await compared(session, plan, variants=["per_row"])
     assert any("1 rows were lost before the step" in note for note in first.notes)
     reader.invalid = set()
-    again = await compared(session, plan, ways=["per_row"])
+    again = await compared(session, plan, variants=["per_row"])
     assert again.before.calls == 1
     assert again.notes == ()
 
@@ -195,12 +195,12 @@ async def test_rows_that_failed_before_the_step_are_asked_about_again(session, r
 async def test_a_whole_plan_that_writes_nothing_is_compared_by_the_rows_that_it_returns(
     session, reader, complaints
 ):
-    ways = {"one": {"complaints": "per_row"}, "packed": {"complaints": "packed(rows=3)"}}
-    found = await compared(session, complaints, step=None, ways=ways)
+    variants = {"one": {"complaints": "per_row"}, "packed": {"complaints": "packed(rows=3)"}}
+    found = await compared(session, complaints, step=None, variants=variants)
     assert (found.kind, found["packed"].quality.f1, found["one"].quality.f1) == ("plan", 1.0, None)
     assert [arm.cold.calls for arm in found] == [6, 2]
     reader.noisy = True
-    noisy = await compared(session, complaints, step=None, ways=ways, trials=2)
+    noisy = await compared(session, complaints, step=None, variants=variants, trials=2)
     assert noisy["packed"].quality.f1 < 1.0
 
 
@@ -237,7 +237,7 @@ class TestLimits:
             assert told[3].endswith("of the $1.00 you allow")
             assert 0 < found.paid.dollars < sum(e.dollars for e in found.estimates)
             async with opened(server, tmp_path, llm=llm, max_usd=0.001) as session:
-                with pytest.raises(BudgetReached, match="2 ways would pass max_usd 0.001"):
+                with pytest.raises(BudgetReached, match="2 variants would pass max_usd 0.001"):
                     await compared(session, complaints)
 
     async def test_what_the_rows_take_is_said_before_they_are_made(self, session, server, tmp_path):
@@ -271,7 +271,7 @@ class TestLimits:
     @pytest.mark.parametrize("limit", [{"max_calls": 7}, {"max_tokens": 500}])
     async def test_what_would_pass_a_limit_is_not_begun(self, server, tmp_path, complaints, limit):
         async with opened(server, tmp_path, **limit) as session:
-            with pytest.raises(BudgetReached, match=f"2 ways would pass {next(iter(limit))}"):
+            with pytest.raises(BudgetReached, match=f"2 variants would pass {next(iter(limit))}"):
                 await compared(session, complaints)
         assert server.requests == []
         assert not list((tmp_path / ".semgraph").glob("runs/*"))
@@ -366,7 +366,7 @@ class TestAfterwards:
 
     async def test_a_script_can_wait_for_it(self, session, complaints):
         found = await asyncio.to_thread(
-            lambda: session.compare(complaints, step="complaints", ways=["per_row"], say=None)
+            lambda: session.compare(complaints, step="complaints", variants=["per_row"], say=None)
         )
         assert found["per_row"].cold.calls == 6
 
@@ -384,5 +384,5 @@ async def test_a_search_over_a_table_needs_no_store(session):
     )
     near = tickets.search(kinds, "kind", 1, by={"equal": "name", "to": "text"})
     plan = near.sem_filter("Does “{text}” complain like “{kind.name}”?").step("complaints")
-    found = await compared(session, plan, ways=["per_row"])
+    found = await compared(session, plan, variants=["per_row"])
     assert found["per_row"].trials[0].rows.column("id").to_pylist() == [1]

@@ -1,4 +1,4 @@
-"""The time of a way does not depend on which way came before it."""
+"""The time of a variant does not depend on which variant came before it."""
 
 from __future__ import annotations
 
@@ -34,20 +34,22 @@ async def test_vectors_are_there_before_the_first_way_is_timed(tmp_path):
         llm=model, embedder=words, store="memory", journal=False, runs="", folder=tmp_path
     ) as session:
         found = await session.acompare(
-            plan, step="s", ways={"a": CASCADE, "b": CASCADE}, say=None, trials=2
+            plan, step="s", variants={"a": CASCADE, "b": CASCADE}, say=None, trials=2
         )
     assert words.asked == 13, "twelve texts and the question, once"
     assert set(model.embedded) == {13}
-    assert found["a"].cold == found["b"].cold, "each way is charged for the vectors that it takes"
+    assert found["a"].cold == found["b"].cold, (
+        "each variant is charged for the vectors that it takes"
+    )
 
 
 async def test_each_plan_embeds_for_itself(tmp_path):
     async with StandIn() as model:
         sent: list[int] = []
         async with opened(model, tmp_path, store="memory") as session:
-            ways = {"one": ARMS["blocks"], "two": ARMS["blocks"]}
+            variants = {"one": ARMS["blocks"], "two": ARMS["blocks"]}
             options = {
-                "ways": ways,
+                "variants": variants,
                 "episodes": episodes(),
                 "say": lambda _: sent.append(embedded(model)),
             }

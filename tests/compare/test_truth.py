@@ -45,7 +45,7 @@ class TestLabels:
         assert (found["per_row"].quality.precision, found["per_row"].quality.recall) == (0.0, None)
 
     async def test_only_pairs_with_a_label_are_scored(self, tmp_path):
-        """Ann and Bo are found. Bo is said to be ANN too, which no way says; of Bo and BO nothing
+        """Ann and Bo are found. Bo is said to be ANN too, which no variant says; of Bo and BO nothing
         is said.
         """
         truth = [{"id": 1, "key": "a", "match": True}, {"id": 1, "key": "b", "match": False},
@@ -104,7 +104,9 @@ class TestYesAndNo:
         async with sg.Session(
             llm=Oracle(mind), store="memory", journal=False, runs="", folder=tmp_path
         ) as session:
-            found = await session.acompare(plan, step="s", ways=["per_row"], say=None, truth=truth)
+            found = await session.acompare(
+                plan, step="s", variants=["per_row"], say=None, truth=truth
+            )
         assert found["per_row"].quality.f1 == pytest.approx(2 / 3)
 
     async def test_words_that_are_neither(self, session, server):
@@ -129,7 +131,7 @@ class TestDoubles:
         ]
         plan = sg.table(rows).sem_filter("Does “{text}” complain?").step("complaints")
         truth = [{"id": 1, "keep": True}, {"id": 2, "keep": False}]
-        found = await compared(session, plan, ways=["per_row"], truth=truth)
+        found = await compared(session, plan, variants=["per_row"], truth=truth)
         assert (found["per_row"].quality.precision, found["per_row"].quality.recall) == (1.0, 1.0)
         assert found.notes == (
             "2 rows share their id with another: what is true holds for each of them",
@@ -143,7 +145,9 @@ class TestDoubles:
         with pytest.raises(
             PlanError, match="the truth has 2 answers to id 1. Kind 'fault' and kind 'praise'"
         ):
-            await compared(session, plan.step("kinds"), step="kinds", ways=["per_row"], truth=truth)
+            await compared(
+                session, plan.step("kinds"), step="kinds", variants=["per_row"], truth=truth
+            )
         assert server.requests == []
 
 
@@ -164,7 +168,7 @@ def _said(text: str) -> dict[str, Any]:
     return {"entities": TOLD[int(text.rsplit(maxsplit=1)[-1])], "tags": ["x", "y"]}
 
 
-async def mentions(folder: Path, truth: Any, ways: Any = ("per_row",)) -> Any:
+async def mentions(folder: Path, truth: Any, variants: Any = ("per_row",)) -> Any:
     add = {"entities": "list<struct<name: string, kind: string>>", "tags": "list<string>"}
     plan = (
         sg.table([{"id": i} for i in PEOPLE], key="id").sem_map("Who is in {id}", add=add).step("s")
@@ -172,7 +176,9 @@ async def mentions(folder: Path, truth: Any, ways: Any = ("per_row",)) -> Any:
     async with sg.Session(
         llm=Oracle(Mind(answer=_said)), store="memory", journal=False, folder=folder
     ) as session:
-        return await session.acompare(plan, step="s", ways=list(ways), say=None, truth=truth)
+        return await session.acompare(
+            plan, step="s", variants=list(variants), say=None, truth=truth
+        )
 
 
 def counted(found: Any) -> tuple[float | None, float | None]:

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from semgraph.cli import app
-from semgraph.conformance import check_folder, skeleton, told
+from semgraph.conformance import check_folder, report_lines, skeleton
 from semgraph.conformance.cases import OPERATORS
 from semgraph.errors import PlanError
 from semgraph.shipped import operators_folder
@@ -93,12 +93,12 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
         (
             "sem_join",
             "block",
-            '"block" is a way of doing a sem_join that semgraph has already. Take another name',
+            '"block" is an implementation of sem_join that semgraph has already. Take another name',
         ),
         (
             "sem_join",
-            "My Way",
-            '"My Way" is no name for an implementation. Small letters, digits and _',
+            "My Candidate",
+            '"My Candidate" is no name for an implementation. Small letters, digits and _',
         ),
         (
             "sem_join",
@@ -205,7 +205,7 @@ def test_what_is_wrong_is_found(tmp_path: Path, name: str) -> None:
     body, said = WRONG[name]
     write(tmp_path, "bad", body)
     (checked,) = check_folder(tmp_path)
-    text = "\n".join(told(checked, every=True))
+    text = "\n".join(report_lines(checked, every=True))
     assert said in text
     assert semgraph("check", str(tmp_path)).exit_code == 1
 
@@ -217,7 +217,7 @@ def test_a_cause_is_said_once(tmp_path: Path) -> None:
         "return await ctx.ask_packed(node, rows, [[0]] if rows.items.num_rows else [])",
     )
     (checked,) = check_folder(tmp_path)
-    text = "\n".join(told(checked, every=True))
+    text = "\n".join(report_lines(checked, every=True))
     assert "wrong ids" in text
     assert text.count("item 1 is in no block") == 1
 
@@ -226,7 +226,7 @@ def test_an_estimate_that_is_none_is_found(tmp_path: Path) -> None:
     write(tmp_path, "bad", ASK, calls="1 / rows.left")
     (checked,) = check_folder(tmp_path)
     said = "sem_filter/bad  15 passed · 1 failed: estimate: ZeroDivisionError: division by zero, for 0 rows"
-    assert list(told(checked)) == [said]
+    assert list(report_lines(checked)) == [said]
 
 
 @pytest.mark.parametrize(
@@ -236,10 +236,10 @@ def test_what_does_not_end_is_stopped(tmp_path: Path, body: str, line: str) -> N
     file = write(tmp_path, "bad", body)
     write(tmp_path, "good", ASK)
     bad, good = check_folder(tmp_path, patience=0.5)
-    assert list(told(bad)) == [
+    assert list(report_lines(bad)) == [
         f"sem_filter/bad  0 passed · 1 failed: an end: Mine in {file}{line} was stopped after 0.5 s"
     ]
-    assert next(told(good)).startswith("sem_filter/good  ")
+    assert next(report_lines(good)).startswith("sem_filter/good  ")
 
 
 def test_what_does_not_end_is_stopped_in_the_background_too(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_what_does_not_end_is_stopped_in_the_background_too(tmp_path: Path) -> N
     )  # as a shell leaves it to what runs in the background
     try:
         (bad,) = check_folder(tmp_path, patience=0.5)
-        assert "stopped after 0.5 s" in next(told(bad))
+        assert "stopped after 0.5 s" in next(report_lines(bad))
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
@@ -276,7 +276,7 @@ def test_one_that_may_differ_is_measured(tmp_path: Path) -> None:
         same=False,
     )
     far, near = check_folder(tmp_path)
-    assert next(told(near)).endswith(
+    assert next(report_lines(near)).endswith(
         "· recall 1.00, precision 1.00 against the reference, 150 calls for its 600"
     )
     assert (

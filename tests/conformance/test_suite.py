@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from semgraph.conformance import CHECKS, Way, agreement
+from semgraph.conformance import CHECKS, Candidate, agreement
 from semgraph.conformance.cases import LIBRARY
 from semgraph.logical.plan import Choice
 from semgraph.shipped import operators_folder
@@ -18,8 +18,8 @@ from tests.operators.cases import ways
 DOCS = operators_folder().parent / "docs" / "operators.md"
 
 
-def way(operator: str, name: str) -> Way:
-    return Way(operator, name, LIBRARY.get(operator, Choice.parse(name)))
+def way(operator: str, name: str) -> Candidate:
+    return Candidate(operator, name, LIBRARY.get(operator, Choice.parse(name)))
 
 
 @pytest.mark.parametrize("check", CHECKS)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.conformance import Way
+from semgraph.conformance import Candidate
 from semgraph.conformance.cases import Case, mind
 from semgraph.conformance.oracle import Oracle
 from semgraph.llm.base import Message, Reply, Request
@@ -113,7 +113,7 @@ def schema(*names: str) -> str:
     return json.dumps({"properties": {name: {} for name in names}})
 
 
-class LotusWay(Way):
+class LotusWay(Candidate):
     """A way that speaks as LOTUS does. Its sem_join returns no answers beside a match, so none are
     asked for.
     """

@@ -11,7 +11,7 @@ from typing import Any
 from semgraph.compare.comparison import Comparison
 from semgraph.formats import count, dollars
 from semgraph.render.comparison import measure, points, share
-from semgraph.render.picture import Edge, Picture
+from semgraph.render.picture import Arrow, Picture
 
 _WIDE, _SPACE, _MARGIN = 1040.0, 175.0, 24.0
 _LETTER, _LINE = 7.2, 44.0
@@ -58,25 +58,28 @@ def _part(graph: Any, names: Mapping[str, str]) -> tuple[dict[str, Point], float
     """A connected part, from (0, 0)."""
     keys = list(graph)
     if len(keys) == 1:
-        found: dict[str, list[float]] = {keys[0]: [0.0, 0.0]}
+        places: dict[str, list[float]] = {keys[0]: [0.0, 0.0]}
     elif len(keys) == 2:
-        found = {keys[0]: [0.0, 0.0], keys[1]: [_SPACE * 1.7, 0.0]}
+        places = {keys[0]: [0.0, 0.0], keys[1]: [_SPACE * 1.7, 0.0]}
     else:
         import networkx as nx
 
         side = _SPACE * sqrt(len(keys))
         spread = nx.spring_layout(graph, seed=1, iterations=150, k=1.6 / sqrt(len(keys)))
-        found = {
+        places = {
             key: [float(x) * side / 2, float(y) * side / 2.8] for key, (x, y) in spread.items()
         }
-    _apart(found, {key: _width(names[key]) for key in keys})
+    _apart(places, {key: _width(names[key]) for key in keys})
     half = {key: _width(names[key]) / 2 for key in keys}
-    left, top = min(found[k][0] - half[k] for k in keys), min(found[k][1] for k in keys) - _LINE / 2
-    right, bottom = (
-        max(found[k][0] + half[k] for k in keys),
-        max(found[k][1] for k in keys) + _LINE / 2,
+    left, top = (
+        min(places[k][0] - half[k] for k in keys),
+        min(places[k][1] for k in keys) - _LINE / 2,
     )
-    return {k: (x - left, y - top) for k, (x, y) in found.items()}, right - left, bottom - top
+    right, bottom = (
+        max(places[k][0] + half[k] for k in keys),
+        max(places[k][1] for k in keys) + _LINE / 2,
+    )
+    return {k: (x - left, y - top) for k, (x, y) in places.items()}, right - left, bottom - top
 
 
 def _width(name: str) -> float:
@@ -113,12 +116,12 @@ def bend(ends: Sequence[tuple[str, str]]) -> list[float]:
     together: dict[tuple[str, ...], list[int]] = {}
     for i, pair in enumerate(ends):
         together.setdefault(tuple(sorted(pair)), []).append(i)
-    found = [0.0] * len(ends)
+    bends = [0.0] * len(ends)
     for (one, _), parallel in together.items():
         for place, i in enumerate(parallel):
             aside = place - (len(parallel) - 1) / 2
-            found[i] = aside if ends[i][0] == one else -aside
-    return found
+            bends[i] = aside if ends[i][0] == one else -aside
+    return bends
 
 
 def path(start: Point, end: Point, aside: float) -> tuple[list[Point], Point]:
@@ -211,7 +214,7 @@ def _drawing(picture: Picture, names: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _edge(edge: Edge, places: Mapping[str, Point], aside: float) -> dict[str, Any]:
+def _edge(edge: Arrow, places: Mapping[str, Point], aside: float) -> dict[str, Any]:
     curve, (x, y) = path(places[edge.source], places[edge.target], aside)
     if edge.source == edge.target:
         left, top = places[edge.source]
@@ -307,23 +310,23 @@ def chart(comparison: Comparison, anchor: str) -> dict[str, Any] | None:
     """Cost across, quality up, with intervals; None with fewer than two points. Variants differ in
     shape, colour and name.
     """
-    unit, found = points(comparison)
-    if len(found) < 2:
+    unit, result = points(comparison)
+    if len(result) < 2:
         return None
-    marks = ticks(max(x for _, x, _ in found) * 1.05)
-    spans = [(arm.quality.interval or (y, y)) for arm, _, y in found]
+    marks = ticks(max(x for _, x, _ in result) * 1.05)
+    spans = [(arm.quality.interval or (y, y)) for arm, _, y in result]
     low, high = min(min(s) for s in spans), max(max(s) for s in spans)
     margin = (high - low or 0.1) * 0.15
-    right = max(marks[-1], *(x for _, x, _ in found)) or 1.0
+    right = max(marks[-1], *(x for _, x, _ in result)) or 1.0
     scales = Scales(right, max(0.0, low - margin), min(1.0, high + margin))
     name = measure(comparison)
     levels: list[float] = []
     shapes = []
-    for i, ((arm, x, y), span) in enumerate(zip(found, spans, strict=True)):
+    for i, ((arm, x, y), span) in enumerate(zip(result, spans, strict=True)):
         levels.append(_free(scales.y(y) + 4, levels))
         shapes.append(_point(i, arm.name, scales, (x, y), span, levels[-1]))
-    costs = [f"{arm.name}: {_cost(x, unit)}, {name} {share(y, 3)}" for arm, x, y in found]
-    bars = " Bars: 95 % intervals." if any(arm.quality.interval for arm, _, _ in found) else ""
+    costs = [f"{arm.name}: {_cost(x, unit)}, {name} {share(y, 3)}" for arm, x, y in result]
+    bars = " Bars: 95 % intervals." if any(arm.quality.interval for arm, _, _ in result) else ""
     return {
         "anchor": anchor,
         "width": _CHART_WIDE,
