@@ -50,9 +50,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong in a plan: what, where, what is there instead, what was probably
-    meant.
-    """
+    """One error in a plan: what, where, what is there instead, and a hint at what was meant."""
 
     what: str
     step: str | None = None
@@ -85,7 +83,7 @@ class PlanError(SemgraphError):
 
 
 class InputError(PlanError):
-    """The rows given for an input do not fit its declaration."""
+    """The rows of an input do not fit its declaration."""
 
 
 class UnavailableError(SemgraphError):
@@ -99,7 +97,7 @@ class ModelUnavailable(UnavailableError):
 
 
 class StoreUnavailable(UnavailableError):
-    """No store answers, or it is not one that this run can write to."""
+    """No store answers, or this run cannot write to it."""
 
 
 class BudgetReached(SemgraphError):
@@ -122,11 +120,10 @@ class ConcurrentWrite(SemgraphError):
 
 
 class RowError(SemgraphError):
-    """A model's answer for one row could not be had. `kind` is one word for tables and tests.
+    """The model's answer for one row could not be obtained. `kind` is one word for tables and tests.
 
     `attempts` are the HTTP requests sent for it; `spent` is the `semgraph.llm.base.Reply` that was
-    paid for but is no answer (cut short, refused), where there was one, so that its tokens are
-    counted.
+    paid for but is not an answer (cut short, refused), if any, so that its tokens are counted.
     """
 
     def __init__(self, kind: str, message: str, *, attempts: int = 0, spent: Any = None) -> None:
@@ -140,7 +137,7 @@ class DataError(SemgraphError):
     """Rows that a step cannot compute with, or that cannot be written. Where rows are in groups, it
     stops theirs.
 
-    `write` is the one of a batch that cannot be written, where a store refuses it.
+    `write` is the write of a batch that a store refused.
     """
 
     def __init__(

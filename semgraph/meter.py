@@ -57,7 +57,7 @@ _NAMES = {"operator", "how"}
 
 @dataclass
 class OperatorMetrics(StepMetrics):
-    """What one operator of a step did; all that is counted here is counted for the step too."""
+    """The counters of one operator of a step; each count is added to the step's too."""
 
     step: StepMetrics = field(default_factory=StepMetrics)
 
@@ -74,9 +74,7 @@ class OperatorMetrics(StepMetrics):
         object.__setattr__(self, name, value)
 
     def gave(self, rows: int) -> None:
-        """Count rows that the operator gives; those of the step are what its last operator
-        gives.
-        """
+        """Count rows of the operator's result; the rows of a step are those of its last operator."""
         object.__setattr__(self, "rows_out", (self.rows_out or 0) + rows)
 
 

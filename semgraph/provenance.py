@@ -1,10 +1,10 @@
-"""Why a row is there: from a run's record, backwards through the steps that it came by, to what was
-asked and answered.
+"""The provenance of a row: from a run's record, backwards through the steps that it came by, to
+questions and answers.
 
-A record has no pointer from row to row. A row of a step and one of a step that it reads belong
-together if they are of the same member (`_m`) and have the same key, where both steps hold rows of
-one kind; else if they share values that are rare among the member's rows. A call belongs to a row
-if its question and answer hold the most of the row's words.
+A record has no pointer from row to row. A row of a step and a row of a step that it reads belong
+together if they derive from the same input row (`_m`) and have the same key, where both steps hold
+rows of one kind; else if they share values that are rare among the rows of that input row. A call
+belongs to a row if its question and answer hold the most of the row's words.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 _BEGINNING = re.compile(r"[0-9a-f][0-9a-f-]{3,}\Z")
 
 
-def same_member(row: Row, other: Row) -> bool:
-    """Whether two rows may derive from the same member row; one that derives from none may belong
-    to any.
+def same_input_row(row: Row, other: Row) -> bool:
+    """Whether two rows may derive from the same input row; one that derives from none may belong to
+    any.
     """
     one, two = row.get(MEMBER), other.get(MEMBER)
     return one is None or two is None or one == two
@@ -102,7 +102,7 @@ def meant(what: str, key: str, steps: Sequence[str], rows: Callable[[str], Seque
     Args:
         what: A key or its beginning, a text or its beginning.
         key: The name of the key property.
-        steps: Those that have rows, what is read before what reads it.
+        steps: Those that have rows, a step after those that it reads.
         rows: The rows of a step.
 
     Raises:
@@ -139,7 +139,7 @@ def in_column(step: str, column: str, value: str, rows: Sequence[Row]) -> Found:
 
 
 def nearest(what: str, rows: Iterable[Row]) -> str | None:
-    """A hint at the name that is most like one that nothing has."""
+    """A hint at the name most like an unknown one."""
     names = {text for row in rows for text in texts(_shown(row)) if len(text) <= _NAME}
     return did_you_mean(what, sorted(names)) if len(what) <= _NAME else None
 
@@ -179,15 +179,15 @@ def _cut(text: str) -> str:
 
 
 Lookup = Callable[[str], "Exchange | None"]
-_WORDY = 3  # letters from which a text tells rows apart
+_WORDY = 3  # letters of a text that distinguishes rows
 _TELLING = 0.7  # of the logarithm of rows by rows that share it: about half of them
 _ALONE = 0.1  # for the only row that may be meant
 Weights = Mapping[str, float]
 
 
 def flow(plan: LogicalPlan) -> dict[str, list[str]]:
-    """For each step the steps and inputs that it reads directly; what writes is a step too, named
-    as in the plan's writes.
+    """For each step the steps and inputs that it reads directly; a write is a step too, named as
+    in the plan's writes.
     """
     sources: dict[str, dict[str, None]] = {}
     for node in walk(*plan.roots):
@@ -198,9 +198,7 @@ def flow(plan: LogicalPlan) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class AskedItem:
-    """One item that a semantic step asked about: what the prompt read, what was answered, and the
-    calls that it took.
-    """
+    """One item of a semantic step: what the prompt read, the answers, and the calls."""
 
     left: Any
     right: Any
@@ -211,7 +209,7 @@ class AskedItem:
 
 @dataclass(frozen=True)
 class Link:
-    """One step of the chain: the row as it was there, and what was asked about it."""
+    """One step of the chain: its row, and the items that the model was asked about it."""
 
     step: str
     row: Row
@@ -245,9 +243,7 @@ def explain(run: Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
     tracer = _Tracer(run, lookup)
     matches = tracer.find(what)
     if not matches:
-        there = (
-            "what is looked for is a key or a text, whole or its beginning, or STEP:column=value"
-        )
+        there = "look for a key or a text, whole or its beginning, or for STEP:column=value"
         near = nearest(what, (row for step in tracer.steps for row in tracer.rows("steps", step)))
         raise PlanError(Problem(f'no row of run {run.name} holds "{what}"', there=there, hint=near))
     (step, row), *others = matches
@@ -255,12 +251,12 @@ def explain(run: Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
 
 
 def origin_of(chain: Chain, run: Run, runs: Sequence[Run]) -> tuple[Run, str] | None:
-    """The run that asked about what another run only found, and the key by which it has it; None if
-    no record tells.
+    """The run that made what another run read from the store, and its key there; None if no record
+    has it.
 
     Args:
-        chain: Of what was found.
-        run: The run that found it.
+        chain: The chain of the row.
+        run: The run that read it.
         runs: All records, the latest first.
     """
     values = (value for link in chain.links[:1] for value in link.row.values())
@@ -288,7 +284,7 @@ class _Tracer:
 
     @cached_property
     def steps(self) -> list[str]:
-        """Inputs and steps whose rows are recorded, what is read before what reads it."""
+        """Inputs and steps whose rows are recorded, a step after those that it reads."""
         reads: dict[str, list[str]] = self.run.facts.get("flow", {})
         order: dict[str, None] = {}
 
@@ -316,7 +312,7 @@ class _Tracer:
         return self._tables[kind, step]
 
     def _given(self, name: str) -> list[Row]:
-        """The rows of an input; those that are cut into windows are members by their place."""
+        """The rows of an input; those of the ordered input by their place."""
         import pyarrow.parquet as pq
 
         file = self.run.folder / "inputs" / f"{name}.parquet"
@@ -380,12 +376,12 @@ class _Tracer:
                 yield Link(name, match or {}, items)
 
     def _rare(self, start: Row, steps: Iterable[str]) -> Weights:
-        """How much a text tells about a row: the more, the fewer rows of the member have it."""
+        """How well a text identifies a row: the better, the fewer rows of the input row have it."""
         rows = [
             set(texts(row))
             for step in steps
             for row in self.rows("steps", step)
-            if same_member(row, start)
+            if same_input_row(row, start)
         ]
         counts = Counter(text for texts in rows for text in texts if len(text) >= _WORDY)
         return {text: math.log(len(rows) / number) for text, number in counts.items()}
@@ -397,14 +393,14 @@ class _Tracer:
                 (
                     row
                     for row in self.rows("steps", step)
-                    if same_member(row, next(iter(readers.values())))
+                    if same_input_row(row, next(iter(readers.values())))
                 ),
                 None,
             )
         key = str(self.run.facts.get("key", ""))
         best: tuple[float, Row | None] = (0.0, None)
         for reader, made in readers.items():
-            rows = [row for row in self.rows("steps", step) if same_member(row, made)]
+            rows = [row for row in self.rows("steps", step) if same_input_row(row, made)]
             if step in self._kinds and self._kinds[step] == self._kinds.get(reader):
                 same = next((row for row in rows if row.get(key) == made.get(key)), None)
                 if same is not None:
@@ -440,14 +436,12 @@ class _Tracer:
     def _asked(
         self, step: str, start: Row, match: Row | None, rare: Weights
     ) -> Iterator[AskedItem]:
-        """What was asked about the row: the items whose question and answer hold the most of what
-        is rare in it.
-        """
+        """The items about the row: those whose question and answer hold the most of its rare texts."""
         own = {text for row in (start, match or {}) for text in texts(row) if not UUID.match(text)}
         scored = [
             (sum(rare.get(text, 0.0) for text in own & {*texts(_item(item))}), item)
             for item in self.rows("answers", step)
-            if same_member(item, start)
+            if same_input_row(item, start)
         ]
         best = max((score for score, _ in scored), default=0.0)
         for score, item in scored:

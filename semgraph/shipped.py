@@ -1,5 +1,5 @@
-"""Where the plans and operators that come with semgraph are: beside the package in a checkout,
-inside it in a wheel.
+"""The folders of the shipped plans and operators: beside the package in a checkout, inside it in a
+wheel.
 """
 
 from __future__ import annotations

@@ -40,10 +40,10 @@ class Turns:
             await place
         except BaseException:
             with self._guard:
-                waits = place in self._waiting
-                if waits:
+                pending = place in self._waiting
+                if pending:
                     self._waiting.remove(place)
-            if not waits:  # the place came and nobody took it
+            if not pending:  # the place came and nobody took it
                 self.release()
             raise
 

@@ -1,3 +1,4 @@
-"""EXPLAIN: estimates, the plan as a tree, as algebra or as a chart, first requests, and store
-queries.
+"""EXPLAIN: estimates; a plan as a tree, a chart, data or algebra; rewrites; first requests; queries.
+
+Builds text and data from physical plans; the session and `render` import it.
 """

@@ -315,5 +315,5 @@ def _(node: SemTopk, name: Name) -> str:
 @symbol.register
 def _(node: Merge, name: Name) -> str:
     only = ", only existing" if node.only else ""
-    first = ", before any model is asked" if node.first else ""
+    first = ", before the model is called" if node.first else ""
     return f"merge{{{node.key or node.graph.key}{only}{first}}}"

@@ -1,4 +1,4 @@
-"""What a plan will take: rows, model calls, tokens, dollars and time of each operator, as far as
+"""Estimates of a plan: rows, model calls, tokens, dollars and time of each operator, as far as
 they can be known beforehand.
 
 Exact rows of the inputs, bounds (`≤`), what the store counts, what earlier runs saw (`≈`). Unknown
@@ -46,7 +46,7 @@ def most_calls(
     """The calls about some rows, which come in at most `parts` parts that share no call, of sizes
     that are not known.
 
-    Raises EngineError where the way breaks its contract.
+    Raises EngineError if the implementation breaks its contract.
     """
     most = max(1, min(parts, math.ceil(rows.items)))
     even = _costs(
@@ -109,8 +109,8 @@ def _groups(node: Semantic, items: float) -> Iterable[float]:
 
 
 def _sizes(most: int) -> list[int]:
-    """Sizes up to one. What a row takes hangs on the size, in no way that is known here; beyond
-    some it hardly changes.
+    """Sizes up to one: what a row costs depends on the size in an unknown way, but hardly changes
+    for large ones.
     """
     return sorted(
         {*range(1, min(most, _SIZES) + 1), *(2**i for i in range(most.bit_length())), most}
@@ -160,7 +160,7 @@ def worse(one: Kind, other: Kind) -> Kind:
 
 
 def total(amounts: Iterable[Amount]) -> Amount:
-    """The sum; where a part is not known, at least that of those which are no mere bounds."""
+    """The sum; if a part is unknown, at least the sum of the parts that are not bounds."""
     parts = list(amounts)
     known = [part for part in parts if part.known]
     if parts and not known:
@@ -174,7 +174,7 @@ def total(amounts: Iterable[Amount]) -> Amount:
 
 
 class CallEstimate(NamedTuple):
-    """What asking will take."""
+    """What the calls of an operator will take."""
 
     items: Amount
     calls: Amount
@@ -192,7 +192,7 @@ class Estimator:
         plan: The plan.
         inputs: Rows of the inputs, by name.
         seen: What earlier runs saw, by `key_of`.
-        counts: What the store holds, by label; None: not asked.
+        counts: What the store holds, by label; None: unknown.
         windows: How many windows the rows are cut into, of all partitions; without an order, the
             partitions.
         tokens: Tokens of a real first prompt, by `id` of the node, where it could be made.
@@ -209,7 +209,7 @@ class Estimator:
         self._rows: dict[int, Amount] = {}
 
     def rows(self, node: Node) -> Amount:
-        """The rows that an operator gives."""
+        """The rows of an operator."""
         if id(node) not in self._rows:
             before, bound = self._before(node), self._bound(node)
             if (
@@ -228,7 +228,7 @@ class Estimator:
         return self.seen.get(key_of(self.plan, node))
 
     def _before(self, node: Node) -> Amount | None:
-        """As the same operator did before."""
+        """In proportion to what earlier runs saw of the operator."""
         physical = self.plan.nodes.get(node)
         if isinstance(node, Input) or physical is None:
             return None
@@ -247,7 +247,7 @@ class Estimator:
         return Amount(0.0, "seen") if not rows.value and not known.rows_out else None
 
     def _given(self, node: Node) -> Amount:
-        """Of an operator that reads no relation: what was given, or what the store holds."""
+        """The rows of an operator without inputs: those of the input, or of the store."""
         if isinstance(node, Scan):
             held = None if self.counts is None else self.counts.get(node.label)
             if held is None:
@@ -311,7 +311,7 @@ class Estimator:
         return Amount(pairs, worse(worse(left.kind, right.kind), "most"))
 
     def asked(self, node: Semantic) -> CallEstimate:
-        """What an operator that asks a model will take."""
+        """What an operator that calls the model will take."""
         left = self.rows(node.inputs[0])
         known = self._known(node)
         items = self._items(node, left, known)
@@ -319,7 +319,7 @@ class Estimator:
             return CallEstimate(items, *[Amount()] * 5)
         expected = self._expected(
             node, left, items
-        )  # also where earlier runs know better: a wrong estimate is to be told
+        )  # in any case, so that a wrong estimate of the implementation raises
         if not items.value:
             return CallEstimate(items, *[Amount(0.0, items.kind)] * 5)
         if known is not None and known.items:
@@ -398,7 +398,7 @@ class Forecast:
                 self._asked.setdefault(node.step, []).append(self.estimator.asked(node))
 
     def of(self, step: str) -> dict[str, Amount]:
-        """Of one step: `rows`, and where it asks a model `items`, `calls`, `tokens_in`,
+        """Of one step: `rows`, and where it calls the model `items`, `calls`, `tokens_in`,
         `tokens_out`, `dollars`, `seconds`.
         """
         amounts = {"rows": self.estimator.rows(self._last[step])}

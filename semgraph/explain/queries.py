@@ -1,7 +1,7 @@
-"""What a store is really asked: each search, match and scan is made for a row of made-up values,
-and its statements noted.
+"""The queries of a plan: the DuckDB statement of every segment, and the store's statements, recorded
+while each search, match and scan runs for a row of made-up values.
 
-A scan of everybody's rows is made with a condition on the key that no row fulfils.
+A scan of all partitions runs with a condition on the key that no row fulfils.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ async def store_queries(
     """For each read of the store the steps that share it, and the statements that it takes, each
     once.
 
-    Nothing of the user's is found by these values. `dimensions` is the length of made-up vectors.
+    These values match no rows of the user. `dimensions` is the length of made-up vectors.
     """
     statements: list[tuple[str, list[str]]] = []
     if not isinstance(store, Observable):
         return statements
-    heard: list[str] = []
-    store.observe(heard.append)
+    recorded: list[str] = []
+    store.observe(recorded.append)
     try:
         for node in walk(*plan.roots):
-            heard.clear()
+            recorded.clear()
             steps = await _read(plan, node, store, dimensions)
             if steps:
-                texts = (text.strip() for text in heard)
+                texts = (text.strip() for text in recorded)
                 statements.append(
                     (
                         ", ".join(steps),
@@ -120,9 +120,7 @@ def shown(statements: Sequence[tuple[str, list[str]]]) -> str:
 
 
 def segment_queries(plan: PhysicalPlan) -> str:
-    """The SQL of every segment, each headed by its step; what is said where there is nothing to
-    run.
-    """
+    """The SQL of every segment, each headed by its step, or a note that there is none."""
     parts = []
     for segment in (node.segment for node in plan.of_kind(SqlSegment)):
         reads = ", ".join(f"{name} = {node.step or node.keyword}" for name, node in segment.inputs)

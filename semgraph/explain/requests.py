@@ -1,8 +1,8 @@
 """The first request of each semantic step, as it would be sent, without sending it.
 
-Rows that derive from the inputs, and from what a store holds, are there already. Where a step's
-rows depend on answers, it is asked, in its way, about made-up rows, in which the names of columns
-stand for their values.
+Rows that derive from the inputs and the store are computed. Where the rows of a step depend on
+answers, its implementation is run over made-up rows, in which the names of columns stand for their
+values.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _TWO = 2  # rows: enough to show what several of them in one call look like
 async def ask_of_names(
     node: Semantic, implementation: Implementation[Any], ctx: NodeContext
 ) -> None:
-    """Ask about two made-up rows (pairs of them, a group of them) as a way does."""
+    """Run an implementation over two made-up rows (pairs of them, a group of them)."""
     await implementation.answer(node, _rows(node), ctx)
 
 
 async def ask_of_one(node: Semantic, ctx: NodeContext) -> None:
-    """Ask about one made-up row, pair or group in the prompt's own words, whatever the way."""
+    """Ask about one made-up row, pair or group in the prompt's own words, whatever the implementation."""
     rows = _rows(node)
     if node.keyword == "sem_agg":
         await ctx.ask_groups(node, rows, [Part(0, range(_TWO))])
@@ -84,11 +84,11 @@ class FirstPrompt:
 
 
 class _NotAskedError(SemgraphError):
-    """A model would be asked now."""
+    """A model, an embedder or the store would be called now."""
 
 
-class _Listening:
-    """A model that keeps the first request and answers none; its limits and tokenizer are those of
+class _RecordsFirstRequest:
+    """A model that records the first request and answers none, with the limits and the tokenizer of
     the real one.
     """
 
@@ -111,7 +111,7 @@ class _Listening:
         """Nothing is open."""
 
 
-class _Mute:
+class _NoEmbedder:
     """An embedder that embeds nothing."""
 
     name = "none"
@@ -160,18 +160,18 @@ async def first_prompts(
     plan: PhysicalPlan, llm: LLM, store: Store, inputs: Mapping[str, pa.Table], now: datetime
 ) -> list[FirstPrompt]:
     """The first prompt of each semantic step, over the first rows of each partition; the store is
-    read, no model is asked.
+    read, no model is called.
     """
-    runtime = Runtime(plan, _Listening(llm), _Mute(), store, Meter())
+    runtime = Runtime(plan, _RecordsFirstRequest(llm), _NoEmbedder(), store, Meter())
     tables, windows = await _first_rows(plan, runtime, inputs)
     prompts = []
     async with Evaluation(runtime, tables, now, windows) as evaluation:
         for node in walk(*plan.roots):
             if isinstance(node, Semantic):
                 model = bound(llm, node.prompt.first.role)
-                request = await _first_request(node, evaluation, _Listening(model), now)
+                request = await _first_request(node, evaluation, _RecordsFirstRequest(model), now)
                 first = request or await _made_up(
-                    node, plan.model_call(node).implementation, _Listening(model)
+                    node, plan.model_call(node).implementation, _RecordsFirstRequest(model)
                 )
                 messages = _in_names(node.prompt.first) if first is None else first.messages
                 tokens = sum(model.count_tokens(message.content) for message in messages)
@@ -196,14 +196,14 @@ async def _first_rows(
 
 
 async def _first_request(
-    node: Semantic, evaluation: Evaluation, model: _Listening, now: datetime
+    node: Semantic, evaluation: Evaluation, model: _RecordsFirstRequest, now: datetime
 ) -> Request | None:
     runtime = evaluation.runtime
     try:
         ask = runtime.plan.model_call(node)
         tables = [batch.table for batch in await evaluation.batches(ask.inputs)]
         column = runtime.plan.logical.graph.partition
-        async with NodeContext(model, _Mute(), node, StepMetrics()) as ctx:
+        async with NodeContext(model, _NoEmbedder(), node, StepMetrics()) as ctx:
             await answer(
                 node,
                 tables,
@@ -215,14 +215,14 @@ async def _first_request(
 
 
 async def _made_up(
-    node: Semantic, implementation: Implementation[Any], model: _Listening
+    node: Semantic, implementation: Implementation[Any], model: _RecordsFirstRequest
 ) -> Request | None:
-    """A request about rows of names; in the prompt's own words where the way can do nothing with
-    them.
+    """A request about rows of names; in the prompt's own words where the implementation cannot
+    work with them.
     """
     if getattr(node, "form", ""):
         return None  # what it asks for stands in the rows
-    async with NodeContext(model, _Mute(), node, StepMetrics()) as ctx:
+    async with NodeContext(model, _NoEmbedder(), node, StepMetrics()) as ctx:
         for asking in (ask_of_names(node, implementation, ctx), ask_of_one(node, ctx)):
             if model.first is None:
                 with suppress(

@@ -43,7 +43,7 @@ def optimized(plan: LogicalPlan) -> tuple[LogicalPlan, list[Rewrite]]:
 
 
 def shown(plan: LogicalPlan, rewrites: list[Rewrite]) -> str:
-    """Every rewrite with its diff; and which rules found nothing to do, or are not allowed."""
+    """Every rewrite with its diff; then the rules that changed nothing, or are not allowed."""
     parts = []
     for each in rewrites:
         kind = "exact" if each.exact else "approximate: allowed by the plan"

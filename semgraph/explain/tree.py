@@ -36,7 +36,7 @@ def tree(
     named.
 
     Estimates and what a run did stand as `estimated / was`. Columns that do not fit fall away from
-    the right; the last line says which. `note` is what is to be known of that run.
+    the right; the last line says which. `note` is a note on that run.
     """
     steps = {step["step"]: step for step in steps_of(plan)}
     written: dict[str, list[str]] = {}
@@ -78,7 +78,7 @@ def tree(
         lines.append("rewrites: " + ", ".join(rules))
     if left_out:
         lines.append(
-            f"not shown, for want of room: {'; '.join(left_out)} (--format json has them all)"
+            f"not shown, for lack of space: {'; '.join(left_out)} (--format json has them all)"
         )
     return "\n".join(lines)
 
@@ -124,14 +124,14 @@ def _steps(plan: PhysicalPlan) -> str:
 
 
 def _asks(step: Mapping[str, Any]) -> tuple[str, str]:
-    """How a step asks, and what; who chose the way, unless it is the reference, and the model,
+    """How a step asks, and what; who chose the implementation, unless it is the reference, and the model,
     unless it is the default.
     """
     hows = [f"{s['operator']} {s['how']}" for s in step["semantic"]]
     prompts = []
     for each in step["semantic"]:
         notes = [
-            *(["way by use"] if each["why"] == "use" else []),
+            *(["by use"] if each["why"] == "use" else []),
             *([each["role"]] if each["role"] != "default" else []),
         ]
         prompts.append(each["prompt"] + (f" ({', '.join(notes)})" if notes else ""))
@@ -215,12 +215,12 @@ def _table(rows: Sequence[tuple[str, ...]], width: int) -> tuple[list[str], list
         for i in used
     }
     fits: list[int] = []
-    room = width
+    space = width
     for i in used:
-        if fits and sizes[i] + _GAP > room:
+        if fits and sizes[i] + _GAP > space:
             break
         fits.append(i)
-        room -= sizes[i] + _GAP * bool(len(fits) > 1)
+        space -= sizes[i] + _GAP * bool(len(fits) > 1)
     lines = []
     for row in (_HEADS, *rows) if len(fits) > 1 else rows:
         cells = [
@@ -358,9 +358,7 @@ def as_data(
     rules: Sequence[str] = (),
     note: str = "",
 ) -> dict[str, Any]:
-    """The plan as plain data, for `--format json`; `note` is what is to be known of the run beside
-    it.
-    """
+    """The plan as plain data, for `--format json`; `note` is a note on the run beside it."""
     steps = steps_of(plan)
     for step in steps:
         if forecast is not None:

@@ -36,7 +36,7 @@ Direction = Literal["out", "in", "any"]
 @dataclass(frozen=True)
 class PatternNode:
     """`(var:Label {property: column})`; `var` is "" when the plan names none, `label` too, at the
-    end of a trail.
+    end of a variable-length path.
     """
 
     tag: ClassVar[str] = "PatternNode"
@@ -80,7 +80,7 @@ class PatternPath:
 
     @property
     def props(self) -> tuple[tuple[str, str], ...]:
-        """A trail has no property map."""
+        """A variable-length path has no property map."""
         return ()
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ Element = PatternNode | PatternEdge | PatternPath
 
 @dataclass(frozen=True)
 class Pattern:
-    """A path: n nodes and the n - 1 edges between them, of which the first may be a trail.
+    """A path: n nodes and the n - 1 edges between them. The first edge may be a variable-length path.
 
     Property maps name columns of the rows (dotted for struct fields).
     """
@@ -119,17 +119,17 @@ class Pattern:
 
     @property
     def variables(self) -> tuple[Element, ...]:
-        """The named elements: what becomes a struct column, or of a trail a list of structs."""
+        """The named elements: struct columns; a variable-length path is a list of structs."""
         return tuple(element for element in self.elements if element.var)
 
     @property
     def fixed(self) -> tuple[PatternNode | PatternEdge, ...]:
-        """The elements that are one node or one edge each: all but a trail."""
+        """The elements that are one node or one edge each."""
         return tuple(element for element in self.elements if not isinstance(element, PatternPath))
 
     @property
     def variable_path(self) -> PatternPath | None:
-        """The trail that it begins with, if it does."""
+        """The variable-length path that it begins with, if it does."""
         return next((edge for edge in self.edges if isinstance(edge, PatternPath)), None)
 
     @property
@@ -189,13 +189,13 @@ def parse_pattern(text: str) -> Pattern:
         msg = f'pattern "{text}": a variable is used twice'
         raise Fault(msg, hint="give each node and edge its own name")
     if any(isinstance(edge, PatternPath) for edge in edges[1:]):
-        msg = f'pattern "{text}": only the first edge of a path may be a trail'
+        msg = f'pattern "{text}": only the first edge may have a variable length'
         raise Fault(
             msg, hint="write the path the other way round, or go on from its end with another match"
         )
     must = nodes if pattern.variable_path is None else nodes[1:] if len(edges) > 1 else []
     if not all(node.label for node in must):
-        free = "only the ends of a trail, -[:TYPE*1..3]-, may go without, the last where the path ends there"
+        free = "only the ends of a variable-length path, -[:TYPE*1..3]-, may lack one, the last if the pattern ends there"
         raise _unreadable(text, 0, f"labels: (name:Label); {free}")
     return pattern
 
@@ -215,11 +215,11 @@ def _edge(match: re.Match[str], text: str) -> PatternEdge | PatternPath:
         (int(length["exact"] or length[at] or 1) for at in ("least", "most")) if length else (1, 0)
     )
     if least > most:
-        msg = f'pattern "{text}": "*{match["length"]}" is no length'
-        raise Fault(msg, hint="a trail has an end: *1..3")
+        msg = f'pattern "{text}": "*{match["length"]}" is not a length'
+        raise Fault(msg, hint="give an upper bound: *1..3")
     if match["map"]:
         raise Fault(
-            f'pattern "{text}": a trail has no properties',
+            f'pattern "{text}": a variable-length path has no properties',
             hint="filter on its list: list_filter(name, ...)",
         )
     return PatternPath(match["var"] or "", tuple(dict.fromkeys(labels)), direction, least, most)
@@ -232,29 +232,29 @@ def _unreadable(text: str, position: int, expected: str) -> Fault:
 
 
 def step_type(graph: Graph) -> pa.StructType:
-    """What is told of each edge of a trail."""
+    """What is returned of each edge of a variable-length path."""
     return pa.struct([(name, pa.string()) for name in (graph.key, "label", "source", "target")])
 
 
 def path_ends(
-    graph: Graph, pattern: Pattern, trail: PatternPath
+    graph: Graph, pattern: Pattern, path: PatternPath
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The labels that the two nodes around a trail can have. Raises Fault for an edge type that is
+    """The labels that the two nodes around a variable-length path can have. Raises Fault for an edge type that is
     not there.
     """
-    types = [graph.label(name) for name in trail.labels]
+    types = [graph.label(name) for name in path.labels]
     out, back = (
         tuple(dict.fromkeys(ends))
         for ends in zip(*((t.source, t.target) for t in types), strict=True)
     )
     either = tuple(dict.fromkeys((*out, *back)))
-    first, last = {"out": (out, back), "in": (back, out), "any": (either, either)}[trail.direction]
+    first, last = {"out": (out, back), "in": (back, out), "any": (either, either)}[path.direction]
     left, right = pattern.nodes[:2]
     return (left.label,) if left.label else first, (right.label,) if right.label else last
 
 
 def elements_of(graph: Graph, pattern: Pattern) -> list[tuple[Element, Label | None]]:
-    """The elements of a path, each with its label; None for a trail. Raises Fault for a name that
+    """The elements of a path, each with its label; None for a variable-length path. Raises Fault for a name that
     is not there.
 
     A node that can have several labels has what they have in common: properties of the same name
@@ -298,7 +298,7 @@ def hit_fields(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoreRead(Node):
-    """What all store reads have in common: the graph, and whose rows they may see.
+    """A read of the store: the graph, and the partitions it may see.
 
     A row sees its own partition only. `partition` names a column with a list of others, or says
     `all`.
@@ -308,12 +308,12 @@ class StoreRead(Node):
     graph: Graph = field(metadata={"kind": "graph"}, repr=False)
 
     def check_partition(self, schema: pa.Schema, partition: str) -> None:
-        """Refuse a lateral read whose rows do not say whose they are."""
+        """Refuse a lateral read of rows without a partition."""
         if partition == "all":
             return
         name = partition or self.graph.partition
         if name not in schema.names:
-            msg = f'a read is confined to the row\'s partition, and there is no column "{name}"'
+            msg = f'a read needs the row\'s partition, but there is no column "{name}"'
             there = "columns here: " + ", ".join(schema.names)
             raise Fault(msg, there=there, hint=f"carry {name} along, or say partition: all")
         kind = schema.field(name).type
@@ -356,7 +356,7 @@ class Scan(StoreRead):
 
     @cached_property
     def fingerprint(self) -> str:
-        """As of every node; what was pushed into it tells it from others."""
+        """As of every node, with the filter and the limit that were pushed into it."""
         own = super().fingerprint
         if self.limit is not None:
             own += f"limit={self.limit}"
@@ -381,7 +381,7 @@ class Scan(StoreRead):
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Match(StoreRead):
     """Lateral pattern match: a row for each path; the pattern's variables become struct columns,
-    that of a trail a list.
+    a variable-length path is a list.
     """
 
     keyword: ClassVar[str] = "match"
@@ -406,7 +406,7 @@ class Match(StoreRead):
                 for prop, column in element.props:
                     columns = label.columns if label else {}
                     if label is None or prop not in columns:
-                        where = label.name if label else "a trail"
+                        where = label.name if label else "a variable-length path"
                         raise Fault(
                             f'{where} has no property "{prop}"', hint=did_you_mean(prop, columns)
                         )

@@ -1,8 +1,8 @@
-"""Whose text a prompt would show: plans whose prompts may mix the rows of two partitions are
-refused.
+"""The partitions of the text that a prompt shows: plans that may mix rows of two partitions in a
+prompt are refused.
 
 A row belongs to the partition of its window or, without windows, to the one that its partition
-column names. A row without either belongs to nobody, and its text may be shown to anybody. A join
+column names. A row without either belongs to no partition, and its text may be shown to all. A join
 may bring text of another partition unless both sides have windows, or it compares the partition
 columns; an aggregate of rows without windows does, unless it groups by the partition. In a plan
 without windows other columns that a join compares, or an aggregate groups by, are taken for keys,
@@ -40,13 +40,13 @@ _Equal = (exp.EQ, exp.NullSafeEQ)
 
 
 @dataclass(frozen=True)
-class Owners:
-    """What is known of a relation: whether its rows have an owner, and the columns that may hold
-    text of other owners.
+class PartitionsOf:
+    """The partitions in a relation: whether its rows belong to one, and the columns that may hold
+    text of another.
     """
 
     owned: bool
-    foreign: frozenset[str] = frozenset()
+    external: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,11 @@ def mixed_prompts(
     partitions.
 
     Args:
-        roots: The plan's results and writes, as written: the optimizer drops columns that say whose
-            a row is.
+        roots: The plan's results and writes, as written: the optimizer drops partition columns.
         partitions: The names of partition columns: the graph's, and that of the plan's order.
         windows: Whether the plan has an order.
     """
-    known: dict[int, Owners] = {}
+    known: dict[int, PartitionsOf] = {}
     plan = _Plan(partitions, windows)
     for node in walk(*roots):
         below = [known[id(child)] for child in node.inputs]
@@ -78,9 +77,11 @@ def mixed_prompts(
         known[id(node)] = _owners(node, below, plan)
 
 
-def _problems(node: Semantic, below: list[Owners], partitions: frozenset[str]) -> Iterator[Problem]:
+def _problems(
+    node: Semantic, below: list[PartitionsOf], partitions: frozenset[str]
+) -> Iterator[Problem]:
     for owners, fields in zip(below, (node.prompt.fields, node.prompt.other_fields), strict=False):
-        shown = sorted(path for path in fields if path.split(".")[0] in owners.foreign)
+        shown = sorted(path for path in fields if path.split(".")[0] in owners.external)
         if shown:
             yield _problem(
                 node,
@@ -100,38 +101,40 @@ def _problem(node: Node, what: str, partitions: frozenset[str]) -> Problem:
 
 
 @singledispatch
-def _owners(node: Node, below: list[Owners], _plan: _Plan) -> Owners:
-    """Of operators that pass rows on: columns made of foreign ones are foreign too."""
-    first = below[0] if below else Owners(node.partitioned)
-    made = node.adds if first.foreign & node.reads else frozenset()
-    return replace(first, foreign=frozenset(node.schema.names) & (first.foreign | made))
+def _owners(node: Node, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
+    """Of operators that pass rows on: columns computed from external ones are external too."""
+    first = below[0] if below else PartitionsOf(node.partitioned)
+    made = node.adds if first.external & node.reads else frozenset()
+    return replace(first, external=frozenset(node.schema.names) & (first.external | made))
 
 
 @_owners.register
-def _(node: Input, _below: list[Owners], plan: _Plan) -> Owners:
-    return Owners(node.partitioned or bool(plan.partitions & set(node.schema.names)))
+def _(node: Input, _below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
+    return PartitionsOf(node.partitioned or bool(plan.partitions & set(node.schema.names)))
 
 
 @_owners.register(Project)
 @_owners.register(Add)
-def _(node: Project | Add, below: list[Owners], plan: _Plan) -> Owners:
+def _(node: Project | Add, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
     (first,) = below
     passed = frozenset(node.schema.names) - {name for name, _ in node.columns}
-    foreign = first.foreign & passed | _foreign(node, first, plan.partitions)
+    external = first.external & passed | _external(node, first, plan.partitions)
     owner = next((scalar for name, scalar in node.columns if name in plan.partitions), None)
     if owner is None or node.partitioned or owner.roots & plan.partitions:
         owned = first.owned and (node.partitioned or bool(plan.partitions & set(node.schema.names)))
-        return Owners(owned, foreign)
-    # The rows get another owner: text of the former one is foreign from here on, text of the new
+        return PartitionsOf(owned, external)
+    # The rows get another owner: text of the former one is external from here on, text of the new
     # one no longer is.
     own = {name for name, scalar in node.columns if scalar.roots <= owner.roots} | (
         passed & owner.roots
     )
-    rest = frozenset(node.schema.names) if first.owned else foreign
-    return Owners(first.owned or bool(owner.roots & first.foreign), rest - own)
+    rest = frozenset(node.schema.names) if first.owned else external
+    return PartitionsOf(first.owned or bool(owner.roots & first.external), rest - own)
 
 
-def _foreign(node: Project | Add, first: Owners, partitions: frozenset[str]) -> frozenset[str]:
+def _external(
+    node: Project | Add, first: PartitionsOf, partitions: frozenset[str]
+) -> frozenset[str]:
     """The computed columns that may hold text of other owners: made of such text, or of other rows
     by a window function.
     """
@@ -140,7 +143,7 @@ def _foreign(node: Project | Add, first: Owners, partitions: frozenset[str]) -> 
     return frozenset(
         name
         for name, scalar in node.columns
-        if scalar.roots & first.foreign
+        if scalar.roots & first.external
         or (loose and name in texts and scalar.has_window and not _by_partition(scalar, partitions))
     )
 
@@ -158,14 +161,14 @@ def _by_partition(scalar: Scalar, partitions: frozenset[str]) -> bool:
 
 
 @_owners.register
-def _(node: Aggregate, below: list[Owners], plan: _Plan) -> Owners:
+def _(node: Aggregate, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
     (first,) = below
     columns = (*node.by, *node.add)
     named = any(scalar.sql in _columns(plan.partitions) for _, scalar in node.by)
     apart = node.partitioned or named or (bool(node.by) and not plan.windows)
     mixed = _texts(node, node.add) if first.owned and not apart else frozenset[str]()
-    foreign = frozenset(name for name, scalar in columns if scalar.roots & first.foreign)
-    return Owners(node.partitioned or (first.owned and named), foreign | mixed)
+    external = frozenset(name for name, scalar in columns if scalar.roots & first.external)
+    return PartitionsOf(node.partitioned or (first.owned and named), external | mixed)
 
 
 def _columns(names: Iterable[str]) -> set[str]:
@@ -179,36 +182,36 @@ def _texts(node: Node, columns: Columns) -> frozenset[str]:
 
 
 @_owners.register
-def _(node: Unnest, below: list[Owners], _plan: _Plan) -> Owners:
+def _(node: Unnest, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
     (first,) = below
-    made = {node.alias} if node.column in first.foreign else set[str]()
-    return replace(first, foreign=first.foreign - {node.column} | made)
+    made = {node.alias} if node.column in first.external else set[str]()
+    return replace(first, external=first.external - {node.column} | made)
 
 
 @_owners.register
-def _(_node: Union, below: list[Owners], _plan: _Plan) -> Owners:
-    return Owners(
-        any(each.owned for each in below), frozenset().union(*(each.foreign for each in below))
+def _(_node: Union, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
+    return PartitionsOf(
+        any(each.owned for each in below), frozenset().union(*(each.external for each in below))
     )
 
 
 @_owners.register
-def _(_node: Cluster, below: list[Owners], _plan: _Plan) -> Owners:
+def _(_node: Cluster, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
     return below[1]
 
 
 @_owners.register
-def _(node: Search, below: list[Owners], _plan: _Plan) -> Owners:
-    first, searched = below[0], below[1] if len(below) > 1 else Owners(owned=False)
+def _(node: Search, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
+    first, searched = below[0], below[1] if len(below) > 1 else PartitionsOf(owned=False)
     apart = node.by_window or node.by_owner or bool(node.partition)
-    brings = bool(searched.foreign) or (searched.owned and not apart)
-    return replace(first, foreign=first.foreign | ({node.alias} if brings else set[str]()))
+    brings = bool(searched.external) or (searched.owned and not apart)
+    return replace(first, external=first.external | ({node.alias} if brings else set[str]()))
 
 
 @_owners.register(Join)
 @_owners.register(GroupJoin)
 @_owners.register(SemJoin)
-def _(node: _Joining, below: list[Owners], plan: _Plan) -> Owners:
+def _(node: _Joining, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
     left, right = below
     if not isinstance(node, GroupJoin) and node.how in {"semi", "anti"}:
         return left
@@ -216,19 +219,19 @@ def _(node: _Joining, below: list[Owners], plan: _Plan) -> Owners:
     takes_owner = (
         node.other.partitioned and not node.input.partitioned
     )  # the rows are those of the right side's windows
-    brings = bool(right.foreign) or (right.owned and not confined and not takes_owner)
-    foreign = set(left.foreign)
+    brings = bool(right.external) or (right.owned and not confined and not takes_owner)
+    external = set(left.external)
     if takes_owner and left.owned and not confined:
-        foreign |= set(node.input.schema.names)
+        external |= set(node.input.schema.names)
     if isinstance(node, GroupJoin):
-        foreign |= {
+        external |= {
             name
             for name, scalar in node.add
-            if scalar.roots & (foreign | ({node.alias} if brings else set()))
+            if scalar.roots & (external | ({node.alias} if brings else set()))
         }
     elif brings:
-        foreign.add(node.alias)
-    return Owners(left.owned or takes_owner, frozenset(foreign))
+        external.add(node.alias)
+    return PartitionsOf(left.owned or takes_owner, frozenset(external))
 
 
 def _confined(node: _Joining, partitions: frozenset[str]) -> bool:

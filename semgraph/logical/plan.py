@@ -46,8 +46,7 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Order:
-    """How the rows of one input are cut into windows, which are run one after another within a
-    partition.
+    """How the rows of one input are cut into windows, which run one after another in a partition.
 
     Args:
         input: The input that is cut.
@@ -77,8 +76,7 @@ class Order:
 
 @dataclass(frozen=True)
 class SchemaWrite:
-    """A write of the schema itself: what the graph needs of the store and the store lacks is made,
-    once, before the run.
+    """A write of the schema: creates what the graph needs and the store lacks, once, before the run.
 
     Args:
         drop: First drop the indexes that bear names of the graph.
@@ -175,9 +173,8 @@ class LogicalPlan:
     """A checked plan. `document` is the plan as plain data, which `to_yaml` writes; everything else
     is built from it.
 
-    `warnings` are what its author hardly means: it runs nevertheless.
-
-    Equal to itself alone, as nodes are: what is worked out for a plan can be kept with it.
+    `warnings` do not keep it from running. It is equal to itself alone, as nodes are, so that what
+    is computed of a plan can be cached with it.
     """
 
     name: str
@@ -202,8 +199,8 @@ class LogicalPlan:
         return (*self.writes, *self.returns.values())
 
     def choice(self, step: str) -> Choice | None:
-        """The way that the plan says for a step, by its name or the last part of `outer/inner`;
-        None: the reference.
+        """The implementation that the plan chooses for a step, by its name or the last part of
+        `outer/inner`; None: the reference.
         """
         return self.use.get(step) or self.use.get(step.rsplit("/", 1)[-1])
 

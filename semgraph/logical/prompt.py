@@ -1,10 +1,9 @@
-"""Prompts: what a semantic operator asks, once, for every way of asking it.
+"""Prompts: what a semantic operator asks, for all of its implementations.
 
 A prompt has sections: `rules` (static, sent first), `examples` (static), `context` (equal for all
-    rows of a call), `item`
-(the row), `other` (the other row of a pair) and `reflexion` (static: what is asked about an answer
-already given). Placeholders name columns and nothing else; they are what the node reads, and no
-other column leaves the machine.
+rows of a call), `item` (the row), `other` (the other row of a pair) and `reflexion` (static: what
+is asked about an answer). Placeholders name columns and nothing else; they are what the node reads,
+and no other column leaves the machine.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def _parameter(name: str, params: Mapping[str, Any]) -> str:
     if name not in params:
         known = ", ".join(f"${p}" for p in params) or "none"
         raise Fault(
-            f'the prompt names "${name}", which is no parameter', there=f"parameters: {known}"
+            f'the prompt names "${name}", which is not a parameter', there=f"parameters: {known}"
         )
     return show(params[name])
 
@@ -118,7 +117,7 @@ def plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Prompt:
-    """One question, for every way of its operator.
+    """One question, for every implementation of its operator.
 
     Args:
         name: File name without its ending, or the first words of an inline prompt.
@@ -127,7 +126,7 @@ class Prompt:
             structs).
         role: Which configured model is asked.
         max_tokens: The longest answer to one item; packed calls allow more.
-        reflexion: What is asked about an answer already given, by ways that look at it again;
+        reflexion: What is asked about an answer, by implementations that review answers;
             empty: a general question.
         alias: In a sem_join, the other row's name: `{alias.column}` in `item` is a column of the
             other row.
@@ -238,7 +237,7 @@ class PromptSet:
 
 
 def without_forms(answers: tuple[tuple[str, Type], ...]) -> tuple[tuple[str, Type], ...]:
-    """Answers of which a json may hold anything, whatever its row says of it."""
+    """The answers, with json of any form."""
     return tuple(
         (name, replace(kind, fields=()) if kind.name == "json" else kind) for name, kind in answers
     )
@@ -249,13 +248,13 @@ RESERVED = ("item", "error", "calls")
 
 
 def check_sections(prompt: Prompt, *, pairs: bool) -> None:
-    """Refuse a prompt that says too little, or something twice, for its operator. Raises Fault."""
+    """Refuse a prompt that says too little for its operator, or one thing twice. Raises Fault."""
     name = f'prompt "{prompt.name}"'
     if not prompt.item:
         raise Fault(f"{name} has no item: nothing of the row would be sent", "prompt")
     if pairs and not prompt.other_fields:
         hint = "name its columns in a section # other, or by the alias: {alias.column}"
-        raise Fault(f"{name} says nothing of the other row", "prompt", hint=hint)
+        raise Fault(f"{name} names no column of the other row", "prompt", hint=hint)
     twice = [path for path, _ in prompt.shared_fields if path in prompt.other.fields]
     if twice:
         hint = "# other names columns of the other relation, without the alias; name it in one of the two sections"

@@ -63,9 +63,7 @@ class Input(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Nothing(Input):
-    """A relation without rows: an input that is not given, and what is known to give nothing
-    because of that.
-    """
+    """A relation without rows: a missing input, and operators that have no rows because of it."""
 
     tag: ClassVar[str] = "Nothing"
     is_empty: ClassVar[bool] = True
@@ -105,7 +103,7 @@ class Filter(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Computing(Node):
-    """What both forms of π have in common: columns that are computed from a row of the input."""
+    """Both forms of π: columns computed from a row of the input."""
 
     sole: ClassVar[str] = "columns"
     relational: ClassVar[bool] = True
@@ -625,11 +623,10 @@ class Union(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Require(Node):
-    """The rows for which `where` is true; of any other `says` is the error.
+    """The rows for which `where` is true; any other row fails with the text of `says`.
 
-    Such a row fails as one does whose answer could not be had: its member is set aside. A row that
-        belongs to no member, of a
-    plan that cuts windows, ends the run: it is wrong for all.
+    It fails as a row without an answer does: its input row is set aside. In a plan with windows, a
+    row that derives from no row of the ordered input ends the run.
     """
 
     keyword: ClassVar[str] = "require"

@@ -1,4 +1,4 @@
-"""What a graph holds: labels, properties, indexes, and which properties are derived from others.
+"""The schema of a graph: labels, properties, indexes, and properties derived from others.
 
 A `Graph` is read from `graph.yaml` and is the same for every store. It is the only source of labels
 and property names in queries, so no value of a row ever becomes part of one, except where a label
@@ -61,7 +61,7 @@ class Label:
             `attributes`, json, stored as properties of their own where the store can).
         source: Label of an edge's source.
         target: Label of an edge's target.
-        ignore: What other programs store with such rows and is no attribute of theirs.
+        ignore: Properties that other programs store with such rows, which are not attributes.
     """
 
     tag: ClassVar[str] = "Label"
@@ -175,7 +175,9 @@ class Graph:
         for label in labels.values():
             for end in (label.source, label.target) if label.kind == "edge" else ():
                 if end not in labels or labels[end].kind != "node":
-                    msg = f'"{end}" is no node label' if end else "an edge needs source and target"
+                    msg = (
+                        f'"{end}" is not a node label' if end else "an edge needs source and target"
+                    )
                     raise Fault(msg, "edges", label.name, hint=did_you_mean(end, labels))
         draw = _draw(_mapping(data.get("draw"), "draw"), labels)
         return cls(str(data.get("graph", "graph")), key, partition, labels, draw)
@@ -212,7 +214,7 @@ def _known(data: Mapping[str, Any], keys: Iterable[str], *path: str) -> None:
 
 def _name(name: object, *path: str) -> str:
     if not isinstance(name, str) or not NAME.match(name):
-        msg = f'"{name}" is no name'
+        msg = f'invalid name "{name}"'
         raise Fault(msg, *path, hint="letters, digits and _, not starting with a digit")
     return name
 
@@ -331,7 +333,7 @@ def misspelt(label: Label, schema: pa.Schema, written: Mapping[str, Scalar]) -> 
         for name, kind in lacking.items():
             if kind.arrow == column.type and nearly(column.name, name):
                 yield Fault(
-                    f'"{column.name}" is no property of {label.name}, and nothing writes its "{name}"',
+                    f'"{column.name}" is not a property of {label.name}, and nothing writes its "{name}"',
                     hint=f'name the column {name}, write set: {{{name}: {column.name}}}, or leave "{column.name}" out of '
                     "the rows, if it is another thing",
                 )

@@ -179,7 +179,7 @@ class Search(StoreRead):
         return result
 
     def _refuse_ranking(self, where: Scalar) -> None:
-        """Refuse a condition on what hits are given when they are ranked, which is after it. Raises
+        """Refuse a condition on columns that hits get when they are ranked, after the condition. Raises
         Fault.
         """
         stored = self.graph.label(self.label).columns if self.label else {}
@@ -331,7 +331,7 @@ class Search(StoreRead):
 
     @property
     def _always(self) -> frozenset[str]:
-        """What of a step's rows is read in any case: which they are, and whose."""
+        """The columns of a step's rows that are always read: key and partition."""
         names = self.within.schema.names if self.within is not None else []
         return frozenset({self.graph.key, self.graph.partition} & set(names))
 

@@ -41,7 +41,7 @@ Answers = tuple[tuple[str, Type], ...]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Semantic(Node):
-    """What the five have in common. `on_error: null` keeps a row whose answer failed, with NULL
+    """A semantic operator. `on_error: null` keeps a row whose answer failed, with NULL
     answers.
 
     `returns_types` is a trait: whether a prompt returns typed answers, which plans say in `add`
@@ -59,7 +59,7 @@ class Semantic(Node):
 
     @property
     def gated(self) -> bool:
-        """Whether there may be rows, or pairs, that it is not asked about."""
+        """Whether the model may not be asked about some rows or pairs."""
         return False
 
     @property
@@ -127,7 +127,7 @@ class SemMap(Semantic):
     otherwise: Columns = argument("columns", default=())
     form: str = argument("path", key="schema", default="")
     stop: Stop | None = None
-    fed: bool = False  # its rows are asked for by the operator above it, as far as that needs them
+    fed: bool = False  # the operator above it asks for its rows, as it needs them
     numbers_of: tuple[str, str] | None = (
         None  # an answer, and the column with the records whose `number` it must be
     )
@@ -172,8 +172,8 @@ class SemMap(Semantic):
 class SemFilter(Semantic):
     """The rows for which the model says yes to the prompt.
 
-    `late` are the columns of the rows that the plan has it asked about, where it is asked once
-    joins have repeated them.
+    `late` are the columns of its rows in the plan, where the optimizer pulled it above joins that
+    may repeat rows.
     """
 
     keyword: ClassVar[str] = "sem_filter"
@@ -190,7 +190,9 @@ class SemFilter(Semantic):
     def infer(self) -> pa.Schema:
         self.check_prompt(self.input.schema)
         if self.answers:
-            raise Fault("a sem_filter answers yes or no; its prompt returns nothing else", "prompt")
+            raise Fault(
+                "a sem_filter answers yes or no: its prompt cannot return anything else", "prompt"
+            )
         return self.input.schema
 
     @property
@@ -344,7 +346,8 @@ class SemTopk(Semantic):
         check_names(self.per, schema, "per")
         if self.answers:
             raise Fault(
-                "a sem_topk answers with a ranking; its prompt returns nothing else", "prompt"
+                "a sem_topk answers with a ranking: its prompt cannot return anything else",
+                "prompt",
             )
         if self.k < 1:
             raise Fault("k must be at least 1", "k")

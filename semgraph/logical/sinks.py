@@ -1,4 +1,4 @@
-"""What writes: the sinks `merge` and `delete`. The sinks of a window are one transaction."""
+"""The sinks `merge` and `delete`. The sinks of a window are one transaction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from semgraph.logical.typecheck import Columns, check_names, column_scalar, type
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sink(Node):
-    """What writes. `label_writes` is what it changes, as (label, property)."""
+    """An operator that writes. `label_writes` is what it changes, as (label, property)."""
 
     graph: Graph = field(metadata={"kind": "graph"}, repr=False)
     reads_store: ClassVar[bool] = True
@@ -52,7 +52,7 @@ class Merge(Sink):
     for new ones.
 
     NULL never overwrites. A list in `unite` becomes one with the stored one: the stored values,
-    then new ones, none twice; other lists overwrite. `first`: written before any model is asked,
+    then new ones, none twice; other lists overwrite. `first`: written before the model is called,
     which only rows of an input can be. `only: existing` touches nothing that is not there.
     """
 
@@ -129,13 +129,13 @@ class Merge(Sink):
         check_names(self.unite, written, "unite")
         for name in self.unite:
             if not pa.types.is_list(written.field(name).type):
-                raise Fault(f'"{name}" is no list', "unite")
+                raise Fault(f'"{name}" is not a list', "unite")
         if self.graph.partition not in written.names:
-            raise Fault(f'what is written needs the column "{self.graph.partition}": whose it is')
+            raise Fault(f'rows to write need their partition, the column "{self.graph.partition}"')
         return written
 
     def _wrong_type(self, column: pa.Field[Any]) -> Fault:
-        """What is said of a column that has not the type of its property."""
+        """The fault of a column with another type than its property."""
         kind = self.label.columns[column.name]
         scalar = {**dict(self.set), **dict(self.create)}.get(column.name)
         is_there = "the relation has" if scalar is None else f'"{scalar}" is'

@@ -1,4 +1,4 @@
-"""What operators check of their arguments, shared by all of them."""
+"""Checks of arguments, shared by all operators."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def merged(schema: pa.Schema, columns: list[pa.Field[Any]]) -> pa.Schema:
 
 
 def fresh(schema: pa.Schema, name: str, what: str) -> None:
-    """Refuse a name that the relation has already."""
+    """Refuse a name that is a column already."""
     if name in schema.names:
         msg = f'{what} "{name}" is a column already'
         raise Fault(
@@ -89,7 +89,7 @@ def check_sort(order: tuple[Sort, ...], schema: pa.Schema, key: str = "order") -
 
 
 def check_names(names: tuple[str, ...], schema: pa.Schema, key: str) -> None:
-    """Refuse names of columns that are not there."""
+    """Refuse names of unknown columns."""
     for i, name in enumerate(names):
         if name not in schema.names:
             msg = f'no column "{name}"'
@@ -150,7 +150,7 @@ def _fields(
 def check_standing_in(
     columns: Columns, schema: pa.Schema, key: str, answers: Iterable[pa.Field[Any]]
 ) -> None:
-    """Refuse columns that cannot stand for answers, where the model is not asked; a NULL stands for
+    """Refuse columns that cannot stand for answers of rows that are not asked about; a NULL stands for
     an answer of any type.
     """
     kinds = {f.name: f.type for f in answers}
@@ -165,7 +165,7 @@ def _check_stands_for(
     name: str, scalar: Scalar, schema: pa.Schema, key: str, kinds: dict[str, pa.DataType]
 ) -> None:
     if name not in kinds:
-        msg = f'{key}: "{name}" is no answer of this prompt'
+        msg = f'{key}: "{name}" is not an answer of this prompt'
         raise Fault(msg, there="its answers: " + ", ".join(kinds), hint=did_you_mean(name, kinds))
     if not stands_for(scalar, schema, kinds[name]):
         actual, wanted = type_of_arrow(type_of(scalar, schema)), type_of_arrow(kinds[name])

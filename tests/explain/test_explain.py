@@ -227,7 +227,7 @@ async def test_a_tree_fits_its_terminal_and_says_what_it_leaves_out(
     table = [line for line in lines if line.startswith(("step", "├", "└", " ", "│"))]
     assert table
     assert max(map(len, table)) <= width
-    assert last.startswith("not shown, for want of room: ") == (width < 100)
+    assert last.startswith("not shown, for lack of space: ") == (width < 100)
 
 
 async def test_a_run_stands_beside_the_estimates(tmp_path: Path, oracle: Oracle) -> None:

@@ -52,7 +52,7 @@ def test_the_same_question_under_another_alias_is_another_question() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("Is {name} famous?",), 'prompt "same" says nothing of the other row'),
+        (("Is {name} famous?",), 'prompt "same" names no column of the other row'),
         (("Is {name} also {known.nme}?",), 'prompt "same": no column "nme"'),
         (("{c.name} {name}", "{c.name}"), '"c.name" means two things'),
         (("{name}", "{name}", "match"), 'returns "match", a name that the engine uses itself'),

@@ -46,14 +46,14 @@ def test_a_path_goes_on_behind_a_trail():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("(a)-[w:KNOWS*]->(b)", '"*" is no length'),
-        ("(a)-[w:KNOWS*2..]->(b)", '"*2.." is no length'),
-        ("(a)-[w:KNOWS*0..-1]->(b)", '"*0..-1" is no length'),
-        ("(a)-[w:KNOWS*3..2]->(b)", '"*3..2" is no length'),
-        ("(a)-[w:KNOWS*2 {uuid: x}]->(b)", "a trail has no properties"),
+        ("(a)-[w:KNOWS*]->(b)", '"*" is not a length'),
+        ("(a)-[w:KNOWS*2..]->(b)", '"*2.." is not a length'),
+        ("(a)-[w:KNOWS*0..-1]->(b)", '"*0..-1" is not a length'),
+        ("(a)-[w:KNOWS*3..2]->(b)", '"*3..2" is not a length'),
+        ("(a)-[w:KNOWS*2 {uuid: x}]->(b)", "a variable-length path has no properties"),
         (
             "(a:Person)-[:KNOWS]->(b:Person)-[w:KNOWS*2]->(c:Person)",
-            "only the first edge of a path may be a trail",
+            "only the first edge may have a variable length",
         ),
         ("(a)-[w:KNOWS*2]->(b)-[:KNOWS]->(c:Person)", "cannot read"),
         ("(a)-[w:KNOWS*2]->(b:Person)-[:KNOWS]->(c)", "cannot read"),
