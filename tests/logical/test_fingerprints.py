@@ -47,7 +47,7 @@ def fingerprints() -> dict[str, str]:
 
 def operator_classes(base: type[Node] = Node) -> Iterator[type[Node]]:
     for cls in base.__subclasses__():
-        if cls.__module__.startswith("semgraph."):
+        if cls.__module__.startswith("semgraph.logical."):
             yield cls
         yield from operator_classes(cls)
 
