@@ -24,7 +24,7 @@ def test_it_is_a_store(home):
     assert home.name.split("-")[0] in store.name or "://" in store.name
 
 
-async def test_a_mark_is_left_with_what_it_marks(store, world):
+async def test_a_commit_marker_is_written_with_its_rows(store, world):
     assert await store.states("p", ["g", "h"]) == {"g": PartitionState(), "h": PartitionState()}
     now = datetime(2025, 3, 1, 1, 2, 3, 456789, tzinfo=UTC)
     marker = world.marker(
@@ -47,7 +47,7 @@ async def test_no_partitions_no_round_trip(store):
     assert store.round_trips == before
 
 
-async def test_marks_are_of_a_plan_and_heads_of_a_partition(store, world):
+async def test_commit_markers_belong_to_a_plan_and_heads_to_a_partition(store, world):
     await world.commit(store, marker=world.marker("h1", plan="p"))
     await world.commit(store, marker=world.marker("h2", before="h1", plan="q", rows=("n9",)))
     p, q = (await store.states("p", ["g"]))["g"], (await store.states("q", ["g"]))["g"]
@@ -55,7 +55,7 @@ async def test_marks_are_of_a_plan_and_heads_of_a_partition(store, world):
     assert (q.head, list(q.committed)) == ("h2", ["n9"])
 
 
-async def test_a_row_marked_again_has_the_latest_mark(store, world):
+async def test_a_row_committed_twice_has_the_latest_commit_marker(store, world):
     await world.commit(store, marker=world.marker("h1", fingerprint="old", rows=("n1", "n2")))
     await world.commit(
         store, marker=world.marker("h2", before="h1", fingerprint="new", run="r2", now=world.at(5))
@@ -65,7 +65,7 @@ async def test_a_row_marked_again_has_the_latest_mark(store, world):
     assert found["n2"].fingerprint == "old"
 
 
-async def test_a_mark_counts_while_its_witness_is_there(store, world):
+async def test_a_commit_marker_counts_while_its_witness_exists(store, world):
     markers = [
         world.marker("h1", rows=("n1", "n2"), witness="Note"),
         world.marker("h2", before="h1", rows=("x",), witness="Person"),
@@ -77,7 +77,7 @@ async def test_a_mark_counts_while_its_witness_is_there(store, world):
     assert set((await store.states("p", ["g"]))["g"].committed) == {"n1", "free"}
 
 
-async def test_deleting_a_witness_deletes_its_mark(store, world):
+async def test_deleting_a_witness_deletes_its_commit_marker(store, world):
     marker = world.marker("h1", rows=("n1", "n2"), witness="Note")
     await world.commit(store, world.write("Note", {"uuid": "n1"}, {"uuid": "n2"}), marker=marker)
     await world.commit(store, world.delete("Note", "n1"))
@@ -85,7 +85,7 @@ async def test_deleting_a_witness_deletes_its_mark(store, world):
     assert set((await store.states("p", ["g"]))["g"].committed) == {"n2"}
 
 
-async def test_deleting_a_namesake_of_another_label_leaves_the_mark(store, world):
+async def test_deleting_the_same_key_of_another_label_leaves_the_commit_marker(store, world):
     marker = world.marker("h1", rows=("same",), witness="Note")
     await world.commit(
         store,
@@ -98,7 +98,7 @@ async def test_deleting_a_namesake_of_another_label_leaves_the_mark(store, world
 
 
 @pytest.mark.parametrize("before", [None, "other"])
-async def test_a_head_that_moved_stops_the_commit_and_nothing_is_written(store, world, before):
+async def test_a_changed_head_rejects_the_commit_and_nothing_is_written(store, world, before):
     await world.commit(store, marker=world.marker("h1"))
     await world.commit(store, world.write("Note", {"uuid": "kept"}))
     with pytest.raises(ConcurrentWrite, match='"g"') as stopped:
@@ -114,7 +114,7 @@ async def test_a_head_that_moved_stops_the_commit_and_nothing_is_written(store, 
     assert (state.head, list(state.committed)) == ("h1", ["n1"])
 
 
-async def test_a_first_head_where_one_was_expected_stops_it_too(store, world):
+async def test_a_missing_head_rejects_the_commit_too(store, world):
     with pytest.raises(ConcurrentWrite):
         await world.commit(
             store, world.write("Note", {"uuid": "lost"}), marker=world.marker("h2", before="h1")
@@ -337,7 +337,7 @@ async def test_clear_some_partitions(groups):
     assert (found["h"].head, list(found["h"].committed)) == ("head h", ["h1"])
 
 
-async def test_clear_takes_edges_that_touch_what_goes(groups, world):
+async def test_clear_deletes_edges_of_deleted_nodes(groups, world):
     await world.commit(
         groups,
         world.write("KNOWS", {"uuid": "over", "source": "g1", "target": "h1", "group_id": None}),
@@ -373,7 +373,7 @@ async def test_unknown_labels_and_columns_are_named(store, world):
         await world.commit(store, type(world.write("Note", {"uuid": "n"}))("Note", table))
 
 
-async def test_many_things_at_once_on_one_store(store, world):
+async def test_concurrent_calls_on_one_store(store, world):
     async def life(i):
         await world.commit(store, world.write("Note", {"uuid": f"n{i:02}", "content": f"word{i}"}))
         query = world.query("Note", Method("fulltext", "content", "text"))

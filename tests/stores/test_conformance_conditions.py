@@ -192,5 +192,5 @@ async def test_matches_keep_what_duckdb_keeps(store, world, people, asked, where
 
 
 @pytest.mark.parametrize("where", NEVER)
-def test_what_only_duckdb_can_say_is_left_to_it(home, where):
+def test_conditions_only_duckdb_can_evaluate_are_not_taken(home, where):
     assert not home.connect().takes(parse_scalar(where), "hit")

@@ -22,13 +22,13 @@ def before(graph: Graph) -> Graph:
     return replace(graph, labels={**graph.labels, "Person": plain})
 
 
-async def test_a_new_place_lacks_nothing(store, world):
+async def test_a_new_store_lacks_nothing(store, world):
     assert isinstance(store, Migratable)
     assert store.notes == ()
     assert await store.migrate(world.graph, world.dimensions, drop=False) == []
 
 
-async def test_made_anew_it_finds_what_it_found(store, world):
+async def test_recreated_indexes_give_the_same_hits(store, world):
     await world.commit(store, world.write("Person", {"uuid": "a", "name": "Ann Lee"}))
     said = await store.migrate(world.graph, world.dimensions, drop=True)
     dropped = {line.partition(": ")[2] for line in said if line.startswith("dropped: ")}
@@ -41,7 +41,7 @@ async def test_made_anew_it_finds_what_it_found(store, world):
     assert world.keys(found, 0) == world.keys(found, 1) == {0: ["a"]}
 
 
-async def test_rows_that_are_older_than_a_derived_property_are_found_by_it(shared_home, world):
+async def test_rows_older_than_a_derived_property_are_found_by_it(shared_home, world):
     await shared_home.reset()
     old = replace(world, graph=before(world.graph))
     async with shared_home.open(old.graph) as store:
@@ -64,7 +64,7 @@ async def test_rows_that_are_older_than_a_derived_property_are_found_by_it(share
         assert world.keys(found) == {0: ["a"]}
 
 
-async def test_how_many_rows_have_a_text_and_no_vector_is_told(store, world):
+async def test_rows_with_a_text_and_no_vector_are_counted(store, world):
     vector = [1, 0, 0, 0]
     await world.commit(
         store,

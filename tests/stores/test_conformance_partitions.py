@@ -63,7 +63,7 @@ async def test_a_node_of_another_partition_is_not_written(two, world, only_exist
 
 
 @pytest.mark.parametrize("only_existing", [False, True])
-async def test_what_only_a_new_node_would_get_is_refused_too(two, world, only_existing):
+async def test_properties_for_new_nodes_only_are_refused_too(two, world, only_existing):
     create = frozenset({"name", "group_id", "labels"})
     write = world.write(
         "Person", {"uuid": "h1", "labels": ["Boss"]}, create=create, only_existing=only_existing
@@ -150,7 +150,7 @@ def within(label, group, *keys, detach=False):
     return Delete(label, pa.table({"uuid": list(keys), "group_id": [group] * len(keys)}), detach)
 
 
-async def test_what_is_of_another_partition_is_not_deleted(two, world):
+async def test_rows_of_another_partition_are_not_deleted(two, world):
     before = await everything(two)
     for detach in (False, True):
         done = await world.commit(
@@ -160,7 +160,7 @@ async def test_what_is_of_another_partition_is_not_deleted(two, world):
     assert await everything(two) == before
 
 
-async def test_what_is_of_the_partition_is_deleted_with_its_edges_and_marks(two, world):
+async def test_rows_of_the_partition_are_deleted_with_edges_and_commit_markers(two, world):
     done = await world.commit(two, within("Person", "g", "g1", "h1", detach=True))
     assert done.rows["Person"] == 1
     people, edges, states = await everything(two)
@@ -170,7 +170,7 @@ async def test_what_is_of_the_partition_is_deleted_with_its_edges_and_marks(two,
     assert states["g"] == PartitionState("head g")
 
 
-async def test_a_delete_within_its_partition_takes_no_mark_of_another(two, world):
+async def test_a_delete_within_a_partition_keeps_commit_markers_of_others(two, world):
     marker = world.marker("later", before="head g", rows=("h2",), witness="Person")
     await world.commit(two, marker=marker)
     await world.commit(two, within("Person", "h", "h2", detach=True))

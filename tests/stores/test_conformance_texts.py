@@ -34,7 +34,7 @@ def text(request):
     return TEXTS[request.param]
 
 
-async def test_kept_and_found_everywhere(home, store, world, text):
+async def test_odd_texts_are_stored_and_found_in_every_place(home, store, world, text):
     if home.longest is None or len(text) < home.longest:
         await check(store, world, text)
         return
@@ -142,7 +142,7 @@ async def test_keys_differ_by_their_last_character(store, world):
 
 
 @pytest.mark.parametrize("query", ["_", "…", "\u0301", "*", "𞤀 nothing"])
-async def test_what_has_no_words_finds_nothing(store, world, query):
+async def test_a_text_without_words_finds_nothing(store, world, query):
     await world.commit(store, world.write("Note", {"uuid": "n", "content": "a heron"}))
     found = await store.search(
         [world.query("Note", Method("fulltext", "content", "text"))], world.rows(text=[query])

@@ -17,7 +17,7 @@ async def values(store, label, prop):
     return {key: row[prop] for key, row in (await scan(store, label, prop)).items()}
 
 
-async def test_merge_makes_what_is_new_and_overwrites_what_is_there(store, world):
+async def test_merge_creates_new_nodes_and_overwrites_properties(store, world):
     await world.commit(store, world.write("Note", {"uuid": "a", "content": "old", "weight": 1.0}))
     done = await world.commit(
         store, world.write("Note", {"uuid": "a", "content": "new"}, {"uuid": "b", "content": "two"})
@@ -44,14 +44,14 @@ async def test_null_never_overwrites(store, world):
     assert await scan(store, "Note", *full) == before
 
 
-async def test_what_is_empty_overwrites(store, world):
+async def test_empty_values_overwrite(store, world):
     await world.commit(store, world.write("Note", {"uuid": "a", "content": "x", "tags": ["t"]}))
     await world.commit(store, world.write("Note", {"uuid": "a", "content": "", "tags": []}))
     assert await values(store, "Note", "content") == {"a": ""}
     assert await values(store, "Note", "tags") == {"a": []}
 
 
-async def test_create_is_written_only_to_what_is_new(store, world):
+async def test_create_is_written_to_new_nodes_only(store, world):
     first = {"uuid": "a", "name": "A", "created_at": world.at(1), "name_embedding": [1, 0, 0, 0]}
     create = frozenset({"created_at", "name_embedding"})
     await world.commit(store, world.write("Person", first, create=create))
@@ -107,7 +107,7 @@ async def test_lists_are_replaced_otherwise(store, world):
     assert await values(store, "Person", "aliases") == {"a": ["y"]}
 
 
-async def test_only_existing_makes_nothing(store, world):
+async def test_only_existing_creates_nothing(store, world):
     await world.commit(store, world.write("Person", {"uuid": "a", "name": "A"}))
     rows = {"uuid": "a", "name": "AA"}, {"uuid": "b", "name": "B"}
     done = await world.commit(store, world.write("Person", *rows, only_existing=True))

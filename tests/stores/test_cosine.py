@@ -77,7 +77,7 @@ def test_equal_vectors_tie_exactly_whatever_the_batch():
     assert set(among.places.tolist()) >= set(np.argsort(-scores, kind="stable")[:10].tolist())
 
 
-def test_what_is_left_out_is_below_the_floor():
+def test_vectors_left_out_are_below_the_floor():
     rng = np.random.default_rng(4)
     vectors, query = rng.standard_normal((2000, 64)).astype(np.float32), rng.standard_normal(64)
     block = block_of(vectors)

@@ -271,7 +271,7 @@ def test_neo4j_agrees_with_them(neo4j_pair, world, steps, asked, where, partitio
 
 
 @pytest.mark.parametrize("name", ["stored", "answers"])
-async def test_the_comparison_can_fail(world, name):
+async def test_the_comparison_detects_differences(world, name):
     """A store that loses the last row of each write is told apart from one that does not."""
     from semgraph.stores.sqlite.store import SqliteStore
 

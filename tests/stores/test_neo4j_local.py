@@ -85,7 +85,7 @@ def test_only_this_machine_reaches_it(server: LocalServer) -> None:
 @pytest.mark.parametrize(
     "auth", [None, ("neo4j", "neo4j"), ("neo4j", "wrong")], ids=["none", "default", "wrong"]
 )
-def test_nobody_gets_in_without_the_password(
+def test_connecting_without_the_password_fails(
     server: LocalServer, auth: tuple[str, str] | None
 ) -> None:
     with neo4j.GraphDatabase.driver(server.uri, auth=auth) as driver, pytest.raises(AuthError):
@@ -221,7 +221,7 @@ def test_what_an_interrupted_download_left_is_fetched_again(tmp_path: Path) -> N
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.jar", "kept.pom"]
 
 
-def test_other_bytes_than_those_that_were_to_come_are_refused(tmp_path: Path) -> None:
+def test_jars_with_a_wrong_digest_are_refused(tmp_path: Path) -> None:
     name = next(iter(neo4j_jars._pinned(neo4j_local.VERSION)))
     other = tmp_path / name
     other.parent.mkdir(parents=True)

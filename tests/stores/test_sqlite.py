@@ -107,7 +107,7 @@ async def test_a_file_of_a_later_version(path, world):
     assert "later version of semgraph (layout 99" in await refused(path, world)
 
 
-async def test_a_place_where_no_file_can_be(tmp_path, world):
+async def test_a_path_that_cannot_be_created_is_rejected(tmp_path, world):
     (tmp_path / "file").write_text("x")
     assert "folder cannot be made" in await refused(tmp_path / "file" / "graph.db", world)
     (tmp_path / "folder").mkdir()
@@ -118,7 +118,7 @@ async def test_a_place_where_no_file_can_be(tmp_path, world):
     ("version", "modules", "said"),
     [("3.34.1", {"fts5"}, "3.34.1 .* too old"), ("3.40.1", {"fts3"}, "FTS5")],
 )
-def test_a_library_that_lacks_what_is_needed(version, modules, said):
+def test_an_unsuitable_sqlite_library_is_rejected(version, modules, said):
     with pytest.raises(StoreUnavailable, match=rf"memory .*{said}.*another store"):
         check_library(version, modules, "memory")
 
@@ -372,7 +372,7 @@ ENDS = "hit.source = who AND hit.target = other OR hit.source = other AND hit.ta
         "(a:Person)-[k:KNOWS {uuid: edge}]-(b:Person)", "(a:Person {uuid: who})-[j:KNOWS]-(m:Person)-[k:KNOWS]->(b:Person)",
     ],
 )  # fmt: skip
-async def test_what_an_index_can_find_is_not_looked_for_row_by_row(crowd, world, asks, rows):
+async def test_statements_use_indexes(crowd, world, asks, rows):
     """SQLite counts its steps: it takes 5,000 to read a table once, and these ask for each row."""
     asked = world.rows(
         who=[f"p{i:04}" for i in range(rows)],
@@ -445,7 +445,7 @@ async def test_vectors_are_read_once_and_then_only_what_is_new(crowd, world):
     assert crowd._memory.vectors._held["Person#vector#name_embedding", "g"] is held
 
 
-async def test_the_database_is_sound_after_all_this(crowd, world):
+async def test_the_database_passes_an_integrity_check(crowd, world):
     await world.commit(
         crowd,
         world.write("Person", {"uuid": "p0001", "name": "another"}),
@@ -469,7 +469,7 @@ async def test_the_database_is_sound_after_all_this(crowd, world):
     assert counts[0] == counts[1] == (await crowd.statistics()).counts["KNOWS"]
 
 
-async def test_takes_only_what_it_can_say():
+async def test_only_supported_conditions_are_taken():
     store = SqliteStore(":memory:")
     assert store.takes(parse_scalar("hit.name = upper(name)"), "hit")
     assert not store.takes(parse_scalar("upper(hit.name) = name"), "hit")

@@ -17,7 +17,6 @@ from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.logical.graph import Element
 from semgraph.logical.schema import Derived, Graph, Label
 from semgraph.stores.base import MatchQuery, SearchQuery, derived_report
-from semgraph.stores.batch_io import other_length
 from semgraph.stores.neo4j import schema
 from semgraph.stores.neo4j.bolt import Bolt
 from semgraph.stores.neo4j.cypher import DERIVED
@@ -335,12 +334,3 @@ def _external_note(wanted: Sequence[schema.Wanted]) -> str:
         f"this database was created by another program and was left unchanged. Missing: {listed}. Queries work, but more "
         "slowly; a plan that writes `schema`, such as build_indices_and_constraints, creates them"
     )
-
-
-def refuse_other_length(store: str, held: Mapping[tuple[str, str], int], given: int | None) -> None:
-    """Refuse vectors of another length than the stored ones, which are by label and index. Raises
-    StoreUnavailable.
-    """
-    for (label, index), stored in held.items():
-        if given not in (None, stored):
-            raise other_length(store, label, index, stored, given or 0)

@@ -36,6 +36,7 @@ from semgraph.stores.base import (
     Written,
 )
 from semgraph.stores.batch_io import (
+    check_lengths,
     column,
     match_schema,
     partitions_of,
@@ -56,7 +57,6 @@ from semgraph.stores.neo4j.setup import (
     Setup,
     compared,
     compared_in_match,
-    refuse_other_length,
 )
 from semgraph.stores.neo4j.values import column_of, fields, partition_field, time_of
 from semgraph.stores.neo4j.write import Lengths, commit, new_lengths
@@ -216,7 +216,7 @@ class Neo4jStore:
         await self._bolt.open()
         self._graph, self._opened = graph, None
         existing, statistics = await Setup(self._bolt, graph).indexes(), await self.statistics()
-        refuse_other_length(self.name, statistics.dimensions, dimensions)
+        check_lengths(self.name, statistics.dimensions, dimensions)
         self._lengths.stored = set(statistics.dimensions)
         return existing, statistics
 

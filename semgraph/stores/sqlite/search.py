@@ -282,18 +282,11 @@ def read_rows(
     table: Table,
     names: Sequence[str],
     ids: Sequence[int],
-    dimensions: Mapping[tuple[str, str], int],
+    dimensions: Dimensions,
 ) -> list[pa.Array[Any]]:
     """Properties of rows by id, each read once, in the order of `ids`."""
-    distinct = str(sorted(set(ids)))
-    selected = ", ".join(table.stored(name) for name in names)
-    where = f"t.{ID} IN (SELECT value FROM json_each(?))"
-    rows = con.execute(
-        f"SELECT {selected}, t.{ID} FROM {table.name} t WHERE {where}", (distinct,)
-    ).fetchall()
-    arrays = arrays_of(table, names, [row[:-1] for row in rows], dimensions)
-    place = {row[-1]: n for n, row in enumerate(rows)}
-    index = pa.array([place[row] for row in ids], pa.int64())
+    arrays, places = _read_by(con, table, names, ID, sorted(set(ids)), dimensions)
+    index = pa.array([places[row] for row in ids], pa.int64())
     return [array.take(index) for array in arrays]
 
 
@@ -303,21 +296,30 @@ def read_nodes(
     names: Sequence[str],
     keys: Sequence[str | None],
     kind: pa.StructType,
-    dimensions: Mapping[tuple[str, str], int],
+    dimensions: Dimensions,
 ) -> pa.Array[Any]:
     """Nodes by key as structs, each read once, in the order of `keys`."""
-    selected = ", ".join(table.stored(name) for name in names)
-    where = f"t.{table.key} IN (SELECT value FROM json_each(?))"
-    wanted = json.dumps(sorted({key for key in keys if key is not None}))
-    rows = con.execute(
-        f"SELECT {selected}, t.{table.key} FROM {table.name} t WHERE {where}",
-        (wanted,),
-    )
-    listed = rows.fetchall()
-    arrays = arrays_of(table, names, [row[:-1] for row in listed], dimensions)
-    place = {row[-1]: n for n, row in enumerate(listed)}
+    distinct = sorted({key for key in keys if key is not None})
+    arrays, places = _read_by(con, table, names, table.key, distinct, dimensions)
     nodes: pa.Array[Any] = pa.StructArray.from_arrays(arrays, fields=list(kind))
-    return nodes.take(pa.array([place.get(key) for key in keys], pa.int64()))
+    return nodes.take(pa.array([places.get(key) for key in keys], pa.int64()))
+
+
+def _read_by(
+    con: sqlite3.Connection,
+    table: Table,
+    names: Sequence[str],
+    by: str,
+    values: Sequence[Any],
+    dimensions: Dimensions,
+) -> tuple[list[pa.Array[Any]], dict[Any, int]]:
+    """Properties of the rows whose column `by` has one of some values, and their places by value."""
+    selected = ", ".join(table.stored(name) for name in names)
+    where = f"t.{by} IN (SELECT value FROM json_each(?))"
+    sql = f"SELECT {selected}, t.{by} FROM {table.name} t WHERE {where}"
+    rows = con.execute(sql, (json.dumps(values),)).fetchall()
+    arrays = arrays_of(table, names, [row[:-1] for row in rows], dimensions)
+    return arrays, {row[-1]: n for n, row in enumerate(rows)}
 
 
 def arrays_of(

@@ -55,7 +55,7 @@ async def trails(store, query, rows):
     ]
 
 
-async def test_every_trail_up_to_a_length_and_no_edge_twice(ring, world):
+async def test_all_paths_up_to_a_length_use_no_edge_twice(ring, world):
     query = world.pattern("(:Person {uuid: who})-[way:KNOWS*1..4]->(to:Person)")
     assert await trails(ring, query, world.rows(who=["a", "d", "nobody", None])) == [
         (0, "ab", "b"),
@@ -153,7 +153,7 @@ async def test_where_over_both_ends(ring, world):
     ]
 
 
-async def test_a_trail_lies_in_one_partition(ring, world):
+async def test_a_variable_length_path_lies_in_one_partition(ring, world):
     text = "(x:Person {name: name})-[way:KNOWS*2]->(:Person)"
     rows = world.rows(name=["A"] * 3, group_id=["g", "h", "none"])
     assert await trails(ring, world.pattern(text), rows) == [
@@ -178,7 +178,7 @@ async def test_an_edge_of_another_partition_is_not_walked_along(ring, world):
     assert await trails(ring, query, world.rows(who=["a"])) == [(0, "ab"), (0, "ab bc")]
 
 
-async def test_a_trail_of_no_edges_begins_and_ends_at_one_node(ring, world):
+async def test_a_variable_length_path_of_no_edges_begins_and_ends_at_one_node(ring, world):
     query = world.pattern("(o {uuid: who})-[way:KNOWS|NAMES*0..1]->(to:Person)")
     assert await trails(ring, query, world.rows(who=["a", "n"])) == [
         (0, "a", "", "a"),
@@ -191,7 +191,7 @@ async def test_a_trail_of_no_edges_begins_and_ends_at_one_node(ring, world):
     ]
 
 
-async def test_a_path_goes_on_behind_a_trail_and_takes_no_edge_twice(ring, world):
+async def test_a_pattern_continues_after_a_variable_length_path_and_uses_no_edge_twice(ring, world):
     query = world.pattern(
         "({uuid: who})-[way:KNOWS|NAMES*0..2]->(x:Person)-[last:KNOWS]->(y:Person)",
         x=("name",),
@@ -230,7 +230,7 @@ async def test_a_path_goes_on_behind_a_trail_and_takes_no_edge_twice(ring, world
     ],
     ids=["in", "any", "named", "another type", "two"],
 )
-async def test_directions_behind_a_trail(ring, world, behind, expected):
+async def test_directions_after_a_variable_length_path(ring, world, behind, expected):
     query = world.pattern(f"(:Person {{uuid: who}})-[way:KNOWS*0..1]->(:Person){behind}")
     rows = world.rows(who=["a"], edge=["bc"], name=["C"])
     found = [
@@ -240,7 +240,7 @@ async def test_directions_behind_a_trail(ring, world, behind, expected):
     assert found == expected
 
 
-async def test_the_end_of_a_trail_may_be_the_one_that_is_known_and_where_sees_what_is_behind(
+async def test_the_end_of_a_variable_length_path_may_be_known_and_conditions_read_the_rest(
     ring, world
 ):
     query = world.pattern(
@@ -252,7 +252,7 @@ async def test_the_end_of_a_trail_may_be_the_one_that_is_known_and_where_sees_wh
     ]
 
 
-async def test_what_is_behind_a_trail_lies_in_its_partition(ring, world):
+async def test_the_rest_of_a_pattern_lies_in_the_partition_of_its_path(ring, world):
     await world.commit(
         ring, world.write("KNOWS", {"uuid": "bd", "source": "b", "target": "d", "group_id": None})
     )

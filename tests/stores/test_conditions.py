@@ -32,11 +32,11 @@ def term(text, alias="hit"):
         "row_number() OVER () = 1",
     ],
 )
-def test_what_needs_more_than_a_comparison_is_not_taken(text):
+def test_conditions_beyond_comparisons_are_not_pushed_down(text):
     assert term(text) is None
 
 
-def test_what_reads_no_property_is_one_value_whatever_it_says():
+def test_an_expression_without_properties_is_one_value():
     name = Prop("hit", "name")
     assert term("hit.name = key(cand.name || '!')") == conjunct.Test(
         "=", (name, Value('key("cand"."name" || \'!\')', ("cand.name",)))
@@ -46,7 +46,7 @@ def test_what_reads_no_property_is_one_value_whatever_it_says():
     assert term("TRUE") == Value("TRUE", ())
 
 
-def test_who_is_meant_by_a_name():
+def test_names_refer_to_the_hit_or_to_the_rows():
     assert term("name = 'x'", "") == conjunct.Test("=", (Prop("", "name"), Value("'x'", ())))
     assert term("a.name = b.name", None) == conjunct.Test(
         "=", (Prop("a", "name"), Prop("b", "name"))
@@ -56,7 +56,7 @@ def test_who_is_meant_by_a_name():
     )
 
 
-def test_the_same_said_in_other_words():
+def test_equivalent_conditions_read_alike():
     assert term("hit.n BETWEEN 1 AND 2") == term("hit.n >= 1 AND hit.n <= 2")
     assert term("hit.n IS NOT NULL") == conjunct.Test(
         "not", (conjunct.Test("is null", (Prop("hit", "n"),)),)
@@ -84,7 +84,7 @@ def test_values_are_what_duckdb_says():
     assert evaluate([], rows) == []
 
 
-def test_text_that_meets_a_time_is_read_as_one():
+def test_text_compared_with_a_time_is_cast_to_one():
     kinds = {"at": parse_type("timestamp"), "name": parse_type("string")}
     cast = cast_values(
         term("hit.at <= '2025-01-31' AND hit.name <= '2025-01-31'"), lambda prop: kinds[prop.name]
