@@ -62,13 +62,13 @@ TESTS = sorted(set(re.findall(r"`(test_\w+)`", PAGE)))
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_what_the_page_names_is_there(name: str) -> None:
+def test_every_name_on_the_page_exists(name: str) -> None:
     found = FORM.match(name)
     assert found is not None
     assert exists(PLANS[found["plan"]], found)
 
 
-def test_nothing_else_is_named_as_if_it_were_a_plan() -> None:
+def test_no_other_name_looks_like_a_plan() -> None:
     known = {*NAMED, *TESTS, "plan", "plan(parameter)", "plan.input.column", "plan --preset NAME"}
     odd = [name for name in here() if name not in known and not name.startswith(ELSEWHERE)]
     assert [name for name in odd if FORM.match(name) and not exists_elsewhere(name)] == []
@@ -83,14 +83,14 @@ def exists_elsewhere(name: str) -> bool:
 
 
 @pytest.mark.parametrize("name", TESTS)
-def test_the_tests_that_it_names_are_there(name: str) -> None:
+def test_every_test_on_the_page_exists(name: str) -> None:
     assert any(
         f"def {name}(" in path.read_text(encoding="utf-8")
         for path in (ROOT / "tests").rglob("test_*.py")
     )
 
 
-def test_every_plan_has_its_line() -> None:
+def test_every_plan_is_on_the_page() -> None:
     internal = {
         "search_edges",
         "search_nodes",
@@ -102,7 +102,7 @@ def test_every_plan_has_its_line() -> None:
     assert {name.split("(")[0].split(" ")[0].split(".")[0] for name in NAMED} | internal >= {*PLANS}
 
 
-def test_every_recipe_has_its_line() -> None:
+def test_every_recipe_is_on_the_page() -> None:
     recipes = {name for name in PLANS["search"].document["presets"] if name.isupper()}
     assert {
         name.removeprefix("search --preset ")

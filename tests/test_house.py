@@ -26,7 +26,7 @@ def shown(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def test_the_engine_has_no_word_of_any_application() -> None:
+def test_the_package_contains_no_application_words() -> None:
     found = [
         f"{shown(path)}:{number}: {line.strip()}"
         for path in sources("semgraph")
@@ -36,13 +36,13 @@ def test_the_engine_has_no_word_of_any_application() -> None:
     assert found == []
 
 
-def test_no_module_is_named_for_nothing() -> None:
+def test_module_names_are_specific() -> None:
     assert [
         shown(path) for path in sources("semgraph", "operators") if VAGUE.search(path.stem)
     ] == []
 
 
-def test_every_module_says_what_it_is_for() -> None:
+def test_every_module_has_a_docstring() -> None:
     silent = [
         shown(path)
         for path in sources("semgraph", "operators", "benchmarks", "tests")
@@ -51,7 +51,7 @@ def test_every_module_says_what_it_is_for() -> None:
     assert silent == []
 
 
-def test_nothing_is_left_for_later() -> None:
+def test_no_work_is_left_as_todo_or_skipped_test() -> None:
     later = re.compile(
         r"\bNotImplementedError|\b(TODO|FIXME|XXX)\b|pytest\.(mark\.)?(skip|xfail|importorskip)"
     )
@@ -65,7 +65,7 @@ def test_nothing_is_left_for_later() -> None:
     assert found == []
 
 
-def test_layers_are_kept() -> None:
+def test_imports_follow_the_layers() -> None:
     lint = Path(sys.executable).parent / "lint-imports"
     done = subprocess.run(
         [lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False

@@ -47,7 +47,7 @@ def test_every_error_of_the_tree_is_public_unless_it_never_leaves_semgraph() -> 
     assert tree <= NAMES
 
 
-def test_a_name_that_is_not_there_is_an_ordinary_attribute_error() -> None:
+def test_an_unknown_name_is_an_ordinary_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'semgraph' has no attribute 'sesion'"):
         _ = semgraph.sesion  # type: ignore[attr-defined]
 
@@ -72,5 +72,5 @@ def test_nothing_heavy_is_loaded_before_it_is_used(code: str) -> None:
     assert loaded_by(code) == []
 
 
-def test_the_probe_sees_what_is_loaded() -> None:
+def test_the_probe_detects_loaded_modules() -> None:
     assert loaded_by("import numpy") == ["numpy"]

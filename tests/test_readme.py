@@ -118,7 +118,7 @@ async def complains(body: dict[str, Any]) -> str:
     return json.dumps({name: ("yes" if yes else "no") if "enum" in form else yes})
 
 
-def test_the_plan_and_the_python_give_what_they_say(
+def test_the_plan_and_the_python_code_give_the_documented_results(
     project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     server = ModelServer(complains)
@@ -142,19 +142,19 @@ def test_the_plan_and_the_python_give_what_they_say(
     assert "sem_filter" in names["complaints"].to_yaml()
 
 
-def test_the_ways_that_are_named_exist() -> None:
+def test_the_named_implementations_exist() -> None:
     library = Library()
     for name in re.findall(r"--use '\w+=(\w+)", README):
         assert name in library.names("sem_join")
 
 
-def test_the_two_commands_of_the_first_page_are_there() -> None:
+def test_the_make_targets_of_the_readme_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in ("demo", "test", "check"):
         assert f"make {target}" in README
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_resolve() -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", re.sub(r"```.*?```", "", README, flags=re.DOTALL)):
         assert link.startswith("https://") or (ROOT / link).exists(), link

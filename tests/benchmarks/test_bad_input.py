@@ -36,7 +36,7 @@ def command(*words: str | Path, **more: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_an_unknown_benchmark_is_told_with_those_that_there_are() -> None:
+def test_an_unknown_benchmark_is_reported_with_the_known_names() -> None:
     done = command("run", "ingset")
     assert done.returncode == 2
     assert 'no benchmark "ingset"; known: engine, ingest, operators' in done.stderr
@@ -44,7 +44,7 @@ def test_an_unknown_benchmark_is_told_with_those_that_there_are() -> None:
 
 
 @pytest.mark.parametrize("words", [("run", "engine"), ("table",), ("check",), ("list",)])
-def test_a_line_that_cannot_be_read_is_told_with_its_place(
+def test_an_unreadable_line_is_reported_with_its_position(
     words: tuple[str, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "engine.jsonl").write_text('{"benchmark": "engine"\n')
@@ -143,7 +143,7 @@ def test_an_accounting_that_differs_from_the_servers_is_a_failure() -> None:
         same_as_counted(StepMetrics(attempts=2, tokens_in=12, tokens_out=3), wire)
 
 
-def test_a_port_in_use_is_told_with_what_to_do() -> None:
+def test_a_port_in_use_is_reported_with_a_remedy() -> None:
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
@@ -201,7 +201,7 @@ def peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "a_peer"
 
 
-def test_a_peer_that_is_not_installed_is_told_with_the_command(
+def test_a_missing_peer_is_reported_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(peers_of.PEERS, "engine", (".venv-nowhere", "make engine"))
@@ -223,7 +223,7 @@ def test_a_peer_is_kept_and_its_chatter_is_no_answer(peer: str) -> None:
 @pytest.mark.parametrize(
     "how", [conversed, lambda name, module, given: asked(name, module, given=given)]
 )
-def test_a_peer_that_breaks_is_told_by_its_last_words(how, peer: str) -> None:
+def test_a_broken_peer_is_reported_with_its_last_line(how, peer: str) -> None:
     with pytest.raises(RuntimeError, match=r"engine: ValueError: no such model"):
         how("engine", peer, "breaks")
     with pytest.raises(RuntimeError, match=r"engine ended with 3: out of memory"):

@@ -19,7 +19,7 @@ def bench(name: str, lacks: str = "") -> Benchmark:
     return Benchmark(name, "What is asked?", "real", list, (), lacks=lambda: lacks)
 
 
-def test_in_a_run_of_all_what_lacks_something_is_passed_over(
+def test_a_run_of_all_skips_benchmarks_that_lack_something(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     ready = _ready([bench("one"), bench("two", "a model: --model")], named=False)
@@ -27,7 +27,7 @@ def test_in_a_run_of_all_what_lacks_something_is_passed_over(
     assert capsys.readouterr().err == "two: skipped: a model: --model\n"
 
 
-def test_what_is_asked_for_by_name_and_lacks_something_ends_the_run(
+def test_a_named_benchmark_that_lacks_something_ends_the_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(typer.Exit) as ended:
@@ -43,7 +43,7 @@ def test_no_model_is_chosen_that_was_not_named(name: str) -> None:
     assert "--model openai:gpt-4.1-mini --max-usd 1, or --model local" in ended.output
 
 
-def test_a_model_that_is_none_is_told_before_anything_is_asked(
+def test_an_invalid_model_is_reported_before_the_first_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for field in ("model", "max_usd", "data"):
@@ -62,7 +62,7 @@ def test_a_judge_is_the_one_that_the_settings_bind(
     assert str(Given(model="local").judge()) == "openai:gpt-4o-2024-08-06"
 
 
-def test_what_is_left_never_falls_below_nothing() -> None:
+def test_the_remaining_budget_is_never_negative() -> None:
     assert Given().left is None
     assert Given(max_usd=1, spent=0.25).left == 0.75
     assert Given(max_usd=1, spent=1.1).left == 0

@@ -37,7 +37,7 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_is_committed_is_what_the_lines_say(checkout: Path) -> None:
+def test_committed_pages_agree_with_the_lines(checkout: Path) -> None:
     assert wrong(checkout / "benchmarks/results", checkout) == [], "run: python -m benchmarks table"
 
 
@@ -62,7 +62,7 @@ def _written(root: Path) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def test_each_of_them_is_found_out_when_it_is_not(copy: Path) -> None:
+def test_every_changed_page_is_detected(copy: Path) -> None:
     results = copy / "benchmarks/results"
     _written(copy)
     assert wrong(results, copy) == []
@@ -76,7 +76,7 @@ def test_each_of_them_is_found_out_when_it_is_not(copy: Path) -> None:
     assert results / "engine.md" in wrong(results, copy)
 
 
-def test_a_page_that_no_line_stands_behind_is_found_out(copy: Path) -> None:
+def test_a_page_without_lines_is_detected(copy: Path) -> None:
     _written(copy)
     left = copy / "benchmarks/results/gone.md"
     left.write_text("# gone\n")
@@ -118,7 +118,7 @@ def test_kinds_of_figures_never_share_a_column_or_a_page() -> None:
     assert "| ≤ 3 |  | 2 | — | met |" in of_real
 
 
-def test_worth_and_the_other_engine_stand_beside_a_target() -> None:
+def test_a_target_shows_f1_and_the_figure_of_the_other_engine() -> None:
     target = Target(
         "calls", {"way": "a"}, "calls", 3, others={"way": "b"}, quality="f1", headline=True
     )
@@ -134,7 +134,7 @@ def test_worth_and_the_other_engine_stand_beside_a_target() -> None:
     assert "| calls | 9 | ≤ 3 | 4 | 0.800 | **not met** |" in made["headlines"]
 
 
-def test_where_it_loses_has_what_is_not_met_and_what_is_worse() -> None:
+def test_losses_list_missed_targets_and_worse_figures() -> None:
     losing = bench(
         targets=(Target("calls of a", {"way": "a"}, "calls", 3),),
         contests=(Contest("way", ("b",), {"calls": "calls"}),),
@@ -144,7 +144,7 @@ def test_where_it_loses_has_what_is_not_met_and_what_is_worse() -> None:
     assert "| a | b | calls | 2.00× |" in made
 
 
-def test_a_line_of_a_case_that_is_no_more_is_not_shown(copy: Path) -> None:
+def test_lines_of_removed_cases_are_not_shown(copy: Path) -> None:
     results = copy / "benchmarks/results"
     before = files(results, copy)
     gone = {"what": "CPU of a call", "way": "gone"}
@@ -158,7 +158,7 @@ def test_charts_are_shown_by_the_readers_theme() -> None:
     assert 'src="ingest-quality-light.svg"' in text
 
 
-def test_marks_that_are_not_closed_or_name_nothing_are_told() -> None:
+def test_unclosed_and_unknown_parts_of_a_page_are_reported() -> None:
     assert filled("a\n<!-- made: x -->\nold\n<!-- /made -->\nb", {"x": "new\n"}, "p") == (
         "a\n<!-- made: x -->\nnew\n<!-- /made -->\nb"
     )

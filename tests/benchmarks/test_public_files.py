@@ -68,7 +68,7 @@ def test_a_file_is_found_where_its_authors_put_it(tmp_path: Path) -> None:
     assert len(movies.load(tmp_path).reviews) == len(datasets.REVIEWS)
 
 
-def test_a_checksum_is_told_with_what_it_is_known_to_be(tmp_path: Path) -> None:
+def test_a_checksum_is_reported_with_the_known_one(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(b"[]")
     digest = hashlib.sha256(b"[]").hexdigest()
@@ -109,7 +109,7 @@ def _without(sample: dict[str, Any], *path: str) -> dict[str, Any]:
         (lambda s: [s | {"qa": [{"category": 4, "answer": None}]}], "[0].qa[0].answer: expected a text or a number, found null"),
     ],
 )  # fmt: skip
-def test_a_file_of_another_form_is_told_with_the_place(
+def test_a_file_of_another_format_is_reported_with_the_position(
     tmp_path: Path, change: Callable[[dict[str, Any]], Any], said: str
 ) -> None:
     datasets.written(tmp_path / "locomo10.json", change(datasets.locomo_sample()))
@@ -125,7 +125,7 @@ def _with(sample: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
     return sample | {"conversation": sample["conversation"] | {name: value}}
 
 
-def test_no_json_is_told_as_that(tmp_path: Path) -> None:
+def test_invalid_json_is_reported(tmp_path: Path) -> None:
     (tmp_path / "musique.json").write_text("version https://git-lfs.github.com/spec/v1")
     with pytest.raises(
         Unmeasured,
@@ -179,7 +179,7 @@ def test_reviews_are_checked(tmp_path: Path) -> None:
         movies.load(tmp_path).of(movies.ONE)
 
 
-def test_without_a_model_a_limit_and_data_nothing_is_measured_and_what_is_missing_is_told(
+def test_nothing_is_measured_without_model_limit_and_data(
     given: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -208,9 +208,7 @@ def test_without_a_model_a_limit_and_data_nothing_is_measured_and_what_is_missin
     assert BENCHMARK.lacks() == ""
 
 
-def test_a_case_whose_file_is_missing_is_passed_over_and_leaves_no_line(
-    given: Given, tmp_path: Path
-) -> None:
+def test_a_case_with_a_missing_file_is_skipped_without_a_line(given: Given, tmp_path: Path) -> None:
     given.model, given.data = "local", tmp_path
     lines = Lines("public", tmp_path)
     (first, *_) = work(BENCHMARK, quick=False, full=False)

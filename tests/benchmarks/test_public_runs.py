@@ -42,7 +42,7 @@ async def asking() -> AsyncIterator[Asking]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_locomo_is_told_asked_and_scored_by_category(
+async def test_locomo_is_ingested_queried_and_scored_by_category(
     tmp_path: Path, asking: Asking, way: str
 ) -> None:
     datasets.written(
@@ -69,9 +69,7 @@ async def test_locomo_is_told_asked_and_scored_by_category(
     assert figures["recall@10 by facts"] == 1.0
 
 
-async def test_what_a_run_took_and_who_answered_stands_with_its_figures(
-    tmp_path: Path, asking: Asking
-) -> None:
+async def test_figures_include_the_cost_and_the_model(tmp_path: Path, asking: Asking) -> None:
     datasets.written(tmp_path / "locomo10.json", [datasets.locomo_sample()])
     await locomo.measured(asking, locomo.load(tmp_path), WAYS["lean"])
     figures = asking.figures()
@@ -175,7 +173,7 @@ async def test_labels_ask_about_each_review_once(tmp_path: Path, asking: Asking)
     assert asking.figures()["calls"] == 4  # five rows, of which two are one review
 
 
-async def test_a_limit_too_small_is_told_before_anything_is_asked(
+async def test_a_limit_that_is_too_small_is_reported_before_the_first_call(
     tmp_path: Path, asking: Asking
 ) -> None:
     datasets.written(tmp_path / "locomo10.json", [datasets.locomo_sample()])

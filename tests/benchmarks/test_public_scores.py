@@ -64,7 +64,7 @@ def test_an_answer_is_compared_with_all_true_ones() -> None:
     assert best_f1("America", truths) == pytest.approx(2 * 1 * 0.25 / 1.25)
 
 
-def test_recall_is_of_what_is_wanted_among_the_first() -> None:
+def test_recall_counts_the_wanted_items_among_the_first() -> None:
     found, wanted = ["a", "b", "c", "d"], {"b", "d"}
     assert [recall_at(k, found, wanted) for k in (1, 2, 4)] == [0, 0.5, 1]
     assert [any_at(k, found, wanted) for k in (1, 2)] == [0, 1]

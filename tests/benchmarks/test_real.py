@@ -76,7 +76,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Given:
 
 
 @pytest.mark.parametrize(("way", "calls"), [("as shipped", 8), ("combined", 5), ("lean", 3)])
-async def test_three_turns_are_told_in_each_way(made: Made, way: str, calls: int) -> None:
+async def test_three_turns_are_ingested_by_each_variant(made: Made, way: str, calls: int) -> None:
     own = made()
     figures = await remembered(own, told(TURNS, 0), WAYS[way])
     assert figures["messages"] == 3
@@ -85,7 +85,7 @@ async def test_three_turns_are_told_in_each_way(made: Made, way: str, calls: int
     assert own.figures()["usd"] == pytest.approx(calls / 100)
 
 
-async def test_a_world_is_scored_by_what_the_messages_so_far_tell(made: Made) -> None:
+async def test_a_world_is_scored_by_the_messages_so_far(made: Made) -> None:
     stream = told("6 messages of a world", 0)
     assert len(stream.rows) == 6
     figures = await remembered(made(), stream, WAYS["as shipped"])
@@ -198,7 +198,7 @@ async def _ended(how: BaseException | None) -> None:
             raise how
 
 
-async def test_what_a_trial_kept_is_gone_when_it_is_over(
+async def test_a_trial_leaves_nothing_behind(
     given: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchmarks.real.asking.JOURNALS", tmp_path)

@@ -22,7 +22,7 @@ from semgraph.shipped import plans_folder
 FOUND = ["x", "a", "y", "b", "z"]
 
 
-def test_recall_is_the_share_of_what_belongs_there_among_the_first_k() -> None:
+def test_recall_is_the_share_of_right_results_among_the_first_k() -> None:
     assert recall(FOUND, {"a", "b", "c"}) == pytest.approx(2 / 3)
     assert recall(FOUND, {"a", "b", "c"}, k=3) == pytest.approx(1 / 3)
     assert recall([], {"a"}) == 0
@@ -54,7 +54,7 @@ def test_questions_without_anything_to_find_do_not_count() -> None:
         ranked([(["a"], set())])
 
 
-def test_times_are_told_per_search_and_scopes_that_were_not_searched_have_no_figures() -> None:
+def test_times_are_per_search_and_unsearched_scopes_have_no_figures() -> None:
     asked = memory_of(500).asked(4, seed=1)
     hits = {"facts": [sorted(one.gold["facts"]) for one in asked]}
     figures = Seen([0.2, 0.1, 0.3, 0.4], [0.1] * 4, 2, 0, 0.4, hits).figures(asked)
@@ -93,7 +93,7 @@ def test_no_two_entities_of_a_memory_have_one_name_and_all_ends_are_there() -> N
     } <= (everything)
 
 
-def test_what_is_to_be_found_is_in_the_memory_and_is_about_the_question() -> None:
+def test_the_gold_results_are_in_the_memory_and_about_the_question() -> None:
     memory = memory_of(500)
     facts = {row["uuid"]: row["fact"] for row in memory.rows["RELATES_TO"]}
     names = {row["uuid"]: row["name"] for row in memory.rows["Entity"]}

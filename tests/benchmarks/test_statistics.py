@@ -76,7 +76,7 @@ def test_break_even_is_the_largest_size_up_to_which_nothing_is_lost() -> None:
 CONTEST = Contest("way", ("other",), {"calls": "calls", "s": "s"}, {"f1": "F1"})
 
 
-def test_a_loss_is_found_by_rule_in_costs_and_in_worth() -> None:
+def test_losses_are_computed_for_costs_and_for_quality() -> None:
     lines = [line("other", t, calls=5, s=1 + 0.01 * t, f1=0.9) for t in range(3)]
     lines += [line("ours", t, calls=3, s=2 + 0.01 * t, f1=0.6) for t in range(3)]
     losses = CONTEST.losses(lines)
@@ -87,7 +87,7 @@ def test_a_loss_is_found_by_rule_in_costs_and_in_worth() -> None:
     assert "| ours | other | F1 | 0.667× |" in markdown(losses)
 
 
-def test_what_chance_explains_is_no_loss() -> None:
+def test_a_difference_within_chance_is_no_loss() -> None:
     lines = [line("other", t, s=s) for t, s in enumerate((1.0, 2.0, 3.0))]
     lines += [line("ours", t, s=s) for t, s in enumerate((3.0, 1.5, 4.0))]
     assert CONTEST.losses(lines) == []

@@ -18,7 +18,7 @@ from benchmarks.suite.running import measure, outstanding, work
 from tests.benchmarks.made import bench, case, line
 
 
-def test_trials_are_run_in_turns_so_that_what_else_the_machine_does_falls_on_all() -> None:
+def test_trials_run_in_turns_so_that_other_load_affects_all() -> None:
     order: list[tuple[str, int]] = []
 
     def noted(way: str) -> Callable[[int], Mapping[str, Any]]:
@@ -69,7 +69,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert outstanding(again, work(again, quick=False, full=False), lines) == []
 
 
-def test_what_fails_or_does_not_end_is_a_result_and_what_cannot_be_measured_is_none(
+def test_failures_and_timeouts_are_results_and_skipped_cases_are_not(
     tmp_path: Path,
 ) -> None:
     def crashes(_: int) -> Mapping[str, Any]:
@@ -95,7 +95,7 @@ def test_what_fails_or_does_not_end_is_a_result_and_what_cannot_be_measured_is_n
     assert [found.key["way"] for found in lines] == ["a", "c"]
 
 
-def test_a_broken_line_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_broken_line_is_reported_with_its_position(tmp_path: Path) -> None:
     (tmp_path / "ingest.jsonl").write_text("{\n")
     with pytest.raises(ValueError, match=r"ingest\.jsonl:1  no line of results"):
         list(Lines("ingest", tmp_path))

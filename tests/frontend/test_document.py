@@ -105,7 +105,7 @@ PLAIN = st.recursive(
         st.sampled_from(["plan", "steps", "inputs", "writes", "example", "x"]), PLAIN, min_size=1
     )
 )
-def test_what_is_written_is_read_back(data):
+def test_every_sentence_is_parsed_back(data):
     assert parse(write_yaml(data), "x").data == data
 
 

@@ -99,7 +99,9 @@ async def test_when_everything_goes_wrong_both_count_the_same(way: str, tmp_path
         assert server.counters.attempts > server.counters.calls
 
 
-async def test_what_is_refused_for_its_rate_is_an_attempt_and_no_answer(tmp_path: Path) -> None:
+async def test_a_rate_limited_request_counts_as_an_attempt_without_an_answer(
+    tmp_path: Path,
+) -> None:
     async with StandIn(rates=Rates(rpm=1200, burst=0.5)) as server:
         result = await run(server, "one by one", tmp_path)
         agree(result, server)
@@ -107,7 +109,7 @@ async def test_what_is_refused_for_its_rate_is_an_attempt_and_no_answer(tmp_path
     assert server.counters.refused == server.counters.attempts - len(MOVED) > 0
 
 
-async def test_what_comes_too_late_is_an_attempt_that_was_given_up(tmp_path: Path) -> None:
+async def test_a_timed_out_request_counts_as_an_abandoned_attempt(tmp_path: Path) -> None:
     async with StandIn(
         latency=Latency(first=0.05), faults=(Fault("stall", on=(1, 2), late=60),)
     ) as server:
@@ -117,7 +119,7 @@ async def test_what_comes_too_late_is_an_attempt_that_was_given_up(tmp_path: Pat
     assert server.counters.abandoned == 2
 
 
-async def test_what_is_under_way_when_the_counters_are_set_back_is_counted_no_more() -> None:
+async def test_requests_in_flight_at_a_reset_are_not_counted() -> None:
     body = {
         "model": "m",
         "messages": [

@@ -46,7 +46,7 @@ def test_levels_are_called_by_number_or_name_and_changed_in_words() -> None:
 
 
 @pytest.mark.parametrize("text", ["7", "1,sarcasm=1", "1,slips=0.9", "1,corrections=-1"])
-def test_a_difficulty_that_is_none_is_refused(text: str) -> None:
+def test_an_unknown_difficulty_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="difficult|is a rate from 0 to"):
         Difficulty.parse(text)
 
@@ -81,7 +81,7 @@ def test_one_thing_more_leaves_the_truth_as_it_is(level: str) -> None:
         ("Ada Costa(user): Bruno does not work at Luma.", []),
     ],
 )
-def test_what_is_put_right_ended_and_denied_is_read(message: str, facts: list[str]) -> None:
+def test_corrections_ends_and_denials_are_parsed(message: str, facts: list[str]) -> None:
     assert said(message) == facts
 
 
@@ -114,7 +114,7 @@ def test_what_is_put_right_ended_and_denied_is_read(message: str, facts: list[st
         ),
     ],
 )
-def test_what_is_put_right_ended_and_denied_is_compared(
+def test_corrections_ends_and_denials_are_compared(
     new: str, known: str, expected: str | None
 ) -> None:
     assert verdict(new, known) == expected
@@ -152,7 +152,7 @@ def told(world: World, after: int) -> dict[str, Fact]:
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 1000))
 @example(seed=637)  # something true is told between what was wrong and what puts it right
-def test_what_was_wrong_is_believed_until_it_is_put_right_and_then_never_held(
+def test_a_wrong_fact_holds_until_its_correction_and_never_afterwards(
     level: str, seed: int
 ) -> None:
     world = World.make(seed, 12, level)
@@ -173,7 +173,7 @@ def test_what_was_wrong_is_believed_until_it_is_put_right_and_then_never_held(
         )
 
 
-def test_what_was_taken_back_is_no_answer() -> None:
+def test_a_retracted_fact_is_no_answer() -> None:
     world = World.make(2, 16, "everything")
     false = {fact.key for fact in world.gold().facts if fact.retracted}
     assert false
@@ -182,7 +182,7 @@ def test_what_was_taken_back_is_no_answer() -> None:
     }
 
 
-def test_ends_are_told_by_themselves() -> None:
+def test_ends_have_messages_of_their_own() -> None:
     plain, world = World.make(1, 12, 1), World.make(1, 12, "negated")
     count = [sum(f.relation == "LEFT" for f in w.gold().facts) for w in (plain, world)]
     assert count[1] > count[0]
@@ -192,7 +192,7 @@ def test_ends_are_told_by_themselves() -> None:
         assert jobs[left.source, left.target].invalid_at is not None
 
 
-def test_what_is_told_late_shortens_what_came_before_it() -> None:
+def test_a_late_message_shortens_the_earlier_fact() -> None:
     world = World.make(1, 12, "backdated")
     late = [
         (e, s)
@@ -236,7 +236,7 @@ async def after_each(world: World, server: StandIn) -> list[bool]:
 
 
 @pytest.mark.parametrize(("level", "seed"), [("negated", 10), ("backdated", 4), ("misspelt", 5)])
-async def test_what_can_be_read_is_remembered_as_it_is_told_after_each_message(
+async def test_the_graph_of_a_readable_world_is_right_after_each_message(
     level: str, seed: int
 ) -> None:
     world = World.make(seed, 2, level)
@@ -251,7 +251,7 @@ async def told_to_the_plan(world: World) -> Scored:
 
 
 @pytest.mark.parametrize(("level", "seed"), [("corrected", 10), ("retracted", 42)])
-async def test_what_never_held_stays_in_the_graph_as_what_has_ended(level: str, seed: int) -> None:
+async def test_a_retracted_fact_stays_in_the_graph_as_an_ended_one(level: str, seed: int) -> None:
     """A fact has one interval there, and an end is when another begins: that something never held
     cannot be said.
     """

@@ -133,7 +133,7 @@ def test_messages_in_parts_are_read_as_one_text() -> None:
     assert message["content"] == "Ada moved."
 
 
-def test_waiting_grows_with_what_is_read_and_with_the_others() -> None:
+def test_latency_grows_with_tokens_and_with_load() -> None:
     model = Latency(fixed=0.1, prompt=0.001, each=0.01, load=0.5)
     assert model.seconds("a", Tokens(100, 0, 10)) == pytest.approx(0.3)
     assert model.seconds("a", Tokens(100, 60, 10)) == pytest.approx(0.24)
@@ -203,7 +203,9 @@ def test_help_names_every_switch(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in said for name in names)
 
 
-def test_a_world_is_told_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_prints_the_messages_of_a_world(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     def told(*more: str) -> list[Any]:
         main(["tell", "--people", "4", "--difficulty", "corrected", *more])
         return [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -134,7 +134,7 @@ async def pairs(
 
 
 @pytest.mark.parametrize("use", ["nested_loop", "block(left=2, right=2)", "block()"])
-async def test_pairs_are_compared_by_what_stands_in_them(ask: Ask, use: str) -> None:
+async def test_pairs_are_compared_by_their_text(ask: Ask, use: str) -> None:
     people, known = (
         ["Ada Costa", "KBL", "Felix Rossi"],
         ["Ada", "Kestrel Bridge Labs", "Felix Weber", "Felix Rosis"],
@@ -168,7 +168,7 @@ async def test_the_best_are_those_that_say_it_most_clearly(ask: Ask, use: str) -
 
 
 @pytest.mark.parametrize("use", ["single", "tree(fan_in=2)", "fold(rows=2)"])
-async def test_groups_are_told_as_one(ask: Ask, use: str) -> None:
+async def test_groups_are_summarised_as_one(ask: Ask, use: str) -> None:
     step = 'sem_agg: {prompt: "What do we know? {text}", by: [], add: {summary: string, people: list<string>}}'
     (row,) = found(await ask(step, use=use))
     said = [
@@ -186,7 +186,7 @@ async def test_unknown_prompts_are_rejected(ask: Ask) -> None:
     assert result.tables["found"].num_rows == 0
 
 
-async def test_what_an_answer_missed_is_told_when_it_is_asked_for(ask: Ask) -> None:
+async def test_a_review_returns_what_the_answer_missed(ask: Ask) -> None:
     step = 'sem_map: {prompt: "List what {text} says.", add: {facts: list<string>}}'
     plain = found(await ask(step))
     assert found(await ask(step, use="reflexion(rounds=1)")) == plain

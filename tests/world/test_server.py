@@ -126,7 +126,7 @@ def test_it_tells_names_apart(
     assert same(name, content, known_name, known) is expected
 
 
-def test_it_summarises_what_it_is_told_and_nothing_else() -> None:
+def test_a_summary_contains_the_given_texts_only() -> None:
     assert summary({"name": "Ann", "text": "Ann cooks.\nAnn sings.\nAnn cooks.", "heard": []}) == {
         "summary": "Ann cooks. Ann sings."
     }
@@ -192,7 +192,7 @@ async def test_it_speaks_the_protocol_and_counts(client: aiohttp.ClientSession) 
     assert counters["tokens_in"] == document["usage"]["prompt_tokens"] > 0
 
 
-async def test_what_it_does_not_understand_is_an_error_that_says_so(
+async def test_an_unknown_prompt_is_an_error_with_a_reason(
     client: aiohttp.ClientSession,
 ) -> None:
     async with (
@@ -215,7 +215,7 @@ async def test_what_it_does_not_understand_is_an_error_that_says_so(
         ("refusal", 200, "stop"),
     ],
 )
-async def test_it_fails_where_it_is_told_to(
+async def test_a_configured_fault_fails_the_request(
     client: aiohttp.ClientSession, kind: str, status: int, finish: str | None
 ) -> None:
     body = chat(f"Said at: {SAID}\nFact: Ann works at Luma.", **DATES)
@@ -234,7 +234,7 @@ async def test_it_fails_where_it_is_told_to(
         assert ("Retry-After" in response.headers) == (kind == "429")
 
 
-async def test_it_hangs_where_it_is_told_to(client: aiohttp.ClientSession) -> None:
+async def test_a_configured_hang_blocks_the_request(client: aiohttp.ClientSession) -> None:
     body = chat(f"Said at: {SAID}\nFact: Ann works at Luma.", **DATES)
     async with StandIn(faults=(Fault.parse("hang@1"),)) as server:
         with pytest.raises(TimeoutError):

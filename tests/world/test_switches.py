@@ -98,7 +98,7 @@ def test_another_seed_draws_other_errors() -> None:
     assert answers(1) != answers(2)
 
 
-def test_what_is_made_up_is_added() -> None:
+def test_spurious_entries_are_added() -> None:
     told = answer(StandIn(noise=Noise(spurious=1)), message("Ann(user): I know Bob."))["entities"]
     assert [e["name"] for e in told[:2]] == ["Ann", "Bob"]
     assert len(told) == 3
@@ -143,7 +143,7 @@ def test_a_latency_is_drawn_from_the_prompt_and_grows_with_the_answer() -> None:
     assert Latency.parse("0.2").seconds("a", Tokens(1, 0, 1)) == 0.2
 
 
-def test_rates_refuse_what_is_too_much_and_say_how_long_to_wait() -> None:
+def test_rate_limits_reject_requests_with_a_time_to_wait() -> None:
     now = [0.0]
     rates = Rates(rpm=60, tpm=6000, burst=1.0, clock=lambda: now[0])
     assert rates.wait(50) == 0
@@ -188,7 +188,7 @@ async def client() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def test_counters_are_told_over_http_and_can_be_set_back(
+async def test_counters_are_served_over_http_and_can_be_reset(
     client: aiohttp.ClientSession,
 ) -> None:
     async with StandIn(rates=Rates(rpm=2), cache=PrefixCache(block=1, least=0)) as server:
@@ -227,7 +227,7 @@ def agree(found: Scored) -> None:
     assert (mine.tokens_cached, mine.tokens_out) == (wire["tokens_cached"], wire["tokens_out"])
 
 
-async def test_semgraph_counts_what_the_wire_counts() -> None:
+async def test_the_counts_of_semgraph_equal_those_of_the_server() -> None:
     async with StandIn(cache=PrefixCache(block=1, least=0)) as server:
         found = await scored(World.make(1, 2, 1), server)
         agree(found)
@@ -235,7 +235,7 @@ async def test_semgraph_counts_what_the_wire_counts() -> None:
     assert not found.failed
 
 
-async def test_semgraph_counts_what_the_wire_counts_when_much_goes_wrong() -> None:
+async def test_the_counts_of_semgraph_equal_those_of_the_server_with_many_faults() -> None:
     faults = (
         Fault("429", rate=0.1, retry_after=0.0),
         Fault("500", rate=0.05),
@@ -251,7 +251,7 @@ async def test_semgraph_counts_what_the_wire_counts_when_much_goes_wrong() -> No
     assert found.wire["attempts"] > found.wire["calls"]
 
 
-async def test_a_plain_world_is_remembered_as_it_is_told() -> None:
+async def test_the_graph_of_a_plain_world_is_right() -> None:
     async with StandIn() as server:
         found = await scored(World.make(3, 3, 1), server, params={"reach": "shared_end"})
     assert found.score.edges.f1 == found.score.b_cubed.f1 == 1.0
@@ -266,7 +266,7 @@ async def test_a_model_that_errs_is_scored_lower() -> None:
     assert found.score.edges.recall < 0.9
 
 
-def test_the_way_a_sentence_is_written_is_no_secret_between_world_and_server() -> None:
+def test_the_server_parses_sentences_without_hints_from_the_world() -> None:
     """The server reads sentences; it has never seen the world's keys, so a sentence of nobody's is
     answered as well.
     """
@@ -312,7 +312,7 @@ def test_worlds_are_scored_from_the_command_line(capsys: pytest.CaptureFixture[s
         ("--fault", "flood=1"),
     ],
 )
-def test_switches_that_are_none_are_refused(
+def test_unknown_switches_are_rejected(
     option: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):

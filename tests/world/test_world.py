@@ -49,7 +49,7 @@ def test_no_key_of_the_truth_stands_in_a_message() -> None:
     day=st.dates(date(2000, 1, 1), date(2030, 1, 1)),
     how=st.sampled_from(["", "since", "on"]),
 )
-def test_what_is_written_is_read_back(kind, which, subject, target, role, day, how) -> None:
+def test_every_sentence_is_parsed_back(kind, which, subject, target, role, day, how) -> None:
     phrases = WAYS[kind].now
     phrase = phrases[which % len(phrases)]
     text = write(kind, subject, phrase, target, role=role, when=f"{how} {day}" if how else "")
@@ -67,7 +67,7 @@ def test_what_is_written_is_read_back(kind, which, subject, target, role, day, h
 
 
 @pytest.mark.parametrize("kind", [kind for kind, way in WAYS.items() if way.past])
-def test_what_is_long_past_is_read_with_both_days(kind: str) -> None:
+def test_a_past_fact_is_parsed_with_both_dates(kind: str) -> None:
     claim = read(write(kind, "Ada Costa", None, "Luma", when="from 2019-02-01 to 2021-03-04"))
     assert claim is not None
     told = dated(claim, "2024-01-01T00:00:00Z")
@@ -81,9 +81,7 @@ def test_what_is_long_past_is_read_with_both_days(kind: str) -> None:
 @pytest.mark.parametrize("difficulty", LEVELS)
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10_000), people=st.integers(2, 12))
-def test_every_message_says_what_it_states_of_the_truth_and_nothing_else(
-    difficulty, seed, people
-) -> None:
+def test_every_message_states_its_facts_and_no_others(difficulty, seed, people) -> None:
     world = World.make(seed, people, difficulty)
     history: list[str] = []
     for episode, row in zip(world.episodes, world.rows, strict=True):
@@ -120,7 +118,7 @@ def test_nobody_has_two_homes_or_jobs_and_nothing_two_leads_at_a_time(difficulty
             assert max(each.values(), default=1) == 1
 
 
-def test_a_move_ends_the_home_before_it_once_it_is_told() -> None:
+def test_a_message_about_a_move_ends_the_previous_home() -> None:
     world = World.make(2, 8, 0)
     everything = world.gold()
     person = next(p for p in {f.source for f in everything.facts} if len(homes(everything, p)) > 1)
@@ -137,7 +135,7 @@ def test_a_move_ends_the_home_before_it_once_it_is_told() -> None:
     assert second.target not in homes(world.gold(at=day), person)
 
 
-def test_what_is_said_again_is_one_fact_with_all_the_messages_that_say_so() -> None:
+def test_a_restated_fact_is_one_fact_with_all_its_messages() -> None:
     world = World.make(2, 8, 0)
     repeated = next(f for f in world.gold().facts if len(f.episodes) > 1)
     texts = [e.content for e in world.episodes if e.uuid in repeated.episodes]

@@ -41,7 +41,7 @@ def test_every_kind_is_asked_alike_often_as_long_as_there_are_some() -> None:
     assert len({one.text for one in found}) == 60
 
 
-def test_a_world_of_which_too_little_is_told_says_how_much_can_be_asked() -> None:
+def test_a_world_with_too_few_messages_reports_the_number_of_questions() -> None:
     with pytest.raises(
         ValueError, match=r"^\d+ questions can be asked of this world at .*, not 5000"
     ):
@@ -50,9 +50,7 @@ def test_a_world_of_which_too_little_is_told_says_how_much_can_be_asked() -> Non
 
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 1000), difficulty=st.sampled_from([0, 1, 2]), day=st.integers(100, 420))
-def test_answers_are_what_the_facts_say_that_were_told_by_then(
-    seed: int, difficulty: int, day: int
-) -> None:
+def test_answers_follow_from_the_facts_stated_by_then(seed: int, difficulty: int, day: int) -> None:
     world = World.make(seed, 10, difficulty)
     at, called = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(days=day), names(world)
     for one in questions(world, at, count=30, seed=seed):
@@ -66,7 +64,7 @@ def test_answers_are_what_the_facts_say_that_were_told_by_then(
         assert one.subject in one.text
 
 
-def test_now_is_what_holds_and_then_is_what_held_in_that_month_and_no_longer() -> None:
+def test_questions_about_now_and_about_a_past_month_have_their_own_answers() -> None:
     assert all(fact.holds(END) for one in asked("now") for fact in answering(one))
     for one in asked("then"):
         (fact,) = answering(one)
@@ -76,7 +74,7 @@ def test_now_is_what_holds_and_then_is_what_held_in_that_month_and_no_longer() -
         assert one.text.endswith(f"in {one.about:%B %Y}?")
 
 
-def test_what_was_before_ended_when_or_before_the_other_began() -> None:
+def test_the_previous_fact_ended_before_the_next_began() -> None:
     for one in asked("before"):
         earlier, later = answering(one)
         assert earlier.invalid_at is not None
@@ -91,7 +89,7 @@ def test_two_hops_have_two_facts_that_share_a_thing() -> None:
         assert all({f.source, f.target} & {way.source, way.target} for f in found)
 
 
-def test_whose_name_somebody_else_bears_is_asked_for_with_what_tells_them_apart() -> None:
+def test_questions_distinguish_people_with_the_same_name() -> None:
     twice = {t.name for t in WORLD.truth.things if t.role}
     texts = [one.text for one in questions(WORLD, END, count=150)]
     named = [text for text in texts if any(name in text for name in twice)]
@@ -99,7 +97,7 @@ def test_whose_name_somebody_else_bears_is_asked_for_with_what_tells_them_apart(
     assert all(re.search(r" the [a-z]+\b", text) for text in named)
 
 
-def test_nothing_that_is_told_later_is_asked_for() -> None:
+def test_no_question_is_about_later_messages() -> None:
     early = WORLD.episodes[40].at
     told = {s.span.key for e in WORLD.episodes[:41] for s in e.statements if s.span}
     assert {key for one in questions(WORLD, early, count=40) for key in one.edges} <= told
