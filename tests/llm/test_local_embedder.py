@@ -121,7 +121,9 @@ class TestErrors:
             await LocalEmbedder().embed(["x"])
 
     async def test_offline_without_the_files_names_the_command_to_copy_them(self, without_files):
-        with pytest.raises(ModelUnavailable, match=r"copy model.onnx and tokenizer.json here"):
+        with pytest.raises(
+            ModelUnavailable, match=r"copy model.onnx and tokenizer.json to this machine"
+        ):
             await without_files.embed(["x"])
         assert without_files.count_tokens("12345678") == 2
         assert await without_files.dimensions() == 384
