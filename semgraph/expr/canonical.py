@@ -1,4 +1,4 @@
-"""One text for equal values: what fingerprints are made of.
+"""One text for equal values, of which fingerprints are made.
 
 Stores keep fingerprints, so the text holds no name of Python code: a class gives its frozen `tag`,
 a field its name, or the `tag` in its metadata once it was renamed.

@@ -55,8 +55,9 @@ def word_count(text: str) -> int:
 
 
 def _grams(text: str) -> frozenset[str]:
-    kept = "".join(c for c in text.lower() if c.isalnum() or c == "'")
-    return frozenset(kept[i : i + 3] for i in range(max(len(kept) - 2, 1))) if kept else frozenset()
+    signs = "".join(c for c in text.lower() if c.isalnum() or c == "'")
+    count = max(len(signs) - 2, 1) if signs else 0
+    return frozenset(signs[i : i + 3] for i in range(count))
 
 
 def alike(left: str, right: str) -> float:

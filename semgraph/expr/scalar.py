@@ -1,5 +1,5 @@
 """SQL scalars: one expression over the columns of one relation. Parsed and admitted here, typed by
-DuckDB (`binder`).
+DuckDB (`duckdb`).
 
 sqlglot reads far more than a scalar (`a; DROP TABLE x`, sub-queries), so what is admitted is a list
 of node types, and all else is refused.

@@ -1,4 +1,4 @@
-"""The types of the plan language, and what each is in Arrow, DuckDB and JSON Schema."""
+"""The types of the plan language, as Arrow, DuckDB and JSON Schema have them."""
 
 from __future__ import annotations
 

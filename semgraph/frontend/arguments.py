@@ -79,9 +79,9 @@ class Pruned(Exception):
             " and ".join(dict.fromkeys(part))
             for part in zip(*((f'"{name}"', value) for name, value in self.steps), strict=True)
         )
-        whose = "its" if len(self.steps) == 1 else "their"
+        owner = "its" if len(self.steps) == 1 else "their"
         hint = "set these, or give this step the same when, or use switch"
-        what = f'reads {names}, which {whose} "when" has pruned'
+        what = f'reads {names}, which {owner} "when" has pruned'
         return Fault(what, there=f"parameters: {values}", hint=hint)
 
 

@@ -1,6 +1,4 @@
-"""What the fluent API keeps of how a relation was made, and the plan document that says the
-same.
-"""
+"""Plans as text: the records of the fluent API as a plan document, and documents as YAML."""
 
 from __future__ import annotations
 

@@ -660,7 +660,7 @@ def _document(
         "order": _order(recorded.inputs),
         "steps": recorded.steps,
         "writes": sinks,
-        "returns": _returned([(given, recorded.reference(frame.made)) for given, frame in results]),
+        "returns": _returned([(name, recorded.reference(frame.made)) for name, frame in results]),
         "use": dict(use or {}),
         "allow": list(allow),
     }
@@ -746,9 +746,9 @@ def table(
     Frame(input: id int64, at string)
     """
     world = _world(graph, folder)
-    given, spec = _spec(rows, name)
+    data, spec = _spec(rows, name)
     if key is not None and key not in dict(spec.columns):
-        there = "columns: " + ", ".join(given.schema.names)
+        there = "columns: " + ", ".join(data.schema.names)
         raise InputError(
             Problem(f'input {name} has no column "{key}", which is to be its key', there=there)
         )
@@ -764,7 +764,7 @@ def table(
     except Fault as fault:
         raise call_error("order", fault) from None
     checked = check_rows(
-        spec, given, key=key or (cut.key if cut else ""), partition=cut.partition if cut else ""
+        spec, data, key=key or (cut.key if cut else ""), partition=cut.partition if cut else ""
     )
     node = Input(
         step=name,
@@ -821,11 +821,11 @@ def _type_of(array: Any) -> Type:
     """
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     kind = type_of_arrow(array.type)
-    given = array.drop_null()
+    present = array.drop_null()
     if kind.item is not None and kind.name == "list":
-        kind = replace(kind, item=_type_of(given.flatten()))
+        kind = replace(kind, item=_type_of(present.flatten()))
     elif kind.name == "struct":
-        fields = zip(kind.fields, given.flatten(), strict=True)
+        fields = zip(kind.fields, present.flatten(), strict=True)
         kind = replace(kind, fields=tuple((name, _type_of(values)) for (name, _), values in fields))
     return replace(kind, nullable=bool(array.null_count))
 
@@ -882,10 +882,10 @@ def call(
     """
     first = next(iter(inputs.values()), None)
     rest = {"params": dict(params or {}), "preset": preset}
-    given = {"plan": plan, "inputs": dict(inputs)} | {
+    arguments = {"plan": plan, "inputs": dict(inputs)} | {
         key: value for key, value in rest.items() if value
     }
-    world, plain = joined(first.world if first is not None else _world(None, None), given)
+    world, plain = joined(first.world if first is not None else _world(None, None), arguments)
     head = Head(LoadState(), Document("", {}), world.folder, confined=False, graph=world.graph)
     try:
         results = Loader(head).call(plain, step or "call", None, FluentScope(world))

@@ -157,9 +157,9 @@ def read_order(value: Any, inputs: Mapping[str, InputSpec], partition: str) -> O
     """
     if value is None:
         return None
-    given = mapping(value, "a mapping with input, partition, by, window")
-    faults = known_keys(given, ORDER_KEYS, "order")
-    name = given.get("input")
+    data = mapping(value, "a mapping with input, partition, by, window")
+    faults = known_keys(data, ORDER_KEYS, "order")
+    name = data.get("input")
     if not isinstance(name, str) or name not in inputs:
         there = "inputs: " + (", ".join(inputs) or "none")
         hint = did_you_mean(str(name), inputs)
@@ -172,7 +172,7 @@ def read_order(value: Any, inputs: Mapping[str, InputSpec], partition: str) -> O
             Fault(what, *(("input",) if name is not None else ()), there=there, hint=hint)
         )
         raise Faults(faults)
-    reader = _OrderReader(given, inputs[name], faults)
+    reader = _OrderReader(data, inputs[name], faults)
     order = reader.read(partition)
     if faults:
         raise Faults(faults)
@@ -182,8 +182,8 @@ def read_order(value: Any, inputs: Mapping[str, InputSpec], partition: str) -> O
 class _OrderReader:
     """Reads the keys of `order`, each with its own faults."""
 
-    def __init__(self, given: Mapping[str, Any], spec: InputSpec, faults: list[Fault]) -> None:
-        self.given, self.spec, self.faults = given, spec, faults
+    def __init__(self, data: Mapping[str, Any], spec: InputSpec, faults: list[Fault]) -> None:
+        self.data, self.spec, self.faults = data, spec, faults
         self.types = dict(spec.columns)
 
     def read(self, partition: str) -> Order:
@@ -217,7 +217,7 @@ class _OrderReader:
             by=by,
             key=key,
             key_of=key_of,
-            window=None if self.given.get("window") == "all" else self.number("window", 1),
+            window=None if self.data.get("window") == "all" else self.number("window", 1),
             ahead=self.number("ahead", 64),
             on_error=self.choice(),
         )
@@ -225,17 +225,17 @@ class _OrderReader:
     def columns(
         self, key: str, default: Any, types: tuple[pa.DataType, ...] | None
     ) -> tuple[str, ...]:
-        given = self.given.get(key)
+        value = self.data.get(key)
         try:
-            one = types is not None and given is not None
+            one = types is not None and value is not None
             names: tuple[str, ...] = READERS["name" if one else "names"](
-                default if given is None else given, _NO_SCOPE, {}
+                default if value is None else value, _NO_SCOPE, {}
             )
             names = (names,) if isinstance(names, str) else names
             for name in names if types is None else names[:1]:
                 self.column(name, key, types)
         except Fault as fault:
-            self.faults.append(fault.under(key) if given is not None else fault)
+            self.faults.append(fault.under(key) if value is not None else fault)
             return ()
         return tuple(name for name in names if name != POSITION)
 
@@ -254,7 +254,7 @@ class _OrderReader:
             raise Fault(f'by: "{name}" is {kind}, which has no order')
 
     def number(self, key: str, default: int) -> int:
-        value = self.given.get(key, default)
+        value = self.data.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             expected = 'a number of rows from 1, or "all"' if key == "window" else "a number from 1"
             self.faults.append(wrong(expected, value).under(key))
@@ -262,7 +262,7 @@ class _OrderReader:
         return value
 
     def choice(self) -> Any:
-        value = self.given.get("on_error", _ON_ERROR[0])
+        value = self.data.get("on_error", _ON_ERROR[0])
         try:
             return READERS["choice"](value, _NO_SCOPE, {"choices": _ON_ERROR})
         except Fault as fault:
@@ -687,12 +687,12 @@ def defaults(declared: Mapping[str, Any]) -> list[Fault]:
     ]
 
 
-def settle(declared: Mapping[str, Any], *given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters' values: defaults, then each of the given in turn. Raises Fault for one that
+def settle(declared: Mapping[str, Any], *changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters' values: defaults, then each of the changes in turn. Raises Fault for one that
     is not declared.
     """
     settled = dict(declared)
-    for values in given:
+    for values in changes:
         for name, value in values.items():
             if name not in declared:
                 raise unknown_parameter(name, declared, name)

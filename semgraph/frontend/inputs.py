@@ -1,6 +1,4 @@
-"""Rows that a user gives, as a table of the types that the plan declares. One way in for examples,
-files and data frames.
-"""
+"""Rows of inputs: examples, files and data frames as tables of the types that the plan declares."""
 
 from __future__ import annotations
 
@@ -221,7 +219,7 @@ _ATOMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-_SHOWN = 3  # faults told of one column; the rest are counted
+_SHOWN = 3  # faults of one column that are reported; the rest are counted
 
 
 class RowFault(NamedTuple):
@@ -277,7 +275,7 @@ def read_rows(
     """
     rows = list(rows) if isinstance(rows, Iterator) else rows
     try:
-        given, count = columns_of(rows)
+        columns, count = columns_of(rows)
     except Fault as fault:
         needed = [
             f'"{name}": …' for name, kind in spec.columns if not kind.nullable and name != key
@@ -290,13 +288,13 @@ def read_rows(
         return spec.schema.empty_table(), [
             RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)
         ]
-    if not given and not count:  # an empty list or file says nothing of its columns
+    if not columns and not count:  # an empty list or file says nothing of its columns
         return spec.schema.empty_table(), []
-    slips = dict(_slips(spec, given, rows))
-    faults = [*_missing(spec, given, source), *slips.values()]
+    slips = dict(_slips(spec, columns, rows))
+    faults = [*_missing(spec, columns, source), *slips.values()]
     arrays: dict[str, Any] = {}
     for name, kind in spec.columns:
-        values = given.get(name, [None] * count)
+        values = columns.get(name, [None] * count)
         array: Any
         array, wrong = _column(name, kind, values)
         if name == partition and kind.nullable and not wrong:
@@ -304,14 +302,14 @@ def read_rows(
         faults += wrong
         if (
             not wrong
-            and name in given
+            and name in columns
             and name not in slips
             and not kind.nullable
             and array.null_count
         ):
             faults += list(_nulls(name, array))
         arrays[name] = array
-    if key in given and not faults:
+    if key in columns and not faults:
         faults += list(_doubles(key, arrays[key]))
     if faults:
         return spec.schema.empty_table(), faults
@@ -369,12 +367,12 @@ def _from_pandas(series: Any) -> Any:
         return [None if isinstance(v, float) and v != v else v for v in series.tolist()]  # noqa: PLR0124 - NaN
 
 
-def _missing(spec: InputSpec, given: Mapping[str, Any], source: str) -> Iterator[RowFault]:
+def _missing(spec: InputSpec, columns: Mapping[str, Any], source: str) -> Iterator[RowFault]:
     declared = dict(spec.columns)
-    extra = [name for name in given if name not in declared]
-    absent = [name for name in declared if name not in given]
+    extra = [name for name in columns if name not in declared]
+    absent = [name for name in declared if name not in columns]
     needed = [name for name in absent if not declared[name].nullable]
-    columns_here = ", ".join(given) or "none"
+    columns_here = ", ".join(columns) or "none"
     renames = ",".join(f"{name}={_guess(name, extra)}" for name in needed)
     hint = f"rename in one go: -i {spec.name}={source or 'FILE'}:{renames}"
     for name in needed:
@@ -392,13 +390,15 @@ def _missing(spec: InputSpec, given: Mapping[str, Any], source: str) -> Iterator
             )
 
 
-def _slips(spec: InputSpec, given: Mapping[str, Any], rows: Any) -> Iterator[tuple[str, RowFault]]:
+def _slips(
+    spec: InputSpec, columns: Mapping[str, Any], rows: Any
+) -> Iterator[tuple[str, RowFault]]:
     """Columns that most rows have, and a row has under a name that looks like it; by column, the
     first such row.
     """
     declared = dict(spec.columns)
-    present = [name for name in declared if name in given]
-    for name in given if isinstance(rows, (list, tuple)) else ():
+    present = [name for name in declared if name in columns]
+    for name in columns if isinstance(rows, (list, tuple)) else ():
         near = get_close_matches(name, present, 1, 0.8) if name not in declared else []
         row = (
             next((i for i, row in enumerate(rows) if name in row and near[0] not in row), None)
@@ -658,7 +658,7 @@ def _text_column(spec: InputSpec, naming: Sequence[str]) -> str:
     """The one column that a bare text can be: of type string, and it has to be there; where none
     has, the first one.
 
-    `naming` are those that say which row it is, and whose: a text is neither.
+    `naming` are those that name the row and its partition: a text does neither.
     """
     texts = [(n, kind) for n, kind in spec.columns if kind.name == "string" and n not in naming]
     needed = [n for n, kind in texts if not kind.nullable] or (
@@ -823,8 +823,10 @@ def _renamed(rows: Any, renames: Mapping[str, str], spec: InputSpec, value: str)
     if problems:
         raise InputError(*problems)
     if isinstance(rows, pa.Table):
-        kept = [name for name in names if name not in renames and name not in renames.values()]
-        return pa.table({**{n: rows[n] for n in kept}, **{c: rows[s] for c, s in renames.items()}})
+        others = [name for name in names if name not in renames and name not in renames.values()]
+        return pa.table(
+            {**{n: rows[n] for n in others}, **{c: rows[s] for c, s in renames.items()}}
+        )
     gone = {*renames, *renames.values()}
     return [
         {

@@ -916,12 +916,10 @@ _lock = threading.Lock()
 
 
 class LoadedPlans:
-    """Loads plans from files, each once while its files (the plan's, its graph's, prompts', called
-    plans') stay as they are.
+    """A cache of loaded plans, valid while their files (plans, graph, prompts) stay as they are.
 
-    Of many, those that were not asked for the longest are forgotten. What one session has loaded
-    serves all others of the process, in whatever folder: who opens a session for each request plans
-    once.
+    It holds the most recent plans and is shared by all sessions of the process, in whatever folder,
+    so that a session for each request loads and optimizes a plan once.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -955,7 +953,7 @@ class LoadedPlans:
 
 
 def _key(asked: Key, folders: tuple[Path, ...], within: tuple[bool, ...]) -> Key:
-    """What a plan is kept under: what was asked for, and the folders that hold files of it."""
+    """The key of a loaded plan: reference and options, and the folders that hold files of it."""
     return (
         *asked,
         *(str(folder) if inside else "" for folder, inside in zip(folders, within, strict=True)),

@@ -99,8 +99,8 @@ def _unused_parameters(part: LoadedPart) -> Iterator[Problem]:
 def _takes_conditions(value: Any) -> bool:
     """Whether a condition is a parameter as a whole: it may name any other."""
     if isinstance(value, Mapping):
-        given = [text for key in _CONDITIONS & value.keys() for text in _texts(value[key])]
-        return any(map(whole_parameter, given)) or any(map(_takes_conditions, value.values()))
+        conditions = [text for key in _CONDITIONS & value.keys() for text in _texts(value[key])]
+        return any(map(whole_parameter, conditions)) or any(map(_takes_conditions, value.values()))
     return isinstance(value, list) and any(map(_takes_conditions, value))
 
 
@@ -114,7 +114,7 @@ def _prompt_files(part: LoadedPart) -> Iterator[str]:
         if "\0" not in name and path.is_file():
             try:
                 yield read_text(path, "prompt")
-            except PlanError:  # of a step that is left out: told when it is not
+            except PlanError:  # of a step that is left out: reported when it is not
                 continue
 
 
