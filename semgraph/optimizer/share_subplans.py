@@ -11,9 +11,9 @@ def share_subplans(roots: Roots, _facts: PlanFacts) -> Roots:
 
     >>> import semgraph as sg
     >>> from semgraph.optimizer._patterns import outline
-    >>> notes = sg.table([{"text": "x"}])
-    >>> nice = [notes.sem_filter("Is {text} nice?").node for _ in range(2)]
-    >>> outline(*nice), outline(*share_subplans(tuple(nice), PlanFacts()))
+    >>> nice = sg.table([{"text": "x"}]).sem_filter("Is {text} nice?").node
+    >>> twice = (nice, nice.with_fields(step="again"))
+    >>> outline(*twice), outline(*share_subplans(twice, PlanFacts()))
     ('input → sem_filter → sem_filter', 'input → sem_filter')
     """
     first: dict[tuple[str, tuple[int, ...]], Node] = {}
