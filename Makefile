@@ -1,4 +1,4 @@
-# Everything here makes its own virtual environment first, from the package registry that pip is configured for.
+# Every target first creates the virtual environment that it needs, from the package registry that pip is configured for.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,22 +23,21 @@ SEED ?=
 demo: $(VENV)/.demo
 	$(BIN)/semgraph run plans/add_episode.yaml
 
-# the whole suite; it starts a real Neo4j by itself. One process more than two cores have work for: some tests only wait.
-# Files come in their order, so that the tests on Neo4j, which one process runs, start early.
+# The whole suite. It starts a Neo4j server of its own. Three processes on two cores, because some tests wait. Tests stay in the
+# order of their files, so that those on Neo4j, which run in one process, start early.
 test: $(VENV)/.installed $(VENV)/.browser
 	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
-# runs that are killed at random moments and at named points, on both stores, and run again: make kill KILLS=200 SEED=7
+# Kills runs at random moments and at named points, on both stores, and runs them again: make kill KILLS=200 SEED=7
 kill: $(VENV)/.installed
 	KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -n 2 tests/kill
 
-# random plans against an evaluator of their own, then the property tests with new cases: make fuzz SECONDS=600;
-# make fuzz SEED=12345 repeats one plan that failed
+# Compares random plans with an independent evaluator: make fuzz SECONDS=600; make fuzz SEED=12345 repeats a plan that failed.
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
-# what takes too long for each change: 3,000 plans with their coverage, the fuzzer over an engine with faults put into it, the
-# property tests with new cases, 200 kills
+# What takes too long for every change: 3,000 random plans, the fuzzer over an engine with injected faults, property tests with new
+# cases, 200 kills.
 nightly: $(VENV)/.installed
 	$(BIN)/python -m tests.fuzz --plans 3000
 	$(BIN)/python -m tests.fuzz.check_the_checker

@@ -1,5 +1,5 @@
-"""A real Neo4j for whoever asks: the one that `NEO4J_URI` names, else a local server that all test
-processes share.
+"""Fixtures of all tests. Tests on Neo4j use the server that `NEO4J_URI` names, else a local one that
+all test processes share.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ settings.load_profile("repeatable")  # `--hypothesis-profile random` draws new c
 
 
 KEPT = ("SEMGRAPH_HOME", "SEMGRAPH_OFFLINE", "SEMGRAPH_RENEW")
-"""Where models and servers lie, whether they may be fetched, and whether what tests compare with is
-written anew.
+"""Variables that tests see: where models and servers are, whether they may be downloaded, and whether
+expected files are written anew.
 """
 
 NAMED = {name: value for name, value in os.environ.items() if name.startswith("NEO4J_")}
-"""The Neo4j server that whoever starts the tests names; no test sees these variables."""
+"""The Neo4j server that the environment names. No test sees these variables."""
 
 READS_ALL = ("search", "search_edges", "search_nodes")
 """Plans that may show rows of several partitions in one prompt: a query names the groups that it

@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=600)
     given, tests = parser.parse_known_args()
-    import duckdb, hypothesis, numpy, pyarrow, pytest, sqlglot  # noqa: E401, F401, ICN001, I001 - once, not in each child
+    import duckdb, numpy, pyarrow, sqlglot  # noqa: E401, F401, ICN001, I001 - once, not in each child
 
     name = ".".join(given.module.with_suffix("").parts)
     source = given.module.read_text(encoding="utf-8")
