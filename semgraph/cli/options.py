@@ -80,7 +80,7 @@ NoCache = Annotated[bool, typer.Option("--no-cache", help="Ignore cached answers
 
 
 class OnError(StrEnum):
-    """What becomes of a row whose answer failed."""
+    """The treatment of rows whose answer failed."""
 
     RAISE = "raise"
     NULL = "null"
@@ -265,7 +265,7 @@ def _console(options: CommonOptions, *, stderr: bool) -> Console:
 
 
 def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command whose first argument is an `CommonOptions`: it gets the options that stand everywhere,
+    """A command whose first argument is a `CommonOptions`: it takes the common options,
     and ends as it should.
 
     The same options may stand before the command's name; those behind it win.

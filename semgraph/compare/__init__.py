@@ -1,3 +1,5 @@
-"""Comparisons of implementations and of plans: trials, truth, scores, and the record of a
-comparison.
+"""Comparisons of implementations and of plans: trials, truth, scores and records.
+
+Data and scoring only: `request.Runner` runs plans, `semgraph.render` draws. Sessions and `render`
+import this package.
 """

@@ -54,7 +54,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one trial of a variant is expected to cost; None: not known before it runs.
+    """The expected cost of one trial of a variant; None: not known before it runs.
 
     Args:
         variant: Its name.
@@ -169,7 +169,7 @@ class Arm:
 
     @property
     def cold(self) -> Spent:
-        """What a trial costs alone, on average over the trials."""
+        """The cost of a trial by itself, on average over the trials."""
         total, number = sum((t.cold for t in self.trials), Spent()), max(len(self.trials), 1)
         dollars = None if total.dollars is None else total.dollars / number
         return Spent(
@@ -190,7 +190,7 @@ class Arm:
         return sum(t.failed for t in self.trials)
 
     def why(self, trial: int = 0, **where: Any) -> Evidence:
-        """What was asked about rows of the frozen input and answered: `why(id=42)`. Printed, it has
+        """Questions about rows of the frozen input, and their answers: `why(id=42)`. Printed, it has
         the exact prompts.
 
         Args:
@@ -349,7 +349,7 @@ def trial_answers(
     asked: pa.Table | None,
     variant: str = "",
 ) -> dict[Hashable, Counter[Hashable]]:
-    """What a trial says of each row that was asked about. A row that failed says that, and agrees
+    """The answers of a trial, by row. A failed row has an answer of its own, which agrees
     with no other variant.
     """
     empty = pa.table({name.split(".")[0].removesuffix(EACH): [] for name in (*key, *compare)})
@@ -401,7 +401,7 @@ def differing(comparison: Comparison, one: Arm, other: Arm, trial: int) -> pa.Ta
 
 
 def _true(wanted: pa.Table, comparison: Comparison) -> RowAnswers:
-    """What is true of each row that the truth has."""
+    """The right answers, by row of the truth."""
     right = wanted.filter(wanted.column(TRUE)) if TRUE in wanted.column_names else wanted
     return answers_of(
         right, comparison.key, comparison.compare, wanted if wanted.num_rows else None

@@ -42,7 +42,7 @@ def written_labels(plan: LogicalPlan) -> tuple[set[str], set[str], set[str]]:
 
 
 async def graph_of(store: Store, plan: LogicalPlan) -> Graph:
-    """What a store holds of the labels that a plan writes.
+    """The rows of a store with the labels that a plan writes, as a graph.
 
     Nodes written as they are given keep their keys in every graph, so they name what was made of
     them: the members of a made node are the given nodes that an edge ties it to, and its name is
@@ -77,7 +77,7 @@ async def graph_of(store: Store, plan: LogicalPlan) -> Graph:
             key = row[graph.key]
             own = frozenset(members[key]) if key in members else None
             nodes.append(Node(key, own, name if len(labels) > 1 else "", called))
-    said: list[Edge] = []
+    statements: list[Edge] = []
     for name in sorted(edges - ties):
         wanted = {
             p: p
@@ -89,8 +89,10 @@ async def graph_of(store: Store, plan: LogicalPlan) -> Graph:
                 folded(row[draw.edge]) if wanted.get(draw.edge) and row[draw.edge] else folded(name)
             )
             times = (row.get(draw.start), row.get(draw.end))
-            said.append(Edge(row["source"], row["target"], label_of, start=times[0], end=times[1]))
-    return Graph(tuple(nodes), tuple(said))
+            statements.append(
+                Edge(row["source"], row["target"], label_of, start=times[0], end=times[1])
+            )
+    return Graph(tuple(nodes), tuple(statements))
 
 
 def read_graph_truth(given: Any) -> Graph:

@@ -1,4 +1,4 @@
-"""What variants will cost, before any of them is asked."""
+"""The expected cost of variants, before any of them calls the model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Batches = Mapping[str, PlannedRequests]
 
 @dataclass(frozen=True)
 class Ahead:
-    """What implementations of a step will cost.
+    """The expected cost of the variants of a step.
 
     Args:
         estimates: One for each variant.
@@ -55,7 +55,7 @@ async def ahead(
     llm: LLM,
     embedder: Embedder,
 ) -> Ahead:
-    """What each variant will cost over these rows. Nothing is sent and nothing is embedded.
+    """Estimate the cost of each variant over these rows. Nothing is sent or embedded.
 
     Where all is asked at once, the variant itself composes its requests, and they are counted. Where
     what is asked depends on answers or vectors, it is the variant's own `estimate`, by partitions,
@@ -97,7 +97,7 @@ async def warm(
 async def _batches(
     node: Semantic, variant: Implementation[Any], rows: Iterable[Rows], llm: LLM, embedder: Embedder
 ) -> Batches | None:
-    """What a variant asks at once; None if it wants vectors first."""
+    """The requests that a variant sends at once; None if it needs vectors first."""
     async with Planned(llm, embedder, node, StepMetrics()) as ctx:
         try:
             for each in rows:
@@ -243,10 +243,10 @@ def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
                 dollars(v, exact=True) if name == "max_usd" else f"{v:,.0f}"
                 for v in (most, limit, before)
             )
-            said = f" (spent {paid} on the rows, which are kept)" if before else ""
+            spent_before = f" (spent {paid} on the rows, which are kept)" if before else ""
             raise BudgetReached(
                 f"{shown}{units[name]} for {plural(trials, 'trial')} of {plural(len(each), 'variant')} "
-                f"would pass {name} {allowed.removeprefix('$')}{said}: no variant was asked. "
+                f"would pass {name} {allowed.removeprefix('$')}{spent_before}: no variant was asked. "
                 "Raise it, or take fewer rows, variants or trials"
             )
 
@@ -258,7 +258,7 @@ def said_of_rows(
     journal: Path | None,
     budget: Budget,
 ) -> list[str]:
-    """What is said before rows are made for which models are asked: the steps, and as far as it is
+    """Lines printed before rows are computed with model calls: the steps, and as far as it is
     known how much they ask.
     """
     amounts = _calls(made.physical, inputs, source, journal)
@@ -288,7 +288,7 @@ def said_of_plans(
     journal: Path | None,
     budget: Budget,
 ) -> list[str]:
-    """What is said before whole plans are run: of each what EXPLAIN knows of its calls, and by
+    """Lines printed before whole plans are run: what EXPLAIN knows of their calls, and by
     which steps they are made.
     """
     wide = max(map(len, arms))
@@ -303,10 +303,10 @@ def _of_plan(amounts: Mapping[str, Amount]) -> str:
     if not known:
         return "how many calls depends on the answers"
     calls = total(known.values())
-    said = f"{calls.shown()} call{'s' * (calls.value != 1)}"
+    number = f"{calls.shown()} call{'s' * (calls.value != 1)}"
     if not later:
-        return said
-    return f"{said} for {', '.join(known)}; for {later} other step{'s' * (later > 1)} it depends on the answers"
+        return number
+    return f"{number} for {', '.join(known)}; for {later} other step{'s' * (later > 1)} it depends on the answers"
 
 
 def _calls(
@@ -337,8 +337,10 @@ def limits(budget: Budget) -> str:
         name: getattr(budget, name)
         for name in ("max_calls", "max_tokens", "max_usd", "max_seconds")
     }
-    said = ", ".join(f"{name} {_limit(value)}" for name, value in each.items() if value is not None)
-    return f"it stops before it passes {said}" if said else "no limit is set"
+    limits_set = ", ".join(
+        f"{name} {_limit(value)}" for name, value in each.items() if value is not None
+    )
+    return f"it stops before it passes {limits_set}" if limits_set else "no limit is set"
 
 
 def _limit(value: float) -> str:
@@ -348,7 +350,7 @@ def _limit(value: float) -> str:
 def said_before(
     estimates: Sequence[Estimate], trials: int, before: int, llm: str, budget: Budget
 ) -> list[str]:
-    """What is said before variants are asked: what one trial of each takes, and all of them."""
+    """Lines printed before variants are run: the cost of one trial of each, and of all."""
     wide = max(len(e.variant) for e in estimates)
     lines = [f"  {e.variant:<{wide}}  {expected(e)}" for e in estimates]
     made = [f"  the rows took {before:,} call{'s' * (before != 1)}"] if before else []

@@ -1,4 +1,4 @@
-"""Comparing implementations of a step, or whole plans: what is checked first, what is asked, what is kept."""
+"""Comparing implementations of a step, or whole plans: checks, trials, record."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ Say = Callable[[str], None]
 
 
 class Runner(Protocol):
-    """What runs plans, as a comparison sees it; a session implements it."""
+    """Runs plans for a comparison; a session implements it."""
 
     @property
     def settings(self) -> Settings:
@@ -81,7 +81,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class ComparisonRequest:
-    """What is to be compared; see `Session.acompare`."""
+    """The arguments of a comparison; see `Session.acompare`."""
 
     plan: LogicalPlan
     inputs: Mapping[str, pa.Table]
@@ -179,7 +179,7 @@ class Kept:
             self.record.describe(**facts)
 
     def noted(self, opened: Opened) -> Opened:
-        """What is open, with each call of a model entered in the record once there is one."""
+        """The same resources, with each model call entered in the record once there is one."""
 
         def add(*call: Any) -> None:
             if self.calls is not None:
@@ -371,7 +371,7 @@ async def compare_step(
 
 
 def _done(name: str, trial: Trial, trials: int) -> str:
-    """What is said when a trial is finished."""
+    """The line printed when a trial is finished."""
     number = f", trial {trial.number + 1} of {trials}" if trials > 1 else ""
     replayed = trial.cold.calls - trial.paid.calls
     kept = f" and {replayed:,} from the journal" if replayed > 0 else ""
@@ -495,7 +495,7 @@ def only_step(plan: LogicalPlan) -> str:
 
 
 async def foreseen(request: ComparisonRequest, runner: Runner) -> list[str]:
-    """What each variant of a step would take over its rows, a line each. No model is asked; what a
+    """The expected cost of each variant of a step over its rows, a line each. No model is asked; what a
     search needs is embedded.
 
     Raises:

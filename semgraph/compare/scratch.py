@@ -26,7 +26,7 @@ from semgraph.stores.sqlite.store import SqliteStore
 
 @dataclass(frozen=True)
 class Held:
-    """What was read of a store: rows by label, nodes before edges, and the member rows that the
+    """Rows read from a store: by label, nodes before edges, and the member rows that the
     plan has marked as done.
     """
 
@@ -58,7 +58,7 @@ class Held:
 
 
 def partitions_read(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> list[str] | None:
-    """Whose rows a plan reads: those that its inputs name; None: anybody's."""
+    """The partitions that a plan reads: those that its inputs name; None: all."""
     reads = [node for node in walk(*plan.roots) if isinstance(node, StoreRead)]
     if any(getattr(node, "partition", "") for node in reads):
         return None

@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 def checked(each: Mapping[K, Callable[[], T]]) -> dict[K, T]:
-    """What each gives, by name. Raises PlanError with what is wrong with all of them."""
+    """Call each function; the results by name. Raises PlanError with all their problems."""
     results: dict[K, T] = {}
     problems: dict[str, Problem] = {}
     for name, work in each.items():
@@ -70,7 +70,7 @@ def checked(each: Mapping[K, Callable[[], T]]) -> dict[K, T]:
 
 @dataclass
 class Ledger:
-    """What one trial took: `cold`, whoever paid for it and when; `paid`, sent now; `replayed`,
+    """The cost of one trial: `cold`, whoever paid for it and when; `paid`, sent now; `replayed`,
     answers from the journal; `known`, vectors from there.
     """
 
@@ -173,7 +173,7 @@ class RowsProbe(Implementation[Any]):
 
 @dataclass(frozen=True)
 class InputPart:
-    """What the step was given at once: its inputs with hidden columns, and `$now`."""
+    """One input of the step: its tables with hidden columns, and `$now`."""
 
     tables: tuple[pa.Table, ...]
     now: datetime | None
@@ -372,7 +372,7 @@ def _is_ordered(
 
 
 def _joined(lists: Sequence[Sequence[pa.Table]]) -> tuple[pa.Table, ...]:
-    """What windows gave, as one relation in the order of the members; what does not derive from
+    """The tables of all windows as one, in the order of the input rows; what does not derive from
     members comes once.
     """
     joined = []
@@ -416,7 +416,7 @@ async def _answered(
 
 
 async def seen_rows(frozen: Frozen, llm: LLM, embedder: Embedder, column: str) -> list[Rows]:
-    """What a variant will be asked about, found by a variant that asks nothing."""
+    """The rows that a variant will be asked about, collected by an implementation without calls."""
     variant = RowsProbe()
     async with NodeContext(llm, embedder, frozen.node, StepMetrics()) as ctx:
         for part in frozen.parts:
@@ -471,7 +471,7 @@ def _visible(node: Node, tables: Sequence[pa.Table]) -> pa.Table:
 
 @dataclass(frozen=True)
 class Whole:
-    """What came of one trial of a plan: what it cost, and the graph that it wrote, or the rows that
+    """The result of one trial of a plan: its cost, and the graph that it wrote, or the rows that
     it returned.
     """
 

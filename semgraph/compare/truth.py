@@ -67,7 +67,7 @@ def answers_of(
 
 
 def row_names(table: pa.Table, key: Sequence[str]) -> list[Hashable]:
-    """What names each row."""
+    """The key of each row."""
     return [tuple(map(lookup, _values(plain(row), key))) for row in table.to_pylist()]
 
 
@@ -95,7 +95,7 @@ _FLAGS = {"yes": True, "no": False}
 
 @dataclass(frozen=True)
 class Columns:
-    """What is compared: paths of the columns that name a row, and of those that are its answer."""
+    """Paths of the columns that name a row, and of the columns that are its answer."""
 
     key: tuple[str, ...]
     compare: tuple[str, ...]
@@ -149,19 +149,19 @@ def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple
     if kind.item is None or kind.item.name != "struct":
         return replace(kind, nullable=True), [path + EACH] if kind.item is not None else [path]
     known = dict(kind.item.fields)
-    said = dict.fromkeys(
+    named = dict.fromkeys(
         str(name)
         for value in values
         for row in _listed(value)
         if isinstance(row, Mapping)
         for name in row
     )
-    if unknown := [name for name in said if name not in known]:
+    if unknown := [name for name in named if name not in known]:
         what = f'{source}: elements of {path} have no field "{unknown[0]}"'
         raise PlanError(
             Problem(what, there="fields: " + ", ".join(known), hint=did_you_mean(unknown[0], known))
         )
-    names = [name for name in known if name in said] or list(known)
+    names = [name for name in known if name in named] or list(known)
     fields = tuple((name, replace(known[name], nullable=True)) for name in names)
     return Type("list", nullable=True, item=replace(kind.item, fields=fields)), [
         f"{path}{EACH}.{name}" for name in names
@@ -213,7 +213,7 @@ def _listed(value: Any) -> list[Any]:
         try:
             elements_ = json.loads(elements_)
         except ValueError:
-            return []  # what is wrong with it is told with its row
+            return []  # what is wrong with it is reported with its row
     return list(elements_) if isinstance(elements_, (list, tuple)) else []
 
 
@@ -272,21 +272,21 @@ class Truth:
 
     @property
     def scored(self) -> Columns:
-        """What is scored: a row and its answers; where pairs are labelled, the pair, by whether it
+        """The columns that are scored: a row and its answers; where pairs are labelled, the pair, by whether it
         is there.
         """
         key, compare = self.columns.key, self.columns.compare
         return Columns((*key, *compare), ()) if self.labelled else self.columns
 
     def given(self, rows: pa.Table, asked: pa.Table) -> RowAnswers:
-        """What a variant says of each row, as far as the truth does."""
+        """The answers of a variant, as far as the truth has them."""
         scored = self.scored
         return answers_of(
             rows, scored.key, scored.compare, None if scored.key != self.columns.key else asked
         )
 
     def wanted(self, asked: pa.Table) -> RowAnswers:
-        """What is true of each row that was asked about and that the truth has."""
+        """The right answers of each row that was asked about and that the truth has."""
         scored, width = self.scored, len(self.columns.key)
         times = self.times(asked)
         right = self.rows.filter(self.rows.column(TRUE)) if self.labelled else self.rows
@@ -306,7 +306,7 @@ class Truth:
         return dict.fromkeys(counts, 1) if self.groups else counts
 
     def _of_all(self, own: Counter[Hashable], rows: int) -> Counter[Hashable]:
-        """What is wanted of so many rows of one name; what is no element of a list counts once for
+        """The right answers of several rows of one name; what is no element of a list counts once for
         each.
         """
         listed = any(EACH in path for path in self.columns.compare)
@@ -423,9 +423,9 @@ def about(truth: Truth, node: Semantic, asked: pa.Table) -> Truth:
     key, source = truth.columns.key, truth.source
     times = truth.times(asked)
     units = set(times)
-    told = set(answers_of(truth.rows, key, ()))
-    if not units & told:
-        there = f"the truth has {_shown(key, next(iter(told)))}"
+    rows_of_truth = set(answers_of(truth.rows, key, ()))
+    if not units & rows_of_truth:
+        there = f"the truth has {_shown(key, next(iter(rows_of_truth)))}"
         theirs = f"; the rows have {_shown(key, next(iter(units)))}" if units else ""
         hint = f"it must name rows of step {node.step} by {', '.join(key)}"
         raise PlanError(
@@ -437,21 +437,21 @@ def about(truth: Truth, node: Semantic, asked: pa.Table) -> Truth:
         )
     _one_answer(truth, dict.fromkeys(times, 1) if isinstance(node, SemAgg) else times)
     notes = list(truth.notes)
-    if told - units:
+    if rows_of_truth - units:
         notes.append(
-            f"{len(told - units):,} of {len(told):,} rows of the truth were not asked about: left out"
+            f"{len(rows_of_truth - units):,} of {len(rows_of_truth):,} rows of the truth were not asked about: left out"
         )
-    if not truth.closed and units - told:
+    if not truth.closed and units - rows_of_truth:
         notes.append(
-            f"the truth says nothing of {len(units - told):,} of {len(units):,} rows: they are not scored"
+            f"the truth says nothing of {len(units - rows_of_truth):,} of {len(units):,} rows: they are not scored"
         )
     if truth.labelled and truth.columns.compare:
         notes.append(
             "the truth says yes or no of pairs: pairs that it does not name are not scored"
         )
-    if truth.closed and units - told:
+    if truth.closed and units - rows_of_truth:
         notes.append(
-            f"{len(units - told):,} of {len(units):,} rows are not in the truth: they should have no answer"
+            f"{len(units - rows_of_truth):,} of {len(units):,} rows are not in the truth: they should have no answer"
         )
     if several := sum(n for n in times.values() if n > 1):
         notes.append(

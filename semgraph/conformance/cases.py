@@ -185,7 +185,7 @@ def _combine(texts: list[str], earlier: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def mind(operator: str) -> Mind:
-    """What the model thinks of the rows of these cases: something of no pattern that depends on the
+    """The answers of the model to the rows of these cases: without a pattern, dependent on the
     text alone.
     """
     answers: dict[str, Callable[[str], dict[str, Any]]] = {

@@ -1,4 +1,4 @@
-"""A folder of implementations, checked, and how that is told."""
+"""Checks of a folder of implementations, and the lines that report them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _found(library: Library, name: str, file: Path) -> ImplementationFile:
         refusal = usable(operator, candidate)
     except PlanError as error:
         return ImplementationFile(name, file, None, str(error))
-    except Exception as error:  # noqa: BLE001 - whatever a user's `refuses` does is said
+    except Exception as error:  # noqa: BLE001 - whatever a user's `refuses` raises is reported
         return ImplementationFile(
             name, file, None, f"refuses raised {type(error).__name__}: {error}"
         )
@@ -76,7 +76,7 @@ _SHOWN = 3
 
 
 class CheckedFile(NamedTuple):
-    """What the checks found of one file; `problem` says why there were none."""
+    """The outcomes of the checks of one file; `problem` says why there are none."""
 
     name: str
     file: Path
@@ -181,7 +181,7 @@ class _Watch:
 
 
 def report_lines(checked: CheckedFile, width: int = 0, *, every: bool = False) -> Iterator[str]:
-    """What is said of a file: `sem_join/sorted_block  14 passed · 1 failed: no rows: returned 1 rows for none`.
+    """Lines about a file: `sem_join/sorted_block  14 passed · 1 failed: no rows: returned 1 rows for none`.
 
     Args:
         checked: What was found.
@@ -196,15 +196,15 @@ def report_lines(checked: CheckedFile, width: int = 0, *, every: bool = False) -
     failed: dict[str, list[str]] = {}
     for check, broken in checked.failed:
         failed.setdefault(broken or "", []).append(check)
-    said = [f"{', '.join(checks)}: {broken}" for broken, checks in failed.items()]
-    if len(said) == 1:
-        yield f"{line} · {len(checked.failed)} failed: {said[0]}"
-    elif said:
+    failures = [f"{', '.join(checks)}: {broken}" for broken, checks in failed.items()]
+    if len(failures) == 1:
+        yield f"{line} · {len(checked.failed)} failed: {failures[0]}"
+    elif failures:
         yield f"{line} · {len(checked.failed)} failed"
-        shown = said if every else said[:_SHOWN]
+        shown = failures if every else failures[:_SHOWN]
         yield from (f"  {one}" for one in shown)
-        if len(shown) < len(said):
-            yield f"  ... and {len(said) - len(shown)} more: -v shows them"
+        if len(shown) < len(failures):
+            yield f"  ... and {len(failures) - len(shown)} more: -v shows them"
     else:
         yield line + (_near(checked.near) if checked.near else "")
 

@@ -43,7 +43,7 @@ def nothing_missed(text: str, answer: dict[str, Any], given: dict[str, Any]) -> 
 
 @dataclass
 class Mind:
-    """What the model thinks. Each gets text and says what it answers.
+    """The answers of the model. Each function gets text and returns an answer.
 
     Args:
         answer: The answer to a question about one row, without the number.
@@ -328,7 +328,7 @@ Entries = list[Any]
 
 
 def packed(change: Callable[[Entries], None]) -> Callable[[Request, Reply], Reply]:
-    """What changes the list of each answer about several records."""
+    """A fault that changes the list of each answer about several records."""
 
     def spoil(request: Request, reply: Reply) -> Reply:
         def edit(document: dict[str, Any]) -> dict[str, Any]:

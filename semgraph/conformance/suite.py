@@ -77,10 +77,10 @@ class Candidate:
             raise Broken(str(error).removeprefix("step asked: ")) from error
 
 
-def expect(holds: object, said: str) -> None:
+def expect(holds: object, message: str) -> None:
     """Raise Broken unless something holds."""
     if not holds:
-        raise Broken(said)
+        raise Broken(message)
 
 
 LEAST = 0.9
@@ -172,7 +172,7 @@ def _same_person(*, answers: bool) -> Any:
 
 
 def _chosen(case: Case, table: pa.Table) -> set[Any]:
-    """What a consumer sees of the answers."""
+    """The part of the answers that a consumer sees."""
     rows = [row for row in table.drop_columns("calls").to_pylist() if row.pop("error") is None]
     if case.operator == "sem_filter":
         return {row["item"] for row in rows if row["keep"]}
@@ -206,7 +206,7 @@ _AWKWARD: tuple[str | None, ...] = (
 
 
 class Outcomes(NamedTuple):
-    """What a check found: its name, and what is broken, or None."""
+    """The outcome of a check: its name, and what is broken, or None."""
 
     check: str
     broken: str | None
@@ -243,8 +243,8 @@ async def _all_answered(candidate: Candidate, case: Case, llm: LLM | None = None
         return
     for mine, right in zip(answers(table), await _theirs(case), strict=True):
         wrong = [name for name in right if mine[name] != right[name]]
-        said = f"item {right['item']}: {', '.join(f'{n} is {mine[n]!r}, the reference answers {right[n]!r}' for n in wrong)}"
-        expect(not wrong, said)
+        text = f"item {right['item']}: {', '.join(f'{n} is {mine[n]!r}, the reference answers {right[n]!r}' for n in wrong)}"
+        expect(not wrong, text)
 
 
 async def no_rows(candidate: Candidate) -> None:
@@ -313,10 +313,10 @@ async def groups(candidate: Candidate) -> None:
         expect(
             len(held) == 1, f"rows of {len(held)} partitions, prompts or contexts in one request"
         )
-        whose = next(iter(held))[0]
+        partition = next(iter(held))[0]
         expect(
-            request.partition == whose,
-            f'a request about rows of "{whose}" says it is of "{request.partition}"',
+            request.partition == partition,
+            f'a request about rows of "{partition}" says it is of "{request.partition}"',
         )
 
 
@@ -344,7 +344,7 @@ async def too_long(candidate: Candidate) -> None:
 
 
 async def full_window(candidate: Candidate) -> None:
-    """What does not fit one request becomes several."""
+    """Rows that do not fit one request are sent in several."""
     llm = Oracle(mind(candidate.operator), _SMALL)
     case = some(candidate.operator, 8, group=[0] * 8)
     case.texts = [f"{text} {'x' * 500}" for text in case.texts]

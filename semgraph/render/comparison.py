@@ -219,24 +219,26 @@ def _same(arm: Arm) -> str:
 
 
 def footer(comparison: Comparison) -> list[str]:
-    """What stands below the table."""
+    """The lines below the table."""
     lines_ = [_input(comparison)]
     if not comparison.truth:
         lines_.append(
             f"no truth was given: this is agreement with {comparison.reference}, the reference, not correctness"
         )
-    said = [f"{comparison.trials} independent trials of each"] if comparison.trials > 1 else []
+    parts = [f"{comparison.trials} independent trials of each"] if comparison.trials > 1 else []
     replayed = sum(t.cold.calls - t.paid.calls for arm in comparison for t in arm.trials)
     if replayed > 0:
-        said.append(f"{plural(replayed, 'answer')} of earlier comparisons replayed, without a time")
+        parts.append(
+            f"{plural(replayed, 'answer')} of earlier comparisons replayed, without a time"
+        )
     paid = comparison.paid
     money = "price unknown" if paid.dollars is None else dollars(paid.dollars, exact=True)
-    said.append(f"paid now {plural(paid.calls, 'call')}, {money}")
-    said.append(f"nothing written to {comparison.store}")
+    parts.append(f"paid now {plural(paid.calls, 'call')}, {money}")
+    parts.append(f"nothing written to {comparison.store}")
     if comparison.record is not None:
-        said.append(f"kept as comparison {comparison.id}")
+        parts.append(f"kept as comparison {comparison.id}")
     failed = (line for arm in ranked(comparison) for line in _failures(arm))
-    lines_ += [" · ".join(said), *failed, *(f"! {note}" for note in comparison.notes)]
+    lines_ += [" · ".join(parts), *failed, *(f"! {note}" for note in comparison.notes)]
     if comparison.stopped:
         lines_.append(f"! stopped: {comparison.stopped}")
         missing = ", ".join(f"{n} of {name}" for name, n in comparison.missing.items())
@@ -277,7 +279,7 @@ _MARKS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def points(comparison: Comparison) -> tuple[str, list[Point]]:
-    """What is across, and the variants that have a cost and a quality: dollars where they differ, else
+    """The unit of the cost axis, and the variants that have a cost and a quality: dollars where they differ, else
     tokens.
 
     Without a truth the reference agrees with itself.
@@ -304,7 +306,7 @@ def _quality(comparison: Comparison, arm: Arm) -> float | None:
 
 
 def measure(comparison: Comparison) -> str:
-    """What is up: of graphs the edges, of those without edges the nodes."""
+    """The name of the quality axis: edges of graphs, nodes of graphs without edges."""
     graphs = [arm for arm in comparison if arm.trials and graded(arm)]
     nodes = [arm for arm in graphs if arm.quality.f1 is None]
     if not comparison.truth:
@@ -373,14 +375,14 @@ def text(comparison: Comparison, width: int) -> str:
 
 
 def _names(together: Iterable[Sequence[str]], width: int) -> Iterator[str]:
-    """What the marks mean, as many on a line as fit."""
+    """The legend of the marks, as many on a line as fit."""
     line = " " * 8
     for mark, names in zip(_MARKS, together, strict=False):
-        said = f"{mark} {', '.join(names)}"
-        if line.strip() and len(line) + len(said) > width:
+        entry = f"{mark} {', '.join(names)}"
+        if line.strip() and len(line) + len(entry) > width:
             yield line.rstrip()
             line = " " * 8
-        line += said + "   "
+        line += entry + "   "
     yield line.rstrip()
 
 

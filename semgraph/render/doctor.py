@@ -1,4 +1,4 @@
-"""What works on this machine, a line for each fact: ✓ good, ! worth knowing, ✗ broken; with the
+"""The state of this installation, a line for each fact: ✓ good, ! worth knowing, ✗ broken; with the
 remedy.
 """
 
@@ -84,12 +84,12 @@ class Fact:
 
 
 class DiagnosedSession(Protocol):
-    """What is looked at: a session."""
+    """The session that is examined."""
 
     settings: Settings
 
     async def astatistics(self) -> Statistics:
-        """What the store holds."""
+        """Statistics of the store."""
         ...
 
     async def __aenter__(self) -> Self: ...
@@ -307,7 +307,7 @@ _REQUEST = Request(
 
 
 async def ask(model: LLM) -> str:
-    """What came of one request of less than 100 tokens.
+    """Send one request of less than 100 tokens; the outcome in words.
 
     Raises:
         ModelUnavailable: It does not answer, or not in the form that was asked for.
@@ -328,7 +328,7 @@ async def ask(model: LLM) -> str:
 
 
 async def embed(embedder: Embedder) -> str:
-    """What came of embedding one sentence. Raises as `Embedder.embed` does."""
+    """Embed one sentence; the outcome in words. Raises as `Embedder.embed` does."""
     began = time.monotonic()
     embeddings = await embedder.embed([SENTENCE])
     return (

@@ -50,7 +50,7 @@ _NEXT = 3
 
 @dataclass(frozen=True)
 class Needs:
-    """What a plan asks of the world outside: models by role, an embedder, a store."""
+    """The external resources of a plan: models by role, an embedder, a store."""
 
     roles: tuple[str, ...]
     embeds: bool
@@ -111,20 +111,20 @@ def header(
 
 def _inputs(plan: LogicalPlan, given: Mapping[str, Given], asked: RunOptions) -> Iterator[str]:
     for each in given.values():
-        whose = (
+        values = (
             each.rows.column(_partition(plan)).to_pylist()
             if _partition(plan) in each.rows.column_names
             else []
         )
-        said = f"{plural(each.rows.num_rows, 'row')} of {each.name}{_of(plan, whose)}"
-        yield f"input  {each.source}: {said}{_first(plan, each.name, asked)}"
+        counted = f"{plural(each.rows.num_rows, 'row')} of {each.name}{_of(plan, values)}"
+        yield f"input  {each.source}: {counted}{_first(plan, each.name, asked)}"
     if not given and asked.resume is not None:
         yield f"input  as run {asked.resume} had it"
     elif not given:
         for name, rows in _example(plan).items():
-            whose = [row.get(_partition(plan)) for row in rows if _partition(plan) in row]
-            said = f"{plural(len(rows), 'row')} of {name}{_of(plan, whose)}"
-            yield f"input  the plan's example: {said}{_first(plan, name, asked)}"
+            values = [row.get(_partition(plan)) for row in rows if _partition(plan) in row]
+            counted = f"{plural(len(rows), 'row')} of {name}{_of(plan, values)}"
+            yield f"input  the plan's example: {counted}{_first(plan, name, asked)}"
 
 
 def _first(plan: LogicalPlan, name: str, asked: RunOptions) -> str:
@@ -147,7 +147,7 @@ def _partition(plan: LogicalPlan) -> str:
 
 
 def _of(plan: LogicalPlan, values: Sequence[str | None]) -> str:
-    """Whose the rows are: by name if they are of one partition."""
+    """The partitions of the rows: by name if there is one."""
     partitions = sorted({value or "" for value in values})
     called = _partition(plan).removesuffix("_id")
     if partitions in ([], [""]):
@@ -173,7 +173,7 @@ def following(plan: LogicalPlan, typed: str) -> dict[str, str]:
         try:
             data = read_file(path).data
         except PlanError:
-            continue  # another plan's faults are told where that plan is run
+            continue  # faults of another plan are reported when that plan is run
         if isinstance(data, dict) and plan.name in ((data.get("example") or {}).get("after") or ()):
             if data.get("writes"):
                 continue  # what changes or deletes is nobody's next step unasked
@@ -247,7 +247,7 @@ def missing(plan: LogicalPlan, settings: Settings) -> list[CatalogueModel]:
 def announcement(
     models: list[CatalogueModel], plan: LogicalPlan, settings: Settings
 ) -> Iterator[str]:
-    """What is said before models are fetched: how much, whose, where to, and what to do instead."""
+    """Lines printed before models are fetched: size, licence, folder, and the alternative."""
     from semgraph.llm.local.catalogue import models_dir
 
     total = size(sum(model.size for model in models))

@@ -52,8 +52,8 @@ def folds(record: Path) -> Iterator[str]:
 
 
 def _fold(items: Sequence[Mapping[str, Any]], lookup: Lookup) -> str:
-    said = "; ".join(_answer(item) for item in items)
-    head = f"<summary>{_brief(parsed(items[0].get('left')))} → {_cut(said, _BRIEF)}</summary>"
+    answers = "; ".join(_answer(item) for item in items)
+    head = f"<summary>{_brief(parsed(items[0].get('left')))} → {_cut(answers, _BRIEF)}</summary>"
     calls = dict.fromkeys(call for item in items for call in item.get("calls") or ())
     return f"<details>{head}{''.join(_call(call, lookup(call)) for call in calls) or '<p>no call</p>'}</details>"
 

@@ -1,4 +1,4 @@
-"""What is printed after a run: the graph or the results, the steps with their costs, what was
+"""The lines printed after a run: the graph or the results, the steps with their costs, what was
 written, what failed.
 """
 
@@ -74,7 +74,7 @@ def outcome(
 
 
 def first_lines(result: Result) -> Iterator[str]:
-    """What the plans wrote after which the example comes, in a line; "nothing" where their rows
+    """The rows written by the plans that the example depends on, in a line; "nothing" where their rows
     were there already.
     """
     if result.first:
@@ -90,7 +90,7 @@ def _nothing_new(result: Result) -> bool:
 
 
 def nothing_new(result: Result, plan: LogicalPlan) -> str:
-    """What a run says that found everything done.
+    """The line of a run that had nothing to do.
 
     The members are called as the input that the plan's order cuts.
     """
@@ -187,7 +187,7 @@ def _tokens_in(m: StepMetrics) -> str:
 
 
 def written(rows: Mapping[str, int]) -> str:
-    """What was merged or deleted.
+    """The rows that were merged or deleted.
 
     >>> written({"Person": 3, "KNOWS": 2})
     'written: 3 Person, 2 KNOWS'
@@ -217,7 +217,7 @@ def cost(total: StepMetrics, seconds: float) -> str:
 
 
 def yardstick(total: StepMetrics) -> float | None:
-    """What the same tokens cost with a model that everybody knows; None if its price is not
+    """The cost of the same tokens with a well-known model; None if its price is not
     known.
     """
     from semgraph.llm.base import Usage
@@ -229,7 +229,7 @@ def yardstick(total: StepMetrics) -> float | None:
 
 
 def remarks(result: Result, plan: LogicalPlan, typed: str, anew: str = "") -> Iterator[str]:
-    """What the user should know besides: notes, failed rows and how to run them again, why the run
+    """Remarks below the result: notes, failed rows and how to run them again, why the run
     ended early.
 
     Args:
@@ -265,7 +265,7 @@ def _found_nothing(result: Result, plan: LogicalPlan) -> bool:
 
 
 def unfinished(run: Run, plan: LogicalPlan, typed: str) -> Iterator[str]:
-    """What is said of a run that was interrupted or broke off: what is safe, and how to go on."""
+    """Lines about a run that was interrupted or failed: what is safe, and how to resume it."""
     members = run.facts.get("members") or {}
     if members.get("given"):
         done = members.get("committed", 0) + members.get("skipped", 0)
@@ -275,12 +275,12 @@ def unfinished(run: Run, plan: LogicalPlan, typed: str) -> Iterator[str]:
 
 def _safe(done: int, given: int, plan: LogicalPlan, record: Path | None) -> str:
     """How many rows are written: of those in memory nothing is left for a run that goes on."""
-    said = f"{count(done)} of {count(given)} {plan.order.input if plan.order else 'rows'}"
+    rows = f"{count(done)} of {count(given)} {plan.order.input if plan.order else 'rows'}"
     facts = Run(record).facts if record is not None else {}
     if (facts.get("settings") or {}).get("store", {}).get("value") != "memory":
-        return f"{said} are written and complete"
+        return f"{rows} are written and complete"
     again = "; what was answered is in the journal" if facts.get("journal") else ""
-    return f"{said} were written to memory, which is gone: all begins anew{again}"
+    return f"{rows} were written to memory, which is gone: all begins anew{again}"
 
 
 def failures(result: Result) -> int:
@@ -314,7 +314,7 @@ def _shown(path: Path) -> Path:
 
 
 def hints(result: Result, plan: LogicalPlan, following: Mapping[str, str]) -> Iterator[str]:
-    """What to do next: see what was asked about the first edge; run the plans whose example builds
+    """Suggestions: see what was asked about the first edge; run the plans whose example builds
     on this one's.
     """
     if result.meter.total().calls_issued and result.record:

@@ -78,8 +78,10 @@ def _inputs(file: PlanFile, notes: Notes) -> Iterator[str]:
     yield from ("## Inputs", "")
     rows = []
     for name, spec in file.plan.inputs.items():
-        said = notes.at("inputs", name)
-        may = "; ".join(part for part in ("may be left out" if spec.optional else "", said) if part)
+        comment = notes.at("inputs", name)
+        may = "; ".join(
+            part for part in ("may be left out" if spec.optional else "", comment) if part
+        )
         rows.append((f"**{name}**", "", may))
         rows += [
             (column, f"`{kind}`", notes.at("inputs", name, column)) for column, kind in spec.columns

@@ -67,12 +67,12 @@ class Picture:
         return f"{nodes}, {plural(len(self.edges), 'edge')}" if self.ties else nodes
 
     def name(self, key: str) -> str:
-        """What a node is called; the beginning of its key if no table says."""
+        """The name of a node; the beginning of its key if no table says."""
         return self.nodes.get(key) or key[:_MORE]
 
 
 def pictures(tables: Mapping[str, pa.Table], graph: Graph) -> list[Picture]:
-    """What the tables hold of the graph, a picture for each partition; none if there is nothing to
+    """The graph in the tables, a picture for each partition; none if there is nothing to
     draw.
     """
     by_partition: dict[str, Picture] = {}
@@ -81,9 +81,9 @@ def pictures(tables: Mapping[str, pa.Table], graph: Graph) -> list[Picture]:
         if graph.key not in names:
             continue
         for row in table.to_pylist():
-            whose = row.get(graph.partition)
+            partition = row.get(graph.partition)
             picture = by_partition.setdefault(
-                str(whose or ""), Picture(str(whose or ""), bool(graph.edges))
+                str(partition or ""), Picture(str(partition or ""), bool(graph.edges))
             )
             _add(picture, row, graph, names)
     return [p for p in by_partition.values() if p.nodes or p.edges]
@@ -172,7 +172,7 @@ def _title(picture: Picture, graph: Graph) -> str:
 def _columns(
     edges: Sequence[Arrow], members: Mapping[str, int], room: int
 ) -> tuple[list[tuple[str, int, list[str]]], list[str]]:
-    """What stands right of the arrows, as (title, width, a cell for each edge); and the titles for
+    """The columns right of the arrows, as (title, width, a cell for each edge); and the titles for
     which there is no room.
     """
     origins = [

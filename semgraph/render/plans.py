@@ -76,7 +76,7 @@ def is_plan(path: Path) -> bool:
     try:
         data = read_file(path).data
     except PlanError:
-        return True  # listed, and told what is wrong
+        return True  # listed with its problems
     return isinstance(data, dict) and "plan" in data
 
 
@@ -290,7 +290,7 @@ def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
 
 @dataclass(frozen=True)
 class PlanCheck:
-    """What checking a file found."""
+    """The outcome of checking a file."""
 
     file: str
     ok: str
@@ -357,7 +357,7 @@ def _graph(path: Path) -> str:
 
 
 def _plan(path: Path, library: Library) -> tuple[str, tuple[Problem, ...]]:
-    """What a plan is made of, and the warnings about it and its presets. Raises PlanError."""
+    """The parts of a plan, and the warnings about it and its presets. Raises PlanError."""
     file = PlanFile(path, shipped=False)
     plan = file.plan
     warnings: dict[Problem, None] = {}

@@ -1,4 +1,4 @@
-"""What is said while something runs: live on a terminal, a plain line now and then without one."""
+"""Progress of runs and downloads: live on a terminal, a plain line now and then without one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def spent(total: StepMetrics) -> str:
 
 @dataclass
 class Watch:
-    """What is known of a run: for each step, and for the commits (step ""), how many are done of
+    """The state of a run: for each step, and for the commits (step ""), how many are done of
     how many.
     """
 

@@ -176,14 +176,14 @@ def result_lines(name: str, table: pa.Table, width: int, *, rows: int = _ROWS) -
     every = of_arrow(table, rows=rows)
     columns = [column for column in every if any(column.cells)]
     same = [c for c in columns if table.num_rows > 1 and len(set(c.cells)) == 1 and not c.right]
-    said = (
+    constants = (
         f"   ({', '.join(f'{c.title} {c.cells[0]}' for c in same)})"
         if same and len(same) < len(columns)
         else ""
     )
-    yield fit(f"{name}: {plural(table.num_rows, 'row')}{said}", width).rstrip()
+    yield fit(f"{name}: {plural(table.num_rows, 'row')}{constants}", width).rstrip()
     if columns:
-        yield from lines([c for c in columns if not said or c not in same], width)
+        yield from lines([c for c in columns if not constants or c not in same], width)
     if table.num_rows and (bare := [column.title for column in every if not any(column.cells)]):
         where = " in these rows" if table.num_rows > rows else ""
         yield fit(

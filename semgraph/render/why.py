@@ -76,7 +76,7 @@ def lines(
         messages: Show the exact requests and answers.
         every: Also the steps that only moved the row along.
     """
-    told: set[str] = set()
+    printed: set[str] = set()
     last = len(chain.links) - 1
     for i, link in enumerate(chain.links):
         if not (every or link.asked or i in (0, last)):
@@ -87,7 +87,7 @@ def lines(
         else:
             yield from _wrapped(f"{link.step}   ", row, width)
         for asked in link.asked:
-            yield from _asked(asked, width, told, messages=messages)
+            yield from _asked(asked, width, printed, messages=messages)
     if not any(link.asked for link in chain.links):
         yield "  no model was asked about it"
     if chain.others:
@@ -140,7 +140,7 @@ def _value(value: Any) -> str:
     return f"“{text}”" if isinstance(value, str) and " " in text else text
 
 
-def _asked(asked: AskedItem, width: int, told: set[str], *, messages: bool) -> Iterator[str]:
+def _asked(asked: AskedItem, width: int, printed: set[str], *, messages: bool) -> Iterator[str]:
     yield fit(f"    asked about {_value(asked.left)}", width).rstrip()
     if asked.right not in (None, {}, ""):
         yield fit(f"      beside {_value(asked.right)}", width).rstrip()
@@ -148,9 +148,9 @@ def _asked(asked: AskedItem, width: int, told: set[str], *, messages: bool) -> I
     yield from _wrapped("      answer  ", answer, width)
     for call, exchange in asked.calls:
         yield fit(f"      {_call(call, exchange)}", width).rstrip()
-        if messages and exchange is not None and call not in told:
+        if messages and exchange is not None and call not in printed:
             yield from _messages(exchange, " " * 8)
-        told.add(call)
+        printed.add(call)
 
 
 def _call(call: str, found: Exchange | None) -> str:

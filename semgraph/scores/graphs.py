@@ -1,4 +1,4 @@
-"""What is scored: a graph of nodes that stand for something in the sources, and edges that hold for
+"""Scores of graphs: nodes that stand for something in the sources, and edges that hold for
 some time.
 """
 

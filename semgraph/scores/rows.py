@@ -83,9 +83,9 @@ def answers(
     }
     for row in rows:
         own = by_unit.setdefault(tuple(lookup(row[name]) for name in key), Counter())
-        said = tuple(lookup(row[name]) for name in compare)
-        if not compare or any(value is not None for value in said):
-            own[said] += 1
+        values = tuple(lookup(row[name]) for name in compare)
+        if not compare or any(value is not None for value in values):
+            own[values] += 1
     return by_unit
 
 
