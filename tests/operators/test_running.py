@@ -106,13 +106,12 @@ async def test_an_answer_that_is_no_coroutine_is_told(tmp_path: Path) -> None:
 async def test_a_blocked_event_loop_is_told_with_file_and_seconds(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = [
-        0.0
-    ]  # that of the watch: the machine's own runs on while another program has the processor
+    clock, busy = [0.0], [0.0, 0.0, 1.5]  # seconds; those that other processes had the processor
+    monkeypatch.setattr(watching, "seconds_without_processor", lambda: busy.pop(0))
     monkeypatch.setattr(watching, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     monkeypatch.setattr(time, "sleep", lambda seconds: clock.append(clock.pop() + seconds))
     ask = "return await ctx.ask_packed(node, rows, rows.blocks(node))"
-    file = write(tmp_path / "mine", "slow", f"time.sleep(6); {ask}")
+    file = write(tmp_path / "mine", "slow", f"time.sleep(7.5); {ask}")
     write(tmp_path / "mine", "good", f"await asyncio.sleep(0.01); {ask}")
     with caplog.at_level(logging.WARNING, "semgraph"):
         await run(tmp_path, tmp_path / "mine", "good")
