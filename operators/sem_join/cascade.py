@@ -25,6 +25,7 @@ Sources: Broder (1997) for MinHash; LOTUS's and Graphiti's cascades for the orde
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -111,13 +112,14 @@ class Cascade(Implementation[SemJoin]):
         comparable = [i for i, verdict in verdicts.items() if verdict is not None]
         matches = {i for i in comparable if key(lefts[pairs[i][0]]) == key(rights[pairs[i][1]])}
         if self.jaccard is not None:
-            near = _near(
+            near = await asyncio.to_thread(
+                _near,
                 {lefts[pairs[i][0]] for i in comparable},
                 {rights[pairs[i][1]] for i in comparable},
                 self.jaccard,
             )
             matches |= {i for i in comparable if (lefts[pairs[i][0]], rights[pairs[i][1]]) in near}
-        found = dict.fromkeys(matches, _MATCH)
+        decided = dict.fromkeys(matches, _MATCH)
         unlike = [i for i in comparable if i not in matches]
         if self.proxy == "logit":
             scores = await self._probabilities(node, rows, ctx, unlike)
@@ -125,16 +127,18 @@ class Cascade(Implementation[SemJoin]):
             scores = await self._cosines(rows, ctx, unlike, pairs, lefts, rights)
         for i, score in scores.items():
             if score < self.reject:
-                found[i] = _NO_MATCH
+                decided[i] = _NO_MATCH
             elif self.accept is not None and score >= self.accept:
-                found[i] = _MATCH
+                decided[i] = _MATCH
         open_items = [
-            i for i in range(len(pairs)) if i not in found or (node.answers and found[i] is _MATCH)
+            i
+            for i in range(len(pairs))
+            if i not in decided or (node.answers and decided[i] is _MATCH)
         ]
         part = rows.only(open_items)
         table = await ctx.ask_packed(node, part, part.blocks(node, pairs=self.pairs))
-        found |= dict(zip(open_items, outcomes(node, table), strict=True))
-        return answer_table(node, [found[i] for i in range(len(pairs))])
+        decided |= dict(zip(open_items, outcomes(node, table), strict=True))
+        return answer_table(node, [decided[i] for i in range(len(pairs))])
 
     def _columns(self, node: SemJoin) -> tuple[str, str]:
         own, other = node.prompt.fields, node.prompt.other_fields

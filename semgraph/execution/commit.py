@@ -103,7 +103,7 @@ class Writes:
 
     @contextmanager
     def placed(self) -> Iterator[None]:
-        """Rows that the store refuses are told with the place of their sink."""
+        """Give errors of the store the place of the sink whose rows it refuses."""
         try:
             yield
         except RowsRefused:

@@ -425,7 +425,7 @@ Add = Callable[[Request, Reply | None, float, str | None], None]
 
 
 def noted(llm: LLM, add: Add) -> LLM:
-    """Models whose calls are told, as `CallLog.add` takes them."""
+    """Models whose calls are reported, as `CallLog.add` takes them."""
     if isinstance(llm, Roles):
         return Roles(**{role: _Noted(model, add) for role, model in llm.models.items()})
     return _Noted(llm, add)

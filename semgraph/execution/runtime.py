@@ -317,7 +317,7 @@ class Runtime:
         partitions: Partition values by `_p`, which is the number of an input row.
         confinement: What `_p` stands for; None without windows.
         observe: Told of each node's rows, for the run record.
-        recorder: Keeps what is told.
+        recorder: Keeps the rows that `observe` takes.
         answered: Told of each semantic node's evidence, for the run record.
         asking: Told how many more rows a semantic node asks about; with a negative number when
             these are answered.

@@ -1,4 +1,4 @@
-"""Cutting an input into windows: whose a row is, what it is called, and when its turn comes."""
+"""Input rows: their keys and partitions, and the windows and waves that they are cut into."""
 
 from __future__ import annotations
 

@@ -248,10 +248,10 @@ def _refuse_scans_without_partition(nodes: Iterable[Node]) -> None:
     """
     problems = [
         Problem(
-            f"nothing says whose {node.label} are read",
+            f"scan of {node.label} needs a partition",
             node.step or None,
             node.origin,
-            hint=f"say from: {{label: {node.label}, partition: all}}, or cut an input by order",
+            hint=f"write from: {{label: {node.label}, partition: all}}, or cut an input by order",
         )
         for node in nodes
         if isinstance(node, Scan) and not node.partition

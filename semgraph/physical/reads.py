@@ -1,4 +1,4 @@
-"""Scans: the stored rows of a label that fulfil what a filter said of them."""
+"""Reads of the store that need no ranking: scans of a label, and matches of a pattern."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class Watched:
         return result
 
     def blocked(self) -> str:
-        """What is said of one that kept the event loop."""
+        """The message about one that kept the event loop."""
         return (
             f"{self._place()}{named(self._implementation)} kept the event loop for "
             f"{self.longest:.1f} s: no other call could go on. "

@@ -104,7 +104,7 @@ def form_of(text: str) -> tuple[tuple[tuple[str, Type], ...], tuple[tuple[str, s
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        raise Fault("it is no JSON") from None
+        raise Fault("invalid JSON") from None
     if not isinstance(data, dict) or not data:
         raise Fault("it names no fields")
     fields, meanings = [], []
@@ -365,7 +365,7 @@ def shown(table: pa.Table, paths: Sequence[str], index: Sequence[int]) -> list[s
 def question_keys(
     node: Semantic, rows: pa.Table, asking: AnswerContext, owners: Sequence[str] | None = None
 ) -> list[object]:
-    """For each row what tells it from others: whose it is, what the prompts read or are picked by,
+    """What tells each row from others: its partition, what the prompts read or are picked by,
     the form of the answer.
 
     Rows that are equal in this are one question, whatever else they hold.

@@ -44,7 +44,7 @@ class Rows(NamedTuple):
             `right` int64 for sem_join (the candidate pairs); `group`, `left` int64 for sem_agg and
             sem_topk (groups from 0, rows in their order). Groups of equal rows are one group; for
             sem_topk equal rows of a group are one, and a left row may be in several groups.
-        partition: For each left row, whose it is: rows of two values never share a request.
+        partition: The partition of each left row: rows of two partitions never share a request.
         prompt: For each left row, the index of its prompt in `node.prompt.all`: rows of two prompts
             never share a request.
         times: For each left row, for how many rows of the relation it stands, which the prompt

@@ -60,7 +60,7 @@ async def test_without_windows_it_must_be_said_that_everybody_is_meant(
     session: semgraph.Session,
 ) -> None:
     body = "steps:\n  found:\n    - from: Person\n    - project: [name]\nreturns: [found]"
-    with pytest.raises(PlanError, match="nothing says whose Person are read.*partition: all"):
+    with pytest.raises(PlanError, match="scan of Person needs a partition.*partition: all"):
         await names(session, body)
 
 
