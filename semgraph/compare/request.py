@@ -128,8 +128,8 @@ def requested(
             Problem(f"arm {nested[0]} sets implementations of several steps", hint=hint)
         )
     if not step and len(nested) < len(variants_by_name):
-        hint = 'step="..."; or whole plans: variants={"name": {"step": "implementation"}}'
-        raise PlanError(Problem("the step of these variants is missing", hint=hint))
+        hint = 'name it: step="..."; or compare whole plans: variants={"name": {"step": "implementation"}}'
+        raise PlanError(Problem("these variants do not name their step", hint=hint))
     return variants_by_name
 
 
@@ -487,9 +487,11 @@ def only_step(plan: LogicalPlan) -> str:
         dict.fromkeys(node.step for node in walk(*plan.roots) if isinstance(node, Semantic))
     )
     if len(names) != 1:
-        there = "steps that ask a model: " + (", ".join(names) or "none")
+        there = "steps that call the model: " + (", ".join(names) or "none")
         raise PlanError(
-            Problem("the step of these variants is missing", there=there, hint='step="..."')
+            Problem(
+                "these variants do not name their step", there=there, hint='name it: step="..."'
+            )
         )
     return names[0]
 

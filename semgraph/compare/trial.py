@@ -228,7 +228,7 @@ def asking_step(plan: LogicalPlan, step: str) -> Semantic:
     names = list(dict.fromkeys(node.step for node in nodes))
     exact = [node for node in nodes if node.step == step]
     matches = exact or [node for node in nodes if node.step.rsplit("/", 1)[-1] == step]
-    there = "steps that ask a model: " + (", ".join(names) or "none")
+    there = "steps that call the model: " + (", ".join(names) or "none")
     if not matches and step in plan.steps:
         raise PlanError(Problem(f"step {step} asks no model", there=there))
     if not matches:
@@ -490,7 +490,7 @@ def uses(
         dict.fromkeys(node.step for node in walk(*plan.roots) if isinstance(node, Semantic))
     )
     known = {*names, *(name.rsplit("/", 1)[-1] for name in names)}
-    there = "steps that ask a model: " + (", ".join(names) or "none")
+    there = "steps that call the model: " + (", ".join(names) or "none")
 
     def read(arm: str, step: str, text: str) -> Choice:
         if step not in known:

@@ -126,7 +126,7 @@ def _check_implementations(plan: LogicalPlan) -> None:
                 f"asks the same of the same rows as {other.step}: both are computed once, "
                 "but have different implementations"
             )
-            there = f"{other.step}: {one}, {node.step}: {two}"
+            there = f"step {other.step} has {one}, step {node.step} has {two}"
             hint = "choose one implementation for both"
             raise PlanError(Problem(what, node.step, node.origin, there, hint))
 

@@ -114,7 +114,7 @@ def test_a_key_that_was_typed_as_an_option_of_a_model_is_not_shown(
     for command in (["run", "people"], ["run", "people", "-v"], ["doctor"]):
         ended = project(*command, *options)
         assert ended.code != 0
-        assert "no option" in ended.out + ended.err
+        assert "unknown option" in ended.out + ended.err
         assert "k-3y" not in ended.out + ended.err, command
 
 

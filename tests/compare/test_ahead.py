@@ -186,7 +186,8 @@ class TestExplained:
 
     async def test_a_step_must_be_named_if_several_ask(self, session):
         with pytest.raises(
-            PlanError, match="nothing says which step.*Steps that ask a model: kinds, complaints"
+            PlanError,
+            match="these variants do not name their step. Steps that call the model: kinds, complaints",
         ):
             session.explain(of_kinds(), compare=["per_row"])
 

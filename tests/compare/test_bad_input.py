@@ -33,11 +33,11 @@ async def refused(session, server, match: str, plan=None, **options) -> None:
     [
         (
             {"step": "complains"},
-            'has no step "complains". Steps that ask a model: complaints. Did you mean "complaints"',
+            'has no step "complains". Steps that call the model: complaints. Did you mean "complaints"',
         ),
         (
             {"step": "some", "plan": kinds()},
-            "step some asks no model. Steps that ask a model: kinds",
+            "step some asks no model. Steps that call the model: kinds",
         ),
         (
             {"variants": ["per_rwo"]},
@@ -56,7 +56,7 @@ async def refused(session, server, match: str, plan=None, **options) -> None:
             {"variants": {"a": {"complaints": "per_row"}}},
             "arm a sets implementations of several steps",
         ),
-        ({"step": None}, "the step of these variants is missing"),
+        ({"step": None}, "these variants do not name their step"),
         (
             {"step": None, "variants": {"a": {"complain": "per_row"}}},
             'arm a: plan .* asks no model in a step "complain"',
