@@ -186,7 +186,7 @@ def test_equal_steps_with_two_ways_are_refused(tmp_path: Path) -> None:
     path.write_text(TWICE.replace("USE", "{second: packed(rows=3)}"), encoding="utf-8")
     with pytest.raises(
         PlanError,
-        match=r"step second: asks the same.*as first.*First: the reference, second: packed\(rows=3\)",
+        match=r"step second: asks the same.*as first.*Step first has the reference, step second has packed\(rows=3\)",
     ):
         optimize(load_plan(path))
 
