@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import Batch, EdgeWrite, Method, NodeWrite, SearchQuery
+from semgraph.stores.base import EdgeWrite, Method, NodeWrite, SearchQuery, WriteBatch
 from semgraph.stores.sqlite.store import SqliteStore
 
 K = 20
@@ -96,7 +96,7 @@ async def load(store: SqliteStore, data: Data, groups: int) -> float:
             "group_id": [f"g{i % groups}" for i in range(1000)],
         }
     )
-    await store.commit(Batch((NodeWrite("Entity", people),)))
+    await store.commit(WriteBatch((NodeWrite("Entity", people),)))
     started, step = time.perf_counter(), 10_000
     for start in range(0, len(data.facts), step):
         facts = data.facts[start : start + step]
@@ -110,7 +110,7 @@ async def load(store: SqliteStore, data: Data, groups: int) -> float:
             "fact": facts,
             "fact_embedding": pa.FixedSizeListArray.from_arrays(flat, data.vectors.shape[1]),
         }
-        await store.commit(Batch((EdgeWrite("FACT", pa.table(columns)),)))
+        await store.commit(WriteBatch((EdgeWrite("FACT", pa.table(columns)),)))
     return len(data.facts) / (time.perf_counter() - started)
 
 

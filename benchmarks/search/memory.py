@@ -30,7 +30,7 @@ from benchmarks.world.life import Thing
 from benchmarks.world.questions import questions
 from benchmarks.world.vectors import vector_of
 from semgraph.expr.functions import key
-from semgraph.stores.base import Batch, EdgeWrite, NodeWrite, Write
+from semgraph.stores.base import EdgeWrite, NodeWrite, Write, WriteBatch
 
 GROUP, DIMENSIONS, SEED = "memory", 256, 1
 SCOPES = ("facts", "entities", "episodes", "communities")
@@ -62,7 +62,7 @@ class Memory:
     gold: Gold
     rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
 
-    def batches(self, size: int = 10_000) -> Iterator[Batch]:
+    def batches(self, size: int = 10_000) -> Iterator[WriteBatch]:
         """What is to be written, nodes before edges; in the order of uuids, so that hits that tie
         come in no order that tells anything, whether a store goes by keys or by what was written
         first.
@@ -71,7 +71,7 @@ class Memory:
             kind = NodeWrite if label in _NODES else EdgeWrite
             rows = sorted(self.rows[label], key=itemgetter("uuid"))
             for start in range(0, len(rows), size):
-                yield Batch((_write(kind, label, rows[start : start + size]),))
+                yield WriteBatch((_write(kind, label, rows[start : start + size]),))
 
     def asked(self, number: int, seed: int) -> list[Asked]:
         """So many answerable questions, in an order of their own; the same for the same

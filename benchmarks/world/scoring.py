@@ -17,7 +17,7 @@ from semgraph.frontend.load import load_plan
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
 from semgraph.meter import StepMetrics
-from semgraph.scores import Edge, Graph, GraphScore, Node, score_graph
+from semgraph.scores import Edge, GraphScore, ScoredGraph, ScoredNode, score_graph
 from semgraph.session import Session
 from semgraph.stores.base import Store
 from semgraph.stores.sqlite.store import SqliteStore
@@ -40,8 +40,8 @@ class Scored:
     """
 
     world: World
-    graph: Graph
-    truth: Graph
+    graph: ScoredGraph
+    truth: ScoredGraph
     score: GraphScore
     metrics: StepMetrics
     wire: dict[str, Any]
@@ -69,14 +69,14 @@ async def scored(world: World, server: StandIn, **options: Any) -> Scored:
     return Scored(world, graph, truth, score, metrics, wire, len(result.failed))
 
 
-def as_graph(gold: Gold) -> Graph:
+def as_graph(gold: Gold) -> ScoredGraph:
     """A gold graph as it is scored: an entity's occurrences are the messages that name it."""
-    nodes = (Node(e.key, frozenset(e.episodes), name=key(e.name)) for e in gold.entities)
+    nodes = (ScoredNode(e.key, frozenset(e.episodes), name=key(e.name)) for e in gold.entities)
     edges = (Edge(f.source, f.target, f.relation, {}, f.valid_at, f.invalid_at) for f in gold.facts)
-    return Graph(tuple(nodes), tuple(edges))
+    return ScoredGraph(tuple(nodes), tuple(edges))
 
 
-async def held(store: Store, group: str) -> Graph:
+async def held(store: Store, group: str) -> ScoredGraph:
     """The graph of a group in a store, as it is scored."""
     labels = load_plan(PLAN).graph.labels
     rows = {
@@ -87,14 +87,14 @@ async def held(store: Store, group: str) -> Graph:
     for mention in rows["MENTIONS"]:
         where[mention["target"]].add(mention["source"])
     nodes = (
-        Node(row["uuid"], frozenset(where[row["uuid"]]), name=key(row["name"]))
+        ScoredNode(row["uuid"], frozenset(where[row["uuid"]]), name=key(row["name"]))
         for row in rows["Entity"]
     )
     edges = (
         Edge(row["source"], row["target"], row["name"], {}, row["valid_at"], row["invalid_at"])
         for row in rows["RELATES_TO"]
     )
-    return Graph(tuple(nodes), tuple(edges))
+    return ScoredGraph(tuple(nodes), tuple(edges))
 
 
 HEADER = (

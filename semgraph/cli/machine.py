@@ -9,7 +9,7 @@ import typer
 from semgraph.cli.options import CommonOptions, everywhere
 
 if TYPE_CHECKING:
-    from semgraph.stores.neo4j.local.jars import Progress
+    from semgraph.stores.neo4j.local.jars import StartProgress
     from semgraph.stores.neo4j.local.server import LocalServer
 
 models = typer.Typer(
@@ -154,7 +154,7 @@ def start(
     began = time.monotonic()
     phases: list[str] = []
 
-    def report(progress: Progress) -> None:
+    def report(progress: StartProgress) -> None:
         if progress.phase not in phases:
             phases.append(progress.phase)
             if progress.phase != "start":

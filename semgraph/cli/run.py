@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from semgraph.execution.result import Result
     from semgraph.llm.settings import Settings
     from semgraph.logical.plan import LogicalPlan
-    from semgraph.render.header import RunOptions
+    from semgraph.render.header import RequestedOptions
     from semgraph.session import Session
 
 _CODE = ("config", "operators")  # what a resumed run does not take from its record
@@ -71,7 +71,7 @@ def run(
     ] = None,
 ) -> None:
     """Run a plan: on the rows you give, or on its example."""
-    from semgraph.render.header import RunOptions
+    from semgraph.render.header import RequestedOptions
 
     limits = {
         "max_usd": max_usd,
@@ -87,7 +87,7 @@ def run(
             "resume": resume,
         }
         prepared = session.prepare(plan, **chosen)
-        asked = _restored(session, RunOptions(resume, rows, until, not no_write))
+        asked = _restored(session, RequestedOptions(resume, rows, until, not no_write))
         given = _introduce(options, session, prepared, plan, input, asked)
         more = {
             "rows": rows, "until": until, "write": not no_write, "resume": resume, "again": reprocess, "fresh": no_cache,
@@ -99,7 +99,7 @@ def run(
     raise typer.Exit(result.exit_code)
 
 
-def _restored(session: Session, asked: RunOptions) -> RunOptions:
+def _restored(session: Session, asked: RequestedOptions) -> RequestedOptions:
     """With what the run to resume was asked for besides."""
     before = session.resumed(asked.resume)
     until, write = before.options.get("until"), before.options.get("write", True)
@@ -114,7 +114,7 @@ def _introduce(
     plan: LogicalPlan,
     typed: str,
     given: list[str] | None,
-    asked: RunOptions,
+    asked: RequestedOptions,
 ) -> dict[str, Any]:
     """Read the inputs, print the first lines, fetch models that are not here."""
     from semgraph.frontend.inputs import read_inputs
@@ -191,7 +191,7 @@ def _report(
     result: Result,
     plan: LogicalPlan,
     typed: str,
-    asked: RunOptions,
+    asked: RequestedOptions,
     seconds: float,
 ) -> None:
     from semgraph.render.header import following

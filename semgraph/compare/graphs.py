@@ -16,7 +16,7 @@ from semgraph.expr.functions import key as folded
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.sinks import Merge
-from semgraph.scores import Edge, Graph, Node
+from semgraph.scores import Edge, ScoredGraph, ScoredNode
 from semgraph.stores.base import Store
 
 _NODE = {"key", "label", "members", "name"}
@@ -41,7 +41,7 @@ def written_labels(plan: LogicalPlan) -> tuple[set[str], set[str], set[str]]:
     )
 
 
-async def graph_of(store: Store, plan: LogicalPlan) -> Graph:
+async def graph_of(store: Store, plan: LogicalPlan) -> ScoredGraph:
     """The rows of a store with the labels that a plan writes, as a graph.
 
     Nodes written as they are given keep their keys in every graph, so they name what was made of
@@ -62,7 +62,7 @@ async def graph_of(store: Store, plan: LogicalPlan) -> Graph:
                 ("source", "target") if graph.labels[name].source in given else ("target", "source")
             )
             members[row[ends[1]]].add(row[ends[0]])
-    nodes: list[Node] = []
+    nodes: list[ScoredNode] = []
     ends_said = {
         end
         for name in edges - ties
@@ -76,7 +76,7 @@ async def graph_of(store: Store, plan: LogicalPlan) -> Graph:
             called = folded(row[draw.node]) if shown and row[draw.node] else None
             key = row[graph.key]
             own = frozenset(members[key]) if key in members else None
-            nodes.append(Node(key, own, name if len(labels) > 1 else "", called))
+            nodes.append(ScoredNode(key, own, name if len(labels) > 1 else "", called))
     statements: list[Edge] = []
     for name in sorted(edges - ties):
         wanted = {
@@ -92,17 +92,17 @@ async def graph_of(store: Store, plan: LogicalPlan) -> Graph:
             statements.append(
                 Edge(row["source"], row["target"], label_of, start=times[0], end=times[1])
             )
-    return Graph(tuple(nodes), tuple(statements))
+    return ScoredGraph(tuple(nodes), tuple(statements))
 
 
-def read_graph_truth(given: Any) -> Graph:
-    """A true graph: a `Graph`, `{nodes: [...], edges: [...]}`, or a JSON file of that.
+def read_graph_truth(given: Any) -> ScoredGraph:
+    """A true graph: a `ScoredGraph`, `{nodes: [...], edges: [...]}`, or a JSON file of that.
 
     A node has `key` and `members` (keys of the given nodes that it was made from) or `name`, and
     may have `label`; an edge has `source`, `target`, `label`, and may have `start` and `end`.
     Raises PlanError.
     """
-    if isinstance(given, Graph):
+    if isinstance(given, ScoredGraph):
         return given
     source = str(given) if isinstance(given, (str, Path)) else "the truth"
     data = _json(Path(given)) if isinstance(given, (str, Path)) else given
@@ -120,10 +120,10 @@ def read_graph_truth(given: Any) -> Graph:
     ]
     if not nodes:
         raise PlanError(Problem(f"{source} has no nodes"))
-    return Graph(tuple(nodes), tuple(edges))
+    return ScoredGraph(tuple(nodes), tuple(edges))
 
 
-def comparable(graph: Graph, truth: Graph) -> Graph:
+def comparable(graph: ScoredGraph, truth: ScoredGraph) -> ScoredGraph:
     """A graph as far as the truth says something: without labels of nodes where the truth has
     none.
     """
@@ -143,11 +143,11 @@ def _json(path: Path) -> Any:
         raise PlanError(Problem(f"{path}: this is no JSON: {error}")) from None
 
 
-def _node(row: Any, where: str) -> Node:
+def _node(row: Any, where: str) -> ScoredNode:
     _known(row, _NODE, ("key",), where)
     members = None if row.get("members") is None else frozenset(map(str, row["members"]))
     name = folded(str(row["name"])) if row.get("name") else None
-    return Node(str(row["key"]), members, str(row.get("label") or ""), name)
+    return ScoredNode(str(row["key"]), members, str(row.get("label") or ""), name)
 
 
 def _edge(row: Any, where: str, keys: set[Any]) -> Edge:

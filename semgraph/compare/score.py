@@ -19,11 +19,11 @@ from semgraph.expr.functions import canonical_json
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import Semantic
 from semgraph.scores import (
-    Graph,
     GraphScore,
+    IntervalEstimate,
     Score,
+    ScoredGraph,
     Tally,
-    Value,
     agreement,
     difference,
     pooled,
@@ -113,12 +113,12 @@ def _spread(values: Sequence[float | None]) -> tuple[float, float] | None:
     return (min(known), max(known)) if len(known) > 1 else None
 
 
-def _range(value: Value) -> tuple[float, float] | None:
+def _range(value: IntervalEstimate) -> tuple[float, float] | None:
     return value.interval and (value.interval.low, value.interval.high)
 
 
 def of_plans(
-    trials: Mapping[str, Sequence[Whole]], reference: str, truth: Graph | None
+    trials: Mapping[str, Sequence[Whole]], reference: str, truth: ScoredGraph | None
 ) -> dict[str, Quality]:
     """The quality of each arm of a whole plan: of the graph that it wrote, or of the rows that it
     returned.
@@ -130,7 +130,7 @@ def of_plans(
 
 
 def _of_plan(
-    trials: Sequence[Whole], reference: Sequence[Whole], truth: Graph | None, *, own: bool
+    trials: Sequence[Whole], reference: Sequence[Whole], truth: ScoredGraph | None, *, own: bool
 ) -> Quality:
     if own and truth is None:
         return Quality()

@@ -20,7 +20,7 @@ from semgraph.logical.graph import StoreRead
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import Batch, EdgeWrite, NodeWrite, Store, Write, open_for_reading
+from semgraph.stores.base import EdgeWrite, NodeWrite, Store, Write, WriteBatch, open_for_reading
 from semgraph.stores.sqlite.store import SqliteStore
 
 
@@ -51,7 +51,7 @@ class Held:
             await store.ensure(self.graph, dimensions)
             writes = (self._write(name, rows) for name, rows in self.rows.items() if rows.num_rows)
             if batch := tuple(writes):
-                await store.commit(Batch(batch))
+                await store.commit(WriteBatch(batch))
             yield store
         finally:
             await store.aclose()

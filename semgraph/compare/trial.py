@@ -34,7 +34,7 @@ from semgraph.optimizer import optimize
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
 from semgraph.relational.batch import INPUT_ROW
-from semgraph.scores import Graph
+from semgraph.scores import ScoredGraph
 from semgraph.semantic.answers import answer_table
 from semgraph.semantic.ask import AnswerContext, Answered, answer
 from semgraph.semantic.context import NodeContext
@@ -476,7 +476,7 @@ class Whole:
     """
 
     trial: Trial
-    graph: Graph | None
+    graph: ScoredGraph | None
     tables: Mapping[str, pa.Table]
 
 

@@ -20,19 +20,18 @@ from semgraph.execution.result import RunOptions, RunOutcome
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import InputRows, Window
 from semgraph.logical.plan import Order
-from semgraph.logical.sinks import Delete as DeleteSink
-from semgraph.logical.sinks import Merge
+from semgraph.logical.sinks import Delete, Merge
 from semgraph.physical.plan import SinkSpec
 from semgraph.physical.retrieval import EmbedTextsOf, partitions_of, vectors_of
 from semgraph.relational.batch import Batch, values
 from semgraph.semantic.ask import Failure
-from semgraph.stores.base import Batch as WriteBatch
 from semgraph.stores.base import (
     CommitMarker,
-    Delete,
+    Deletion,
     EdgeWrite,
     NodeWrite,
     Write,
+    WriteBatch,
     count_round_trips,
 )
 from semgraph.stores.batch_io import RowsRefused
@@ -137,7 +136,7 @@ async def writes_of(sinks: Sinks, embed: EmbedTextsOf) -> Writes:
     for spec, batch in sinks:
         key = spec.sink.graph.key
         unite = frozenset(spec.sink.unite) if isinstance(spec.sink, Merge) else frozenset[str]()
-        made_of = spec.sink.key if isinstance(spec.sink, Merge | DeleteSink) else ""
+        made_of = spec.sink.key if isinstance(spec.sink, Merge | Delete) else ""
         rows, problems = _one_row_a_key(batch.visible(), key, unite, made_of)
         unwritten += [Unwritten(spec, batch, place, problem) for place, problem in problems.items()]
         if not rows.num_rows:
@@ -148,7 +147,7 @@ async def writes_of(sinks: Sinks, embed: EmbedTextsOf) -> Writes:
             raise error.at(spec.sink.step, spec.sink.origin) from None
     writes.sort(
         key=lambda pair: (
-            0 if isinstance(pair[0], Delete) else 1 if isinstance(pair[0], NodeWrite) else 2
+            0 if isinstance(pair[0], Deletion) else 1 if isinstance(pair[0], NodeWrite) else 2
         )
     )
     return Writes(
@@ -162,8 +161,8 @@ async def _write(
     spec: SinkSpec, rows: pa.Table, unite: frozenset[str], embed: EmbedTextsOf
 ) -> Write:
     sink = spec.sink
-    if isinstance(sink, DeleteSink):
-        return Delete(sink.label.name, rows, sink.detach)
+    if isinstance(sink, Delete):
+        return Deletion(sink.label.name, rows, sink.detach)
     if not isinstance(sink, Merge):
         raise EngineError(f"step {sink.step}: {sink.keyword} does not write")
     for derived in sink.label.derived.values():

@@ -171,7 +171,7 @@ def call_error(keyword: str, fault: Fault) -> PlanError:
     return PlanError(*problems)
 
 
-class Recorded:
+class RecordedSteps:
     """Recorded relations as the steps of a plan: which become steps, what these are called, in
     which order they stand.
     """

@@ -32,7 +32,7 @@ from semgraph.frontend.document import Document, inside, parse, shown
 from semgraph.frontend.dump import (
     FluentScope,
     Made,
-    Recorded,
+    RecordedSteps,
     World,
     call_error,
     joined,
@@ -74,13 +74,13 @@ class Operator(Protocol[P]):
     def __call__(self, *args: Any, step: str | None, **kwargs: Any) -> Frame: ...
 
 
-class Method(Protocol[P]):
+class OperatorMethod(Protocol[P]):
     """What a class has of it."""
 
     def __get__(self, frame: object, owner: type | None = None) -> Operator[P]: ...
 
 
-def makes_step(method: Callable[Concatenate[S, P], Frame]) -> Method[P]:
+def makes_step(method: Callable[Concatenate[S, P], Frame]) -> OperatorMethod[P]:
     """Let a method that makes a relation take `step` too: `a.limit(3, step="few")` is
     `a.limit(3).step("few")`.
     """
@@ -92,7 +92,7 @@ def makes_step(method: Callable[Concatenate[S, P], Frame]) -> Method[P]:
 
     own = inspect.signature(method)
     named.__signature__ = own.replace(parameters=[*own.parameters.values(), _STEP])  # type: ignore[attr-defined]
-    return cast("Method[P]", named)
+    return cast("OperatorMethod[P]", named)
 
 
 OnError = Literal["raise", "null"]
@@ -637,7 +637,7 @@ def _document(
         raise PlanError(Problem("a plan needs frames that it returns or writes"))
     world = together([frame.world for _, frame in results] + [frame.world for frame in writes])
     sources = [_written(frame.made) for frame in writes]
-    recorded = Recorded([*(frame.made for _, frame in results), *sources], world.graph.labels)
+    recorded = RecordedSteps([*(frame.made for _, frame in results), *sources], world.graph.labels)
     sinks = [
         {
             frame.made.keyword: {

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class RequestedOptions:
     """The options that change what a run does.
 
     Args:
@@ -44,7 +44,7 @@ class RunOptions:
     write: bool = True
 
 
-DEFAULTS = RunOptions()
+DEFAULTS = RequestedOptions()
 _NEXT = 3
 
 
@@ -81,7 +81,7 @@ def header(
     typed: str,
     given: Mapping[str, Given],
     settings: Settings,
-    asked: RunOptions = DEFAULTS,
+    asked: RequestedOptions = DEFAULTS,
 ) -> Iterator[str]:
     """The lines.
 
@@ -109,7 +109,9 @@ def header(
         yield "write  nothing" + (f", and stop behind step {asked.until}" if asked.until else "")
 
 
-def _inputs(plan: LogicalPlan, given: Mapping[str, Given], asked: RunOptions) -> Iterator[str]:
+def _inputs(
+    plan: LogicalPlan, given: Mapping[str, Given], asked: RequestedOptions
+) -> Iterator[str]:
     for each in given.values():
         values = (
             each.rows.column(_partition(plan)).to_pylist()
@@ -127,7 +129,7 @@ def _inputs(plan: LogicalPlan, given: Mapping[str, Given], asked: RunOptions) ->
             yield f"input  the plan's example: {counted}{_first(plan, name, asked)}"
 
 
-def _first(plan: LogicalPlan, name: str, asked: RunOptions) -> str:
+def _first(plan: LogicalPlan, name: str, asked: RequestedOptions) -> str:
     """How many of the rows are taken, if not all."""
     cut = asked.rows is not None and (plan.order is None or plan.order.input == name)
     return f"; only the first {asked.rows} (--rows)" if cut else ""

@@ -4,24 +4,32 @@ Rows: `answers` and `tally` count hits for each unit (what is drawn anew in a bo
     row that was asked about);
 `score` makes precision, recall and F1 of a tally, `difference` compares two tallies of the same
 units, `agreement` says how many units have the same answer. Graphs: `score_graph` compares a
-`Graph` with the true one.
+`ScoredGraph` with the true one.
 """
 
 from __future__ import annotations
 
-from semgraph.scores.bootstrap import Interval, Value
-from semgraph.scores.graphs import Edge, Graph, GraphScore, Node, align, moments, score_graph
+from semgraph.scores.bootstrap import Interval, IntervalEstimate
+from semgraph.scores.graphs import (
+    Edge,
+    GraphScore,
+    ScoredGraph,
+    ScoredNode,
+    align,
+    moments,
+    score_graph,
+)
 from semgraph.scores.rows import Score, Tally, agreement, answers, difference, pooled, score, tally
 
 __all__ = [
     "Edge",
-    "Graph",
     "GraphScore",
     "Interval",
-    "Node",
+    "IntervalEstimate",
     "Score",
+    "ScoredGraph",
+    "ScoredNode",
     "Tally",
-    "Value",
     "agreement",
     "align",
     "answers",

@@ -25,14 +25,14 @@ class Interval(NamedTuple):
     high: float
 
 
-class Value(NamedTuple):
+class IntervalEstimate(NamedTuple):
     """A statistic and its interval; None where there are too few units to draw from."""
 
     value: float
     interval: Interval | None
 
 
-def estimate(units: Sequence[Sequence[float]], statistic: Statistic) -> Value:
+def estimate(units: Sequence[Sequence[float]], statistic: Statistic) -> IntervalEstimate:
     """A statistic of sums over units, and its 95 % interval.
 
     Units with the same numbers are drawn together (a multinomial draw over the kinds of units), so
@@ -43,13 +43,13 @@ def estimate(units: Sequence[Sequence[float]], statistic: Statistic) -> Value:
         statistic: From sums of shape (samples, numbers) to one value for each sample.
     """
     if not len(units):
-        return Value(float(statistic(np.zeros((1, 8)))[0]), None)
+        return IntervalEstimate(float(statistic(np.zeros((1, 8)))[0]), None)
     kinds, counts = np.unique(np.asarray(units, np.float64), axis=0, return_counts=True)
     value = float(statistic((counts @ kinds)[np.newaxis, :])[0])
     number = int(counts.sum())
     if number < 2:
-        return Value(value, None)
+        return IntervalEstimate(value, None)
     draws = np.random.default_rng(_SEED).multinomial(number, counts / number, size=TIMES)
     result = statistic(draws @ kinds)
     low, high = np.quantile(result, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
-    return Value(value, Interval(float(low), float(high)))
+    return IntervalEstimate(value, Interval(float(low), float(high)))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Node:
+class ScoredNode:
     """A node.
 
     Args:
@@ -71,10 +71,10 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Graph:
+class ScoredGraph:
     """Nodes with different keys, and edges between them."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[ScoredNode, ...]
     edges: tuple[Edge, ...] = ()
 
 
@@ -83,7 +83,7 @@ Alignment = Mapping[Hashable, Hashable]
 _FINE = 1000
 
 
-def align(nodes: Iterable[Node], truth: Iterable[Node]) -> dict[Hashable, Hashable]:
+def align(nodes: Iterable[ScoredNode], truth: Iterable[ScoredNode]) -> dict[Hashable, Hashable]:
     """The true node of each node, one to one, among those with members in common.
 
     As many of the same name as can be, then as many members in common, then as few that are not.
@@ -102,7 +102,9 @@ def align(nodes: Iterable[Node], truth: Iterable[Node]) -> dict[Hashable, Hashab
     return {key: pairs_[key] for key in ours if key in pairs_}
 
 
-def _shared(ours: Iterable[Node], theirs: Iterable[Node]) -> dict[tuple[Hashable, Hashable], int]:
+def _shared(
+    ours: Iterable[ScoredNode], theirs: Iterable[ScoredNode]
+) -> dict[tuple[Hashable, Hashable], int]:
     """How many members nodes have in common with true nodes."""
     where: defaultdict[Hashable, list[Hashable]] = defaultdict(list)
     for node in theirs:
@@ -137,7 +139,7 @@ def _best(part: nx.Graph) -> Iterator[tuple[Hashable, Hashable]]:
 
 
 def partition(
-    nodes: Iterable[Node], truth: Iterable[Node], alignment: Alignment
+    nodes: Iterable[ScoredNode], truth: Iterable[ScoredNode], alignment: Alignment
 ) -> tuple[Score, Score]:
     """Whether members are together that belong together: pairs-F1, and B-cubed.
 
@@ -168,7 +170,7 @@ def partition(
 
 
 def _occurrences_in_common(
-    ours: Iterable[Node], theirs: Iterable[Node], alignment: Alignment
+    ours: Iterable[ScoredNode], theirs: Iterable[ScoredNode], alignment: Alignment
 ) -> Counter[tuple[Hashable, Hashable]]:
     """Members in common by node and true node; each occurrence of a member once, first where the
     nodes are aligned.
@@ -223,7 +225,9 @@ class GraphScore:
     tally: Tally
 
 
-def score_graph(graph: Graph, truth: Graph, times: Sequence[Any] | None = None) -> GraphScore:
+def score_graph(
+    graph: ScoredGraph, truth: ScoredGraph, times: Sequence[Any] | None = None
+) -> GraphScore:
     """Compare a graph with the true one.
 
     Args:
@@ -249,11 +253,11 @@ def score_graph(graph: Graph, truth: Graph, times: Sequence[Any] | None = None) 
     )  # fmt: skip
 
 
-def moments(graph: Graph, most: int = _MOMENTS) -> list[Any]:
+def moments(graph: ScoredGraph, most: int = _MOMENTS) -> list[Any]:
     """When something begins or ceases to hold, in order; evenly spread ones where there are more
     than `most`.
 
-    >>> moments(Graph((), (Edge("a", "b", start=1, end=4), Edge("a", "c", start=4))))
+    >>> moments(ScoredGraph((), (Edge("a", "b", start=1, end=4), Edge("a", "c", start=4))))
     [1, 4]
     """
     result = sorted(

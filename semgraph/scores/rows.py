@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from semgraph.expr.functions import canonical_json
-from semgraph.scores.bootstrap import Interval, Sums, Value, estimate
+from semgraph.scores.bootstrap import Interval, IntervalEstimate, Sums, estimate
 
 Answers = Mapping[Hashable, Counter[Hashable]]
 Tally = Mapping[Hashable, tuple[int, int, int]]
@@ -132,7 +132,7 @@ def score(units: Tally) -> Score:
     return replace(result, f1=1.0) if units and result.f1 is None else result
 
 
-def difference(ours: Tally, theirs: Tally) -> Value:
+def difference(ours: Tally, theirs: Tally) -> IntervalEstimate:
     """F1 of one tally less F1 of another, paired: each sample draws the same units of both."""
     none = (0, 0, 0)
     both = [
@@ -141,7 +141,7 @@ def difference(ours: Tally, theirs: Tally) -> Value:
     return estimate(both, lambda sums: _f1(sums) - _f1(sums[:, 3:]))
 
 
-def agreement(*trials: tuple[Answers, Answers]) -> Value:
+def agreement(*trials: tuple[Answers, Answers]) -> IntervalEstimate:
     """The share of units with the same answers in two sets, over all trials; 1 where there are no
     units.
 

@@ -112,7 +112,7 @@ class NodeWrite:
 
     A key that is stored under another partition than the row's is an error, and nothing of the
     batch is written. Rows without a partition are merged wherever their key is; so it is with
-    `EdgeWrite` and `Delete`.
+    `EdgeWrite` and `Deletion`.
     """
 
     label: str
@@ -137,7 +137,7 @@ class EdgeWrite:
 
 
 @dataclass(frozen=True)
-class Delete:
+class Deletion:
     """Delete nodes or edges by key; `rows` has the key and the partition. A key that is stored
     under another partition is not there. A node with edges is an error unless `detach`. Commit markers whose
     witness is deleted go too.
@@ -148,7 +148,7 @@ class Delete:
     detach: bool = False
 
 
-Write = NodeWrite | EdgeWrite | Delete
+Write = NodeWrite | EdgeWrite | Deletion
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class PartitionState:
 
 
 @dataclass(frozen=True)
-class Batch:
+class WriteBatch:
     """The writes of one transaction: deletes first (of edges, then of nodes), then nodes, then
     edges.
     """
@@ -208,7 +208,7 @@ class Batch:
     @property
     def deletes(self) -> bool:
         """Whether it deletes anything."""
-        return any(isinstance(write, Delete) for write in self.writes)
+        return any(isinstance(write, Deletion) for write in self.writes)
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ class Store(Protocol):
         """Heads and valid commit markers of the given partitions for a plan, in one round trip."""
         ...
 
-    async def commit(self, batch: Batch, marker: CommitMarker | None = None) -> Written:
+    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
         """Write all of a batch, or nothing, in one transaction and one round trip. If it raises,
         nothing was written.
 

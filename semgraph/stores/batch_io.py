@@ -23,13 +23,13 @@ from semgraph.expr.functions import canonical_json
 from semgraph.logical.graph import Element, elements_of, step_type
 from semgraph.logical.schema import NAME, Graph, Label
 from semgraph.stores.base import (
-    Batch,
-    Delete,
+    Deletion,
     EdgeWrite,
     MatchQuery,
     NodeWrite,
     SearchQuery,
     Write,
+    WriteBatch,
 )
 
 if TYPE_CHECKING:
@@ -466,7 +466,7 @@ class PreparedMerge:
 
 
 def prepare_batch(
-    graph: Graph, batch: Batch, convert: Callable[[PreparedMerge], T]
+    graph: Graph, batch: WriteBatch, convert: Callable[[PreparedMerge], T]
 ) -> list[T | None]:
     """Prepare the rows that a batch merges, before anything is written.
 
@@ -491,7 +491,7 @@ def prepare_batch(
     converted: list[T | None] = []
     for write in batch.writes:
         check_columns(graph, write)
-        if isinstance(write, Delete):
+        if isinstance(write, Deletion):
             converted.append(None)
         else:
             converted.append(refusals.attempt(write, graph.key, prepare))
@@ -555,7 +555,7 @@ def check_columns(graph: Graph, write: Write) -> None:
         )
 
 
-def check_partitions(graph: Graph, batch: Batch, refusals: Refusals) -> None:
+def check_partitions(graph: Graph, batch: WriteBatch, refusals: Refusals) -> None:
     """Refuse rows that merge one key under two partitions, whether or not it is stored: all but
     those of the first.
     """
@@ -563,7 +563,7 @@ def check_partitions(graph: Graph, batch: Batch, refusals: Refusals) -> None:
     times = Counter(write.label for write in batch.writes)
     for write in batch.writes:
         if (
-            isinstance(write, Delete)
+            isinstance(write, Deletion)
             or times[write.label] < 2
             or graph.partition not in write.rows.column_names
         ):

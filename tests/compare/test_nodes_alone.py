@@ -15,7 +15,7 @@ from semgraph.compare.score import of_plans
 from semgraph.compare.trial import Whole
 from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.render.comparison import chart, columns, html, measure, plain, points, ranked
-from semgraph.scores import Edge, Graph, Node
+from semgraph.scores import Edge, ScoredGraph, ScoredNode
 
 GRAPH = "graph: people\nkey: uuid\npartition: group_id\nnodes:\n  Person: {properties: {name: string}}\n"
 PLAN = """
@@ -36,8 +36,8 @@ WAYS = {"one": {"kept": "per_row"}, "packed": {"kept": "packed(rows=2)"}}
 NAMES = ["Ann", "Bo", "Cleo"]
 
 
-def truth(*keys: Any) -> Graph:
-    return Graph(tuple(Node(key) for key in keys))
+def truth(*keys: Any) -> ScoredGraph:
+    return ScoredGraph(tuple(ScoredNode(key) for key in keys))
 
 
 async def compared(folder: Path, true: Any) -> tuple[Comparison, list[str]]:
@@ -98,11 +98,11 @@ async def test_without_a_truth_ways_agree_by_their_nodes(tmp_path: Path) -> None
     assert [y for _, _, y in points(found)[1]] == [1.0, 1.0]
 
 
-def whole(graph: Graph) -> list[Whole]:
+def whole(graph: ScoredGraph) -> list[Whole]:
     return [Whole(Trial(0, Spent(1, 10), Spent()), graph, {})]
 
 
-def shown(graphs: dict[str, Graph], true: Graph | None) -> Comparison:
+def shown(graphs: dict[str, ScoredGraph], true: ScoredGraph | None) -> Comparison:
     trials = {name: whole(graph) for name, graph in graphs.items()}
     quality = of_plans(trials, next(iter(trials)), true)
     arms = tuple(Arm(name, {}, (each[0].trial,), quality[name]) for name, each in trials.items())
@@ -119,7 +119,7 @@ def test_edges_that_should_not_be_are_worth_nothing_beside_ways_that_have_none()
     """The variant with an edge has an F1 of edges, 0; the others are judged by their nodes. What is up
     says so.
     """
-    wrong = Graph(truth(1, 2).nodes, (Edge(1, 2, "knows"),))
+    wrong = ScoredGraph(truth(1, 2).nodes, (Edge(1, 2, "knows"),))
     found = shown({"a": truth(1, 2), "b": wrong, "c": truth(1, 3)}, truth(1, 2))
     assert [(arm.name, y) for arm, _, y in points(found)[1]] == [("a", 1.0), ("c", 0.5), ("b", 0.0)]
     assert [arm.name for arm in ranked(found)] == ["a", "c", "b"]
@@ -129,7 +129,7 @@ def test_edges_that_should_not_be_are_worth_nothing_beside_ways_that_have_none()
 
 
 def test_with_edges_the_axis_is_theirs() -> None:
-    right = Graph(truth(1, 2).nodes, (Edge(1, 2, "knows"),))
+    right = ScoredGraph(truth(1, 2).nodes, (Edge(1, 2, "knows"),))
     found = shown({"a": right, "b": truth(1, 2)}, right)
     assert measure(found) == "edge F1"
     assert [y for _, _, y in points(found)[1]] == [1.0, 0.0]
@@ -137,7 +137,7 @@ def test_with_edges_the_axis_is_theirs() -> None:
 
 
 def test_ways_that_wrote_and_returned_nothing_have_no_score() -> None:
-    found = shown({"a": Graph(()), "b": Graph(())}, None)
+    found = shown({"a": ScoredGraph(()), "b": ScoredGraph(())}, None)
     assert found["b"].quality == Quality()
     assert points(found)[1][0][0].name == "a"
     assert len(points(found)[1]) == 1

@@ -27,7 +27,7 @@ from semgraph.physical.retrieval import SearchSpec, partitions_of, vectors_of
 from semgraph.physical.search import run_searches
 from semgraph.relational.batch import runtime_schema
 from semgraph.relational.fragments import execute
-from semgraph.stores.base import Batch, NodeWrite
+from semgraph.stores.base import NodeWrite, WriteBatch
 from semgraph.stores.sqlite.store import SqliteStore
 
 GRAPH = Graph.build(
@@ -104,7 +104,7 @@ async def store_with(names: Sequence[str]) -> SqliteStore:
                 "name_key": list(names), "age": pa.array(range(len(names)), pa.int64()), "name_embedding": vectors,
             }
         )  # fmt: skip
-        await store.commit(Batch((NodeWrite("Person", table),)))
+        await store.commit(WriteBatch((NodeWrite("Person", table),)))
     return store
 
 

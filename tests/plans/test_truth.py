@@ -17,28 +17,27 @@ from hypothesis import strategies as st
 from benchmarks.world import StandIn, World
 from benchmarks.world.scoring import as_graph
 from semgraph.expr.functions import key
-from semgraph.scores import Edge, GraphScore, Node, score_graph
-from semgraph.scores import Graph as Scored
+from semgraph.scores import Edge, GraphScore, ScoredGraph, ScoredNode, score_graph
 
 from .conftest import Graph, Memory
 
 Remember = Callable[[StandIn], Memory]
 
 
-def scored(graph: Graph) -> Scored:
+def scored(graph: Graph) -> ScoredGraph:
     """What the store holds, as it is scored."""
     where: dict[str, set[str]] = {row["uuid"]: set() for row in graph.entities}
     for mention in graph.mentions:
         where[mention["target"]].add(mention["source"])
     nodes = (
-        Node(row["uuid"], frozenset(where[row["uuid"]]), name=key(row["name"]))
+        ScoredNode(row["uuid"], frozenset(where[row["uuid"]]), name=key(row["name"]))
         for row in graph.entities
     )
     edges = (
         Edge(f["source"], f["target"], f["name"], {}, f["valid_at"], f["invalid_at"])
         for f in graph.facts
     )
-    return Scored(tuple(nodes), tuple(edges))
+    return ScoredGraph(tuple(nodes), tuple(edges))
 
 
 def of_group(graph: Graph, group: str) -> Graph:

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semgraph.scores import Edge, Graph, Node, align, difference, moments, score_graph
+from semgraph.scores import Edge, ScoredGraph, ScoredNode, align, difference, moments, score_graph
 
 
-def node(key: str, members: str, label: str = "") -> Node:
+def node(key: str, members: str, label: str = "") -> ScoredNode:
     """A node whose members are letters."""
-    return Node(key, frozenset(members), label)
+    return ScoredNode(key, frozenset(members), label)
 
 
 # Two people of three and two occurrences, a place of one.
 TRUE_NODES = (node("P", "abc"), node("Q", "de"), node("R", "f"))
-TRUE = Graph(
+TRUE = ScoredGraph(
     TRUE_NODES,
     (
         Edge("P", "R", "in", start=1, end=5),
@@ -31,13 +31,13 @@ TRUE = Graph(
 )
 
 
-def with_edges(*edges: Edge) -> Graph:
-    return Graph(TRUE_NODES, edges)
+def with_edges(*edges: Edge) -> ScoredGraph:
+    return ScoredGraph(TRUE_NODES, edges)
 
 
 class TestNodes:
     def test_keys_may_differ(self):
-        graph = Graph(
+        graph = ScoredGraph(
             (node("1", "abc"), node("2", "de"), node("3", "f")),
             (Edge("1", "3", "in", start=1, end=5),),
         )
@@ -54,15 +54,17 @@ class TestNodes:
         """abcde | f against abc | de | f: of 10 pairs 4 are right; B-cubed 3·3/5 + 2·2/5 + 1 of
         6.
         """
-        found = score_graph(Graph((node("1", "abcde"), node("2", "f"))), Graph(TRUE_NODES))
+        found = score_graph(
+            ScoredGraph((node("1", "abcde"), node("2", "f"))), ScoredGraph(TRUE_NODES)
+        )
         assert (found.pairs.precision, found.pairs.recall) == (0.4, 1.0)
         assert found.b_cubed.precision == pytest.approx((9 / 5 + 4 / 5 + 1) / 6)
         assert found.b_cubed.recall == 1.0
 
     def test_a_split_node(self):
         """ab | c | de | f: 2 of 4 pairs; B-cubed recall 4/3 + 1/3 + 2 + 1 of 6."""
-        split = Graph((node("1", "ab"), node("2", "c"), node("3", "de"), node("4", "f")))
-        found = score_graph(split, Graph(TRUE_NODES))
+        split = ScoredGraph((node("1", "ab"), node("2", "c"), node("3", "de"), node("4", "f")))
+        found = score_graph(split, ScoredGraph(TRUE_NODES))
         assert (found.pairs.precision, found.pairs.recall) == (1.0, 0.5)
         assert (found.b_cubed.precision, found.b_cubed.recall) == (
             1.0,
@@ -71,24 +73,29 @@ class TestNodes:
 
     def test_as_many_nodes_of_the_same_sizes_but_of_the_wrong_members(self):
         found = score_graph(
-            Graph((node("1", "abd"), node("2", "ce"), node("3", "f"))), Graph(TRUE_NODES)
+            ScoredGraph((node("1", "abd"), node("2", "ce"), node("3", "f"))),
+            ScoredGraph(TRUE_NODES),
         )
         assert found.pairs.f1 == 0.25
         assert found.b_cubed.f1 < 0.7
 
     def test_a_missing_node_of_one_member_is_seen_by_b_cubed(self):
-        found = score_graph(Graph((node("1", "abc"), node("2", "de"))), Graph(TRUE_NODES))
+        found = score_graph(
+            ScoredGraph((node("1", "abc"), node("2", "de"))), ScoredGraph(TRUE_NODES)
+        )
         assert found.pairs.f1 == 1.0
         assert (found.b_cubed.precision, found.b_cubed.recall) == (1.0, pytest.approx(5 / 6))
 
     def test_a_node_written_twice_costs_precision(self):
-        found = score_graph(Graph((*TRUE_NODES, node("P'", "abc"))), Graph(TRUE_NODES))
+        found = score_graph(ScoredGraph((*TRUE_NODES, node("P'", "abc"))), ScoredGraph(TRUE_NODES))
         assert (found.b_cubed.precision, found.b_cubed.recall) == (pytest.approx(6 / 9), 1.0)
         assert found.pairs.precision == 4 / 7
 
     def test_a_wrong_label_is_a_wrong_node(self):
-        graph = Graph((node("P", "ab", "Place"), node("Q", "c", "Person")))
-        found = score_graph(graph, Graph((node("P", "ab", "Person"), node("Q", "c", "Person"))))
+        graph = ScoredGraph((node("P", "ab", "Place"), node("Q", "c", "Person")))
+        found = score_graph(
+            graph, ScoredGraph((node("P", "ab", "Person"), node("Q", "c", "Person")))
+        )
         assert found.alignment == {"Q": "Q"}
         assert (found.b_cubed.precision, found.b_cubed.recall) == (1 / 3, 1 / 3)
 
@@ -103,16 +110,19 @@ class TestNodes:
         """Two sources speak of two nodes each; one graph took the two nodes of the second for those
         of the first.
         """
-        truth = Graph(
+        truth = ScoredGraph(
             (
-                Node("A", frozenset("1"), name="ann"),
-                Node("B", frozenset("12"), name="bo"),
-                Node("C", frozenset("2"), name="cy"),
+                ScoredNode("A", frozenset("1"), name="ann"),
+                ScoredNode("B", frozenset("12"), name="bo"),
+                ScoredNode("C", frozenset("2"), name="cy"),
             )
         )
         assert score_graph(truth, truth).b_cubed.f1 == 1.0
-        merged = Graph(
-            (Node("x", frozenset("12"), name="ann"), Node("y", frozenset("12"), name="bo"))
+        merged = ScoredGraph(
+            (
+                ScoredNode("x", frozenset("12"), name="ann"),
+                ScoredNode("y", frozenset("12"), name="bo"),
+            )
         )
         found = score_graph(merged, truth)
         assert found.alignment == {"x": "A", "y": "B"}
@@ -120,7 +130,10 @@ class TestNodes:
         assert (found.b_cubed.precision, found.b_cubed.recall) == (0.75, 1.0)
 
     def test_without_members_keys_are_compared(self):
-        found = score_graph(Graph((Node("a"), Node("x"))), Graph((Node("a"), Node("b"))))
+        found = score_graph(
+            ScoredGraph((ScoredNode("a"), ScoredNode("x"))),
+            ScoredGraph((ScoredNode("a"), ScoredNode("b"))),
+        )
         assert found.alignment == {"a": "a"}
         assert found.b_cubed.f1 == 0.5
 
@@ -137,7 +150,7 @@ class TestEdges:
         assert found.edges.counts == (1, 3, 3)
 
     def test_an_edge_of_a_node_that_is_none_is_wrong(self):
-        graph = Graph((*TRUE_NODES, node("X", "z")), (Edge("X", "R", "in"),))
+        graph = ScoredGraph((*TRUE_NODES, node("X", "z")), (Edge("X", "R", "in"),))
         assert score_graph(graph, TRUE).edges.counts == (0, 1, 3)
 
     def test_properties_are_part_of_what_an_edge_says(self):
@@ -156,7 +169,7 @@ class TestEdges:
 
 class TestNothingToJudge:
     def test_what_neither_graph_has_has_no_score(self):
-        found = score_graph(Graph((node("1", "a"),)), Graph((node("P", "a"),)))
+        found = score_graph(ScoredGraph((node("1", "a"),)), ScoredGraph((node("P", "a"),)))
         assert (found.pairs.f1, found.edges.f1, found.ended.f1, found.validity) == (
             None,
             None,
@@ -166,19 +179,26 @@ class TestNothingToJudge:
         assert found.b_cubed.f1 == 1.0
 
     def test_edges_on_one_side_are_judged(self):
-        assert score_graph(Graph(TRUE_NODES), TRUE).edges.f1 == 0.0
-        assert score_graph(TRUE, Graph(TRUE_NODES)).edges.f1 == 0.0
+        assert score_graph(ScoredGraph(TRUE_NODES), TRUE).edges.f1 == 0.0
+        assert score_graph(TRUE, ScoredGraph(TRUE_NODES)).edges.f1 == 0.0
 
     def test_nodes_of_which_none_is_a_true_one_are_worth_nothing(self):
         """Also where the true one stands for nothing in the sources, and where one side has no
         nodes.
         """
-        others = Graph((node("1", "x"), node("2", "y")))
-        for truth in (Graph((node("P", "a"),)), Graph((node("P", ""),)), Graph(())):
+        others = ScoredGraph((node("1", "x"), node("2", "y")))
+        for truth in (
+            ScoredGraph((node("P", "a"),)),
+            ScoredGraph((node("P", ""),)),
+            ScoredGraph(()),
+        ):
             assert score_graph(others, truth).b_cubed.f1 == 0.0
             assert score_graph(truth, others).b_cubed.f1 == 0.0
-        assert score_graph(Graph((node("1", ""),)), Graph((node("P", ""),))).b_cubed.f1 == 0.0
-        assert score_graph(Graph(()), Graph(())).b_cubed.f1 is None
+        assert (
+            score_graph(ScoredGraph((node("1", ""),)), ScoredGraph((node("P", ""),))).b_cubed.f1
+            == 0.0
+        )
+        assert score_graph(ScoredGraph(()), ScoredGraph(())).b_cubed.f1 is None
 
     def test_at_a_time_at_which_nothing_holds(self):
         found = score_graph(TRUE, TRUE, times=[0, 3])
@@ -244,13 +264,13 @@ class TestTime:
 
 
 @st.composite
-def graphs(draw) -> Graph:
+def graphs(draw) -> ScoredGraph:
     owners = draw(st.lists(st.integers(0, 4), min_size=1, max_size=10))
     groups = {o: frozenset(i for i, other in enumerate(owners) if other == o) for o in owners}
-    nodes = tuple(Node(f"n{o}", members) for o, members in groups.items())
+    nodes = tuple(ScoredNode(f"n{o}", members) for o, members in groups.items())
     key = st.sampled_from([n.key for n in nodes])
     time = st.none() | st.integers(0, 5)
-    return Graph(
+    return ScoredGraph(
         nodes,
         tuple(
             draw(
@@ -263,8 +283,8 @@ def graphs(draw) -> Graph:
     )
 
 
-def shuffled(graph: Graph, chance: random.Random) -> Graph:
-    return Graph(
+def shuffled(graph: ScoredGraph, chance: random.Random) -> ScoredGraph:
+    return ScoredGraph(
         tuple(chance.sample(graph.nodes, len(graph.nodes))),
         tuple(chance.sample(graph.edges, len(graph.edges))),
     )
@@ -298,8 +318,8 @@ class TestProperties:
         if len(truth.nodes) < 2:
             return
         one, other, *rest = truth.nodes
-        merged = Node("m", one.members | other.members)
-        found = score_graph(Graph((merged, *rest)), Graph(truth.nodes))
+        merged = ScoredNode("m", one.members | other.members)
+        found = score_graph(ScoredGraph((merged, *rest)), ScoredGraph(truth.nodes))
         assert found.pairs.precision < 1
         assert found.b_cubed.precision < 1
         assert found.b_cubed.recall == pytest.approx(1)
@@ -311,9 +331,10 @@ class TestProperties:
         if len(whole.members) < 2:
             return
         first, *others = sorted(whole.members)
-        parts = (Node("s", frozenset({first})), Node("t", frozenset(others)))
+        parts = (ScoredNode("s", frozenset({first})), ScoredNode("t", frozenset(others)))
         found = score_graph(
-            Graph((*parts, *(n for n in truth.nodes if n is not whole))), Graph(truth.nodes)
+            ScoredGraph((*parts, *(n for n in truth.nodes if n is not whole))),
+            ScoredGraph(truth.nodes),
         )
         assert found.pairs.recall < 1
         assert found.b_cubed.recall < 1

@@ -22,15 +22,15 @@ from semgraph.expr.scalar import parse_scalar
 from semgraph.logical.graph import parse_pattern
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import (
-    Batch,
     CommitMarker,
-    Delete,
+    Deletion,
     EdgeWrite,
     MatchQuery,
     Method,
     NodeWrite,
     SearchQuery,
     Store,
+    WriteBatch,
     Written,
 )
 
@@ -231,18 +231,18 @@ class World:
         kind = NodeWrite if self.graph.label(label).kind == "node" else EdgeWrite
         return kind(label, self.table(label, rows), **how)
 
-    def delete(self, label: str, *keys: str, detach: bool = False) -> Delete:
+    def delete(self, label: str, *keys: str, detach: bool = False) -> Deletion:
         """A delete by key."""
-        return Delete(label, pa.table({self.graph.key: pa.array(keys, pa.string())}), detach)
+        return Deletion(label, pa.table({self.graph.key: pa.array(keys, pa.string())}), detach)
 
     async def commit(
         self,
         store: Store,
-        *writes: NodeWrite | EdgeWrite | Delete,
+        *writes: NodeWrite | EdgeWrite | Deletion,
         marker: CommitMarker | None = None,
     ) -> Written:
         """Commit some writes."""
-        return await store.commit(Batch(writes), marker)
+        return await store.commit(WriteBatch(writes), marker)
 
     def marker(
         self, head: str, before: str | None = None, rows: Iterable[str] = ("n1",), **more: Any

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import DataError
-from semgraph.stores.base import Delete, PartitionState
+from semgraph.stores.base import Deletion, PartitionState
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ async def test_rows_without_a_partition_are_merged_wherever_their_key_is(two, wo
 
 def within(label, group, *keys, detach=False):
     """A delete as plans make it: key and partition."""
-    return Delete(label, pa.table({"uuid": list(keys), "group_id": [group] * len(keys)}), detach)
+    return Deletion(label, pa.table({"uuid": list(keys), "group_id": [group] * len(keys)}), detach)
 
 
 async def test_rows_of_another_partition_are_not_deleted(two, world):

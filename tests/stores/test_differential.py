@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from semgraph.errors import SemgraphError
 from semgraph.expr.functions import overlap
-from semgraph.stores.base import Batch, Method
+from semgraph.stores.base import Method, WriteBatch
 
 WORDS = ["red", "blue", "fox", "hen", "a1", "b22"]
 PEOPLE = [f"p{i}" for i in range(6)]
@@ -154,7 +154,7 @@ async def tell(store, world, turn, step) -> str:
     if isinstance(step, str):
         await store.clear([step])
         return "cleared"
-    batch = Batch(tuple(write_of(world, one) for one in step))
+    batch = WriteBatch(tuple(write_of(world, one) for one in step))
     head = (await store.states("p", ["g"]))["g"].head
     try:
         await store.commit(
@@ -281,7 +281,7 @@ async def test_the_comparison_detects_differences(world, name):
                 replace(write, rows=write.rows.slice(0, write.rows.num_rows - 1))
                 for write in batch.writes
             )
-            return await super().commit(Batch(tuple(shorter)), marker)
+            return await super().commit(WriteBatch(tuple(shorter)), marker)
 
     plain = dict.fromkeys(("unite", "create", "only_existing"), False)
     step = [("Person", [{"uuid": "p1", "name": "red"}, {"uuid": "p2", "name": "red"}], plain)]

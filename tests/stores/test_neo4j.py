@@ -27,7 +27,7 @@ from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr import parse_scalar
 from semgraph.logical.schema import Graph
 from semgraph.session import Session
-from semgraph.stores.base import Batch, Method, NodeWrite
+from semgraph.stores.base import Method, NodeWrite, WriteBatch
 from semgraph.stores.batch_io import RowsRefused
 from semgraph.stores.neo4j import bolt as neo4j_bolt
 from semgraph.stores.neo4j import search_text
@@ -1023,7 +1023,7 @@ async def test_values_that_neo4j_cannot_store_are_refused(
     await store.ensure(world.graph, 4)
     rows = pa.table({"uuid": ["p"], "group_id": ["g"], column: value})
     with pytest.raises(DataError, match=said):
-        await store.commit(Batch((NodeWrite("Person", rows),)))
+        await store.commit(WriteBatch((NodeWrite("Person", rows),)))
     assert (await store.statistics()).counts["Person"] == 0
 
 
@@ -1033,7 +1033,7 @@ async def test_vectors_need_not_have_a_fixed_length_in_their_type(
     await store.ensure(world.graph, 4)
     vectors = pa.array([[1.0, 0.0, 0.0, 0.0], None, [0.0, 0.0, 0.0, 0.0]], pa.list_(pa.float64()))
     rows = pa.table({"uuid": ["a", "b", "c"], "group_id": ["g"] * 3, "name_embedding": vectors})
-    await store.commit(Batch((NodeWrite("Person", rows),)))
+    await store.commit(WriteBatch((NodeWrite("Person", rows),)))
     found = await store.scan("Person", ("name_embedding",), None, ())
     assert found.column("name_embedding").to_pylist() == [[1, 0, 0, 0], None, None]
 

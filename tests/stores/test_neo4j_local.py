@@ -20,7 +20,7 @@ from neo4j.exceptions import AuthError
 from semgraph.errors import PlanError, StoreUnavailable
 from semgraph.stores.neo4j.local import jars as neo4j_jars
 from semgraph.stores.neo4j.local import server as neo4j_local
-from semgraph.stores.neo4j.local.jars import Progress, jars
+from semgraph.stores.neo4j.local.jars import StartProgress, jars
 from semgraph.stores.neo4j.local.server import LocalServer, start, status, stop
 from semgraph.stores.neo4j.store import local_store
 
@@ -185,7 +185,7 @@ def test_a_folder_where_none_ever_was_has_none(tmp_path: Path) -> None:
 
 def test_offline_nothing_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEMGRAPH_OFFLINE", "1")
-    said: list[Progress] = []
+    said: list[StartProgress] = []
     with pytest.raises(
         StoreUnavailable, match=r"SEMGRAPH_OFFLINE forbids.*Maven Central.*NEO4J_URI"
     ):

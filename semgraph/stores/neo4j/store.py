@@ -26,13 +26,13 @@ from semgraph.logical.graph import elements_of
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import (
     Alias,
-    Batch,
     CommitMarker,
     CommittedRow,
     MatchQuery,
     PartitionState,
     SearchQuery,
     Statistics,
+    WriteBatch,
     Written,
 )
 from semgraph.stores.batch_io import (
@@ -381,7 +381,7 @@ class Neo4jStore:
             for partition, head, marks in records
         }
 
-    async def commit(self, batch: Batch, marker: CommitMarker | None = None) -> Written:
+    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
         """Write all of a batch, or nothing, in one transaction and one round trip.
 
         Raises:

@@ -15,7 +15,15 @@ from semgraph.errors import ConcurrentWrite, DataError
 from semgraph.expr import Type
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.schema import Graph, Label
-from semgraph.stores.base import Batch, CommitMarker, Delete, EdgeWrite, NodeWrite, Write, Written
+from semgraph.stores.base import (
+    CommitMarker,
+    Deletion,
+    EdgeWrite,
+    NodeWrite,
+    Write,
+    WriteBatch,
+    Written,
+)
 from semgraph.stores.batch_io import (
     KEEPS_ENDS,
     RESERVED,
@@ -151,7 +159,7 @@ class CommitText:
 
 
 def compile_commit(
-    graph: Graph, batch: Batch, marker: CommitMarker | None, indexes: Indexes
+    graph: Graph, batch: WriteBatch, marker: CommitMarker | None, indexes: Indexes
 ) -> CommitText:
     """The statement for a batch. Raises EngineError for unknown columns, RowsRefused for what
     cannot be stored.
@@ -164,18 +172,18 @@ def compile_commit(
     rows = prepare_batch(graph, batch, rows_of)
     for i, write in sorted(enumerate(batch.writes), key=lambda pair: ORDER[type(pair[1])]):
         parts.append(Shape.of(graph, write, indexes).text(i))
-        parameters[f"w{i}"] = _deleted(graph, write) if isinstance(write, Delete) else rows[i]
+        parameters[f"w{i}"] = _deleted(graph, write) if isinstance(write, Deletion) else rows[i]
     if marker is not None:
         parts.append(_MARKS)
     returned = ", ".join(f"w{i}" for i in range(len(batch.writes))) or "1 AS nothing"
     return CommitText("\n".join([*parts, f"RETURN {returned}"]), parameters)
 
 
-def _deleted(graph: Graph, write: Delete) -> list[dict[str, str | None]]:
+def _deleted(graph: Graph, write: Deletion) -> list[dict[str, str | None]]:
     return [{"k": key, "p": part} for key, part in zip(*keys_of(graph, write), strict=True)]
 
 
-ORDER: Mapping[type[Write], int] = {Delete: 0, NodeWrite: 1, EdgeWrite: 2}
+ORDER: Mapping[type[Write], int] = {Deletion: 0, NodeWrite: 1, EdgeWrite: 2}
 """In which order a statement does the writes of a batch."""
 _HEAD = f"""\
 MERGE (m:{HEAD} {{partition: $mark.partition}})
@@ -227,7 +235,7 @@ class Shape:
 
     def text(self, number: int) -> str:
         """The sub-query of write `number`."""
-        if isinstance(self.write, Delete):
+        if isinstance(self.write, Deletion):
             return self._deletion(number, self.write)
         create = self.write.create
         names = set(self.write.rows.column_names)
@@ -266,7 +274,7 @@ class Shape:
 
     def _found(self) -> str:
         """Clauses that bind `n`, and make it where that is allowed."""
-        only_existing = not isinstance(self.write, Delete) and self.write.only_existing
+        only_existing = not isinstance(self.write, Deletion) and self.write.only_existing
         verb = "MATCH" if only_existing else "MERGE"
         hint = self._hint("n", self.label.name) if only_existing else ""
         if self.label.kind == "node":
@@ -311,7 +319,7 @@ class Shape:
             )
         return steps
 
-    def _deletion(self, number: int, write: Delete) -> str:
+    def _deletion(self, number: int, write: Deletion) -> str:
         node = self.label.kind == "node"
         pattern = pattern_of(self.label, inner=f" {{{self._key}: row.k}}")
         pattern += self._hint("n", self.label.name) + self._within("n")
@@ -363,7 +371,7 @@ async def commit(
     graph: Graph,
     indexes: Indexes,
     lengths: Lengths,
-    batch: Batch,
+    batch: WriteBatch,
     marker: CommitMarker | None,
 ) -> Written:
     """Write all of a batch, or nothing; `lengths` takes in those of vectors that are the first.
@@ -384,7 +392,7 @@ async def commit(
             raise ConcurrentWrite(marker.partition if marker is not None else "")
         refusals = Refusals()
         for i, write in enumerate(batch.writes):
-            if not isinstance(write, Delete) and records[0][i] < write.rows.num_rows:
+            if not isinstance(write, Deletion) and records[0][i] < write.rows.num_rows:
                 await _refuse(partial(bolt.run, tx), graph, indexes, write, refusals)
         refusals.check()
         return [int(count) for count in records[0][: len(batch.writes)]]
@@ -404,7 +412,7 @@ async def commit(
 
 
 def new_lengths(
-    bolt: Bolt, graph: Graph, lengths: Lengths, batch: Batch
+    bolt: Bolt, graph: Graph, lengths: Lengths, batch: WriteBatch
 ) -> dict[tuple[str, str], int]:
     """The lengths of vectors to write where none may be stored yet. Raises StoreUnavailable for one
     other than is known.
@@ -497,7 +505,7 @@ async def _refuse_missing_end(ask: Ask, graph: Graph, write: EdgeWrite, refusals
         )
 
 
-async def _refuse_violations(bolt: Bolt, graph: Graph, indexes: Indexes, batch: Batch) -> None:
+async def _refuse_violations(bolt: Bolt, graph: Graph, indexes: Indexes, batch: WriteBatch) -> None:
     """Find the rows that break a constraint of the database. Raises RowsRefused if there are
     any.
     """
@@ -508,7 +516,7 @@ async def _refuse_violations(bolt: Bolt, graph: Graph, indexes: Indexes, batch: 
         ):  # an edge of this key may lie between ends of another partition
             await _refuse_other_partition(bolt.read, graph, indexes, write, graph.key, refusals)
         elif (
-            isinstance(write, Delete)
+            isinstance(write, Deletion)
             and not write.detach
             and graph.label(write.label).kind == "node"
         ):
@@ -523,14 +531,14 @@ async def _refuse_violations(bolt: Bolt, graph: Graph, indexes: Indexes, batch: 
 
 
 async def _refuse_edges_left(
-    ask: Ask, graph: Graph, write: Delete, batch: Batch, refusals: Refusals
+    ask: Ask, graph: Graph, write: Deletion, batch: WriteBatch, refusals: Refusals
 ) -> None:
     """Refuse to delete nodes with edges that the batch does not delete."""
     key = quoted(graph.key)
     goes = {
         other.label: other.rows.column(graph.key).to_pylist()
         for other in batch.writes
-        if isinstance(other, Delete) and graph.label(other.label).kind == "edge"
+        if isinstance(other, Deletion) and graph.label(other.label).kind == "edge"
     }
     text = (
         f"UNWIND $keys AS k\nMATCH (n:{quoted(write.label)} {{{key}: k}})-[r]-()\n"
@@ -543,7 +551,7 @@ async def _refuse_edges_left(
         refusals.add(write, node, still_has_edges(f"a {write.label}", between))
 
 
-def _in_order(batch: Batch) -> list[Write]:
+def _in_order(batch: WriteBatch) -> list[Write]:
     """The writes of a batch as its statement does them."""
     return sorted(batch.writes, key=lambda write: ORDER[type(write)])
 
@@ -576,7 +584,7 @@ async def _try(
     for write, place in rows:
         places.setdefault(id(write), []).append(place)
     writes = {id(write): write for write, _ in rows}
-    some = Batch(
+    some = WriteBatch(
         tuple(replace(writes[of], rows=writes[of].rows.take(own)) for of, own in places.items())
     )
     text = compile_commit(graph, some, None, indexes)
@@ -594,11 +602,13 @@ async def _try(
     return None
 
 
-def _violation(batch: Batch, message: str) -> DataError:
+def _violation(batch: WriteBatch, message: str) -> DataError:
     """The error for a constraint that a batch violates, in terms of the graph."""
     if "still has relationships" in message:
         labels = dict.fromkeys(
-            write.label for write in batch.writes if isinstance(write, Delete) and not write.detach
+            write.label
+            for write in batch.writes
+            if isinstance(write, Deletion) and not write.detach
         )
         return still_has_edges(f"a {' or '.join(labels)}", "it still has edges")
     if message.startswith("Relationship"):

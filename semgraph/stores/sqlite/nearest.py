@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from semgraph.stores.base import Method
 from semgraph.stores.batch_io import column, vectors_of
 from semgraph.stores.cosine import Block, Candidates, candidates, exact, lengths
-from semgraph.stores.sqlite.rows import RankedHit, Scope
+from semgraph.stores.sqlite.rows import RankedHit, SearchScope
 from semgraph.stores.sqlite.schema import ID
 from semgraph.stores.sqlite.vectors import Memory, VectorCache
 
@@ -37,7 +37,7 @@ class Nearest:
     the nearest are found first, and more of them as long as fewer than k pass.
     """
 
-    scope: Scope
+    scope: SearchScope
     method: Method
 
     @property

@@ -158,7 +158,7 @@ class RankedHit(NamedTuple):
     id: int
 
 
-class Ranking(Protocol):
+class Ranker(Protocol):
     """One method of a search, prepared for its rows."""
 
     def hits(self, con: sqlite3.Connection, memory: Memory) -> Iterator[RankedHit]:
@@ -169,7 +169,7 @@ class Ranking(Protocol):
 
 
 @dataclass(frozen=True)
-class Scope:
+class SearchScope:
     """What all methods of a search share.
 
     Args:

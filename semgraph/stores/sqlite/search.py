@@ -28,7 +28,7 @@ from semgraph.stores.batch_io import (
 )
 from semgraph.stores.conditions import Prop, of_hit, pinned, read
 from semgraph.stores.sqlite.nearest import Nearest
-from semgraph.stores.sqlite.rows import RankedHit, Ranking, RequestRows, Scope
+from semgraph.stores.sqlite.rows import RankedHit, Ranker, RequestRows, SearchScope
 from semgraph.stores.sqlite.schema import ID, Table, quote
 from semgraph.stores.sqlite.values import decode, decode_vectors
 from semgraph.stores.sqlite.vectors import Memory
@@ -43,7 +43,7 @@ good.
 class Equal:
     """Hits whose property equals the row's value: one statement for all rows."""
 
-    def __init__(self, scope: Scope, method: Method) -> None:
+    def __init__(self, scope: SearchScope, method: Method) -> None:
         self.scope, self.method = scope, method
         self.value = scope.request.path(method.column, scope.table.type_of(method.prop))
 
@@ -66,10 +66,10 @@ class Equal:
 
 
 @dataclass(frozen=True)
-class Order:
+class InOrder:
     """Hits in an order that the search says."""
 
-    scope: Scope
+    scope: SearchScope
     method: Method
     by: Sequence[tuple[str, bool]]
 
@@ -91,10 +91,10 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Words:
+class FullText:
     """Hits by full text, ranked by FTS5's BM25."""
 
-    scope: Scope
+    scope: SearchScope
     method: Method
 
     @cached_property
@@ -180,7 +180,7 @@ def _any_of(text: str | None) -> str | None:
     return " OR ".join(f'"{word}"' for word in distinct) or None
 
 
-class Search:
+class PreparedSearch:
     """One search, prepared for its rows.
 
     Args:
@@ -204,7 +204,7 @@ class Search:
         by = query.partition
         partitions = request.partitions(by) if by is not None else None
         parts = request.parts(by) if by is not None else ""
-        self.scope = Scope(table, request, tuple(where), partitions, parts, self._is_pinned())
+        self.scope = SearchScope(table, request, tuple(where), partitions, parts, self._is_pinned())
         self.methods = [self._prepare(method) for method in query.methods]
 
     @property
@@ -230,13 +230,13 @@ class Search:
             return text, node.type_of(prop.name)
         return self.table.stored(prop.name), self.table.type_of(prop.name)
 
-    def _prepare(self, method: Method) -> Ranking:
+    def _prepare(self, method: Method) -> Ranker:
         if method.via == "equal":
             return Equal(self.scope, method)
         if method.via == "order":
-            return Order(self.scope, method, self.query.order)
+            return InOrder(self.scope, method, self.query.order)
         if method.via == "fulltext":
-            return Words(self.scope, method)
+            return FullText(self.scope, method)
         return Nearest(self.scope, method)
 
     def _is_pinned(self) -> bool:

@@ -21,12 +21,12 @@ from semgraph.expr import Scalar
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import (
     Alias,
-    Batch,
     CommitMarker,
     MatchQuery,
     PartitionState,
     SearchQuery,
     Statistics,
+    WriteBatch,
     Written,
     derived_report,
 )
@@ -56,9 +56,9 @@ from semgraph.stores.sqlite.schema import (
     read_dimensions,
     tables_of,
 )
-from semgraph.stores.sqlite.search import Search
+from semgraph.stores.sqlite.search import PreparedSearch
 from semgraph.stores.sqlite.vectors import Memory
-from semgraph.stores.sqlite.write import Merge, clear, commit, states
+from semgraph.stores.sqlite.write import EncodedMerge, clear, commit, states
 from semgraph.turns import Turns
 
 T = TypeVar("T")
@@ -231,7 +231,7 @@ class SqliteStore:
         for query in queries:
             self._table(query.label)
         request = RequestRows(rows)
-        searches = [Search(self._tables, query, request) for query in queries]
+        searches = [PreparedSearch(self._tables, query, request) for query in queries]
 
         def work(con: sqlite3.Connection) -> list[pa.Table]:
             dimensions = self._read_dimensions(con)
@@ -295,7 +295,7 @@ class SqliteStore:
             lambda con: states(con, tables, plan, partitions), large=_large(len(partitions))
         )
 
-    async def commit(self, batch: Batch, marker: CommitMarker | None = None) -> Written:
+    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
         """Write a batch and its commit marker in one transaction. Raises ConcurrentWrite, DataError,
         StoreUnavailable.
         """
@@ -304,10 +304,10 @@ class SqliteStore:
         if not count and marker is None:
             return Written()
 
-        def convert(prepared: PreparedMerge) -> Merge:
-            return Merge(self._table(prepared.write.label), prepared, self.name)
+        def convert(prepared: PreparedMerge) -> EncodedMerge:
+            return EncodedMerge(self._table(prepared.write.label), prepared, self.name)
 
-        def prepare() -> list[Merge]:
+        def prepare() -> list[EncodedMerge]:
             merges = prepare_batch(self.graph, batch, convert)
             return [merge for merge in merges if merge is not None]
 

@@ -11,12 +11,12 @@ from typing import Any
 from semgraph.errors import ConcurrentWrite
 from semgraph.expr.functions import canonical_json
 from semgraph.stores.base import (
-    Batch,
     CommitMarker,
     CommittedRow,
-    Delete,
+    Deletion,
     EdgeWrite,
     PartitionState,
+    WriteBatch,
 )
 from semgraph.stores.batch_io import (
     PreparedMerge,
@@ -86,7 +86,7 @@ def states(
     return {partition: PartitionState(heads[partition], marked[partition]) for partition in heads}
 
 
-class Merge:
+class EncodedMerge:
     """A merge with its values as SQLite keeps them, made before any lock is taken."""
 
     def __init__(self, table: Table, prepared: PreparedMerge, store: str) -> None:
@@ -281,7 +281,7 @@ def _ids_by_key(
 
 
 def delete(
-    con: sqlite3.Connection, tables: Mapping[str, Table], write: Delete, refusals: Refusals
+    con: sqlite3.Connection, tables: Mapping[str, Table], write: Deletion, refusals: Refusals
 ) -> int:
     """Delete nodes or edges by key and partition, and the commit markers that they witness; how many there
     were.
@@ -330,8 +330,8 @@ def next_version(con: sqlite3.Connection) -> int:
 def commit(
     con: sqlite3.Connection,
     tables: Mapping[str, Table],
-    batch: Batch,
-    merges: Sequence[Merge],
+    batch: WriteBatch,
+    merges: Sequence[EncodedMerge],
     marker: CommitMarker | None,
 ) -> dict[str, int]:
     """Write a batch within a transaction that already holds the lock; rows by label.
@@ -345,7 +345,7 @@ def commit(
         compare_and_set_head(con, marker)
     version = next_version(con)
     counts: Counter[str] = Counter()
-    deletes = [write for write in batch.writes if isinstance(write, Delete)]
+    deletes = [write for write in batch.writes if isinstance(write, Deletion)]
     for write in sorted(deletes, key=lambda w: tables[w.label].label.kind == "node"):
         counts[write.label] += delete(con, tables, write, refusals)
     for merge in sorted(merges, key=lambda m: isinstance(m.write, EdgeWrite)):

@@ -29,7 +29,7 @@ _FALSE = ("", "0", "false", "no", "off")
 
 
 @dataclass(frozen=True)
-class Progress:
+class StartProgress:
     """How far a start has come.
 
     Args:
@@ -54,7 +54,7 @@ def cache_dir(env: Mapping[str, str] | None = None) -> Path:
 
 
 def jars(
-    version: str, progress: Callable[[Progress], None], cache: Path | None = None
+    version: str, progress: Callable[[StartProgress], None], cache: Path | None = None
 ) -> tuple[Path, ...]:
     """The jars of a version, fetched if they are not here; `progress` is called in the caller's
     thread.
@@ -88,7 +88,9 @@ def _listed(folder: Path, version: str) -> tuple[Path, ...]:
     return tuple(jars) if whole else ()
 
 
-def _fetch(folder: Path, version: str, progress: Callable[[Progress], None]) -> tuple[Path, ...]:
+def _fetch(
+    folder: Path, version: str, progress: Callable[[StartProgress], None]
+) -> tuple[Path, ...]:
     import requests
 
     repository = folder / "maven"
@@ -143,12 +145,12 @@ def _pinned(version: str) -> dict[str, str]:
 
 
 def _artifacts(
-    repository: Path, version: str, count: _Count, progress: Callable[[Progress], None]
+    repository: Path, version: str, count: _Count, progress: Callable[[StartProgress], None]
 ) -> list[Any]:
     from jgo.maven import MavenContext, PythonResolver
 
-    count.changed = lambda: progress(Progress("resolve", count.files, size=count.size))
-    progress(Progress("resolve"))
+    count.changed = lambda: progress(StartProgress("resolve", count.files, size=count.size))
+    progress(StartProgress("resolve"))
     context = MavenContext(
         PythonResolver(progress_callback=count.file), repo_cache=repository, timeout=30
     )
@@ -172,7 +174,7 @@ def _artifact(context: Any, path: str) -> Any:
 
 
 def _download(
-    artifacts: list[Any], count: _Count, progress: Callable[[Progress], None]
+    artifacts: list[Any], count: _Count, progress: Callable[[StartProgress], None]
 ) -> tuple[Path, ...]:
     count.size = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -184,7 +186,7 @@ def _download(
                 for future in done:
                     future.result()
                 progress(
-                    Progress("download", len(futures) - len(waiting), len(futures), count.size)
+                    StartProgress("download", len(futures) - len(waiting), len(futures), count.size)
                 )
         except BaseException:
             pool.shutdown(cancel_futures=True)

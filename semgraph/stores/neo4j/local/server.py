@@ -26,7 +26,7 @@ from typing import Any
 
 from semgraph.errors import PlanError, StoreUnavailable
 from semgraph.private import private_folder
-from semgraph.stores.neo4j.local.jars import Progress, cache_dir, jars
+from semgraph.stores.neo4j.local.jars import StartProgress, cache_dir, jars
 
 VERSION = "5.26.0"
 FOLDER = ".semgraph/neo4j"
@@ -55,7 +55,7 @@ def start(
     folder: str | Path = FOLDER,
     port: int | None = None,
     version: str = VERSION,
-    progress: Callable[[Progress], None] = lambda _: None,
+    progress: Callable[[StartProgress], None] = lambda _: None,
 ) -> LocalServer:
     """Start the server of a folder, or find it running. The first start on a machine downloads 140
     MB of jars.
@@ -215,14 +215,14 @@ def _is_free(port: int) -> bool:
 
 
 def _spawn(
-    home: Path, wanted: int | None, version: str, progress: Callable[[Progress], None]
+    home: Path, wanted: int | None, version: str, progress: Callable[[StartProgress], None]
 ) -> None:
     """Start the server and wait for it; if its port is taken between the look and the start, with
     another one.
     """
     ports = list(_ports(home, wanted))
     for port in ports:
-        progress(Progress("start"))
+        progress(StartProgress("start"))
         (home / "server.json").unlink(missing_ok=True)
         _launch(home, port, version)
         _until(lambda: bool(_state(home)) or not _alive(home), _START_SECONDS)
