@@ -49,9 +49,9 @@ def given_rows(plan: PhysicalPlan, inputs: Mapping[str, pa.Table]) -> dict[Physi
     given: dict[PhysicalNode, Batch] = {}
     for node in plan.of_kind(InputTable):
         if isinstance(node.logical, Nothing):
-            given[node] = Batch(node.schema.empty_table())
+            given[node] = Batch.of_table(node.schema.empty_table())
         elif isinstance(node.logical, Input) and node.logical.name in inputs:
-            given[node] = Batch(inputs[node.logical.name])
+            given[node] = Batch.of_table(inputs[node.logical.name])
     return given
 
 
@@ -498,7 +498,9 @@ def _replaced(batch: Batch, new: Batch, rows: set[int]) -> Batch:
     """A relation with other rows for some input rows."""
     if not batch.has_input_rows:
         return batch
-    return Batch(pa.concat_tables([batch.without_rows(rows).table, new.of_rows(rows).table]))
+    return Batch.of_table(
+        pa.concat_tables([batch.without_rows(rows).table, new.of_rows(rows).table])
+    )
 
 
 def _nothing_written(unwritten: Sequence[Unwritten]) -> DataError:

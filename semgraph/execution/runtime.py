@@ -432,10 +432,10 @@ class AnswersReport:
         """Record what was asked for some input rows."""
         evidence = self.answered.evidence
         if evidence is not None:
-            evidence = Batch(evidence).of_rows(rows, shared=True).table
+            evidence = Batch.of_table(evidence).of_rows(rows, shared=True).table
         self.observe(replace(self.answered, evidence=evidence))
 
     def count(self, rows: InputRowSet) -> None:
         """Count what was asked for some input rows."""
         self.part.rows_in = (self.part.rows_in or 0) + self.answered.asked_of(rows)
-        self.part.gave(Batch(self.answered.table).of_rows(rows, shared=True).num_rows)
+        self.part.gave(Batch.of_table(self.answered.table).of_rows(rows, shared=True).num_rows)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -75,22 +74,23 @@ class Confinement:
             failed.
     """
 
-    partition_of: pa.Array  # type: ignore[type-arg]
-    window_of: pa.Array  # type: ignore[type-arg]
+    partition_of: list[int]
+    window_of: list[int]
 
     @classmethod
     def of(cls, rows: InputRows, waves: Sequence[Wave]) -> Confinement:
         """That of input rows as they are cut."""
-        numbers = np.arange(len(rows.keys))
+        numbers = list(range(len(rows.keys)))
         for wave in waves:
             for window in wave:
-                numbers[list(window.rows)] = min(window.rows)
-        return cls(rows.table.column(PARTITION).combine_chunks(), pa.array(numbers, pa.int64()))
+                first = min(window.rows)
+                for row in window.rows:
+                    numbers[row] = first
+        return cls(values(rows.table.column(PARTITION)), numbers)
 
     def number(self, window: Window) -> int:
         """The number of a window, also where it has lost rows."""
-        number: int = self.window_of[window.rows[0]].as_py()
-        return number
+        return self.window_of[window.rows[0]]
 
     def by_window(self, batch: Batch) -> Batch:
         """Rows as steps see them."""

@@ -189,7 +189,7 @@ async def _first_rows(
         rows = await number_rows(runtime, order, tables)
         waves = cut_waves(runtime, order, rows, dict(enumerate(rows.of)))
         first = waves[0] if waves else ()
-        some = Batch(rows.rows).of_rows([row for window in first for row in window.rows])
+        some = Batch.of_table(rows.rows).of_rows([row for window in first for row in window.rows])
         assert runtime.confinement is not None
         tables[order.input] = runtime.confinement.by_window(some).table
     return given_rows(plan, tables), first

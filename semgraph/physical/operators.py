@@ -253,9 +253,9 @@ async def _failure(
 
 def _first_row(tables: Sequence[pa.Table]) -> dict[str, Any]:
     """The first row that derives from an input row, without hidden columns."""
-    for batch in map(Batch, tables):
+    for batch in map(Batch.of_table, tables):
         if batch.num_rows and batch.has_input_rows:
-            return dict(Batch(batch.table.slice(0, 1)).visible().to_pylist()[0])
+            return dict(Batch.of_table(batch.table.slice(0, 1)).visible().to_pylist()[0])
     return {}
 
 

@@ -215,7 +215,7 @@ class SqlSegment(PhysicalNode):
         """Run the statement; input rows that it fails with are set aside."""
         tables = [batch.table for batch in inputs]
         if gives_nothing(self.segment, tables):
-            return Batch(self.schema.empty_table())
+            return Batch.of_table(self.schema.empty_table())
         started = time.perf_counter()
         try:
             table = await run_segment(self.segment, tables, ctx.now)
@@ -223,7 +223,7 @@ class SqlSegment(PhysicalNode):
             table, failures = await without_faulty(self.segment, inputs, ctx.now, error)
             ctx.fail(failures)
         ctx.metrics(self.logical.step).seconds += time.perf_counter() - started
-        return Batch(table)
+        return Batch.of_table(table)
 
     @property
     def operators(self) -> tuple[Node, ...]:
@@ -283,7 +283,7 @@ class SearchGroup:
         tables = await run_searches(
             self.specs, left, withins, ctx.store(step), partial(ctx.embed, step), ctx.now
         )
-        return [ctx.by_window(Batch(table)) for table in tables]
+        return [ctx.by_window(Batch.of_table(table)) for table in tables]
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,7 +309,7 @@ class StoreMatch(PhysicalNode):
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
         """Match for all rows in one round trip."""
         node = self.logical
-        return Batch(await run_match(node, inputs[0].table, ctx.store(node.step), ctx.now))
+        return Batch.of_table(await run_match(node, inputs[0].table, ctx.store(node.step), ctx.now))
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,7 +322,7 @@ class StoreScan(PhysicalNode):
         """Read them in one round trip."""
         node = self.logical
         windows = None if node.partition == "all" else ctx.windows()
-        return Batch(await run_scan(node, windows, ctx.store(node.step), ctx.now))
+        return Batch.of_table(await run_scan(node, windows, ctx.store(node.step), ctx.now))
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,7 +334,7 @@ class ClusterRows(PhysicalNode):
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
         """Cluster in memory."""
         edges, nodes = inputs
-        return Batch(clusters(self.logical, edges.table, nodes.table))
+        return Batch.of_table(clusters(self.logical, edges.table, nodes.table))
 
 
 @dataclass(frozen=True, eq=False)
@@ -349,7 +349,7 @@ class RequireRows(PhysicalNode):
             self.logical, inputs[0].table, ctx.now, windows=ctx.has_windows
         )
         ctx.fail(failures)
-        return Batch(table)
+        return Batch.of_table(table)
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,7 +368,7 @@ class EmbedTexts(PhysicalNode):
         table = await run_embed(node, rows.table, embed, ctx.partition_column, ctx.now)
         metrics.rows_in = (metrics.rows_in or 0) + rows.num_rows
         metrics.seconds += time.perf_counter() - started
-        return Batch(table)
+        return Batch.of_table(table)
 
 
 @dataclass(frozen=True, eq=False)
@@ -386,7 +386,7 @@ class AskModel(PhysicalNode):
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
         """Ask about the rows."""
-        return Batch((await ctx.ask(self, [batch.table for batch in inputs])).table)
+        return Batch.of_table((await ctx.ask(self, [batch.table for batch in inputs])).table)
 
     def content(self) -> list[str]:
         """What the operator does, and its implementation."""
@@ -421,7 +421,7 @@ class EarlyStop(PhysicalNode):
                 table, stays = answered.table, [stays[row] for row in answered.stays]
                 passed[i] += table.num_rows
                 if node is not self.chain[-1]:
-                    ctx.report(node, (), Batch(table))
+                    ctx.report(node, (), Batch.of_table(table))
             return table, stays
 
         stop = operators[-1].stop
@@ -431,7 +431,7 @@ class EarlyStop(PhysicalNode):
             self.chain[:-1], [base.num_rows, *passed], passed, strict=False
         ):
             ctx.observe(node, rows_in, rows_out)
-        return Batch(table)
+        return Batch.of_table(table)
 
     def rows_in(self, inputs: Sequence[Batch]) -> int:  # noqa: ARG002
         """None: what the uppermost operator reads is not a relation of its own."""

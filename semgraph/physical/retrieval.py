@@ -263,7 +263,7 @@ def partitions_of(table: pa.Table, column: str) -> Sequence[Partition]:
 
     Texts of two partitions never share a request.
     """
-    batch = Batch(table)
+    batch = Batch.of_table(table)
     named = batch.owners(column)
     return named if named is not None else batch.partitions() or [""] * table.num_rows
 

@@ -8,19 +8,27 @@ a wave of many partitions computes what each would alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from itertools import accumulate, chain, islice
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from semgraph.expr.duckdb import ORDINAL
+from semgraph.expr.types import TIMESTAMP
 from semgraph.logical.node import Node
 
 PARTITION, INPUT_ROW = "_p", "_m"
+FEW = 4_000
+"""Rows up to which generated Python over tuples takes less time than a DuckDB statement."""
 Column = Any  # pa.ChunkedArray or pa.Array
+Row = tuple[Any, ...]
+"""The values of a row in the order of its schema: structs as dicts, timestamps as aware datetimes."""
 
 
 def hidden(node: Node) -> tuple[str, ...]:
@@ -36,47 +44,92 @@ def runtime_schema(node: Node) -> pa.Schema:
     return pa.schema([*node.schema, *extra])
 
 
-@dataclass(frozen=True)
 class Batch:
     """The rows of one relation, in order, with their hidden columns.
 
+    A batch holds a list of tuples, an Arrow table, or both: each is made of the other once, when it
+    is needed. Rows are never changed.
+
     Args:
-        table: The rows. The ordinal is their position; `with_ordinal` writes it out.
+        schema: The columns, the hidden ones included. The ordinal is no column: it is the place of
+            a row.
+        rows: The rows as tuples.
+        table: The rows as a table.
     """
 
-    table: pa.Table
+    __slots__ = ("_places", "_rows", "_table", "num_rows", "schema")
+
+    def __init__(
+        self, schema: pa.Schema, rows: list[Row] | None = None, table: pa.Table | None = None
+    ) -> None:
+        self.schema = schema
+        self._rows, self._table = rows, table
+        self._places: dict[int | None, list[int]] | None = None
+        self.num_rows: int = len(rows) if rows is not None else self.table.num_rows
+
+    @classmethod
+    def of_table(cls, table: pa.Table) -> Batch:
+        """The rows of a table."""
+        return cls(table.schema, table=table)
+
+    @classmethod
+    def of_tuples(cls, rows: list[Row], schema: pa.Schema) -> Batch:
+        """Rows as tuples in the order of a schema. The list is not copied."""
+        return cls(schema, rows)
 
     @property
-    def num_rows(self) -> int:
-        """How many rows there are."""
-        return self.table.num_rows
+    def in_tuples(self) -> bool:
+        """Whether the rows are there as tuples, so that `rows` costs nothing."""
+        return self._rows is not None
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows as tuples.
+
+        Raises:
+            OverflowError: A timestamp lies outside of the years 1 to 9999, which Python's have.
+        """
+        if self._rows is None:
+            self._rows = tuples_of(self.table)
+        return self._rows
+
+    @property
+    def table(self) -> pa.Table:
+        """The rows as a table."""
+        if self._table is None:
+            self._table = table_of(self._rows or [], self.schema)
+        return self._table
+
+    def column(self, name: str) -> list[Any]:
+        """The values of a column."""
+        if self._rows is None:
+            return values(self.table.column(name))
+        place = self.schema.get_field_index(name)
+        return [row[place] for row in self._rows]
+
+    def has(self, name: str) -> bool:
+        """Whether there is a column of this name."""
+        return self.schema.get_field_index(name) >= 0
 
     @property
     def has_input_rows(self) -> bool:
         """Whether the rows derive from input rows."""
-        return INPUT_ROW in self.table.column_names
+        return self.has(INPUT_ROW)
 
     def input_rows(self) -> list[int | None]:
         """The input row of each row; None where it derives from none."""
-        if not self.has_input_rows:
-            return [None] * self.num_rows
-        return values(self.table.column(INPUT_ROW))
+        return self.column(INPUT_ROW) if self.has_input_rows else [None] * self.num_rows
 
     def partitions(self) -> list[int] | None:
         """The partition of each row, by number; None if the rows belong to none."""
-        if PARTITION not in self.table.column_names:
-            return None
-        return values(self.table.column(PARTITION))
+        return self.column(PARTITION) if self.has(PARTITION) else None
 
     def owners(self, column: str) -> list[str] | None:
         """The partition that each row names in a column, "" for NULL; None without such a
         column.
         """
-        if (
-            column in self.table.column_names
-            and self.table.schema.field(column).type == pa.string()
-        ):
-            return [name or "" for name in values(self.table.column(column))]
+        if self.has(column) and self.schema.field(column).type == pa.string():
+            return [name or "" for name in self.column(column)]
         return None
 
     def of_rows(self, rows: Collection[int] | None, *, shared: bool = False) -> Batch:
@@ -84,29 +137,50 @@ class Batch:
 
         Args:
             rows: Numbers of input rows; None: all.
-            shared: Also keep rows that derive from no single input row.
+            shared: Also take rows that derive from no single input row.
         """
         if rows is None or not self.has_input_rows:
             return self
-        kept = self._derives_from(rows)
-        if shared:
-            loose: Column = pc.is_null(self.table.column(INPUT_ROW))
-            kept = pc.or_(kept, loose)
-        return Batch(self.table.filter(kept))
+        wanted = [*dict.fromkeys(rows), None] if shared else dict.fromkeys(rows)
+        return self.take(self._places_of(wanted))
 
     def without_rows(self, rows: Collection[int]) -> Batch:
         """The rows that do not derive from some input rows."""
         if not self.has_input_rows:
             return self
-        return Batch(self.table.filter(pc.invert(self._derives_from(rows))))
+        dropped = set(rows)
+        return self.take(self._places_of(row for row in self._by_input_row() if row not in dropped))
 
-    def _derives_from(self, rows: Collection[int]) -> Any:
-        column = self.table.column(INPUT_ROW)
-        return pc.is_in(
-            column, value_set=pa.array(list(rows), pa.int64())
-        )  # False for NULL, not NULL
+    def _places_of(self, input_rows: Iterable[int | None]) -> list[int]:
+        by_input_row = self._by_input_row()
+        places = [by_input_row[row] for row in input_rows if row in by_input_row]
+        return places[0] if len(places) == 1 else sorted(chain.from_iterable(places))
 
-    def confined(self, partition_of: pa.Array[Any]) -> Batch:
+    def _by_input_row(self) -> dict[int | None, list[int]]:
+        """The places of the rows that derive from each input row."""
+        if self._places is None:
+            self._places = {}
+            for place, row in enumerate(self.input_rows()):
+                self._places.setdefault(row, []).append(place)
+        return self._places
+
+    def take(self, places: Sequence[int]) -> Batch:
+        """The rows at some places, which are in ascending order and different."""
+        if len(places) == self.num_rows:
+            return self
+        if places and places[-1] - places[0] == len(places) - 1:
+            return self.slice(places[0], len(places))
+        if self._rows is not None:
+            return Batch(self.schema, [self._rows[place] for place in places])
+        return Batch.of_table(self.table.take(pa.array(places, pa.int64())))
+
+    def slice(self, first: int, count: int) -> Batch:
+        """Some rows that follow each other."""
+        if self._rows is not None:
+            return Batch(self.schema, self._rows[first : first + count])
+        return Batch.of_table(self.table.slice(first, count))
+
+    def confined(self, partition_of: Sequence[int]) -> Batch:
         """The same rows with the partition of their input row.
 
         Args:
@@ -114,9 +188,16 @@ class Batch:
         """
         if not self.has_input_rows:
             return self
-        place = self.table.schema.get_field_index(PARTITION)
-        numbers = partition_of.take(self.table.column(INPUT_ROW).combine_chunks())
-        return Batch(self.table.set_column(place, self.table.schema.field(place), numbers))
+        place = self.schema.get_field_index(PARTITION)
+        partitions = [None if row is None else partition_of[row] for row in self.input_rows()]
+        if partitions == self.column(PARTITION):
+            return self
+        if self._rows is not None:
+            changed = zip(self._rows, partitions, strict=True)
+            rows = [(*row[:place], number, *row[place + 1 :]) for row, number in changed]
+            return Batch(self.schema, rows)
+        numbers = pa.array(partitions, pa.int64())
+        return Batch.of_table(self.table.set_column(place, self.schema.field(place), numbers))
 
     def with_ordinal(self) -> pa.Table:
         """The rows with their ordinal, ready to be a relation of a statement."""
@@ -126,6 +207,83 @@ class Batch:
         """The rows without hidden columns."""
         hidden = [name for name in (PARTITION, INPUT_ROW) if name in self.table.column_names]
         return self.table.drop_columns(hidden)
+
+
+_UTC = ZoneInfo("UTC")
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=_UTC), timedelta(microseconds=1)
+
+
+def tuples_of(table: pa.Table) -> list[Row]:
+    """The rows of a table as tuples.
+
+    Raises:
+        OverflowError: A timestamp lies outside of the years 1 to 9999, which Python's have.
+    """
+    if not table.num_rows or not table.num_columns:
+        return [()] * table.num_rows
+    return list(zip(*map(values, table.columns), strict=True))
+
+
+def table_of(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
+    """Tuples in the order of a schema as a table."""
+    if not rows:
+        return schema.empty_table()
+    columns = zip(zip(*rows, strict=True), schema, strict=True)
+    arrays = [_array(column, field.type) for column, field in columns]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def values(column: Any) -> list[Any]:
+    """The values of an Arrow column."""
+    if not _holds_timestamps(column.type):
+        return list(column.to_pylist())
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return list(chain.from_iterable(map(_values, chunks)))
+
+
+@lru_cache(maxsize=4096)
+def _holds_timestamps(kind: pa.DataType) -> bool:
+    """Whether Arrow converts a type slowly: it looks the time zone of each timestamp up."""
+    nested = [kind.field(i).type for i in range(kind.num_fields)]
+    return kind == TIMESTAMP or any(map(_holds_timestamps, nested))
+
+
+def _values(array: Any) -> list[Any]:
+    kind = array.type
+    if not _holds_timestamps(kind):
+        return list(array.to_pylist())
+    if kind == TIMESTAMP:
+        counts = array.view(pa.int64()).to_pylist()
+        return [None if n is None else _EPOCH + timedelta(microseconds=n) for n in counts]
+    if pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        fields = zip(*map(_values, array.flatten()), strict=True)
+        rows = zip(array.is_valid().to_pylist(), fields, strict=True)
+        return [dict(zip(names, row, strict=True)) if valid else None for valid, row in rows]
+    items = iter(_values(array.flatten()))
+    lengths = pc.list_value_length(array).to_pylist()
+    return [None if n is None else list(islice(items, n)) for n in lengths]
+
+
+def _array(column: Sequence[Any], kind: pa.DataType) -> Any:
+    """Python values as an array."""
+    if not _holds_timestamps(kind):
+        return pa.array(column, kind)
+    if kind == TIMESTAMP:
+        counts = [None if at is None else (at - _EPOCH) // _MICROSECOND for at in column]
+        return pa.array(counts, pa.int64()).view(kind)
+    if pa.types.is_struct(kind):
+        fields = [
+            _array([None if row is None else row.get(field.name) for row in column], field.type)
+            for field in kind
+        ]
+        missing = pa.array([row is None for row in column], pa.bool_())
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=missing)
+    items = list(chain.from_iterable(row or () for row in column))
+    ends = list(accumulate((len(row or ()) for row in column), initial=0))
+    starts = [None if row is None else end for row, end in zip(column, ends, strict=False)]
+    offsets = pa.array([*starts, ends[-1]], pa.int32())
+    return pa.ListArray.from_arrays(offsets, _array(items, kind.field(0).type), type=kind)
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -140,12 +298,6 @@ def pick(table: pa.Table, path: str) -> pa.ChunkedArray[Any]:
     root, *rest = path.split(".")
     column = table.column(root)
     return pc.struct_field(column, rest) if rest else column
-
-
-def values(column: Any) -> list[Any]:
-    """The values of an Arrow column."""
-    values: list[Any] = column.to_pylist()
-    return values
 
 
 def dense(values: Sequence[Any]) -> tuple[list[int], list[int]]:

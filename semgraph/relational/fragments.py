@@ -368,7 +368,7 @@ async def execute(
 
     Small ones run on the event loop's thread: a hand-off to another costs more than they do.
     """
-    numbered = {name: Batch(table).with_ordinal() for name, table in tables.items()}
+    numbered = {name: Batch.of_table(table).with_ordinal() for name, table in tables.items()}
     try:
         if sum(table.num_rows for table in tables.values()) > _LARGE:
             found = await asyncio.to_thread(lambda: Prepared(sql, numbered).run(numbered, now))

@@ -232,7 +232,7 @@ def partition_names(table: pa.Table, asking: AnswerContext) -> list[str]:
 
 def known_partitions(table: pa.Table, asking: AnswerContext) -> list[str] | None:
     """The partition of each row, which may be ""; None if the rows belong to none."""
-    batch = Batch(table)
+    batch = Batch.of_table(table)
     numbers = batch.partitions()
     if numbers is not None:
         return [asking.partitions[number] for number in numbers]
@@ -380,7 +380,7 @@ def evidence(
     node: Semantic, left: pa.Table, lefts: Sequence[int], answers: pa.Table, rights: Sequence[str]
 ) -> pa.Table:
     """What was asked and answered, an item a row."""
-    input_rows = Batch(left).input_rows()
+    input_rows = Batch.of_table(left).input_rows()
     columns: dict[str, Any] = {
         INPUT_ROW: pa.array([input_rows[i] for i in lefts], pa.int64()),
         "left": pa.array(shown(left, node.prompt.fields, lefts), pa.string()),
@@ -400,7 +400,7 @@ def failures(
     failed = []
     for i, error in zip(lefts, errors, strict=True):
         if error is not None:
-            row = Batch(left.slice(i, 1))
+            row = Batch.of_table(left.slice(i, 1))
             shown = plain(row.visible().to_pylist()[0])
             failed.append(Failure(node.step, error, row.input_rows()[0], shown))
     return tuple(failed)

@@ -105,7 +105,7 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: AnswerContext) -> 
     if failed.any() and not keeps_failed:
         result = result.filter(pa.array(~failed))
     asked = [heads[g] for g in renumber]
-    input_rows = Batch(table).input_rows()
+    input_rows = Batch.of_table(table).input_rows()
     return Answered(
         conform(result, runtime_schema(node)),
         failures(node, table, asked, errors),
