@@ -92,12 +92,12 @@ class Uniform:
     """Watches the answers of a run."""
 
     def __init__(self) -> None:
-        self._operators: dict[int, _Answers] = {}
+        self._operators: dict[Node, _Answers] = {}
 
     def add(self, node: Node, answers: pa.Table) -> None:
         """Take in what was asked and answered, as `semgraph.semantic.Answered.evidence` has it."""
         if isinstance(node, (SemFilter, SemJoin, SemMap)):
-            own = self._operators.setdefault(id(node), _Answers(node))
+            own = self._operators.setdefault(node, _Answers(node))
             if not own.varied:
                 own.add(answers)
 

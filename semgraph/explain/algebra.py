@@ -44,21 +44,21 @@ def algebra(plan: LogicalPlan) -> str:
 
     Operators of an equation are applied from the bottom line upwards, as in f(g(x)).
     """
-    empty = {id(root) for root in plan.roots if root.is_empty}
-    shown = (n for n in walk(*plan.roots) if not isinstance(n, (Sink, Input)) or id(n) in empty)
+    empty = {root for root in plan.roots if root.is_empty}
+    shown = (n for n in walk(*plan.roots) if not isinstance(n, (Sink, Input)) or n in empty)
     last = {node.step: node for node in shown if node.step}
-    named = {id(node): step for step, node in last.items()}
+    named = {node: step for step, node in last.items()}
 
     def name(node: Node) -> str:
-        if id(node) in named:
-            return named[id(node)]
+        if node in named:
+            return named[node]
         if isinstance(node, Input):
             return symbol(node, name)
         lines = _chain(node, name, named)
         return lines[0] if len(lines) == 1 else "(" + " ".join(lines) + ")"
 
-    steps = [node for node in walk(*plan.roots) if id(node) in named]
-    equations = [_equation(f"{named[id(node)]} =", _chain(node, name, named)) for node in steps]
+    steps = [node for node in walk(*plan.roots) if node in named]
+    equations = [_equation(f"{named[node]} =", _chain(node, name, named)) for node in steps]
     written = [
         _equation(f"{s.label.name} ← {symbol(s, name)}", [name(s.input)]) for s in plan.writes
     ]
@@ -97,12 +97,12 @@ def _fetched(node: Match, var: str, label: Label) -> str:
     return f"{node.step} fetches of {var} {', '.join(names) or 'keys'}"
 
 
-def _chain(node: Node, name: Name, named: Mapping[int, str]) -> list[str]:
+def _chain(node: Node, name: Name, named: Mapping[Node, str]) -> list[str]:
     """The operators of a step, outermost first, and what they start from."""
     lines = [symbol(node, name)]
     while node.inputs and not isinstance(node, (Union, Cluster)):
         node = node.inputs[0]
-        if id(node) in named or isinstance(node, Input):
+        if node in named or isinstance(node, Input):
             return [*lines, name(node)]
         lines.append(symbol(node, name))
     return lines

@@ -203,14 +203,14 @@ class Estimator:
     seen: Mapping[str, Seen]
     counts: Mapping[str, int] | None = None
     windows: int = 1
-    tokens: Mapping[int, float] | None = None
+    tokens: Mapping[Node, float] | None = None
 
     def __post_init__(self) -> None:
-        self._rows: dict[int, Amount] = {}
+        self._rows: dict[Node, Amount] = {}
 
     def rows(self, node: Node) -> Amount:
         """The rows of an operator."""
-        if id(node) not in self._rows:
+        if node not in self._rows:
             before, bound = self._before(node), self._bound(node)
             if (
                 before is not None
@@ -221,8 +221,8 @@ class Estimator:
                 before = before._replace(
                     value=min(before.value, bound.value)
                 )  # `k` and `n` stay where rows are more
-            self._rows[id(node)] = before or bound
-        return self._rows[id(node)]
+            self._rows[node] = before or bound
+        return self._rows[node]
 
     def _known(self, node: Node) -> Seen | None:
         return self.seen.get(key_of(self.plan, node))
@@ -325,7 +325,7 @@ class Estimator:
         if known is not None and known.items:
             return self._as_before(items, known)
         calls = Amount(expected.value, worse(items.kind, expected.kind))
-        own = (self.tokens or {}).get(id(node))
+        own = (self.tokens or {}).get(node)
         sent = Amount() if own is None else calls.times(own, "seen")
         return CallEstimate(items, calls, sent, Amount(), Amount(), Amount())
 

@@ -22,7 +22,7 @@ from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import Wave
 from semgraph.llm.base import LLM, Embeddings, Message, Reply, Request, Usage
 from semgraph.llm.stack import bound
-from semgraph.logical.node import walk
+from semgraph.logical.node import Node, walk
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import Meter, StepMetrics
@@ -147,13 +147,13 @@ class _NoStore:
 
 async def tokens_of_inputs(
     plan: PhysicalPlan, llm: LLM, store: Store, inputs: Mapping[str, pa.Table], now: datetime
-) -> dict[int, float]:
-    """Tokens of the first prompts that rest on the inputs alone, by `id` of the node; the store is
+) -> dict[Node, float]:
+    """Tokens of the first prompts that rest on the inputs alone, by node; the store is
     not read.
     """
     closed: Any = _NoStore(store)
     prompts = await first_prompts(plan, llm, closed, inputs, now)
-    return {id(each.node): float(each.tokens) for each in prompts if each.real}
+    return {each.node: float(each.tokens) for each in prompts if each.real}
 
 
 async def first_prompts(

@@ -235,7 +235,7 @@ def steps_of(plan: PhysicalPlan) -> list[dict[str, Any]]:
     """The named steps in the order of computation, as plain data: what each does, how, and what it
     reads.
     """
-    last = {id(node): step for step, node in plan.named().items()}
+    last = {node: step for step, node in plan.named().items()}
     steps = []
     for step, node in plan.named().items():
         own = [n for n in walk(node) if n.step == step]
@@ -258,15 +258,15 @@ def steps_of(plan: PhysicalPlan) -> list[dict[str, Any]]:
     return steps
 
 
-def _sources(node: Node, last: Mapping[int, str], own: list[Node]) -> Iterable[str]:
-    own_ids = {id(n) for n in own}
+def _sources(node: Node, last: Mapping[Node, str], own: list[Node]) -> Iterable[str]:
+    own_nodes = set(own)
     for child in node.inputs:
-        if id(child) in own_ids:
+        if child in own_nodes:
             continue
         if isinstance(child, Input):
             yield child.name
-        elif id(child) in last:
-            yield last[id(child)]
+        elif child in last:
+            yield last[child]
         else:
             yield child.step or child.keyword
 

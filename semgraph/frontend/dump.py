@@ -179,27 +179,23 @@ class RecordedSteps:
     def __init__(self, roots: Sequence[Made], labels: Mapping[str, Any]) -> None:
         made = list(_walk(roots))
         self.inputs = _inputs(made)
-        uses = Counter(id(read) for m in made for read in m.reads)
-        chained = {id(m.parent) for m in made if m.parent is not None} - {
-            id(root) for root in roots
-        }
+        uses = Counter(read for m in made for read in m.reads)
+        chained = {m.parent for m in made if m.parent is not None} - set(roots)
         inlined = {
-            id(m)
-            for m in made
-            if not m.name and m.keyword != "call" and uses[id(m)] == 1 and id(m) in chained
+            m for m in made if not m.name and m.keyword != "call" and uses[m] == 1 and m in chained
         }
-        steps = [m for m in made if m.spec is None and not m.refers and id(m) not in inlined]
+        steps = [m for m in made if m.spec is None and not m.refers and m not in inlined]
         self.names = _names(steps, {*self.inputs, *labels})
-        self.steps = {self.names[id(m)]: self._items(m) for m in steps}
+        self.steps = {self.names[m]: self._items(m) for m in steps}
 
     def reference(self, made: Made) -> str:
         """What a plan calls a relation: an input, a label, a result of a call, or a step."""
-        if id(made) in self.names:
-            return self.names[id(made)]
+        if made in self.names:
+            return self.names[made]
         if made.spec is not None:
             return made.spec.name
         table = str(made.arguments)
-        return f"{self.names[id(made.parent)]}.{table}" if made.keyword == "result" else table
+        return f"{self.names[made.parent]}.{table}" if made.keyword == "result" else table
 
     def _items(self, made: Made) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = []
@@ -208,11 +204,11 @@ class RecordedSteps:
             if (
                 at.spec is not None
                 or at.keyword == "result"
-                or (at is not made and id(at) in self.names)
+                or (at is not made and at in self.names)
                 or at.refers
             ):
                 name = (
-                    f"{self.names[id(at.parent)]}.{at.arguments}"
+                    f"{self.names[at.parent]}.{at.arguments}"
                     if at.keyword == "result"
                     else self.reference(at)
                 )
@@ -241,8 +237,8 @@ def _inputs(made: Sequence[Made]) -> dict[str, Made]:
     return inputs
 
 
-def _names(steps: Sequence[Made], taken: set[str]) -> dict[int, str]:
-    names: dict[int, str] = {}
+def _names(steps: Sequence[Made], taken: set[str]) -> dict[Made | None, str]:
+    names: dict[Made | None, str] = {}
     for made in steps:
         if made.name in taken:
             raise PlanError(
@@ -252,23 +248,23 @@ def _names(steps: Sequence[Made], taken: set[str]) -> dict[int, str]:
             )
         if made.name:
             taken.add(made.name)
-            names[id(made)] = made.name
+            names[made] = made.name
     number = 0
     for made in steps:
-        while id(made) not in names:
+        while made not in names:
             number += 1
             if f"step{number}" not in taken:
-                names[id(made)] = f"step{number}"
+                names[made] = f"step{number}"
     return names
 
 
 def _walk(roots: Sequence[Made]) -> Iterator[Made]:
-    seen: set[int] = set()
+    seen: set[Made] = set()
 
     def visit(made: Made) -> Iterator[Made]:
-        if id(made) in seen:
+        if made in seen:
             return
-        seen.add(id(made))
+        seen.add(made)
         for read in made.reads:
             yield from visit(read)
         yield made

@@ -48,7 +48,7 @@ def warnings(plan: LoadedPart) -> tuple[Problem, ...]:
     places.
     """
     roots = [*plan.writes, *plan.returns.values()]
-    reached = {id(node) for node in walk(*roots)}
+    reached = set(walk(*roots))
     problems = [
         *_prompts_without_columns([*roots, *plan.all_steps().values()]),
         *(warning for part in plan.parts() for warning in _unused_parameters(part)),
@@ -127,15 +127,15 @@ def _prompt_names(value: Any) -> Iterator[str]:
             yield from _prompt_names(part)
 
 
-def _unread_steps(part: LoadedPart, reached: set[int]) -> Iterator[Problem]:
+def _unread_steps(part: LoadedPart, reached: set[Node]) -> Iterator[Problem]:
     """Steps with model calls that nothing names: they are never run. A step that parameters cut off
     is named somewhere.
     """
     for name, built in part.built.items():
         nodes = [built] if isinstance(built, Node) else [*getattr(built, "tables", {}).values()]
-        if all(id(node) in reached for node in nodes):
+        if all(node in reached for node in nodes):
             continue
-        unread = [node for node in walk(*nodes) if node.calls_model and id(node) not in reached]
+        unread = [node for node in walk(*nodes) if node.calls_model and node not in reached]
         if unread and not _is_named(part, name):
             position = part.head.document.position("steps", name, key=True)
             what = "nothing reads this step, so its model calls are never made"

@@ -280,10 +280,10 @@ def _known_below(node: Node, name: str) -> None:
     """Compute a cached property of all nodes below, deepest first, so that plans of any depth fit
     Python's stack.
     """
-    done: set[int] = set()  # classes with a plain property of that name cache nothing
+    done: set[Node] = set()  # classes with a plain property of that name cache nothing
 
     def known(below: Node) -> bool:
-        return name in vars(below) or id(below) in done
+        return name in vars(below) or below in done
 
     pending = list(node.inputs)
     while pending:
@@ -295,7 +295,7 @@ def _known_below(node: Node, name: str) -> None:
         pending.pop()
         if not known(top):
             getattr(top, name)
-            done.add(id(top))
+            done.add(top)
 
 
 def _same_columns(one: Node, other: Node) -> bool:
@@ -389,22 +389,22 @@ def _node_text(value: object) -> str | None:
 
 def walk(*roots: Node) -> Iterator[Node]:
     """Every node below the roots once, inputs before the nodes that read them."""
-    seen: set[int] = set()
+    seen: set[Node] = set()
     waiting: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
     while waiting:
         node, ready = waiting.pop()
         if ready:
             yield node
-        elif id(node) not in seen:
-            seen.add(id(node))
+        elif node not in seen:
+            seen.add(node)
             waiting.append((node, True))
             waiting += [(child, False) for child in reversed(node.inputs)]
 
 
 def rewrite(roots: tuple[Node, ...], change: Callable[[Node], Node]) -> tuple[Node, ...]:
     """Apply `change` to every node below the roots, bottom up; shared nodes stay shared."""
-    done: dict[int, Node] = {}
+    done: dict[Node, Node] = {}
     for node in walk(*roots):
-        rebuilt = node.with_inputs(*(done[id(child)] for child in node.inputs))
-        done[id(node)] = change(rebuilt)
-    return tuple(done[id(root)] for root in roots)
+        rebuilt = node.with_inputs(*(done[child] for child in node.inputs))
+        done[node] = change(rebuilt)
+    return tuple(done[root] for root in roots)

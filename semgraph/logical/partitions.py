@@ -68,13 +68,13 @@ def mixed_prompts(
         partitions: The names of partition columns: the graph's, and that of the plan's order.
         windows: Whether the plan has an order.
     """
-    known: dict[int, PartitionsOf] = {}
+    known: dict[Node, PartitionsOf] = {}
     plan = _Plan(partitions, windows)
     for node in walk(*roots):
-        below = [known[id(child)] for child in node.inputs]
+        below = [known[child] for child in node.inputs]
         if isinstance(node, Semantic):
             yield from _problems(node, below, partitions)
-        known[id(node)] = _owners(node, below, plan)
+        known[node] = _owners(node, below, plan)
 
 
 def _problems(

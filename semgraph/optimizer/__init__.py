@@ -158,11 +158,11 @@ def apply(rule: Rule, roots: Roots, facts: PlanFacts = NO_FACTS) -> Roots:
 
 def _fingerprint(roots: Roots) -> str:
     """Equal for plans that are equal in all that rules may change, names of steps included."""
-    numbers: dict[int, int] = {}
+    numbers: dict[Node, int] = {}
     whole = hashlib.sha256()
     for node in walk(*roots):
-        numbers[id(node)] = len(numbers)
-        inputs = [numbers[id(child)] for child in node.inputs]
+        numbers[node] = len(numbers)
+        inputs = [numbers[child] for child in node.inputs]
         whole.update(f"{node.content} {node.step!r} {inputs}\n".encode("utf-8", "surrogatepass"))
     return whole.hexdigest()
 

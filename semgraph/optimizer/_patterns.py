@@ -54,25 +54,23 @@ def rewrite_alone(roots: tuple[Node, ...], change: Change) -> tuple[Node, ...]:
     nodes = list(walk(*roots))
     for node in nodes:
         readers.update(_name(child) for child in node.inputs)
-    done: dict[int, Node] = {}
-    counts: dict[int, int] = {}
-    alive: list[Node] = []  # so that no other node gets the id of one that was counted
+    done: dict[Node, Node] = {}
+    counts: dict[Node, int] = {}
 
     def alone(node: Node) -> bool:
-        return counts.get(id(node), 1) < 2
+        return counts.get(node, 1) < 2
 
     for node in nodes:
-        rebuilt = node.with_inputs(*(done[id(child)] for child in node.inputs))
-        counts[id(rebuilt)] = readers[_name(node)]
+        rebuilt = node.with_inputs(*(done[child] for child in node.inputs))
+        counts[rebuilt] = readers[_name(node)]
         changed = change(rebuilt, alone)
-        counts[id(changed)] = readers[_name(node)]
-        alive += [rebuilt, changed]
-        done[id(node)] = changed
-    return tuple(done[id(root)] for root in roots)
+        counts[changed] = readers[_name(node)]
+        done[node] = changed
+    return tuple(done[root] for root in roots)
 
 
 def _name(node: Node) -> object:
-    return node.fingerprint if node.calls_model else id(node)
+    return node.fingerprint if node.calls_model else node
 
 
 def without_conjuncts(node: Node, take: Callable[[Scalar, Node], Node | None]) -> Node:

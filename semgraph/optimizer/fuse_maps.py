@@ -58,32 +58,32 @@ def _fused(first: Semantic, second: Semantic, step: str) -> Semantic:
 
 def _side_by_side(roots: Roots, facts: PlanFacts) -> Roots:
     """Fuse such operators over one relation, and project what each made from the fused one."""
-    fused: dict[int, Semantic] = {}  # by their relation
-    parts: dict[int, list[Node]] = {}
+    fused: dict[Node, Semantic] = {}  # by their relation
+    parts: dict[Node, list[Node]] = {}
     for node in walk(*roots):
         if not _is_map(node):
             continue
-        relation = id(node.inputs[0])
+        relation = node.inputs[0]
         one = fused.setdefault(relation, node)
         if one is node:
             parts[relation] = [node]
         elif not one.adds & node.adds and can_share(one, node, facts):
             fused[relation] = _fused(one, node, one.step)
             parts[relation].append(node)
-    several = {id(part): fused[at] for at, each in parts.items() if len(each) > 1 for part in each}
+    several = {part: fused[at] for at, each in parts.items() if len(each) > 1 for part in each}
     return _replaced(roots, several) if several else roots
 
 
-def _replaced(roots: Roots, fused: Mapping[int, Semantic]) -> Roots:
+def _replaced(roots: Roots, fused: Mapping[Node, Semantic]) -> Roots:
     """Project what each operator made from the one that it became a part of."""
-    done: dict[int, Node] = {}
+    done: dict[Node, Node] = {}
     for node in walk(*roots):
-        below = tuple(done[id(child)] for child in node.inputs)
-        if id(node) in fused:
-            whole = fused[id(node)]
-            one = done.setdefault(id(whole), whole.with_inputs(*below))
+        below = tuple(done[child] for child in node.inputs)
+        if node in fused:
+            whole = fused[node]
+            one = done.setdefault(whole, whole.with_inputs(*below))
             columns = tuple((name, parse_scalar(f'"{name}"')) for name in node.schema.names)
-            done[id(node)] = Project(input=one, columns=columns, step=node.step, origin=node.origin)
+            done[node] = Project(input=one, columns=columns, step=node.step, origin=node.origin)
         else:
-            done[id(node)] = node.with_inputs(*below)
-    return tuple(done[id(root)] for root in roots)
+            done[node] = node.with_inputs(*below)
+    return tuple(done[root] for root in roots)

@@ -18,11 +18,11 @@ def prune_columns(roots: Roots, _facts: PlanFacts) -> Roots:
     ['id', 'n']
     """
     narrowed = _narrow_all(roots)
-    done: dict[int, Node] = {}
+    done: dict[Node, Node] = {}
     for node in walk(*roots):
-        small = narrowed[id(node)]
-        done[id(node)] = small.with_inputs(*(done[id(child)] for child in small.inputs))
-    return tuple(done[id(root)] for root in roots)
+        small = narrowed[node]
+        done[node] = small.with_inputs(*(done[child] for child in small.inputs))
+    return tuple(done[root] for root in roots)
 
 
 def _narrowed(node: Node, needed: frozenset[str]) -> Node:
@@ -32,19 +32,19 @@ def _narrowed(node: Node, needed: frozenset[str]) -> Node:
     return node if unchanged else small
 
 
-def _narrow_all(roots: Roots) -> dict[int, Node]:
+def _narrow_all(roots: Roots) -> dict[Node, Node]:
     """Every operator, narrowed to what those above it read of it once these are narrowed."""
-    needs: dict[int, Needs] = {id(root): None for root in roots}
-    narrowed: dict[int, Node] = {}
+    needs: dict[Node, Needs] = dict.fromkeys(roots)
+    narrowed: dict[Node, Node] = {}
     for node in reversed(list(walk(*roots))):
-        needed = needs.setdefault(id(node), frozenset())
+        needed = needs.setdefault(node, frozenset())
         small = node if needed is None else _narrowed(node, needed)
-        narrowed[id(node)] = small
+        narrowed[node] = small
         if not node.inputs:
             continue
         for child, wanted in zip(
             node.inputs, (small.first_needs(needed), *small.other_needs(needed)), strict=True
         ):
-            before = needs.get(id(child), frozenset())
-            needs[id(child)] = None if before is None or wanted is None else before | wanted
+            before = needs.get(child, frozenset())
+            needs[child] = None if before is None or wanted is None else before | wanted
     return narrowed

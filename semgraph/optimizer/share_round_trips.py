@@ -23,45 +23,43 @@ def share_round_trips(roots: Roots, _facts: PlanFacts) -> Roots:
     >>> [node.trip for node in share_round_trips(tuple(hits), PlanFacts())]
     ['1 Person', '1 Person']
     """
-    groups: dict[tuple[int, str], list[Node]] = {}
-    together: dict[int, list[Node]] = {}
+    groups: dict[tuple[Node, str], list[Node]] = {}
+    together: dict[Node, list[Node]] = {}
     for node in walk(*roots):
         if isinstance(node, Search) and node.label:
-            group = groups.setdefault((id(node.input), node.label), [])
+            group = groups.setdefault((node.input, node.label), [])
             group.append(node)
-            together[id(node)] = group
+            together[node] = group
             if _depends_on_itself(group, together):
                 group.remove(node)
-                del together[id(node)]
+                del together[node]
     several = [(label, group) for (_, label), group in groups.items() if len(group) > 1]
     trips = {
-        id(search): f"{number} {label}"
+        search: f"{number} {label}"
         for number, (label, group) in enumerate(several, 1)
         for search in group
     }
 
-    done: dict[int, Node] = {}
+    done: dict[Node, Node] = {}
     for node in walk(*roots):
-        same = node.with_inputs(*(done[id(child)] for child in node.inputs))
-        trip = trips.get(id(node), "")
-        done[id(node)] = (
+        same = node.with_inputs(*(done[child] for child in node.inputs))
+        trip = trips.get(node, "")
+        done[node] = (
             replace(same, trip=trip) if isinstance(same, Search) and same.trip != trip else same
         )
-    return tuple(done[id(root)] for root in roots)
+    return tuple(done[root] for root in roots)
 
 
-def _depends_on_itself(group: Sequence[Node], together: dict[int, list[Node]]) -> bool:
+def _depends_on_itself(group: Sequence[Node], together: dict[Node, list[Node]]) -> bool:
     """Whether what a store batch reads needs one of its own searches, or a batch that does."""
-    searches = {id(search) for search in group}
-    seen: set[int] = set()
+    searches = set(group)
+    seen: set[Node] = set()
     pending = [child for search in group for child in search.inputs]
     while pending:
         node = pending.pop()
-        if id(node) in searches:
+        if node in searches:
             return True
-        if id(node) not in seen:
-            seen.add(id(node))
-            pending += [
-                child for search in together.get(id(node), [node]) for child in search.inputs
-            ]
+        if node not in seen:
+            seen.add(node)
+            pending += [child for search in together.get(node, [node]) for child in search.inputs]
     return False

@@ -16,10 +16,9 @@ def share_subplans(roots: Roots, _facts: PlanFacts) -> Roots:
     >>> outline(*twice), outline(*share_subplans(twice, PlanFacts()))
     ('input → sem_filter → sem_filter', 'input → sem_filter')
     """
-    first: dict[tuple[str, tuple[int, ...]], Node] = {}
+    first: dict[tuple[str, tuple[Node, ...]], Node] = {}
 
     def change(node: Node) -> Node:
-        inputs = tuple(id(child) for child in node.inputs)  # shared already
-        return first.setdefault((node.content, inputs), node)
+        return first.setdefault((node.content, node.inputs), node)  # inputs are shared already
 
     return rewrite(roots, change)

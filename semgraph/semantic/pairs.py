@@ -64,10 +64,10 @@ async def _pairs(
     if node.using and node.where is None and plain:
         rows = _keys(left, [a for a, _ in node.using], both)
         return _matching(rows, _keys(right, [b for _, b in node.using], both))
-    names = {id(node.input): ROWS, id(node.other): STEP}
+    names = {node.input: ROWS, node.other: STEP}
 
     def source(child: Node) -> str:
-        return names[id(child)]
+        return names[child]
 
     on = join_condition(node.input, node.other, node.alias, node.using, node.where)
     side = right_side(node.other, source, node.alias)

@@ -22,7 +22,7 @@ from semgraph.explain.algebra import algebra
 from semgraph.explain.estimates import Estimator, Forecast, windows
 from semgraph.explain.tree import WIDTH, as_data, mermaid, tree
 from semgraph.logical.graph import Scan
-from semgraph.logical.node import walk
+from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
 from semgraph.optimizer import mark_empty
@@ -121,7 +121,7 @@ class Explanation:
 
     async def _tokens(
         self, physical: PhysicalPlan, inputs: Mapping[str, pa.Table]
-    ) -> Mapping[int, float]:
+    ) -> Mapping[Node, float]:
         """Tokens of the first prompts, by the model's tokenizer; none where no model is bound."""
         try:
             llm = await self.resources.tokenizers(self.plan)
