@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import singledispatch
-from html import escape
 from importlib import import_module
 from typing import Any
 
@@ -24,7 +23,14 @@ def as_text(value: object) -> str:
 def as_html(value: object) -> str:
     """A value as HTML, for notebooks."""
     drawing = _registered(as_html, value)
-    return str(drawing(value)) if drawing else f"<pre>{escape(as_text(value))}</pre>"
+    return str(drawing(value)) if drawing else preformatted(as_text(value))
+
+
+def preformatted(text: str) -> str:
+    """A text as HTML that keeps its lines and spaces."""
+    from markupsafe import escape
+
+    return f"<pre>{escape(text)}</pre>"
 
 
 @singledispatch

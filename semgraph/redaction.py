@@ -82,6 +82,9 @@ def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
 
 
 def _forms(secret: str) -> set[str]:
+    from markupsafe import escape
+
     raw = secret.encode("utf-8", "surrogatepass")
     in_json = (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
-    return {secret, quote(raw, safe=""), quote(raw), quote_plus(raw), *in_json, html.escape(secret)}
+    in_html = (html.escape(secret), str(escape(secret)))  # quotes differ
+    return {secret, quote(raw, safe=""), quote(raw), quote_plus(raw), *in_json, *in_html}

@@ -317,7 +317,7 @@ class Comparison:
         return str(self)
 
     def chart(self) -> Any:
-        """Cost across, quality up: a matplotlib figure where that is installed, else text."""
+        """A chart, cost across and quality up: SVG in notebooks, characters in print."""
         return display.as_chart(self)
 
     def to_json(self) -> dict[str, Any]:
@@ -327,6 +327,33 @@ class Comparison:
     def _repr_html_(self) -> str:
         """How notebooks show it."""
         return display.as_html(self)
+
+
+def ranked(comparison: Comparison) -> list[Arm]:
+    """The reference, then the others, the best first."""
+
+    def place(arm: Arm) -> tuple[bool, float]:
+        measure = quality_of(arm)
+        return arm.name != comparison.reference, -(measure if measure is not None else -1.0)
+
+    return sorted(comparison.arms, key=place)
+
+
+def quality_of(arm: Arm) -> float | None:
+    """The one number of a variant's quality: F1, or where there is no truth its agreement with the
+    reference.
+
+    Of a graph it is the F1 of edges; where neither graph has one, the B-cubed F1 of nodes.
+    """
+    result = arm.quality
+    if result.f1 is not None:
+        return result.f1
+    return result.same if result.b_cubed is None else result.b_cubed
+
+
+def graded(arm: Arm) -> bool:
+    """Whether its quality is that of a graph."""
+    return arm.quality.b_cubed is not None
 
 
 def trial_of(arm: Arm, number: int) -> Trial:

@@ -5,20 +5,18 @@ the chart.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
-from io import StringIO
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from semgraph.compare.comparison import Arm, Comparison, Quality
+from semgraph.compare.comparison import Arm, Comparison, Quality, graded, ranked
 from semgraph.formats import dollars, duration, plain_line, plural, short
+from semgraph.render.chart import NONE, share, text
 from semgraph.render.tables import GAP, Column, fit, fitting, folded
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-_NONE = "–"
 _FAILURES = 5  # kinds of failures of a variant
 
 
@@ -30,33 +28,6 @@ class Cells:
     texts: tuple[str, ...]
     best: frozenset[int] = frozenset()
     right: bool = True
-
-
-def ranked(comparison: Comparison) -> list[Arm]:
-    """The reference, then the others, the best first."""
-
-    def place(arm: Arm) -> tuple[bool, float]:
-        measure = quality_of(arm)
-        return arm.name != comparison.reference, -(measure if measure is not None else -1.0)
-
-    return sorted(comparison.arms, key=place)
-
-
-def quality_of(arm: Arm) -> float | None:
-    """The one number of a variant's quality: F1, or where there is no truth its agreement with the
-    reference.
-
-    Of a graph it is the F1 of edges; where neither graph has one, the B-cubed F1 of nodes.
-    """
-    result = arm.quality
-    if result.f1 is not None:
-        return result.f1
-    return result.same if result.b_cubed is None else result.b_cubed
-
-
-def graded(arm: Arm) -> bool:
-    """Whether its quality is that of a graph."""
-    return arm.quality.b_cubed is not None
 
 
 def columns(comparison: Comparison) -> list[Cells]:
@@ -87,7 +58,7 @@ def columns(comparison: Comparison) -> list[Cells]:
 
 def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
     """The measures that something is known of."""
-    return [column for column in _measures(comparison, arms) if set(column.texts) != {_NONE}]
+    return [column for column in _measures(comparison, arms) if set(column.texts) != {NONE}]
 
 
 def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
@@ -150,7 +121,7 @@ def _column(
     }
     top = max(known.values(), default=0.0)
     best = frozenset(i for i, value in known.items() if value == top)
-    texts = tuple(text(arm) if arm.trials else _NONE for arm in arms)
+    texts = tuple(text(arm) if arm.trials else NONE for arm in arms)
     return Cells(title, texts, best if len(best) < len(known) else frozenset())
 
 
@@ -165,7 +136,7 @@ def _tokens(arm: Arm) -> str:
 def _time(arm: Arm) -> str:
     times = arm.seconds
     if not times:
-        return _NONE
+        return NONE
     mean = duration(sum(times) / len(times))
     return f"{mean} [{duration(min(times))}–{duration(max(times))}]" if len(times) > 1 else mean
 
@@ -175,28 +146,13 @@ def _quickest(arm: Arm) -> float | None:
     return -sum(times) / len(times) if times else None
 
 
-def share(value: float | None, digits: int = 2) -> str:
-    """A share of 1, without the zero that says nothing.
-
-    >>> share(0.934), share(1.0), share(None), share(0.9405, 3)
-    ('.93', '1.00', '–', '.941')
-    """
-    return (
-        _NONE
-        if value is None
-        else f"{value:.{digits}f}".replace("0.", ".", 1)
-        if value < 1
-        else f"{value:.{digits}f}"
-    )
-
-
 def _with(value: float | None, interval: tuple[float, float] | None) -> str:
     between = f" {_between(interval)}" if interval else ""
     return share(value, 3) + (between if value is not None else "")
 
 
 def _between(interval: tuple[float, float] | None) -> str:
-    return f"[{share(interval[0], 3)} {share(interval[1], 3)}]" if interval else _NONE
+    return f"[{share(interval[0], 3)} {share(interval[1], 3)}]" if interval else NONE
 
 
 def _signed(value: float) -> str:
@@ -207,7 +163,7 @@ def _signed(value: float) -> str:
 
 def _difference(arm: Arm) -> str:
     if arm.quality.difference is None:
-        return _NONE
+        return NONE
     value, low, high = arm.quality.difference
     return _signed(value) + (
         f" [{_signed(low)} {_signed(high)}]" if low is not None and high is not None else ""
@@ -215,7 +171,7 @@ def _difference(arm: Arm) -> str:
 
 
 def _same(arm: Arm) -> str:
-    return _NONE if arm.quality.same is None else f"{arm.quality.same:.1%}".replace("%", " %")
+    return NONE if arm.quality.same is None else f"{arm.quality.same:.1%}".replace("%", " %")
 
 
 def footer(comparison: Comparison) -> list[str]:
@@ -273,119 +229,6 @@ def _failures(arm: Arm) -> Iterator[str]:
         yield f"! {arm.name} failed: … and {len(counts) - _FAILURES} more kinds"
 
 
-Point = tuple[Arm, float, float]
-_HEIGHT = 8
-_MARKS = "abcdefghijklmnopqrstuvwxyz"
-
-
-def points(comparison: Comparison) -> tuple[str, list[Point]]:
-    """The unit of the cost axis, and the variants that have a cost and a quality: dollars where they differ, else
-    tokens.
-
-    Without a truth the reference agrees with itself.
-    """
-    arms = [(arm, _quality(comparison, arm)) for arm in ranked(comparison) if arm.trials]
-    priced = all(arm.cold.dollars is not None for arm, _ in arms) and any(
-        arm.cold.dollars for arm, _ in arms
-    )
-    cost: Callable[[Arm], float] = lambda a: a.cold.dollars or 0.0  # noqa: E731
-    tokens: Callable[[Arm], float] = lambda a: a.cold.tokens_in + a.cold.tokens_out  # noqa: E731
-    across = cost if priced else tokens
-    return ("$" if priced else "tokens"), [
-        (arm, across(arm), q) for arm, q in arms if q is not None
-    ]
-
-
-def _quality(comparison: Comparison, arm: Arm) -> float | None:
-    result = quality_of(arm)
-    return (
-        1.0
-        if result is None and not comparison.truth and arm.name == comparison.reference
-        else result
-    )
-
-
-def measure(comparison: Comparison) -> str:
-    """The name of the quality axis: edges of graphs, nodes of graphs without edges."""
-    graphs = [arm for arm in comparison if arm.trials and graded(arm)]
-    nodes = [arm for arm in graphs if arm.quality.f1 is None]
-    if not comparison.truth:
-        of = " of nodes" if graphs and nodes == graphs else ""
-        return f"agreement{of} with {comparison.reference}"
-    if nodes:
-        return "node B³" if nodes == graphs else "edge F1, without edges node B³"
-    return "edge F1" if graphs else "F1"
-
-
-def chart(comparison: Comparison) -> Any:
-    """A matplotlib figure; text where that is not installed."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return text(comparison, 72)
-    unit, result = points(comparison)
-    figure = Figure(figsize=(5.5, 3.5), layout="constrained")
-    axes = figure.subplots()
-    for i, (names, arm, x, y) in enumerate(_places(result)):
-        low, high = arm.quality.interval or (y, y)
-        axes.errorbar(x, y, yerr=[[max(0.0, y - low)], [max(0.0, high - y)]], fmt="o", capsize=3)
-        side = 4 if i % 2 == 0 else -12  # names of neighbours are not on one line
-        axes.annotate(names, (x, y), xytext=(6, side), textcoords="offset points", parse_math=False)
-    axes.set_xlabel("$ cold, one trial" if unit == "$" else "tokens, one trial")
-    axes.set_ylabel(measure(comparison))
-    return figure
-
-
-def _places(found: Sequence[Point]) -> Iterator[tuple[str, Arm, float, float]]:
-    """The variants by what they cost and how good they are: alike ones are one point with all their
-    names.
-    """
-    together: dict[tuple[float, float], list[Arm]] = {}
-    for arm, x, y in found:
-        together.setdefault((x, y), []).append(arm)
-    for (x, y), arms in together.items():
-        yield ", ".join(arm.name for arm in arms), arms[0], x, y
-
-
-def text(comparison: Comparison, width: int) -> str:
-    """The chart in characters; "" with fewer than two points. Variants in one place have one mark, and
-    equal ones one line.
-    """
-    unit, result = points(comparison)
-    if len(result) < 2:
-        return ""
-    wide = max(20, min(width - 12, 64))
-    xs, ys = [x for _, x, _ in result], [y for _, _, y in result]
-    right, low, high = max(xs) or 1.0, min(ys), max(ys)
-    tall = _HEIGHT if share(high, 3) != share(low, 3) else 1
-    cells: dict[tuple[int, int], list[str]] = {}
-    for arm, x, y in result:
-        up = 0 if tall == 1 else round((high - y) / (high - low) * (tall - 1))
-        cells.setdefault((up, min(wide - 1, round(x / right * (wide - 1)))), []).append(arm.name)
-    grid = [[" "] * wide for _ in range(tall)]
-    for mark, (up, along) in zip(_MARKS, cells, strict=False):
-        grid[up][along] = mark
-    lines = [measure(comparison)]
-    for i, row in enumerate(grid):
-        label = share(high, 3) if i == 0 else share(low, 3) if i == tall - 1 else ""
-        lines.append(f"{label:>6} │{''.join(row)}".rstrip())
-    end = dollars(right, exact=True) if unit == "$" else f"{right:,.0f} tokens"
-    lines += [f"{'':>6} └{'─' * wide}", f"{'':>8}0{end:>{wide - 1}}"]
-    return "\n".join([*lines, *_names(cells.values(), max(width, 20))])
-
-
-def _names(together: Iterable[Sequence[str]], width: int) -> Iterator[str]:
-    """The legend of the marks, as many on a line as fit."""
-    line = " " * 8
-    for mark, names in zip(_MARKS, together, strict=False):
-        entry = f"{mark} {', '.join(names)}"
-        if line.strip() and len(line) + len(entry) > width:
-            yield line.rstrip()
-            line = " " * 8
-        line += entry + "   "
-    yield line.rstrip()
-
-
 class TextPart(NamedTuple):
     """A part of a line, and whether it is the best of its column."""
 
@@ -440,30 +283,3 @@ def lines(comparison: Comparison, width: int) -> Iterator[Text]:
         )
         result.rstrip()
         yield result
-
-
-def html(comparison: Comparison) -> str:
-    """The whole as one piece of HTML."""
-    cells = columns(comparison)
-    head = "".join(f"<th>{escape(column.title)}</th>" for column in cells)
-    rows = "".join(
-        f"<tr>{''.join(_cell(column, i) for column in cells)}</tr>" for i in range(len(comparison))
-    )
-    below = "".join(f"<p>{escape(line)}</p>" for line in footer(comparison))
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    return f'<div class="semgraph">{table}{below}{_chart(comparison)}</div>'
-
-
-def _cell(column: Cells, i: int) -> str:
-    text = escape(column.texts[i])
-    side = "right" if column.right else "left"
-    return f'<td style="text-align:{side}">{f"<b>{text}</b>" if i in column.best else text}</td>'
-
-
-def _chart(comparison: Comparison) -> str:
-    drawn_chart = chart(comparison)
-    if isinstance(drawn_chart, str):
-        return f"<pre>{escape(drawn_chart)}</pre>" if drawn_chart else ""
-    drawn = StringIO()
-    drawn_chart.savefig(drawn, format="svg")
-    return drawn.getvalue()[drawn.getvalue().index("<svg") :]

@@ -184,6 +184,7 @@ def test_a_secret_is_found_in_the_forms_that_text_takes() -> None:
         "a%26%22b%2F%C3%BC+x",
         'a&\\"b/ü x',
         "a&amp;&quot;b/ü x",
+        "a&amp;&#34;b/ü x",
     )
     for form in forms:
         assert redacted(f"<{form}>") == f"<{HIDDEN}>", form

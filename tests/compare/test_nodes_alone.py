@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import semgraph as sg
-from semgraph.compare.comparison import Arm, Comparison, Quality, Spent, Trial
+from semgraph.compare.comparison import Arm, Comparison, Quality, Spent, Trial, ranked
 from semgraph.compare.score import of_plans
 from semgraph.compare.trial import Whole
 from semgraph.conformance.oracle import Mind, Oracle
-from semgraph.render.comparison import chart, columns, html, measure, plain, points, ranked
+from semgraph.render.chart import measure, points
+from semgraph.render.comparison import columns, plain
 from semgraph.scores import Edge, ScoredGraph, ScoredNode
 
 GRAPH = "graph: people\nkey: uuid\npartition: group_id\nnodes:\n  Person: {properties: {name: string}}\n"
@@ -78,7 +79,7 @@ async def test_a_graph_of_wrong_nodes_has_no_point_and_its_edges_no_score(tmp_pa
     assert quality.difference is None
     assert measure(found) == "node B³"
     assert [y for _, _, y in points(found)[1]] == [0.0, 0.0]
-    for shown in (plain(found, 200), html(found)):
+    for shown in (plain(found, 200), found._repr_html_()):
         assert "1.00" not in shown
         assert "edge" not in shown
         assert "node pairs" not in shown
@@ -125,7 +126,7 @@ def test_edges_that_should_not_be_are_worth_nothing_beside_ways_that_have_none()
     assert [arm.name for arm in ranked(found)] == ["a", "c", "b"]
     assert measure(found) == "edge F1, without edges node B³"
     assert found["b"].quality.difference is None
-    chart(found)
+    found.chart()
 
 
 def test_with_edges_the_axis_is_theirs() -> None:

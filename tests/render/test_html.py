@@ -328,7 +328,7 @@ def test_many_long_prompts_stay_below_two_megabytes(tmp_path: Path) -> None:
     lines = [line(f"c{i}", **texts(f"{i} " * 15_000, "{}")) for i in range(100)]
     found = page([recorded(tmp_path, lines=lines)])
     assert len(found) < 2_000_000
-    assert "texts are not in this page, for want of room" in found
+    assert "texts were left out because the page is full" in found
 
 
 def test_of_very_many_calls_the_first_and_those_that_failed_are_listed(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_what_it_took_and_the_rows() -> None:
     assert "$0.5" in shown
     assert "2 of 3 committed, 1 were there" in shown
     assert "people</b>: 2 rows" in shown
-    assert "<td>[&quot;a&quot;]</td>" in shown
+    assert "<td>[&#34;a&#34;]</td>" in shown
 
 
 def test_everything_is_escaped() -> None:
@@ -44,7 +44,7 @@ def test_a_row_opens_to_the_messages_that_were_sent(tmp_path: Path) -> None:
     shown = result(record=record.folder)._repr_html_()
     assert "<b>told</b> asked about 1 row<" in shown
     assert (
-        "<details><summary>text &lt;b&gt; or not → pairs [&quot;&lt;b&gt; or not&quot;]</summary>"
+        "<details><summary>text &lt;b&gt; or not → pairs [&#34;&lt;b&gt; or not&#34;]</summary>"
         in shown
     )
     assert "<pre>Is it &lt;b&gt;?</pre>" in shown

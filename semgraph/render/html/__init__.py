@@ -1,7 +1,7 @@
-"""One HTML file of runs and comparisons, which needs no network, no server and no other file.
+"""HTML from templates: the report of runs and comparisons, one file that needs no network and no
+other file; and what notebooks show.
 
-`data` makes one document of records, `page.html.j2` a page of the document; everything in the page
-is escaped.
+`data` makes one document of records, `page.html.j2` a page of the document. Everything is escaped.
 """
 
 from __future__ import annotations
@@ -9,14 +9,18 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semgraph.execution.record import RUNS, Run, find_run
 from semgraph.private import write_private
 from semgraph.redaction import redacted
 from semgraph.render.html.data import clean, cut, document, script_data
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _ATTRIBUTE = 400  # characters
 
@@ -40,6 +44,26 @@ def save(refs: Sequence[str], to: Path, runs: Path = RUNS) -> Path:
 
 def page(records: Sequence[Run]) -> str:
     """The page of some records."""
+    from markupsafe import Markup
+
+    report, script = document(records), _file("page.js")
+    return rendered(
+        "page.html.j2",
+        report=report,
+        page_style=Markup(_file("page.css")),  # noqa: S704 - our own file
+        script=Markup(script),  # noqa: S704 - our own file
+        data=Markup(script_data(report["calls"])),  # noqa: S704 - escaped there
+        allowed=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def rendered(template: str, **data: Any) -> str:
+    """A template of this folder with its data, in which everything is escaped."""
+    return _environment().get_template(template).render(data)
+
+
+@cache
+def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader
     from markupsafe import Markup, escape
 
@@ -52,14 +76,8 @@ def page(records: Sequence[Run]) -> str:
     )
     templates.filters["attribute"] = lambda text: cut(str(text), _ATTRIBUTE)
     templates.filters["whole"] = lambda text: escape(clean(text))
-    report, script = document(records), _file("page.js")
-    return templates.get_template("page.html.j2").render(
-        report=report,
-        style=Markup(_file("page.css")),  # noqa: S704 - our own file
-        script=Markup(script),  # noqa: S704 - our own file
-        data=Markup(script_data(report["calls"])),  # noqa: S704 - escaped there
-        allowed=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )
+    templates.globals["chart_style"] = Markup(_file("chart.css"))  # noqa: S704 - our own file
+    return templates
 
 
 def _short_text(value: Any) -> Any:

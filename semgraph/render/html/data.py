@@ -22,15 +22,16 @@ from semgraph.formats import UNKNOWN, count, dollars, duration, known, plural
 from semgraph.logical.schema import Draw, Graph
 from semgraph.meter import StepMetrics, split
 from semgraph.provenance import MEMBER, Lookup, Row, parsed
+from semgraph.render.chart import svg
 from semgraph.render.comparison import columns, footer
-from semgraph.render.html.graph import chart, graph
+from semgraph.render.html.graph import graph
 from semgraph.render.html.timeline import ORIGINS, origin, timeline
 from semgraph.render.picture import Picture, pictures
 from semgraph.render.runs import metrics_of, seconds, total
 from semgraph.render.tables import cell
 
 CALLS = 1000
-_FIXED = {MEMBER, "left", "right", "error", "calls"}
+FIXED = {MEMBER, "left", "right", "error", "calls"}
 _PICTURES, _FAILED, _DIFFERENCES = 5, 200, 100
 _ITEMS, _ITEM, _CELL, _PLAN = 40, 4000, 2000, 200_000
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
@@ -211,7 +212,7 @@ class CallTexts:
         }
 
     def _item(self, item: Row) -> list[int | None]:
-        answers = {name: value for name, value in item.items() if name not in _FIXED}
+        answers = {name: value for name, value in item.items() if name not in FIXED}
         values = [*_sides(item), item.get("error") or answers]
         return [self.text(cut(_as_text(value))) for value in values]
 
@@ -653,7 +654,7 @@ def _comparison_sections(
         notes=footer(comparison),
         facts=facts,
     )
-    drawn = chart(comparison, anchor)
+    drawn = svg(comparison, anchor)
     if drawn is not None:
         yield _section(anchor, "chart", "Cost and quality", chart=drawn)
     differences = list(_differences(comparison))

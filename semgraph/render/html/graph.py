@@ -1,16 +1,13 @@
-"""Drawings of a report as coordinates: the graph that a run wrote, and a comparison's chart."""
+"""The graph that a run wrote, as coordinates for a drawing and as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import sqrt
 from typing import Any
 
-from semgraph.compare.comparison import Comparison
-from semgraph.formats import count, dollars
-from semgraph.render.comparison import measure, points, share
+from semgraph.formats import count
 from semgraph.render.picture import Arrow, Picture
 
 _WIDE, _SPACE, _MARGIN = 1040.0, 175.0, 24.0
@@ -144,22 +141,6 @@ def _off(point: Point, towards: Point, distance: float) -> Point:
     ) / length * distance
 
 
-def ticks(most: float, number: int = 5) -> list[float]:
-    """Round values from 0 to about `most`.
-
-    >>> ticks(1.7), ticks(0)
-    ([0.0, 0.5, 1.0, 1.5], [0.0])
-    """
-    if most <= 0:
-        return [0.0]
-    step = 10.0**-6
-    for low, high in pairwise(10.0**e * f for e in range(-6, 9) for f in (1, 2, 5)):
-        step = low
-        if low * number >= most or high > most:
-            break
-    return [round(i * step, 9) for i in range(int(most / step) + 1)]
-
-
 DRAWN = 200  # nodes; a larger graph is a table
 _NAMED = 40  # edges; with more of them the drawing has no names of edges
 _ROWS = 500
@@ -274,126 +255,3 @@ def _alone(picture: Picture) -> str:
     more = f" … and {count(len(alone) - _ROWS)} more" if len(alone) > _ROWS else ""
     lead = "Nodes without an edge: " if picture.ties else "Nodes: "
     return lead + ", ".join(alone[:_ROWS]) + more
-
-
-_CHART_WIDE, _CHART_HIGH = 640, 380
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 150, 32, 52
-_SHAPES = ("M-6 0a6 6 0 1 0 12 0a6 6 0 1 0 -12 0z", "M-6-6H6V6H-6z", "M0-8L7 5H-7z", "M0-8L8 0L0 8L-8 0z", "M0 8L7-5H-7z",
-           "M-2-7H2V-2H7V2H2V7H-2V2H-7V-2H-2z")  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Scales:
-    """Where values stand in a chart, in pixels.
-
-    Args:
-        right: The cost at the right end; the left end is 0.
-        low: The quality at the bottom.
-        high: The quality at the top.
-    """
-
-    right: float
-    low: float
-    high: float
-
-    def x(self, cost: float) -> float:
-        """The place of a cost, from the left."""
-        return _LEFT + cost / self.right * (_CHART_WIDE - _LEFT - _RIGHT)
-
-    def y(self, quality: float) -> float:
-        """The place of a quality, from the top."""
-        share_up = (self.high - quality) / (self.high - self.low or 1)
-        return _TOP + share_up * (_CHART_HIGH - _TOP - _BOTTOM)
-
-
-def chart(comparison: Comparison, anchor: str) -> dict[str, Any] | None:
-    """Cost across, quality up, with intervals; None with fewer than two points. Variants differ in
-    shape, colour and name.
-    """
-    unit, result = points(comparison)
-    if len(result) < 2:
-        return None
-    marks = ticks(max(x for _, x, _ in result) * 1.05)
-    spans = [(arm.quality.interval or (y, y)) for arm, _, y in result]
-    low, high = min(min(s) for s in spans), max(max(s) for s in spans)
-    margin = (high - low or 0.1) * 0.15
-    right = max(marks[-1], *(x for _, x, _ in result)) or 1.0
-    scales = Scales(right, max(0.0, low - margin), min(1.0, high + margin))
-    name = measure(comparison)
-    levels: list[float] = []
-    shapes = []
-    for i, ((arm, x, y), span) in enumerate(zip(result, spans, strict=True)):
-        levels.append(_free(scales.y(y) + 4, levels))
-        shapes.append(_point(i, arm.name, scales, (x, y), span, levels[-1]))
-    costs = [f"{arm.name}: {_cost(x, unit)}, {name} {share(y, 3)}" for arm, x, y in result]
-    bars = " Bars: 95 % intervals." if any(arm.quality.interval for arm, _, _ in result) else ""
-    return {
-        "anchor": anchor,
-        "width": _CHART_WIDE,
-        "height": _CHART_HIGH,
-        "description": "; ".join(costs),
-        "caption": f"Up is better, left is cheaper; one trial, cold.{bars}",
-        "points": shapes,
-        **_axes(unit, name, marks, scales),
-    }
-
-
-def _free(level: float, taken: Sequence[float]) -> float:
-    """A height for a name at which no other stands."""
-    while any(abs(level - other) < 15 for other in taken):
-        level += 15
-    return level
-
-
-def _cost(value: float, unit: str) -> str:
-    return dollars(value, exact=True) if unit == "$" else f"{value:,.0f} tokens"
-
-
-def _axes(unit: str, name: str, marks: Sequence[float], scales: Scales) -> dict[str, Any]:
-    bottom, right = _CHART_HIGH - _BOTTOM, _CHART_WIDE - _RIGHT
-    levels = [scales.low + (scales.high - scales.low) * i / 4 for i in range(5)]
-    across = {
-        "x": (_LEFT + right) / 2,
-        "y": _CHART_HIGH - 10,
-        "text": "dollars of one trial" if unit == "$" else "tokens of one trial",
-    }
-    return {
-        "axis": f"M{_LEFT} {_TOP}V{bottom}H{right}",
-        "costs": [
-            {
-                "x": _px(scales.x(x)),
-                "y": bottom + 18,
-                "text": _cost(x, unit).removesuffix(" tokens"),
-            }
-            for x in marks
-        ],
-        "levels": [
-            {
-                "d": f"M{_LEFT} {scales.y(y):.1f}H{right}",
-                "x": _LEFT - 8,
-                "y": _px(scales.y(y) + 4),
-                "text": share(y, 3),
-            }
-            for y in levels
-        ],
-        "across": across,
-        "up": name,
-    }
-
-
-def _point(
-    i: int, name: str, scales: Scales, at: Point, span: tuple[float, float], level: float
-) -> dict[str, Any]:
-    x, y = scales.x(at[0]), scales.y(at[1])
-    low, high = scales.y(span[0]), scales.y(span[1])
-    bar = f"M{x:.1f} {low:.1f}V{high:.1f}M{x - 4:.1f} {low:.1f}h8M{x - 4:.1f} {high:.1f}h8"
-    return {
-        "colour": i % len(_SHAPES),
-        "title": name,
-        "name": _short(name, 24),
-        "bar": bar if low != high else "",
-        "shape": _SHAPES[i % len(_SHAPES)],
-        "place": f"translate({x:.1f} {y:.1f})",
-        "x": _px(x + 13),
-        "y": _px(level),
-    }

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from semgraph.formats import count, duration, plural
-from semgraph.render.html.graph import ticks
+from semgraph.render.chart import ticks
 
 _BARS = 2000
 _LANES = 16
