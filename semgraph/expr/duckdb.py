@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, cast
@@ -20,6 +21,7 @@ import duckdb
 import pyarrow as pa
 import sqlglot
 from duckdb.func import FunctionNullHandling, PythonUDFType
+from duckdb.sqltypes import DuckDBPyType
 from sqlglot import exp
 
 from semgraph.errors import Fault, did_you_mean, interruptible
@@ -27,6 +29,7 @@ from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, on_columns
 from semgraph.expr.scalar import NOW, ROWS, Faithful, Scalar, from_ast, short, to_sql
 from semgraph.expr.types import (
     ANY_COLUMN,
+    TIMESTAMP,
     UNKNOWN,
     UnknownType,
     holds_unknown,
@@ -51,28 +54,62 @@ _BARE = frozenset({
 _CLOCK = ("now", "time", "today", "date", "age", "ago")
 
 
-@lru_cache(maxsize=1)
-def _volatile(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """Names of functions and macros whose result does not depend on their arguments alone."""
-    sql = "SELECT DISTINCT function_name, stability, macro_definition FROM duckdb_functions() WHERE function_type IN "
-    rows = con.cursor().sql(f"{sql}('scalar', 'aggregate', 'window', 'macro')").fetchall()
-    names = _CALLED_CONSISTENT | _BARE
-    names |= {name for name, stability, _ in rows if stability not in ("CONSISTENT", None)} - {
-        "error"
-    }
-    macros = {name: set(_words(body)) for name, _, body in rows if body}
-    while more := {name for name, body in macros.items() if name not in names and body & names}:
-        names |= more
-    return frozenset(names)
+@dataclass(frozen=True)
+class _Catalog:
+    """The functions that DuckDB knows, by what plans must know of them.
+
+    Args:
+        volatile: Functions and macros whose result does not depend on their arguments alone.
+        callable: Functions and macros that plans may call, `id` included.
+        aggregates: Aggregate functions.
+        several: Functions that return several rows, and macros over them.
+        hidden: Macros over an aggregate.
+    """
+
+    volatile: frozenset[str]
+    callable: frozenset[str]
+    aggregates: frozenset[str]
+    several: frozenset[str]
+    hidden: frozenset[str]
 
 
 @lru_cache(maxsize=1)
-def callable_names(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """Names of functions and macros that plans may call, `id` included."""
-    sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type IN "
-    rows = con.cursor().sql(f"{sql}('scalar', 'aggregate', 'window', 'macro')").fetchall()
-    named = {name for (name,) in rows if name[:1].isalpha() and not name.startswith("pg_")}
-    return frozenset(named | {"id"}) - _volatile(con)
+def _catalog(con: duckdb.DuckDBPyConnection) -> _Catalog:
+    sql = "SELECT function_name, function_type, stability, macro_definition FROM duckdb_functions()"
+    rows = set(con.cursor().sql(sql).fetchall())
+    kinds = {"scalar", "aggregate", "window", "macro"}
+    rows = {row for row in rows if row[1] in kinds}
+    unstable = {name for name, _, stability, _ in rows if stability not in ("CONSISTENT", None)}
+    macros = {name: body for name, kind, _, body in rows if kind == "macro" and body}
+    volatile = _callers(
+        {name: set(_words(body)) for name, body in macros.items()},
+        _CALLED_CONSISTENT | _BARE | (unstable - {"error"}),
+    )
+    called_by = {name: set(called(body)) for name, body in macros.items()}
+    aggregate = frozenset(name for name, kind, _, _ in rows if kind == "aggregate")
+    named = {name for name, *_ in rows if name[:1].isalpha() and not name.startswith("pg_")}
+    return _Catalog(
+        volatile,
+        frozenset(named | {"id"}) - volatile,
+        aggregate,
+        _callers(called_by, {"unnest"}),
+        _callers(called_by, aggregate) - aggregate,
+    )
+
+
+def aggregates() -> frozenset[str]:
+    """Names of DuckDB's aggregate functions."""
+    return _catalog(connection()).aggregates
+
+
+def _callers(bodies: Mapping[str, set[str]], names: Collection[str]) -> frozenset[str]:
+    """These functions, and the macros that call one of them."""
+    functions = set(names)
+    while more := {
+        name for name, body in bodies.items() if name not in functions and body & functions
+    }:
+        functions |= more
+    return frozenset(functions)
 
 
 def called(sql: str) -> Iterator[str]:
@@ -98,7 +135,8 @@ def refuse_volatile(scalar: Scalar, con: duckdb.DuckDBPyConnection) -> None:
     if "(" not in scalar.sql and not any(word in scalar.sql.lower() for word in _BARE):
         return
     words = (*called(scalar.text), *_words(scalar.sql))
-    name = next((word for word in words if word in _volatile(con)), None)
+    volatile = _catalog(con).volatile
+    name = next((word for word in words if word in volatile), None)
     if name is None and any(_one_argument_age(call) for call in scalar.ast.find_all(exp.Anonymous)):
         raise Fault(
             '"age" of one time depends on today\'s date',
@@ -152,13 +190,6 @@ def connection() -> duckdb.DuckDBPyConnection:
     con.execute("SET lock_configuration=true")
     atexit.register(con.close)
     return con
-
-
-@lru_cache(maxsize=1)
-def aggregates() -> frozenset[str]:
-    """Names of DuckDB's aggregate functions."""
-    sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
-    return frozenset(name for (name,) in connection().cursor().sql(sql).fetchall())
 
 
 def is_aggregate(call: exp.Func) -> bool:
@@ -247,18 +278,48 @@ def _asks_now(sql: str) -> bool:
 def bind(sql: str) -> pa.DataType:
     """The type of the first column of a statement over empty relations. Raises duckdb.Error."""
     cursor = connection().cursor()
-    params = {NOW: None} if _asks_now(sql) else {}
+    params = {"params": {NOW: None}} if _asks_now(sql) else {}
     try:
         with interruptible():
-            table = (
-                cursor.sql(sql, params=params).to_arrow_table()
-                if params
-                else cursor.sql(sql).to_arrow_table()
-            )
-        kind: pa.DataType = table.schema.field(0).type
+            relation = cursor.sql(sql, **params)
+            kind: pa.DataType | None = _arrow_type(relation.types[0])
+            if kind is None:  # what only Arrow's own reader knows: execute it
+                kind = relation.to_arrow_table().schema.field(0).type
         return kind
     finally:
         cursor.close()
+
+
+_ARROW_TYPES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "hugeint": pa.decimal128(38, 0),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "varchar": pa.string(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamp with time zone": TIMESTAMP,
+    "null": pa.null(),
+}
+
+
+def _arrow_type(kind: DuckDBPyType) -> pa.DataType | None:
+    """The Arrow type of DuckDB's; None for one that is not listed."""
+    if kind.id == "decimal":
+        (_, precision), (_, scale) = kind.children
+        return pa.decimal128(precision, scale)
+    if kind.id == "struct":
+        fields = [(name, _arrow_type(part)) for name, part in kind.children]
+        return None if any(part is None for _, part in fields) else pa.struct(fields)
+    if kind.id in ("list", "array"):
+        inner = dict(kind.children)
+        item = _arrow_type(inner["child"])
+        return None if item is None else pa.list_(item, inner.get("size", -1))
+    return _ARROW_TYPES.get(kind.id)
 
 
 @lru_cache(maxsize=8192)
@@ -339,7 +400,7 @@ def refused(scalar: Scalar, error: str) -> Fault:
     """
     unknown = _NO_FUNCTION.search(error)
     if unknown is not None:
-        hint = did_you_mean(unknown["name"], callable_names(connection()))
+        hint = did_you_mean(unknown["name"], _catalog(connection()).callable)
         return Fault(f'"{short(scalar.text)}": there is no function "{unknown["name"]}"', hint=hint)
     name = _first_aggregate(scalar)
     if UNGROUPED.search(error) and name:
@@ -611,31 +672,10 @@ def _refuse_several(scalar: Scalar, names: set[str]) -> None:
     """Refuse functions that return several rows, and macros that hide an aggregate, whose order
     cannot be set.
     """
-    several, hidden = _macros()
-    if name := min(names & several, default=None):
+    catalog = _catalog(connection())
+    if name := min(names & catalog.several, default=None):
         msg = f'"{short(scalar.text)}": "{name}" returns several rows'
         raise Fault(msg, hint="the operator unnest makes rows of a list")
-    if name := min(names & hidden, default=None):
+    if name := min(names & catalog.hidden, default=None):
         msg = f'"{short(scalar.text)}": "{name}" is a macro over an aggregate, which plans cannot call'
         raise Fault(msg, hint="write it with list or sum")
-
-
-@lru_cache(maxsize=1)
-def _macros() -> tuple[frozenset[str], frozenset[str]]:
-    """Functions that return several rows, and macros that call an aggregate."""
-    sql = "SELECT DISTINCT function_name, macro_definition FROM duckdb_functions() WHERE function_type = 'macro'"
-    bodies = {
-        name: set(called(body)) for name, body in connection().cursor().sql(sql).fetchall() if body
-    }
-    several, hidden = _callers(bodies, {"unnest"}), _callers(bodies, aggregates())
-    return several, hidden - aggregates()
-
-
-def _callers(bodies: Mapping[str, set[str]], names: Collection[str]) -> frozenset[str]:
-    """These functions, and the macros that call one of them."""
-    functions = set(names)
-    while more := {
-        name for name, body in bodies.items() if name not in functions and body & functions
-    }:
-        functions |= more
-    return frozenset(functions)
