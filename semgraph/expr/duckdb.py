@@ -26,6 +26,7 @@ from sqlglot import exp
 
 from semgraph.errors import Fault, did_you_mean, interruptible
 from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, on_columns, on_vectors
+from semgraph.expr.inference import inferred
 from semgraph.expr.scalar import NOW, ROWS, Faithful, Scalar, from_ast, short, to_sql
 from semgraph.expr.types import (
     ANY_COLUMN,
@@ -354,7 +355,8 @@ def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     check_scalar(scalar, schema)
     if reads_unknown(scalar, schema):
         return UNKNOWN
-    return type_of_arrow(_plain_column(scalar, schema) or _bound(scalar, schema)).arrow
+    kind = inferred_type(scalar.shared_ast, schema)
+    return type_of_arrow(_bound(scalar, schema)).arrow if kind is None else kind
 
 
 def check_scalar(scalar: Scalar, schema: pa.Schema) -> None:
@@ -438,11 +440,16 @@ def _untyped(found: pa.DataType, wanted: pa.DataType) -> bool:
     return pa.types.is_null(found)
 
 
-def _plain_column(scalar: Scalar, schema: pa.Schema) -> pa.DataType | None:
-    """The type of a scalar that is a column or a struct's field, which needs no binder."""
-    if len(scalar.columns) != 1 or scalar.sql.replace('"', "") != scalar.columns[0]:
-        return None
-    return _path_type(scalar.columns[0], schema)
+def inferred_type(tree: exp.Expr, schema: pa.Schema) -> pa.DataType | None:
+    """The canonical type of an expression over checked columns; None where only the binder knows
+    it.
+    """
+
+    def type_of_path(path: str) -> pa.DataType | None:
+        kind = _path_type(path, schema)
+        return None if kind is None or holds_unknown(kind) else type_of_arrow(kind).arrow
+
+    return inferred(tree, type_of_path)
 
 
 _EXECUTE = "EXECUTE statement"

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from semgraph.expr.duckdb import connection, type_of
+from semgraph.expr.duckdb import connection, inferred_type, type_of
 from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.expr.scalar import Scalar, from_ast, to_sql
 from semgraph.expr.types import sql_type
@@ -74,7 +74,7 @@ def never_fails(scalar: Scalar, schema: pa.Schema) -> bool:
 
 @lru_cache(maxsize=4096)
 def _never_fails(scalar: Scalar, columns: tuple[tuple[str, _Kind], ...]) -> bool:
-    return _tree_never_fails(scalar.ast, pa.schema(list(columns)))
+    return _tree_never_fails(scalar.shared_ast, pa.schema(list(columns)))
 
 
 def _tree_never_fails(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR0911 - a return for each form
@@ -212,7 +212,8 @@ def _is_divisor(tree: exp.Expr) -> bool:
 def _kind(tree: exp.Expr, schema: pa.Schema) -> _Kind:
     if _is_plain(tree):
         return pa.string() if tree.is_string else pa.int64()
-    return type_of(from_ast(tree), schema)
+    kind = inferred_type(tree, schema)
+    return type_of(from_ast(tree), schema) if kind is None else kind
 
 
 def _is_of(test: Callable[[_Kind], bool], tree: exp.Expr, schema: pa.Schema) -> bool:

@@ -328,6 +328,11 @@ class Scalar:
         return _tree(self.sql).copy()
 
     @property
+    def shared_ast(self) -> exp.Expr:
+        """The syntax tree of `sql`, which must not be changed."""
+        return _tree(self.sql)
+
+    @property
     def asks_now(self) -> bool:
         """Whether it depends on `$now`, the time of a window."""
         return _tree(self.sql).find(exp.Parameter, exp.Placeholder) is not None
@@ -515,6 +520,17 @@ def _path_of(column: exp.Column) -> Iterator[str]:
                 parts.append(outer.expression.name)
         if parts and parts[0] not in _bound_names(column):
             yield ".".join(parts)
+
+
+def column_path(tree: exp.Expr) -> str | None:
+    """The path of a column or struct field, such as `cand.name`; None for all else."""
+    fields: list[str] = []
+    while isinstance(tree, exp.Dot) and isinstance(tree.expression, exp.Identifier):
+        fields.insert(0, tree.expression.name)
+        tree = tree.this
+    if not isinstance(tree, exp.Column) or not tree.name:
+        return None
+    return ".".join([*(part.name for part in tree.parts), *fields])
 
 
 @lru_cache(maxsize=4096)
