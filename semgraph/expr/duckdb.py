@@ -279,10 +279,10 @@ def _asks_now(sql: str) -> bool:
 def bind(sql: str) -> pa.DataType:
     """The type of the first column of a statement over empty relations. Raises duckdb.Error."""
     cursor = connection().cursor()
-    params = {"params": {NOW: None}} if _asks_now(sql) else {}
+    params: dict[str, Any] = {NOW: None} if _asks_now(sql) else {}
     try:
         with interruptible():
-            relation = cursor.sql(sql, **params)
+            relation = cursor.sql(sql, params=params) if params else cursor.sql(sql)
             kind: pa.DataType | None = _arrow_type(relation.types[0])
             if kind is None:  # what only Arrow's own reader knows: execute it
                 kind = relation.to_arrow_table().schema.field(0).type
@@ -313,14 +313,15 @@ def _arrow_type(kind: DuckDBPyType) -> pa.DataType | None:
     if kind.id == "decimal":
         (_, precision), (_, scale) = kind.children
         return pa.decimal128(precision, scale)
-    if kind.id == "struct":
-        fields = [(name, _arrow_type(part)) for name, part in kind.children]
-        return None if any(part is None for _, part in fields) else pa.struct(fields)
-    if kind.id in ("list", "array"):
-        inner = dict(kind.children)
-        item = _arrow_type(inner["child"])
-        return None if item is None else pa.list_(item, inner.get("size", -1))
-    return _ARROW_TYPES.get(kind.id)
+    if kind.id not in ("struct", "list", "array"):
+        return _ARROW_TYPES.get(kind.id)
+    children: list[tuple[str, Any]] = kind.children
+    parts: list[tuple[str, Any]] = [
+        (name, part if isinstance(part, int) else _arrow_type(part)) for name, part in children
+    ]
+    if any(part is None for _, part in parts):
+        return None
+    return pa.struct(parts) if kind.id == "struct" else pa.list_(*(part for _, part in parts))
 
 
 @lru_cache(maxsize=8192)

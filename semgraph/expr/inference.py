@@ -22,7 +22,7 @@ Infer: TypeAlias = Callable[[exp.Expr], Kind]
 _STRING, _INT64, _DOUBLE, _BOOLEAN = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 _DECIMAL = re.compile(r"\d+\.\d+\Z")
 _DIGITS = 17  # with more, a literal may be of a type that is none of the plan language
-_PARAMETERS = {"VARCHAR": _STRING, "BIGINT": _INT64}
+_PARAMETERS: dict[str, pa.DataType] = {"VARCHAR": _STRING, "BIGINT": _INT64}
 
 
 def inferred(tree: exp.Expr, type_of_path: Callable[[str], Kind]) -> Kind:
@@ -116,8 +116,9 @@ def _list(tree: exp.Expr, infer: Infer) -> Kind:
 
 def _list_contains(call: exp.Expr, infer: Infer) -> Kind:
     kind = infer(call.this)
-    listed = kind is not None and pa.types.is_list(kind)
-    return _BOOLEAN if listed and infer(call.expression) == kind.value_type else None
+    if kind is None or not pa.types.is_list(kind):
+        return None
+    return _BOOLEAN if infer(call.expression) == kind.value_type else None
 
 
 def _contains(call: exp.Expr, infer: Infer) -> Kind:
@@ -130,7 +131,8 @@ def _json_array(call: exp.Expr, infer: Infer) -> Kind:
 
 def _cast(cast: exp.Expr, infer: Infer) -> Kind:
     """A cast of NULL, a cast to text, and one to the type that the value has."""
-    wanted = None if cast.to.expressions else _CAST.get(cast.to.this)
+    to: exp.DataType = cast.args["to"]
+    wanted = None if to.expressions else _CAST.get(to.this)
     if isinstance(cast.this, exp.Null):
         return wanted
     kind = infer(cast.this)
@@ -149,7 +151,7 @@ def _own_function(call: exp.Expr, infer: Infer) -> Kind:
     return function.arrow if list(map(infer, call.expressions)) == wanted else None
 
 
-_CAST = {
+_CAST: dict[object, pa.DataType] = {
     exp.DType.VARCHAR: _STRING,
     exp.DType.TEXT: _STRING,
     exp.DType.BIGINT: _INT64,
