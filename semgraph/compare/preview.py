@@ -16,7 +16,7 @@ from semgraph.compare.scratch import Held
 from semgraph.compare.trial import StepInput
 from semgraph.errors import BudgetReached
 from semgraph.execution.runtime import ObservationFile
-from semgraph.explain.estimates import Amount, Estimator, total, windows
+from semgraph.explain.estimates import Amount, Estimator, total
 from semgraph.formats import dollars, plural
 from semgraph.llm.base import LLM, Embedder, Usage
 from semgraph.llm.stack import Budget, bound
@@ -26,7 +26,7 @@ from semgraph.logical.semantic import Semantic
 from semgraph.meter import StepMetrics
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.semantic.answers import watched
-from semgraph.semantic.context import NeedsVectors, Planned, PlannedRequests
+from semgraph.semantic.context import DryRun, DryRunEnded, PlannedRequests
 from semgraph.semantic.contract import Cost, Implementation, Keys, Observed, RowEstimate, Rows
 
 _SAMPLE = 200  # items whose prompts are counted
@@ -89,7 +89,7 @@ async def warm(
 ) -> None:
     """Make ready what variants take with them, vectors above all; nothing is asked."""
     for variant in variants:
-        async with Planned(llm, embedder, node, StepMetrics(), embeds=True) as ctx:
+        async with DryRun(llm, embedder, node, StepMetrics(), embeds=True) as ctx:
             for each in rows:
                 await watched(variant, node, each, ctx)
 
@@ -98,11 +98,11 @@ async def _batches(
     node: Semantic, variant: Implementation[Any], rows: Iterable[Rows], llm: LLM, embedder: Embedder
 ) -> Batches | None:
     """The requests that a variant sends at once; None if it needs vectors first."""
-    async with Planned(llm, embedder, node, StepMetrics()) as ctx:
+    async with DryRun(llm, embedder, node, StepMetrics()) as ctx:
         try:
             for each in rows:
                 await watched(variant, node, each, ctx)
-        except NeedsVectors:
+        except DryRunEnded:
             return None
         return ctx.batches
 
@@ -192,7 +192,7 @@ async def _observed(
     call has whatever it is about, and the longest answer that the prompt allows.
     """
     items = 0
-    async with Planned(llm, embedder, node, StepMetrics()) as ctx:
+    async with DryRun(llm, embedder, node, StepMetrics()) as ctx:
         for each in rows:
             part = each.only(range(min(each.items.num_rows, _SAMPLE - items)))
             if part.items.num_rows:
@@ -314,11 +314,7 @@ def _calls(
 ) -> dict[str, Amount]:
     """The calls of each step that asks a model, as far as they are known."""
     memory = ObservationFile.beside(journal)
-    counts = {label: table.num_rows for label, table in source.rows.items()}
-    rows = {name: table.num_rows for name, table in inputs.items()}
-    estimator = Estimator(
-        physical, rows, memory.read() if memory else {}, counts, windows(physical.logical, inputs)
-    )
+    estimator = Estimator.over(physical, inputs, memory, source.rows)
     calls: dict[str, list[Amount]] = {}
     for node in walk(*physical.roots):
         if isinstance(node, Semantic):

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
-from semgraph.execution.runtime import Seen, key_of
+from semgraph.execution.runtime import ObservationFile, Seen, key_of
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
@@ -195,7 +195,7 @@ class Estimator:
         counts: What the store holds, by label; None: unknown.
         windows: How many windows the rows are cut into, of all partitions; without an order, the
             partitions.
-        tokens: Tokens of a real first prompt, by `id` of the node, where it could be made.
+        tokens: Tokens of the first request of a node, where it depends on the inputs alone.
     """
 
     plan: PhysicalPlan
@@ -207,6 +207,30 @@ class Estimator:
 
     def __post_init__(self) -> None:
         self._rows: dict[Node, Amount] = {}
+
+    @classmethod
+    def over(
+        cls,
+        plan: PhysicalPlan,
+        inputs: Mapping[str, pa.Table],
+        observations: ObservationFile | None,
+        stored: Mapping[str, pa.Table] | None,
+    ) -> Estimator:
+        """The estimator over rows of the inputs and of the store.
+
+        Args:
+            plan: The plan.
+            inputs: The rows of the inputs.
+            observations: What earlier runs saw.
+            stored: The rows of the store by label; None: unknown.
+        """
+        return cls(
+            plan,
+            {name: table.num_rows for name, table in inputs.items()},
+            {} if observations is None else observations.read(),
+            None if stored is None else {name: rows.num_rows for name, rows in stored.items()},
+            _windows(plan.logical, inputs),
+        )
 
     def rows(self, node: Node) -> Amount:
         """The rows of an operator."""
@@ -413,7 +437,7 @@ def _summed(estimates: list[CallEstimate]) -> dict[str, Amount]:
     return {name: total(getattr(each, name) for each in estimates) for name in CallEstimate._fields}
 
 
-def windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
+def _windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
     """How many windows all partitions have together; without an order, how many partitions the
     inputs name.
     """

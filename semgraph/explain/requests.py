@@ -11,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import SemgraphError
 from semgraph.execution.evaluation import Evaluation
 from semgraph.execution.executor import cut_waves, given_rows, number_rows
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import Wave
-from semgraph.llm.base import LLM, Embeddings, Message, Reply, Request, Usage
+from semgraph.llm.base import LLM, Message, Request
 from semgraph.llm.stack import bound
 from semgraph.logical.node import Node, walk
 from semgraph.logical.prompt import Prompt
@@ -29,7 +29,7 @@ from semgraph.meter import Meter, StepMetrics
 from semgraph.physical.plan import PhysicalNode, PhysicalPlan
 from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import AnswerContext, answer
-from semgraph.semantic.context import NodeContext
+from semgraph.semantic.context import DryRun, DryRunEnded, NodeContext
 from semgraph.semantic.contract import Implementation, Part, Rows
 from semgraph.stores.base import Store
 
@@ -83,66 +83,24 @@ class FirstPrompt:
     real: bool
 
 
-class _NotAskedError(SemgraphError):
-    """A model, an embedder or the store would be called now."""
-
-
-class _RecordsFirstRequest:
-    """A model that records the first request and answers none, with the limits and the tokenizer of
-    the real one.
+class _Closed:
+    """A model, an embedder or a store that is not called: any use beyond its description raises
+    DryRunEnded.
     """
 
-    def __init__(self, model: LLM) -> None:
-        self._model = model
-        self.name, self.limits, self.exact_tokens = model.name, model.limits, model.exact_tokens
-        self.first: Request | None = None
-
-    def count_tokens(self, text: str) -> int:
-        return self._model.count_tokens(text)
-
-    def dollars(self, usage: Usage) -> float | None:
-        return self._model.dollars(usage)
-
-    async def complete(self, request: Request) -> Reply:
-        self.first = self.first or request
-        raise _NotAskedError("a model would be asked here")
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
-
-
-class _NoEmbedder:
-    """An embedder that embeds nothing."""
-
     name = "none"
 
-    async def dimensions(self) -> int:
-        raise _NotAskedError("an embedder would be asked here")
-
-    def count_tokens(self, text: str) -> int:
-        return len(text) // 4
-
-    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
-        return None
-
-    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
-        raise _NotAskedError("an embedder would be asked here")
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
-
-
-class _NoStore:
-    """A store that is not read."""
-
-    name = "none"
-    round_trips = 0
-
-    def __init__(self, store: Store) -> None:
-        self.takes = store.takes
+    def __init__(self, described: object = None, *names: str) -> None:
+        self._described, self._names = described, names
 
     def __getattr__(self, name: str) -> Any:
-        raise _NotAskedError(f"the store would be asked here: {name}")
+        if name in self._names:
+            return getattr(self._described, name)
+        raise DryRunEnded
+
+
+def _model(llm: LLM) -> Any:
+    return _Closed(llm, "limits", "exact_tokens", "count_tokens", "dollars")
 
 
 async def tokens_of_inputs(
@@ -151,7 +109,7 @@ async def tokens_of_inputs(
     """Tokens of the first prompts that rest on the inputs alone, by node; the store is
     not read.
     """
-    closed: Any = _NoStore(store)
+    closed: Any = _Closed(store, "takes")
     prompts = await first_prompts(plan, llm, closed, inputs, now)
     return {each.node: float(each.tokens) for each in prompts if each.real}
 
@@ -162,17 +120,16 @@ async def first_prompts(
     """The first prompt of each semantic step, over the first rows of each partition; the store is
     read, no model is called.
     """
-    runtime = Runtime(plan, _RecordsFirstRequest(llm), _NoEmbedder(), store, Meter())
+    embedder: Any = _Closed()
+    runtime = Runtime(plan, _model(llm), embedder, store, Meter())
     tables, windows = await _first_rows(plan, runtime, inputs)
     prompts = []
     async with Evaluation(runtime, tables, now, windows) as evaluation:
         for node in walk(*plan.roots):
             if isinstance(node, Semantic):
                 model = bound(llm, node.prompt.first.role)
-                request = await _first_request(node, evaluation, _RecordsFirstRequest(model), now)
-                first = request or await _made_up(
-                    node, plan.model_call(node).implementation, _RecordsFirstRequest(model)
-                )
+                request = await _first_request(node, evaluation, model, now)
+                first = request or await _made_up(node, plan.model_call(node).implementation, model)
                 messages = _in_names(node.prompt.first) if first is None else first.messages
                 tokens = sum(model.count_tokens(message.content) for message in messages)
                 prompts.append(FirstPrompt(node, messages, tokens, request is not None))
@@ -195,42 +152,40 @@ async def _first_rows(
     return given_rows(plan, tables), first
 
 
+def _dry_run(node: Semantic, model: LLM) -> DryRun:
+    """A context that ends with the first request of a step."""
+    return DryRun(model, _Closed(), node, StepMetrics(), most=1)
+
+
 async def _first_request(
-    node: Semantic, evaluation: Evaluation, model: _RecordsFirstRequest, now: datetime
+    node: Semantic, evaluation: Evaluation, model: LLM, now: datetime
 ) -> Request | None:
     runtime = evaluation.runtime
-    try:
-        ask = runtime.plan.model_call(node)
-        tables = [batch.table for batch in await evaluation.batches(ask.inputs)]
-        column = runtime.plan.logical.graph.partition
-        async with NodeContext(model, _NoEmbedder(), node, StepMetrics()) as ctx:
-            await answer(
-                node,
-                tables,
-                AnswerContext(ask.implementation, ctx, runtime.partitions, column, now),
-            )
-    except _NotAskedError:
-        pass
-    return model.first
+    async with _dry_run(node, model) as ctx:
+        with suppress(DryRunEnded):
+            call = runtime.plan.model_call(node)
+            tables = [batch.table for batch in await evaluation.batches(call.inputs)]
+            column = runtime.plan.logical.graph.partition
+            answering = AnswerContext(call.implementation, ctx, runtime.partitions, column, now)
+            await answer(node, tables, answering)
+    return ctx.first
 
 
 async def _made_up(
-    node: Semantic, implementation: Implementation[Any], model: _RecordsFirstRequest
+    node: Semantic, implementation: Implementation[Any], model: LLM
 ) -> Request | None:
     """A request about rows of names; in the prompt's own words where the implementation cannot
     work with them.
     """
     if getattr(node, "form", ""):
-        return None  # what it asks for stands in the rows
-    async with NodeContext(model, _NoEmbedder(), node, StepMetrics()) as ctx:
-        for asking in (ask_of_names(node, implementation, ctx), ask_of_one(node, ctx)):
-            if model.first is None:
-                with suppress(
-                    Exception
-                ):  # an implementation may want numbers, or vectors, where there are names
-                    await asking
-            asking.close()
-    return model.first
+        return None  # the question is in the rows
+    for ask in (partial(ask_of_names, implementation=implementation), ask_of_one):
+        async with _dry_run(node, model) as ctx:
+            with suppress(Exception):  # an implementation may want numbers where there are names
+                await ask(node, ctx=ctx)
+        if ctx.first is not None:
+            return ctx.first
+    return None
 
 
 def _in_names(prompt: Prompt) -> tuple[Message, ...]:

@@ -345,8 +345,8 @@ _UNASKED = "unasked: only planned"
 _SAMPLE = 200  # requests whose tokens are counted
 
 
-class NeedsVectors(SemgraphError):
-    """An implementation embeds texts before all that it would ask is known."""
+class DryRunEnded(SemgraphError):
+    """A dry run cannot go on: it needs vectors, an answer or the store, or has enough requests."""
 
 
 @dataclass
@@ -367,22 +367,39 @@ class PlannedRequests:
             self.first.append(request)
 
 
-class Planned(NodeContext):
+class DryRun(NodeContext):
     """A context that counts requests and sends none: no question has an answer, so implementations
     end after what they ask at once.
 
-    `batches` are what it would have sent, by role. With `embeds` texts are embedded; without, an
-    implementation that wants vectors ends in `NeedsVectors`.
+    Args:
+        embeds: Whether texts are embedded; if not, an implementation that wants vectors ends with
+            DryRunEnded.
+        most: The number of requests after which it ends with DryRunEnded; None: all are counted.
+        arguments: Those of NodeContext.
+
+    Attributes:
+        batches: The requests that would have been sent, by role.
     """
 
-    def __init__(self, *given: Any, embeds: bool = False, **more: Any) -> None:
-        super().__init__(*given, **more)
+    def __init__(
+        self, *arguments: Any, embeds: bool = False, most: int | None = None, **more: Any
+    ) -> None:
+        super().__init__(*arguments, **more)
         self.batches: dict[str, PlannedRequests] = {}
-        self._embeds = embeds
+        self._embeds, self._most = embeds, most
+
+    @property
+    def first(self) -> Request | None:
+        """The first request; None if there was none."""
+        return next((batch.first[0] for batch in self.batches.values()), None)
 
     def _keep(self, requests: Iterable[Request]) -> None:
         for request in requests:
             self.batches.setdefault(request.role, PlannedRequests()).add(request)
+            if self._most is not None:
+                self._most -= 1
+                if not self._most:
+                    raise DryRunEnded
 
     async def ask(
         self, requests: Iterable[Request]
@@ -393,9 +410,9 @@ class Planned(NodeContext):
             yield index, RowError("unasked", "only planned")
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:
-        """Vectors of texts, if there are to be any. Raises NeedsVectors."""
+        """Vectors of texts, if texts are embedded. Raises DryRunEnded."""
         if not self._embeds:
-            raise NeedsVectors
+            raise DryRunEnded
         return await super().embed(texts, partition)
 
     async def _ask_all(

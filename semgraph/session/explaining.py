@@ -19,7 +19,7 @@ from semgraph.explain import queries as store_queries
 from semgraph.explain import requests as first_prompts
 from semgraph.explain import rewrites
 from semgraph.explain.algebra import algebra
-from semgraph.explain.estimates import Estimator, Forecast, windows
+from semgraph.explain.estimates import Estimator, Forecast
 from semgraph.explain.tree import WIDTH, as_data, mermaid, tree
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
@@ -106,14 +106,11 @@ class Explanation:
     async def _estimator(
         self, physical: PhysicalPlan, inputs: Mapping[str, pa.Table], memory: ObservationFile | None
     ) -> Estimator:
-        counts = None
+        stored = None
         if any(isinstance(node, Scan) for node in walk(*physical.roots)):
             async with self.resources.opened_store(self.plan.graph) as store:
-                read = await held(self.plan, store, partitions_read(self.plan, inputs))
-            counts = {label: table.num_rows for label, table in read.rows.items()}
-        rows = {name: table.num_rows for name, table in inputs.items()}
-        observed = memory.read() if memory is not None else {}
-        estimator = Estimator(physical, rows, observed, counts, windows(self.plan, inputs))
+                stored = (await held(self.plan, store, partitions_read(self.plan, inputs))).rows
+        estimator = Estimator.over(physical, inputs, memory, stored)
         semantic = [node for node in walk(*physical.roots) if isinstance(node, Semantic)]
         if all(estimator.asked(node).tokens_in.known for node in semantic):
             return estimator
