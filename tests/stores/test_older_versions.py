@@ -99,12 +99,15 @@ def layout(path: Path) -> list[Any]:
         return con.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
 
 
-async def test_an_older_file_is_read_and_its_layout_stays(
+async def test_an_older_file_is_migrated_and_read(
     world: World, tmp_path: Path, expected: list[Any]
 ) -> None:
-    path = tmp_path / "graph.db"
+    path, new = tmp_path / "graph.db", tmp_path / "new.db"
     shutil.copy(FIXTURES / "0.1.0.db", path)
-    before = layout(path)
+    store = SqliteStore(new)
+    await store.ensure(GRAPH, world.dimensions)
+    await store.aclose()
+    assert layout(path) != layout(new)
     store = SqliteStore(path)
     await store.ensure(GRAPH, world.dimensions)
     assert await read(store, world) == expected
@@ -112,6 +115,26 @@ async def test_an_older_file_is_read_and_its_layout_stays(
         store, world.write("Person", {"uuid": "p9", "name": "Di"}), marker=world.marker("h3", "h2", ["x2"])
     )  # fmt: skip
     assert sorted((await store.states("p", ["g"]))["g"].committed) == ["n1", "x1", "x2"]
+    rows = world.rows(q=["ann", "di"])
+    words = Method("fulltext", "name", "q", k=5)
+    [hits] = await store.search([world.query("Person", words)], rows)
+    assert world.keys(hits) == {0: ["p1"], 1: ["p9"]}
+    await store.aclose()
+    assert layout(path) == layout(new)
+    with sqlite3.connect(path) as con:
+        assert con.execute("PRAGMA user_version").fetchone()[0] == 2
+        assert con.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+async def test_an_older_file_that_is_attached_is_read_and_stays(
+    world: World, tmp_path: Path, expected: list[Any]
+) -> None:
+    path = tmp_path / "graph.db"
+    shutil.copy(FIXTURES / "0.1.0.db", path)
+    before = layout(path)
+    store = SqliteStore(path)
+    await store.attach(GRAPH, world.dimensions)
+    assert await read(store, world) == expected
     await store.aclose()
     assert layout(path) == before
 

@@ -4,7 +4,10 @@ wrong with it.
 
 from __future__ import annotations
 
+import math
+import random
 import sqlite3
+import statistics
 from contextlib import asynccontextmanager
 
 import pytest
@@ -13,6 +16,7 @@ from semgraph.errors import DataError, EngineError, PlanError, StoreUnavailable
 from semgraph.expr.scalar import parse_scalar
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import Method
+from semgraph.stores.sqlite import fulltext
 from semgraph.stores.sqlite.file import check_library
 from semgraph.stores.sqlite.store import SqliteStore
 
@@ -312,33 +316,101 @@ async def test_little_memory_for_vectors_changes_no_answer(file, world):
     assert world.keys(found) == {0: ["g0-0", "g1-0", "g2-0"]}
 
 
-async def test_large_and_small_partitions_rank_alike(file, world):
-    """Full text confined after the index, within it, or not at all gives the same hits and
-    scores.
-    """
+def rounded(score):
+    """A score to ten digits."""
+    return float(f"{score:.9e}")
 
-    def notes(group, count):
-        return [
-            {"uuid": f"{group}{i:03}", "content": f"heron {'stork ' * (i % 4)}", "group_id": group}
-            for i in range(count)
-        ]
 
-    query = world.query("Note", Method("fulltext", "content", "text", k=12))
-    filtered = world.query(
-        "Note", Method("fulltext", "content", "text", k=12), where="hit.content <> 'none'"
+def bm25(query, texts, mean):
+    """The scores of texts by key, best first, ties by key: BM25 over these texts alone."""
+    listed = {key: text.split() for key, text in texts.items()}
+    scores = dict.fromkeys(listed, 0.0)
+    for word in set(query.split()):
+        holding = sum(word in words for words in listed.values())
+        weight = max(math.log((len(listed) - holding + 0.5) / (holding + 0.5)), 1e-6)
+        for key, words in listed.items():
+            count = words.count(word)
+            saturated = count * 2.2 / (count + 1.2 * (0.25 + 0.75 * len(words) / mean))
+            scores[key] += weight * saturated if count else 0.0
+    return sorted((rounded(-score), key) for key, score in scores.items() if score)
+
+
+@pytest.fixture
+async def library(file, world, monkeypatch):
+    """600 texts of words as frequent as their rank says, in three groups of different sizes."""
+    draw = random.Random(5)
+    words = [f"w{i}" for i in range(60)]
+    weights = [1 / (i + 1) for i in range(60)]
+    notes = [
+        {"uuid": f"n{i:04}", "group_id": "aaabbc"[i % 6],
+         "content": " ".join(draw.choices(words, weights, k=draw.randint(1, 9)))}
+        for i in range(600)
+    ]  # fmt: skip
+    await world.commit(file, world.write("Note", *notes))
+    monkeypatch.setattr(fulltext, "_SHORT", 50)
+    monkeypatch.setattr(fulltext, "_SCORING", 0.1)
+    return notes
+
+
+QUERIES = ["w0 w1 w2 w30", "w0", "w0 w1", "w40 w41 w42 w3 w0", "w9 nothing", "w59 w58"]
+
+
+@pytest.mark.parametrize("k", [1, 20, None])
+@pytest.mark.parametrize("seen", [["a"], ["a", "b"], ["c"], None])
+@pytest.mark.parametrize("where", [None, "hit.uuid >= least"])
+@pytest.mark.parametrize("listed", [64, 1])
+async def test_full_text_is_ranked_by_bm25_of_what_a_row_may_see(
+    library, file, world, monkeypatch, k, seen, where, listed
+):
+    monkeypatch.setattr(fulltext, "_LISTED", listed)
+    method = Method("fulltext", "content", "text", k=k)
+    query = world.query("Note", method, where=where, partition=None if seen is None else "group_id")
+    rows = world.rows(
+        {"group_id": "list<string>"}, text=QUERIES, least=["n0100"] * len(QUERIES),
+        group_id=[seen or []] * len(QUERIES),
+    )  # fmt: skip
+    mean = statistics.mean(len(note["content"].split()) for note in library)
+    wide = seen is None or len(seen) > listed
+    [found] = await file.search([query], rows)
+    hits = list(
+        zip(*(found.column(name).to_pylist() for name in ("_q", "score", "uuid")), strict=True)
     )
-    rows = world.rows(text=["heron stork", "stork"])
-    await world.commit(file, world.write("Note", *notes("g", 40)))
-    alone = await file.search([query, filtered], rows)
-    assert alone[0] == alone[1]
-    await world.commit(file, world.write("Note", *notes("h", 5)))
-    large = await file.search([query, filtered], rows)
-    assert large[0] == large[1]
-    file._memory.sizes._counted.clear()
-    await world.commit(file, world.write("Note", *notes("i", 400)))
-    small = await file.search([query, filtered], rows)
-    assert small[0] == small[1]
-    assert world.keys(alone[0]) == world.keys(large[0]) == world.keys(small[0])
+    for q, text in enumerate(QUERIES):
+        texts = {n["uuid"]: n["content"] for n in library if wide or n["group_id"] in seen}
+        groups = {n["uuid"]: n["group_id"] for n in library}
+        expected = [
+            hit
+            for hit in bm25(text, texts, mean)
+            if (where is None or hit[1] >= "n0100") and (seen is None or groups[hit[1]] in seen)
+        ]
+        assert [(rounded(-score), key) for n, score, key in hits if n == q] == expected[:k]
+
+
+async def test_postings_of_very_frequent_words_are_not_read(library, file, world):
+    read = []
+    file.observe(read.append)
+    query = world.query("Note", Method("fulltext", "content", "text", k=2))
+    [found] = await file.search([query], world.rows(text=["w0 w50"], group_id=["a"]))
+    assert found.num_rows == 2
+    postings = [sql for sql in read if "bm25" in sql]
+    assert [sql.split("MATCH")[1].strip() for sql in postings] == ["'\"w50_1\"'"]
+
+
+async def test_a_write_is_seen_by_the_next_full_text_search(file, world):
+    query, rows = (
+        world.query("Note", Method("fulltext", "content", "text")),
+        world.rows(text=["heron"]),
+    )
+
+    async def keys():
+        return world.keys((await file.search([query], rows))[0])
+
+    assert await keys() == {}
+    for n in range(3):
+        await world.commit(file, world.write("Note", {"uuid": f"n{n}", "content": "a heron"}))
+        assert await keys() == {0: [f"n{i}" for i in range(n + 1)]}
+    await world.commit(file, world.delete("Note", "n1"))
+    assert await keys() == {0: ["n0", "n2"]}
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr.functions import words
 from semgraph.private import create_private, private_folder
 from semgraph.stores.base import record_round_trip
-from semgraph.stores.sqlite.values import add_labels, list_holds, lists_meet, unite
+from semgraph.stores.sqlite.values import add_labels, list_holds, lists_meet, partition_words, unite
 from semgraph.turns import Turns
 
 T = TypeVar("T")
@@ -157,14 +157,13 @@ class File:
     def _settings(
         self, con: sqlite3.Connection, check: Callable[[sqlite3.Connection], None]
     ) -> None:
-        functions = ((words, 1), (list_holds, 2), (lists_meet, 2), (unite, 2), (add_labels, 2))
-        for function, arguments in functions:
-            callable_ = _or_null(words) if function is words else function
-            con.create_function(function.__name__, arguments, callable_, deterministic=True)
+        for function in (partition_words, list_holds, lists_meet, unite, add_labels):
+            con.create_function(function.__name__, 2, function, deterministic=True)
+        con.create_function("words", 1, _or_null(words), deterministic=True)  # of files of layout 1
         modules = {name for (name,) in con.execute("PRAGMA module_list")}
         check_library(sqlite3.sqlite_version, modules, self.name)
         check(con)
-        con.execute("PRAGMA trusted_schema = ON")  # triggers call `words`
+        con.execute("PRAGMA trusted_schema = ON")  # triggers call functions
         con.execute("PRAGMA temp_store = MEMORY")
         con.execute(
             "PRAGMA automatic_index = OFF"

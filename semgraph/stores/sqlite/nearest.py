@@ -14,7 +14,6 @@ from semgraph.stores.base import Method
 from semgraph.stores.batch_io import column, vectors_of
 from semgraph.stores.cosine import Block, Candidates, candidates, exact, lengths
 from semgraph.stores.sqlite.rows import RankedHit, SearchScope
-from semgraph.stores.sqlite.schema import ID
 from semgraph.stores.sqlite.vectors import Memory, VectorCache
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ class Nearest:
             for (q, query), candidates_of in zip(queries.items(), chosen, strict=True):
                 hits = self.scope.ranked(con, self._compared(blocks, candidates_of, query))
                 near += ((q, row, score) for score, row in hits)
-            passing = self._passing(con, near) if self.scope.where else near
+            passing = self.scope.passing(con, near, confined=False) if self.scope.where else near
             passed = {q: list(hits) for q, hits in groupby(passing, itemgetter(0))}
             for q, candidates_of in zip([*queries], chosen, strict=True):
                 sure = [hit for hit in passed.get(q, ()) if hit[2] >= candidates_of.floor]
@@ -136,32 +135,10 @@ class Nearest:
             )
         return compared
 
-    def _passing(self, con: sqlite3.Connection, near: Ranked) -> Ranked:
-        """The hits that pass the conditions, in the same order."""
-        scope, table = self.scope, self.scope.table
-        columns = "(n INTEGER PRIMARY KEY, q INTEGER, id INTEGER, score REAL)"
-        con.execute(f'CREATE TEMP TABLE IF NOT EXISTS "#near" {columns}')
-        con.execute('DELETE FROM temp."#near"')
-        con.executemany('INSERT INTO temp."#near" (q, id, score) VALUES (?, ?, ?)', near)
-        return con.execute(
-            f'SELECT h.q, h.id, h.score FROM temp."#near" h CROSS JOIN temp.{scope.request.table} r '
-            f"CROSS JOIN {table.name} t WHERE {' AND '.join([f't.{ID} = h.id', 'r.q = h.q', *scope.where])} ORDER BY h.n"
-        ).fetchall()
-
     def _of_passing(self, con: sqlite3.Connection, cache: VectorCache, queries: Queries) -> Ranked:
         """All rows that pass the conditions, ranked."""
-        scope, table = self.scope, self.scope.table
-        wanted = "r.q IN (SELECT value FROM json_each(?))"
-        parts = f"CROSS JOIN temp.{scope.parts} s" if scope.parts else ""
-        own = [wanted, *(("s.q = r.q", f"{scope.partition} = s.part") if scope.parts else ())]
-        sql = (
-            f"SELECT t.{table.partition}, r.q, t.{ID}, t.{table.key} FROM temp.{scope.request.table} r {parts} "
-            f"CROSS JOIN {table.name} t WHERE {' AND '.join([*own, *scope.where])} ORDER BY 1, 2"
-        )
         scored: list[tuple[int, float, str, int]] = []
-        for partition, pairs in groupby(
-            con.execute(sql, (str([*queries]),)).fetchall(), itemgetter(0)
-        ):
+        for partition, pairs in groupby(self.scope.all_passing(con, [*queries]), itemgetter(0)):
             for block in cache.blocks(con, self.name, (partition,), self.size or 1):
                 for q, listed in groupby(pairs, itemgetter(1)):
                     scored += self._scored(

@@ -210,16 +210,42 @@ class SearchScope:
             self.request.ordinals[row],
         )
 
-    def holds_all(self, con: sqlite3.Connection, partitions: Sequence[str]) -> bool:
-        """Whether a table has no rows but of some one partition."""
-        ends = ", ".join(
-            f"(SELECT {end}({self.table.partition}) FROM {self.table.name})"
-            for end in ("min", "max")
+    def passing(
+        self, con: sqlite3.Connection, near: Sequence[tuple[int, int, float]], *, confined: bool
+    ) -> list[tuple[int, int, float]]:
+        """The hits (ordinal, id, score) that pass the conditions, in the same order.
+
+        Args:
+            con: The connection.
+            near: The hits.
+            confined: Whether to leave out those that their row may not see.
+        """
+        columns = "(n INTEGER PRIMARY KEY, q INTEGER, id INTEGER, score REAL)"
+        con.execute(f'CREATE TEMP TABLE IF NOT EXISTS "#near" {columns}')
+        con.execute('DELETE FROM temp."#near"')
+        con.executemany('INSERT INTO temp."#near" (q, id, score) VALUES (?, ?, ?)', near)
+        own = f"EXISTS (SELECT 1 FROM temp.{self.parts} s WHERE s.q = r.q AND s.part = {self.partition})"
+        tests = [f"t.{ID} = h.id", "r.q = h.q", *([own] if confined else ()), *self.where]
+        return con.execute(
+            f'SELECT h.q, h.id, h.score FROM temp."#near" h CROSS JOIN temp.{self.request.table} r '
+            f"CROSS JOIN {self.table.name} t WHERE {' AND '.join(tests)} ORDER BY h.n"
+        ).fetchall()
+
+    def all_passing(
+        self, con: sqlite3.Connection, ordinals: Sequence[int]
+    ) -> list[tuple[str, int, int, str]]:
+        """Partition, ordinal, id and key of all that rows may see and that passes the conditions,
+        sorted by the first two.
+        """
+        table, tests = self.table, ["r.q IN (SELECT value FROM json_each(?))"]
+        parts = f"CROSS JOIN temp.{self.parts} s" if self.parts else ""
+        if self.parts:
+            tests += ["s.q = r.q", f"{self.partition} = s.part"]
+        sql = (
+            f"SELECT t.{table.partition}, r.q, t.{ID}, t.{table.key} FROM temp.{self.request.table} r {parts} "
+            f"CROSS JOIN {table.name} t WHERE {' AND '.join([*tests, *self.where])} ORDER BY 1, 2"
         )
-        return len(partitions) == 1 and con.execute(f"SELECT {ends}").fetchone() == (
-            *partitions,
-            *partitions,
-        )
+        return con.execute(sql, (str([*ordinals]),)).fetchall()
 
     def ranked(
         self, con: sqlite3.Connection, hits: list[tuple[float, int]]

@@ -3,14 +3,17 @@
 One table per label, in its own name; all else that belongs to it has `#` in its name, which no
 label or property can have:
 
-- `Label#text#index`: FTS5 over the words of the index's properties, and a token for the partition;
+- `Label#text#index`: FTS5 over the words of the index's properties, each as `word_N` with the
+  number of its partition: the postings of a partition are a term of their own, those of all
+  partitions a prefix;
 - `Label#vector#property`: vectors with their partition and the version of the file that they came
   with;
 - `Label#by#property`, `Label#ends#source`: indexes;
+- `#partitions`: the numbers of partitions, kept when a partition is emptied;
 - `#meta`, `#dimensions`, `#gone`, `#heads`, `#marks`: semgraph's own.
 
 Triggers keep full text and vectors in step with the labels' tables. FTS5 forgets a row only if it
-is told the same words again, so what `words` makes of a text belongs to the layout: change it, and
+is told the same words again, so what `partition_words` makes of a text belongs to the layout: change it, and
 `SCHEMA` must change.
 """
 
@@ -29,11 +32,13 @@ from semgraph.stores.batch_io import check_lengths
 from semgraph.stores.sqlite.values import AFFINITY
 
 APPLICATION = 0x53474D31
-SCHEMA = 1
+SCHEMA = 2
+"""Of layout 1, of version 0.1.0, full text is made anew."""
 ID = '"#id"'
 _OWN = {
     "#meta": "(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
     "#dimensions": "(name TEXT PRIMARY KEY, size INTEGER NOT NULL) WITHOUT ROWID",
+    "#partitions": "(id INTEGER PRIMARY KEY, part TEXT NOT NULL UNIQUE)",
     "#gone": "(name TEXT, part TEXT, version INTEGER NOT NULL, PRIMARY KEY (name, part)) WITHOUT ROWID",
     "#heads": "(part TEXT PRIMARY KEY, head TEXT NOT NULL) WITHOUT ROWID",
     "#marks": "(plan TEXT, part TEXT, row TEXT, fingerprint TEXT NOT NULL, now INTEGER NOT NULL, run TEXT NOT NULL, "
@@ -145,19 +150,20 @@ class Table:
         return full, f"CREATE INDEX {quote(full)} ON {self.name} ({self.partition}, {quote(name)})"
 
     def words_row(self, properties: tuple[str, ...], row: str = "") -> str:
-        """What full text holds of a row (`new.`, `old.`, or of the table): partition token, words
-        of each property.
+        """What full text holds of a row (`new.`, `old.`, or of the table): the words of each
+        property.
         """
-        token = f"'x' || hex({row}{self.partition})"
-        return ", ".join([token, *(f"words({row}{quote(name)})" for name in properties)])
+        number = f'(SELECT id FROM "#partitions" WHERE part = {row}{self.partition})'
+        return ", ".join(f"partition_words({row}{quote(name)}, {number})" for name in properties)
 
     def _fulltext(self, full: str, properties: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         fts, cells = quote(full), ", ".join(f"c{i}" for i in range(len(properties)))
-        kind = f"fts5(p, {cells}, content='', tokenize='unicode61 remove_diacritics 0')"
+        kind = f"fts5({cells}, content='', tokenize=\"ascii tokenchars '_'\")"
         yield full, f"CREATE VIRTUAL TABLE {fts} USING {kind}"
         new, old = self.words_row(properties, "new."), self.words_row(properties, "old.")
-        put = f"INSERT INTO {fts} (rowid, p, {cells}) VALUES (new.{ID}, {new});"
-        take = f"INSERT INTO {fts} ({fts}, rowid, p, {cells}) VALUES ('delete', old.{ID}, {old});"
+        number = number_partitions(f"(SELECT new.{self.partition} AS part)") + ";"
+        put = f"{number} INSERT INTO {fts} (rowid, {cells}) VALUES (new.{ID}, {new});"
+        take = f"INSERT INTO {fts} ({fts}, rowid, {cells}) VALUES ('delete', old.{ID}, {old});"
         read = [self.partition, *map(quote, properties)]
         differ = " OR ".join(f"old.{c} IS NOT new.{c}" for c in read)
         yield self._trigger(full, "INSERT", "", put)
@@ -198,6 +204,14 @@ class Table:
             name,
             f"CREATE TRIGGER {quote(name)} AFTER {event} {of} ON {self.name} {when} BEGIN {body} END",
         )
+
+
+def number_partitions(source: str) -> str:
+    """The statement that numbers the partitions of a source, its column `part`, that have no
+    number.
+    """
+    known = 'SELECT 1 FROM "#partitions" p WHERE p.part = s.part'
+    return f'INSERT INTO "#partitions" (part) SELECT DISTINCT part FROM {source} s WHERE NOT EXISTS ({known})'
 
 
 def _words_name(label: Label, index: str) -> str:
@@ -308,7 +322,10 @@ def _fill(con: sqlite3.Connection, name: str, tables: Mapping[str, Table]) -> No
                 cells = ", ".join(f"c{i}" for i in range(len(properties)))
                 row = table.words_row(properties)
                 con.execute(
-                    f"INSERT INTO {quote(name)} (rowid, p, {cells}) SELECT {ID}, {row} FROM {table.name}"
+                    number_partitions(f"(SELECT {table.partition} AS part FROM {table.name})")
+                )
+                con.execute(
+                    f"INSERT INTO {quote(name)} (rowid, {cells}) SELECT {ID}, {row} FROM {table.name}"
                 )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import DataError
-from semgraph.expr.functions import canonical_json
+from semgraph.expr.functions import canonical_json, words
 from semgraph.expr.types import Type
 from semgraph.stores.batch_io import Vectors
 
@@ -75,7 +75,24 @@ def decode_vectors(values: Sequence[bytes | None], size: int) -> pa.Array[Any]:
     return vectors
 
 
-# Functions that statements call, over lists as they are stored. NULL adds nothing.
+# Functions that statements call. NULL adds nothing.
+
+
+def indexed_words(text: str) -> list[str]:
+    """The words of a text as full text holds them: those of `words`, with simple case folding, so
+    that a final sigma equals any other.
+    """
+    listed = words(text)
+    if not listed.isascii():
+        listed = "".join(f if len(f := c.casefold()) == 1 else c for c in listed)
+    return listed.split()
+
+
+def partition_words(text: str | None, partition: int | None) -> str | None:
+    """What full text holds of a text: each word with the number of the partition."""
+    if text is None:
+        return None
+    return " ".join(f"{word}_{partition}" for word in indexed_words(text))
 
 
 def unite(stored: str | None, new: str | None) -> str | None:

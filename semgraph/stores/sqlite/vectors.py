@@ -1,5 +1,6 @@
-"""Vectors of an SQLite file in memory, one block per partition, kept in step with the file whoever
-writes to it.
+"""What a store keeps in memory of an SQLite file: vectors, and postings of full text.
+
+Vectors are one block per partition, kept in step with the file whoever writes to it.
 
 Each transaction that writes raises the file's version and stamps the vectors that it wrote with it;
 a vector that goes leaves the version at which its partition lost one. So within a read a block
@@ -10,12 +11,14 @@ anew if something went.
 from __future__ import annotations
 
 import sqlite3
+from array import array
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from semgraph.stores.cosine import Block
-from semgraph.stores.sqlite.schema import ID, Table, quote
+from semgraph.stores.sqlite.schema import quote
 
 _BATCH = 8192
 _DISTINCT = (
@@ -126,33 +129,50 @@ def _read(con: sqlite3.Connection, table: str, partition: str, held: _CachedBloc
         )
 
 
-_LARGE = 4
-"""A partition is large if it has more than one in so many of a table's rows."""
+class Postings(NamedTuple):
+    """The rows that hold a word of a partition.
 
-
-class Sizes:
-    """How many rows partitions have, about: chooses how full text is confined to them, never what
-    it finds.
+    Args:
+        ids: Of the rows.
+        scores: FTS5's own.
+        scale: Makes a score the saturated frequency of the word in the row.
     """
 
-    def __init__(self) -> None:
-        self._counted: dict[tuple[str, str], tuple[int, int]] = {}
+    ids: array[int]
+    scores: array[float]
+    scale: float
 
-    def is_large(self, con: sqlite3.Connection, table: Table, partitions: Sequence[str]) -> bool:
-        """Whether some partitions hold a good part of a table. Counted anew when the table has
-        grown by half.
-        """
-        total: int = con.execute(f"SELECT coalesce(max({ID}), 0) FROM {table.name}").fetchone()[0]
-        held = 0
-        for partition in partitions:
-            name = (table.label.name, partition)
-            count, then = self._counted.get(name, (0, 0))
-            if total > 1.5 * then:
-                sql = f"SELECT count(*) FROM {table.name} WHERE {table.partition} = ?"
-                count = con.execute(sql, (partition,)).fetchone()[0]
-                self._counted[name] = (count, total)
-            held += count
-        return held * _LARGE > total
+
+class TextCache:
+    """Counts and postings of full text, of one version of the file; no more postings than
+    `limit`.
+    """
+
+    def __init__(self, limit: int = 1 << 20) -> None:
+        self.limit = limit
+        self.counts: dict[Hashable, int] = {}
+        self.postings: dict[Hashable, Postings] = {}
+        self._length = 0
+        self._version = -1
+
+    def read_at(self, version: int) -> None:
+        """Forget all that is of another version of the file."""
+        if version != self._version or len(self.counts) > self.limit:
+            self.counts.clear()
+            self._clear_postings()
+            self._version = version
+
+    def keep(self, name: Hashable, postings: Postings) -> None:
+        """Keep postings, in place of all others if they become too many."""
+        if self._length + len(postings.ids) > self.limit:
+            self._clear_postings()
+        if len(postings.ids) <= self.limit:
+            self.postings[name] = postings
+            self._length += len(postings.ids) + 1
+
+    def _clear_postings(self) -> None:
+        self.postings.clear()
+        self._length = 0
 
 
 class Memory:
@@ -160,4 +180,4 @@ class Memory:
 
     def __init__(self) -> None:
         self.vectors = VectorCache()
-        self.sizes = Sizes()
+        self.texts = TextCache()

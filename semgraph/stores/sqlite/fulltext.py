@@ -1,0 +1,266 @@
+"""Full text in SQLite, ranked by BM25.
+
+The index holds each word together with its partition, so that a search reads the postings of its
+own partitions only. Frequencies of words are those of the partitions that a row may see; the mean
+length of texts is that of the table.
+
+The best k rows are exact, although the postings of very frequent words are mostly left unread
+(MaxScore, Turtle and Flood 1995): words are read from the rarest on, until the others together
+cannot lift another row into the best k. Then only rows read so far are scored, from their texts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import nlargest, nsmallest
+from typing import NamedTuple
+
+from semgraph.stores.base import Method
+from semgraph.stores.batch_io import column
+from semgraph.stores.sqlite.rows import RankedHit, SearchScope
+from semgraph.stores.sqlite.schema import ID, Table, quote
+from semgraph.stores.sqlite.values import indexed_words
+from semgraph.stores.sqlite.vectors import Memory, Postings, file_version
+
+_K1, _B = 1.2, 0.75
+_LEAST_WEIGHT = 1e-6
+"""Of words in more than half of the rows; all four are those of FTS5."""
+_LISTED = 64
+"""Where a row may see more partitions, the whole index is read and its hits are confined."""
+_SHORT = 2_000
+"""A partition of so many rows has short postings: they are read at once, not counted before."""
+_SCORING = 4
+"""How many postings are read in the time in which one row is scored from its texts."""
+_CHUNK = 64
+_SLACK = 1e-9
+"""Sums of the same terms differ by less."""
+Hits = list[tuple[float, str, int]]
+"""Negative score, key, id."""
+
+
+def weight(rows: int, holding: int) -> float:
+    """The weight of a word that so many rows hold (inverse document frequency)."""
+    return max(math.log((rows - holding + 0.5) / (holding + 0.5)), _LEAST_WEIGHT)
+
+
+class QueryWord(NamedTuple):
+    """A word of a query and its weight."""
+
+    text: str
+    weight: float
+
+    @property
+    def most(self) -> float:
+        """The most that it can add to a score."""
+        return (_K1 + 1) * self.weight
+
+
+class FullTextIndex:
+    """The full-text index of a property within one transaction.
+
+    Args:
+        con: The connection.
+        table: The table of the label.
+        prop: The property; all properties of its index are searched.
+        memory: Keeps counts until the file changes.
+    """
+
+    def __init__(self, con: sqlite3.Connection, table: Table, prop: str, memory: Memory) -> None:
+        self.con, self.table = con, table
+        full, self.properties = table.words(prop)
+        self.name, self._full = quote(full), full
+        self._cache = memory.texts
+        self._cache.read_at(file_version(con))
+        self._ids: dict[str, int] = {}
+        self.rows, self.mean_length = _averages(con, full)
+
+    def _number(self, partition: str) -> int:
+        """The number of a partition in the index; 0 if it has had no row yet."""
+        if partition not in self._ids:
+            sql = 'SELECT id FROM "#partitions" WHERE part = ?'
+            row = self.con.execute(sql, (partition,)).fetchone()
+            self._ids[partition] = row[0] if row else 0
+        return self._ids[partition]
+
+    def size(self, partition: str | None) -> int:
+        """How many rows a partition (None: the table) has."""
+        if partition is None:
+            return self.rows
+        sql = f"SELECT count(*) FROM {self.table.name} WHERE {self.table.partition} = ?"
+        return self._count((self._full, None, partition), sql, partition)
+
+    def holding(self, word: str, partition: str | None) -> int:
+        """How many rows of a partition (None: all) hold a word."""
+        if self.size(partition) <= _SHORT:
+            return len(self.postings(word, partition).ids)
+        sql = f"SELECT count(*) FROM {self.name} WHERE {self.name} MATCH ?"
+        return self._count((self._full, word, partition), sql, self._term(word, partition))
+
+    def _count(self, name: tuple[str, str | None, str | None], sql: str, value: str) -> int:
+        if name not in self._cache.counts:
+            self._cache.counts[name] = self.con.execute(sql, (value,)).fetchone()[0]
+        return self._cache.counts[name]
+
+    def postings(self, word: str, partition: str | None) -> Postings:
+        """The rows that hold a word."""
+        name = self._full, word, partition
+        if (known := self._cache.postings.get(name)) is not None:
+            return known
+        sql = f"SELECT rowid, bm25({self.name}) FROM {self.name} WHERE {self.name} MATCH ?"
+        listed = self.con.execute(sql, (self._term(word, partition),)).fetchall()
+        ids, scores = zip(*listed, strict=True) if listed else ((), ())
+        scale = -1 / weight(self.rows, len(ids))
+        read = Postings(array("q", ids), array("d", scores), scale)
+        self._cache.keep(name, read)
+        return read
+
+    def _term(self, word: str, partition: str | None) -> str:
+        """A word of a partition (None: of any) as an FTS5 query."""
+        return f'"{word}_"*' if partition is None else f'"{word}_{self._number(partition)}"'
+
+    def score(self, ids: Sequence[int], words: Sequence[QueryWord]) -> Hits:
+        """Score rows from their texts; those without any of the words are left out."""
+        texts = ", ".join(f"t.{quote(name)}" for name in self.properties)
+        sql = (
+            f"SELECT t.{ID}, t.{self.table.key}, {texts} FROM {self.table.name} t "
+            f"WHERE t.{ID} IN (SELECT value FROM json_each(?))"
+        )
+        hits: Hits = []
+        for row, key, *cells in self.con.execute(sql, (json.dumps(ids),)):
+            held = [word for cell in cells if cell for word in indexed_words(cell)]
+            least = _K1 * (1 - _B + _B * len(held) / self.mean_length)
+            score = 0.0
+            for word in words:
+                if count := held.count(word.text):
+                    score += word.weight * (count * (_K1 + 1) / (count + least))
+            if score:
+                hits.append((-score, key, row))
+        return hits
+
+
+def _averages(con: sqlite3.Connection, full: str) -> tuple[int, float]:
+    """How many rows an FTS5 table has, and how many words a row on average: its averages record."""
+    row = con.execute(f"SELECT block FROM {quote(full + '_data')} WHERE id = 1").fetchone()
+    numbers, number = [], 0
+    for byte in row[0] if row else b"":
+        number = number << 7 | byte & 127
+        if byte < 128:
+            numbers.append(number)
+            number = 0
+    rows, *totals = numbers or [0]
+    return rows, sum(totals) / rows if rows else 1.0
+
+
+class RarestFirst:
+    """The best rows for the words of one query.
+
+    Args:
+        index: The index.
+        query: The words.
+        partitions: Those that the row may see; `[None]`: all.
+    """
+
+    def __init__(
+        self, index: FullTextIndex, query: Sequence[str], partitions: Sequence[str | None]
+    ) -> None:
+        self.index, self.partitions = index, partitions
+        rows = sum(index.size(partition) for partition in partitions)
+        counts = [(sum(index.holding(word, part) for part in partitions), word) for word in query]
+        self.words = [QueryWord(word, weight(rows, n)) for n, word in sorted(counts) if n]
+
+    def take(self, k: int | None) -> Hits:
+        """The best k rows (None: all), best first, ties by key."""
+        partial, rest = self._read(k)
+        if k is None:
+            return sorted(self.index.score([*partial], self.words))
+        floor = _floor(partial, k) * (1 - _SLACK) - rest
+        left = sorted(
+            (row for row, score in partial.items() if score >= floor),
+            key=partial.__getitem__,
+            reverse=True,
+        )
+        hits: Hits = []
+        chunk = max(2 * k, _CHUNK)
+        while left and partial[left[0]] >= floor:
+            hits = nsmallest(k, [*hits, *self.index.score(left[:chunk], self.words)])
+            if len(hits) == k:
+                floor = -hits[-1][0] * (1 - _SLACK) - rest
+            del left[:chunk]
+        return hits
+
+    def _read(self, k: int | None) -> tuple[dict[int, float], float]:
+        """Scores of rows by the words read, and how much the words that were not read can add."""
+        partial: dict[int, float] = {}
+        for place, word in enumerate(self.words):
+            rest = sum(word.most for word in self.words[place:])
+            if k is not None and (floor := _floor(partial, k)) > rest * (1 + _SLACK):
+                candidates = sum(score + rest >= floor for score in partial.values())
+                if candidates * _SCORING < self._length(word):
+                    return partial, rest
+            for partition in self.partitions:
+                ids, frequencies, scale = self.index.postings(word.text, partition)
+                scale *= word.weight
+                for row, frequency in zip(ids, frequencies, strict=True):
+                    partial[row] = partial.get(row, 0.0) + scale * frequency
+        return partial, 0.0
+
+    def _length(self, word: QueryWord) -> int:
+        return sum(self.index.holding(word.text, partition) for partition in self.partitions)
+
+
+def _floor(scores: Mapping[int, float], k: int) -> float:
+    """The k-th best score; 0 if there are fewer."""
+    return nlargest(k, scores.values())[-1] if len(scores) >= k > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class FullText:
+    """Hits by full text."""
+
+    scope: SearchScope
+    method: Method
+
+    @cached_property
+    def queries(self) -> list[list[str]]:
+        """The distinct words of each row."""
+        texts = column(self.scope.request.rows, self.method.column).to_pylist()
+        return [list(dict.fromkeys(indexed_words(text or ""))) for text in texts]
+
+    def hits(self, con: sqlite3.Connection, memory: Memory) -> Iterator[RankedHit]:
+        """The hits, ties by key."""
+        index = FullTextIndex(con, self.scope.table, self.method.prop, memory)
+        for row, query in enumerate(self.queries):
+            seen = self.scope.seen(row)
+            if not query or seen == ():
+                continue
+            confined = seen is not None and len(seen) > _LISTED
+            best = RarestFirst(index, query, (None,) if seen is None or confined else seen)
+            q = self.scope.request.ordinals[row]
+            hits = self._passing(con, best, q, confined=confined)
+            for rank, (score, _, row_id) in enumerate(hits[: self.method.k]):
+                yield RankedHit(q, rank, -score, row_id)
+
+    def _passing(
+        self, con: sqlite3.Connection, best: RarestFirst, q: int, *, confined: bool
+    ) -> Hits:
+        """The best rows that pass the conditions: of more and more, as long as fewer than k pass."""
+        k, scope = self.method.k, self.scope
+        if not scope.where and not confined:
+            return best.take(k)
+        if scope.pinned:
+            passing = [row for _, _, row, _ in scope.all_passing(con, [q])]
+            return sorted(best.index.score(passing, best.words))
+        wanted = None if k is None else max(4 * k, _CHUNK)
+        while True:
+            hits = best.take(wanted)
+            near = [(q, row, score) for score, _, row in hits]
+            passed = {row for _, row, _ in scope.passing(con, near, confined=confined)}
+            if wanted is None or len(hits) < wanted or len(passed) >= (k or 0):
+                return [hit for hit in hits if hit[2] in passed]
+            wanted *= 8
