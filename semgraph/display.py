@@ -33,6 +33,16 @@ def preformatted(text: str) -> str:
     return f"<pre>{escape(text)}</pre>"
 
 
+class Drawing(str):
+    """A drawing in characters. Notebooks show its `html`; without any, the characters as they are."""
+
+    __slots__ = ("html",)
+    html: str
+
+    def _repr_html_(self) -> str:
+        return getattr(self, "html", "") or preformatted(self)
+
+
 @singledispatch
 def as_chart(value: object) -> Any:
     """A value as a chart: a figure, or text."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -36,13 +36,14 @@ def doctor(
     """
     from dataclasses import asdict
 
-    from semgraph.render.doctor import BAD, facts
+    from semgraph.render.machine import BAD, fact_lines
+    from semgraph.session.diagnosis import diagnose
 
-    diagnosis = list(facts(options.session(), call=call, report=options.talk))
+    diagnosis = list(diagnose(options.session(), call=call, report=options.talk))
     if options.json:
         options.dump([asdict(fact) for fact in diagnosis])
     else:
-        options.show(*(line for fact in diagnosis for line in fact.lines(options.out.width)))
+        options.show(*(line for fact in diagnosis for line in fact_lines(fact, options.out.width)))
     if any(fact.sign == BAD for fact in diagnosis):
         raise typer.Exit(5)
 
@@ -51,32 +52,13 @@ def doctor(
 @everywhere
 def list_models(options: CommonOptions) -> None:
     """Show every model that can be fetched, and which are here."""
-    from semgraph.formats import size
-    from semgraph.llm.local.catalogue import CATALOGUE, models_dir, on_disk
-    from semgraph.render.tables import Column, lines
+    from semgraph.llm.local.catalogue import models_dir
+    from semgraph.render.machine import described_models, model_lines
 
     if options.json:
-        options.dump(
-            [
-                {
-                    "name": m.name, "kind": m.kind, "bytes": m.size, "licence": m.licence, "parameters": m.parameters,
-                    "languages": m.languages, "context": m.context, "about": m.about, "here": on_disk(m),
-                }
-                for m in CATALOGUE
-            ]
-        )  # fmt: skip
+        options.dump(described_models())
         return
-    columns = [
-        Column("name", [m.name for m in CATALOGUE]),
-        Column("kind", [m.kind for m in CATALOGUE]),
-        Column("here", ["yes" if on_disk(m) else "no" for m in CATALOGUE]),
-        Column("size", [size(m.size) for m in CATALOGUE], right=True),
-        Column("licence", [m.licence for m in CATALOGUE]),
-        Column("network", [m.parameters for m in CATALOGUE]),
-        Column("languages", [" ".join(m.languages) for m in CATALOGUE]),
-        Column("about", [m.about for m in CATALOGUE]),
-    ]
-    options.show(*lines(columns, options.out.width, indent=0))
+    options.show(*model_lines(options.out.width))
     options.talk(f"in {models_dir()}")
 
 
@@ -101,8 +83,8 @@ def pull(
     from semgraph.formats import size
     from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL, find, on_disk
     from semgraph.llm.local.download import pull as fetch
-    from semgraph.render.doctor import trial
     from semgraph.render.progress import downloading
+    from semgraph.session.diagnosis import try_local
 
     for name in names or [DEFAULT_MODEL, DEFAULT_EMBEDDER]:
         model = find(name)
@@ -114,7 +96,7 @@ def pull(
             )
             with downloading(options.err, model.name, quiet=bool(options.quiet)) as report:
                 fetch(model, source, progress=report)
-        options.show(f"{model.name}: {trial(model)}")
+        options.show(f"{model.name}: {try_local(model)}")
 
 
 @models.command()
@@ -194,31 +176,22 @@ def stop(options: CommonOptions, folder: Folder = None) -> None:
     ran = neo4j_local.status(folder or neo4j_local.FOLDER).running
     server = neo4j_local.stop(folder or neo4j_local.FOLDER)
     if options.json:
-        options.dump(_plain(server))
+        from semgraph.render.machine import described_server
+
+        options.dump(described_server(server))
     else:
         options.show("stopped" if ran else "it was not running")
 
 
-def _plain(server: LocalServer) -> dict[str, Any]:
-    return {
-        "running": server.running,
-        "uri": server.uri,
-        "user": server.user,
-        "password_file": str(server.folder / "password"),
-        "version": server.version,
-        "pid": server.pid,
-    }
-
-
 def _show(options: CommonOptions, server: LocalServer, state: str) -> None:
+    from semgraph.render.machine import described_server, server_line
+
     if options.json:
-        options.dump(_plain(server))
+        options.dump(described_server(server))
         return
-    if not server.running:
-        options.show(state)
-        options.talk("start it: semgraph neo4j start")
-        return
-    options.show(
-        f"{server.uri} · user {server.user} · password in {server.folder / 'password'} · {state}"
+    options.show(server_line(server, state))
+    options.talk(
+        "use it: --store neo4j-local · stop it: semgraph neo4j stop"
+        if server.running
+        else "start it: semgraph neo4j start"
     )
-    options.talk("use it: --store neo4j-local · stop it: semgraph neo4j stop")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semgraph.compare.comparison import Comparison, Evidence
-from semgraph.display import as_chart, as_html, as_text, preformatted
+from semgraph.display import Drawing, as_chart, as_html, as_text
 from semgraph.execution.record import Run, exchanges, read_answers
 from semgraph.execution.result import Result
 from semgraph.formats import UNKNOWN, dollars, plural
@@ -30,16 +30,6 @@ _ROWS = 10
 _CELL, _BRIEF, _TEXT = 200, 160, 20_000
 _MILLION = 1_000_000
 Data = dict[str, Any]
-
-
-class Drawing(str):
-    """A drawing in characters. Notebooks show its `html`; without any, the characters as they are."""
-
-    __slots__ = ("html",)
-    html: str
-
-    def _repr_html_(self) -> str:
-        return getattr(self, "html", "") or preformatted(self)
 
 
 def _cut(text: str, longest: int) -> str:

