@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,7 +86,9 @@ def run(
             "resume": resume,
         }
         prepared = session.prepare(plan, **chosen)
-        asked = _restored(session, RequestedOptions(resume, rows, until, not no_write))
+        earlier = session.resumed(resume)
+        merged = earlier.merged(until=until, write=not no_write)
+        asked = RequestedOptions(earlier.run or None, rows, merged["until"], merged["write"])
         given = _introduce(options, session, prepared, plan, input, asked)
         more = {
             "rows": rows, "until": until, "write": not no_write, "resume": resume, "again": reprocess, "fresh": no_cache,
@@ -97,15 +98,6 @@ def run(
         result = _run(options, session, prepared, plan, more, given)
         _report(options, result, prepared, plan, asked, time.monotonic() - began)
     raise typer.Exit(result.exit_code)
-
-
-def _restored(session: Session, asked: RequestedOptions) -> RequestedOptions:
-    """With what the run to resume was asked for besides."""
-    before = session.resumed(asked.resume)
-    until, write = before.options.get("until"), before.options.get("write", True)
-    return replace(
-        asked, resume=before.run or None, until=asked.until or until, write=asked.write and write
-    )
 
 
 def _introduce(
@@ -166,23 +158,10 @@ def _run(
                 job, lambda: options.talk("stopping … (once more ends at once)")
             )
     except (KeyboardInterrupt, SemgraphError) as error:
-        own_runs = [Run(session.runs / name) for name in reversed(begun)] if session.runs else []
-        kept = [run for run in own_runs if run.facts]
-        if kept and not isinstance(
-            error, PlanError
-        ):  # what is wrong stays wrong: going on would not help
-            own = str(
-                kept[0].facts.get("plan") or plan.name
-            )  # another plan, if the example comes after it
-            name, then = (
-                (typed, "")
-                if own == plan.name
-                else (own, f", then semgraph run {typed}{options.words(*_CODE)}")
-            )
-            for line in unfinished(
-                kept[0], session.prepare(name) if then else plan, name + options.words(*_CODE)
-            ):
-                error.add_note(line + then * line.startswith("Go on"))
+        if session.runs is not None and not isinstance(error, PlanError):  # resuming would not help
+            runs = [Run(session.runs / name) for name in begun]
+            for line in unfinished(runs, plan, typed, options.words(*_CODE), session.prepare):
+                error.add_note(line)
         raise
 
 

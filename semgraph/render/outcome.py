@@ -5,7 +5,7 @@ written, what failed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -264,13 +264,34 @@ def _found_nothing(result: Result, plan: LogicalPlan) -> bool:
     return reads and not any(table.num_rows for table in result.tables.values())
 
 
-def unfinished(run: Run, plan: LogicalPlan, typed: str) -> Iterator[str]:
-    """Lines about a run that was interrupted or failed: what is safe, and how to resume it."""
-    members = run.facts.get("members") or {}
-    if members.get("given"):
-        done = members.get("committed", 0) + members.get("skipped", 0)
-        yield f"run {run.name}: {_safe(done, members['given'], plan, run.folder)}"
-    yield f"Go on: semgraph run {typed} --resume {run.name}"
+def unfinished(
+    begun: Sequence[Run],
+    plan: LogicalPlan,
+    typed: str,
+    options: str,
+    prepare: Callable[[str], LogicalPlan],
+) -> Iterator[str]:
+    """Lines about a run that was interrupted or failed: what is safe, and how to resume it.
+
+    Args:
+        begun: The run, and before it those of the plans that its example depends on.
+        plan: The plan of the command.
+        typed: What the user called it.
+        options: The options to type again.
+        prepare: Loads a plan by name.
+    """
+    run = next((run for run in reversed(begun) if run.facts), None)
+    if run is None:
+        return
+    name = str(run.facts.get("plan") or plan.name)
+    is_other = name != plan.name  # the example depends on it
+    resumed, command = (prepare(name), name) if is_other else (plan, typed)
+    rows = run.facts.get("members") or {}
+    if rows.get("given"):
+        done = rows.get("committed", 0) + rows.get("skipped", 0)
+        yield f"run {run.name}: {_safe(done, rows['given'], resumed, run.folder)}"
+    then = f", then semgraph run {typed}{options}" if is_other else ""
+    yield f"Go on: semgraph run {command}{options} --resume {run.name}{then}"
 
 
 def _safe(done: int, given: int, plan: LogicalPlan, record: Path | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 from semgraph.compare.scratch import held, partitions_read
 from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
 from semgraph.execution.result import Result
-from semgraph.formats import plural
+from semgraph.formats import dollars, plural
 from semgraph.frontend.inputs import check_rows
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
@@ -172,6 +173,10 @@ async def _refuse_deletes(plan: LogicalPlan, resources: Resources) -> None:
         raise PlanError(Problem(what, there=there, hint=hint))
 
 
+def _whole(amount: float) -> str:
+    return f"{amount:,.0f}"
+
+
 _SPREAD = 1.96  # standard errors of a count on each side: 95 %
 
 
@@ -202,14 +207,14 @@ class Sample:
         spread = _SPREAD / math.sqrt(self.calls) if self.calls and self.rows < self.of else 0.0
         return amount * times, amount * times * max(0.0, 1 - spread), amount * times * (1 + spread)
 
-    def _amounts(self) -> dict[str, tuple[float, int, str]]:
-        """Amounts by name, with their decimals and unit."""
-        amounts: dict[str, tuple[float, int, str]] = {"calls": (self.calls, 0, "")}
+    def _amounts(self) -> dict[str, tuple[float, Callable[[float], str]]]:
+        """Amounts by name, with their formatters."""
+        amounts: dict[str, tuple[float, Callable[[float], str]]] = {"calls": (self.calls, _whole)}
         if self.calls:
-            amounts["tokens in"] = (self.cost.tokens_in, 0, "")
-            amounts["tokens out"] = (self.cost.tokens_out, 0, "")
+            amounts["tokens in"] = (self.cost.tokens_in, _whole)
+            amounts["tokens out"] = (self.cost.tokens_out, _whole)
             if self.cost.dollars is not None:
-                amounts["dollars"] = (self.cost.dollars, 4, "$")
+                amounts["dollars"] = (self.cost.dollars, partial(dollars, exact=True))
         return amounts
 
     def lines(self) -> list[str]:
@@ -219,12 +224,10 @@ class Sample:
         lines = [
             f"sample: {self.rows:,} of {self.of:,} rows of {self.input}, {self.calls:,} calls{known}{lost}, nothing written"
         ]
-        for name, (amount, decimals, unit) in self._amounts().items():
-            likely, least, most = (f"{unit}{value:,.{decimals}f}" for value in self.all(amount))
-            lines.append(
-                f"  {name} for all rows ≈ {likely}"
-                + (f" ({least} to {most})" if least != most else "")
-            )
+        for name, (amount, text) in self._amounts().items():
+            likely, least, most = map(text, self.all(amount))
+            between = f" ({least} to {most})" if least != most else ""
+            lines.append(f"  {name} for all rows ≈ {likely}{between}")
         lines.append("  ranges are 95 %, if the other rows are like these")
         return lines
 
@@ -232,7 +235,7 @@ class Sample:
         """The sample in EXPLAIN's JSON."""
         all_rows = {
             name: dict(zip(("likely", "least", "most"), self.all(amount), strict=True))
-            for name, (amount, _, _) in self._amounts().items()
+            for name, (amount, _) in self._amounts().items()
         }
         return {
             "rows": self.rows,

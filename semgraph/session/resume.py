@@ -16,6 +16,7 @@ from semgraph.execution.record import Run, find_run, write_table
 from semgraph.frontend.document import find_plan, read_file
 from semgraph.llm.settings import OPTION, Setting, Settings
 from semgraph.llm.specs import Kind, parse_spec, without_password
+from semgraph.logical.semantic import OnError
 from semgraph.private import private_folder
 
 INPUTS = "inputs"
@@ -42,6 +43,23 @@ class Resumed:
     inputs: Mapping[str, pa.Table] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     chosen: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def merged(
+        self,
+        *,
+        until: str | None,
+        write: bool,
+        again: bool = False,
+        on_error: OnError | None = None,
+    ) -> dict[str, Any]:
+        """Options of a run, with those of the resumed run where they are not set."""
+        before = self.options
+        return {
+            "until": until or before.get("until"),
+            "write": write and before.get("write", True),
+            "again": again or before.get("again", False),
+            "on_error": on_error or before.get("on_error"),
+        }
 
     def settings(self, now: Settings) -> Settings:
         """These settings with the run's models, embedder and store, except those that an option

@@ -58,14 +58,10 @@ class RunRequest:
 
     def continuing(self, earlier: Resumed) -> RunRequest:
         """This request, with the options of the run that it resumes unless they are set here."""
-        options = earlier.options
-        return replace(
-            self,
-            until=self.until or options.get("until"),
-            write=self.write and options.get("write", True),
-            again=self.again or options.get("again", False),
-            on_error=self.on_error or options.get("on_error"),
+        options = earlier.merged(
+            until=self.until, write=self.write, again=self.again, on_error=self.on_error
         )
+        return replace(self, **options)
 
 
 async def run_plan(request: RunRequest, resources: Resources) -> Result:
