@@ -33,6 +33,7 @@ from semgraph.expr.types import (
     TIMESTAMP,
     UNKNOWN,
     UnknownType,
+    canonical_type,
     holds_unknown,
     sql_type,
     type_of_arrow,
@@ -216,37 +217,40 @@ def empty_relation(schema: pa.Schema) -> str:
 def check_columns(scalar: Scalar, schema: pa.Schema) -> None:
     """Refuse a scalar that reads a column or struct field that is not there. Raises Fault."""
     for path in scalar.columns:
-        _path_type(path, schema)
+        type_of_path(path, schema)
 
 
 def reads_unknown(scalar: Scalar, schema: pa.Schema) -> bool:
     """Whether a scalar reads a column of unknown type. Raises Fault as `check_columns`."""
-    types = [_path_type(path, schema) for path in scalar.columns]
-    return any(kind is not None and holds_unknown(kind) for kind in types)
+    return UNKNOWN in [type_of_path(path, schema) for path in scalar.columns]
 
 
-def _path_type(path: str, schema: pa.Schema) -> pa.DataType | None:
-    """The type of a column or struct field; None where only the binder knows it. Raises Fault."""
+def type_of_path(path: str, schema: pa.Schema) -> pa.DataType | None:
+    """The canonical type of a column or struct field; UNKNOWN if it is made of one that is; None
+    where only the binder knows it. Raises Fault.
+    """
     root, *fields = path.split(".")
-    if root not in schema.names:
+    index = schema.get_field_index(root)
+    if index < 0:
         if ANY_COLUMN in schema.names or root == ANY_COLUMN:
             return UNKNOWN
         raise _missing(path, schema)
-    inner: pa.DataType = schema.field(root).type
+    inner: pa.DataType = schema.field(index).type
     for level, name in enumerate(fields):
         if isinstance(inner, UnknownType):
             return UNKNOWN
         if not pa.types.is_struct(inner):
             return None
-        names = [f.name for f in inner]
-        if name not in names:
+        index = inner.get_field_index(name)
+        if index < 0:
+            names = [f.name for f in inner]
             if ANY_COLUMN in names:
                 return UNKNOWN
             prefix = ".".join([root, *fields[:level]])
             there = "fields here: " + ", ".join(f"{prefix}.{n}" for n in names)
             raise Fault(f'no column "{path}"', there=there, hint=_suggest(prefix, name, names))
-        inner = inner.field(name).type
-    return inner
+        inner = inner.field(index).type
+    return UNKNOWN if holds_unknown(inner) else canonical_type(inner)
 
 
 def _suggest(prefix: str, name: str, names: list[str]) -> str | None:
@@ -353,21 +357,24 @@ def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     """The canonical Arrow type of a scalar over a relation. Raises Fault with what DuckDB says of
     it.
     """
-    check_scalar(scalar, schema)
-    if reads_unknown(scalar, schema):
+    if scalar.is_column and (kind := type_of_path(scalar.columns[0], schema)) is not None:
+        return kind
+    types = check_scalar(scalar, schema)
+    if UNKNOWN in types.values():
         return UNKNOWN
-    kind = inferred_type(scalar.shared_ast, schema)
+    kind = inferred(scalar.shared_ast, types.get)
     return type_of_arrow(_bound(scalar, schema)).arrow if kind is None else kind
 
 
-def check_scalar(scalar: Scalar, schema: pa.Schema) -> None:
-    """Refuse what no binder needs to see: missing columns, volatile functions, casts that always
-    fail. Raises Fault.
+def check_scalar(scalar: Scalar, schema: pa.Schema) -> dict[str, pa.DataType | None]:
+    """The types of the columns that a scalar reads. Refuses what no binder needs to see: missing
+    columns, volatile functions, casts that always fail. Raises Fault.
     """
-    check_columns(scalar, schema)
+    types = {path: type_of_path(path, schema) for path in scalar.columns}
     refuse_volatile(scalar, connection())
     if "CAST(" in scalar.sql:
         _refuse_failing_casts(scalar.sql)
+    return types
 
 
 def _bound(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
@@ -439,18 +446,6 @@ def _untyped(found: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_list(found) and pa.types.is_list(wanted):
         return _untyped(found.value_type, wanted.value_type)
     return pa.types.is_null(found)
-
-
-def inferred_type(tree: exp.Expr, schema: pa.Schema) -> pa.DataType | None:
-    """The canonical type of an expression over checked columns; None where only the binder knows
-    it.
-    """
-
-    def type_of_path(path: str) -> pa.DataType | None:
-        kind = _path_type(path, schema)
-        return None if kind is None or holds_unknown(kind) else type_of_arrow(kind).arrow
-
-    return inferred(tree, type_of_path)
 
 
 _EXECUTE = "EXECUTE statement"
@@ -644,14 +639,14 @@ def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = 
         schema: The columns of the rows.
         groups: SQL of what is equal in a group.
     """
-    check_scalar(scalar, schema)
+    types = check_scalar(scalar, schema)
     _refuse_several(scalar, set(called(scalar.sql)))
     if scalar.has_window:
         raise Fault(
             f'"{short(scalar.text)}": a window function cannot stand here',
             hint="add it in a step after this one",
         )
-    if reads_unknown(scalar, schema):
+    if UNKNOWN in types.values():
         return UNKNOWN
     columns = [with_now(scalar.sql), f"min({ORDINAL})", *groups]
     grouped = f" GROUP BY {', '.join(str(i + 3) for i in range(len(groups)))}" if groups else ""

@@ -15,8 +15,9 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from semgraph.expr.duckdb import connection, inferred_type, type_of
+from semgraph.expr.duckdb import connection, type_of, type_of_path
 from semgraph.expr.functions import TEXT_FUNCTIONS
+from semgraph.expr.inference import inferred
 from semgraph.expr.scalar import Scalar, from_ast, to_sql
 from semgraph.expr.types import sql_type
 
@@ -65,16 +66,20 @@ _NOT_CONSTANT = (
 )
 
 
+_known: dict[tuple[Scalar, tuple[_Kind | None, ...]], bool] = {}
+_MOST_KNOWN = 4096
+
+
 def never_fails(scalar: Scalar, schema: pa.Schema) -> bool:
     """Whether a scalar over a relation has a value for every row, whatever the row holds."""
     names = schema.names
-    read = tuple((name, schema.field(name).type) for name in sorted(scalar.roots) if name in names)
-    return _never_fails(scalar, read)
-
-
-@lru_cache(maxsize=4096)
-def _never_fails(scalar: Scalar, columns: tuple[tuple[str, _Kind], ...]) -> bool:
-    return _tree_never_fails(scalar.shared_ast, pa.schema(list(columns)))
+    paths = [path for path in scalar.columns if path.split(".")[0] in names]
+    key = (scalar, tuple(type_of_path(path, schema) for path in paths))
+    if key not in _known:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[key] = _tree_never_fails(scalar.shared_ast, schema)
+    return _known[key]
 
 
 def _tree_never_fails(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR0911 - a return for each form
@@ -212,7 +217,7 @@ def _is_divisor(tree: exp.Expr) -> bool:
 def _kind(tree: exp.Expr, schema: pa.Schema) -> _Kind:
     if _is_plain(tree):
         return pa.string() if tree.is_string else pa.int64()
-    kind = inferred_type(tree, schema)
+    kind = inferred(tree, lambda path: type_of_path(path, schema))
     return type_of(from_ast(tree), schema) if kind is None else kind
 
 

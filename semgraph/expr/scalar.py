@@ -316,6 +316,11 @@ class Scalar:
         return _fields(self.sql)
 
     @property
+    def is_column(self) -> bool:
+        """Whether it is a column or a field of a struct column, and nothing else."""
+        return len(self.columns) == 1 and self.sql.replace('"', "") == self.columns[0]
+
+    @property
     def has_window(self) -> bool:
         """Whether it looks at other rows, so that it cannot move past an operator that drops
         some.

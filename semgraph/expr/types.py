@@ -40,14 +40,13 @@ ANY_COLUMN = "*"
 """The column that stands for all others, in a relation whose columns are not known."""
 
 
-@lru_cache(maxsize=4096)
 def holds_unknown(arrow: pa.DataType) -> bool:
     """Whether a type is unknown, or is made of one that is."""
+    if not arrow.num_fields:
+        return isinstance(arrow, UnknownType)
     if pa.types.is_struct(arrow):
         return any(field.name == ANY_COLUMN or holds_unknown(field.type) for field in arrow)
-    if pa.types.is_list(arrow) or pa.types.is_fixed_size_list(arrow):
-        return holds_unknown(arrow.value_type)
-    return isinstance(arrow, UnknownType)
+    return hasattr(arrow, "value_type") and holds_unknown(arrow.value_type)
 
 
 _ATOMS: dict[str, tuple[pa.DataType, str, dict[str, Any]]] = {
@@ -59,6 +58,7 @@ _ATOMS: dict[str, tuple[pa.DataType, str, dict[str, Any]]] = {
     "date": (pa.date32(), "DATE", {"type": "string", "format": "date"}),
     "json": (pa.string(), "VARCHAR", {}),
 }
+_CANONICAL = frozenset(arrow for arrow, *_ in _ATOMS.values())
 _ELSEWHERE = {
     "datetime": "timestamp", "timestamptz": "timestamp", "time": "timestamp", "text": "string", "str": "string",
     "varchar": "string", "int": "int64", "integer": "int64", "bigint": "int64", "float": "double", "number": "double",
@@ -164,6 +164,11 @@ def sql_type(arrow: pa.DataType) -> str:
     if isinstance(arrow, UnknownType):
         return '"NULL"'
     return _ATOMS[type_of_arrow(arrow).name][1]
+
+
+def canonical_type(arrow: pa.DataType) -> pa.DataType:
+    """The type that columns of the plan language have for an Arrow type. Raises Fault."""
+    return arrow if arrow in _CANONICAL else type_of_arrow(arrow).arrow
 
 
 @lru_cache(maxsize=4096)

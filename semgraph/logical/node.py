@@ -11,9 +11,9 @@ import dataclasses
 import hashlib
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
@@ -70,14 +70,19 @@ class Node(ABC):
 
     step: str = ""
     origin: Position | None = None
-    schema: pa.Schema = field(init=False)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.__repr__ = Node.__repr__  # type: ignore[method-assign]  # a dataclass writes its own
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "schema", self.infer())
+        self.schema  # noqa: B018 - checks the arguments
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of the result. Of a copy that a rule makes, inferred when it is asked for."""
+        _known_below(self, "schema")
+        return self.infer()
 
     @abstractmethod
     def infer(self) -> pa.Schema:
@@ -233,10 +238,15 @@ class Node(ABC):
         return {name: canonical(getattr(self, name)) for name in names}
 
     def with_fields(self, **values: Any) -> Self:
-        """The same operator with other values of some fields; itself, where they are equal."""
+        """The same operator with other values of some fields, which are right; itself, where they
+        are equal.
+        """
         if all(getattr(self, name) == value for name, value in values.items()):
             return self
-        return dataclasses.replace(self, **values)
+        if "_texts" in vars(self):
+            texts = {n: canonical(value) for n, value in values.items() if n in self._texts}
+            values["_texts"] = self._texts | texts
+        return self._copy((), values)
 
     def with_inputs(self, *inputs: Node) -> Self:
         """The same operator over other relations, given in the order of `inputs`."""
@@ -250,15 +260,16 @@ class Node(ABC):
                 changed[name] = next(rest)
             elif isinstance(value, tuple):
                 changed[name] = tuple(next(rest) for _ in value)
-        if len(inputs) == len(self.inputs) and all(map(_same_columns, inputs, self.inputs)):
-            return self._over(changed)
-        return dataclasses.replace(self, **changed)
+        same = len(inputs) == len(self.inputs) and all(map(_same_columns, inputs, self.inputs))
+        return self._copy((*_OF_CONTENT, *_OF_COLUMNS) if same else _OF_CONTENT, changed)
 
-    def _over(self, changed: dict[str, Any]) -> Self:
-        """A copy over relations of the same columns: nothing needs to be checked or inferred."""
-        new = object.__new__(type(self))
-        own = {name: vars(self)[name] for name in _copied_fields(type(self)) if name in vars(self)}
-        vars(new).update(own | changed)
+    def _copy(self, known: tuple[str, ...], changed: dict[str, Any]) -> Self:
+        """A copy with changed fields. What is `known` of this node is known of the copy; nothing is
+        checked.
+        """
+        new, own = object.__new__(type(self)), vars(self)
+        values = {name: own[name] for name in (*_fields(type(self)), *known) if name in own}
+        vars(new).update(values | changed)
         return new
 
     def check(self, *path: str | int) -> _Under:
@@ -302,15 +313,18 @@ def _same_columns(one: Node, other: Node) -> bool:
     return one.schema is other.schema or one.schema.equals(other.schema)
 
 
+_OF_CONTENT = ("_texts", "content", "row_local")  # cached, and the same over other relations
+_OF_COLUMNS = ("schema", "passes", "read_paths")  # ... over relations of the same columns
+
+
 @cache
-def _copied_fields(cls: type[Node]) -> tuple[str, ...]:
-    own = (f.name for f in dataclasses.fields(cls))
-    return (*own, "_texts", "content", "passes", "read_paths", "row_local")
+def _fields(cls: type[Node]) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(cls))
 
 
 @cache
 def _content_fields(cls: type[Node]) -> tuple[str, ...]:
-    other = {"step", "origin", "schema", *_relation_fields(cls)}
+    other = {"step", "origin", *_relation_fields(cls)}
     return tuple(f.name for f in dataclasses.fields(cls) if f.name not in other)
 
 
@@ -390,21 +404,34 @@ def _node_text(value: object) -> str | None:
 def walk(*roots: Node) -> Iterator[Node]:
     """Every node below the roots once, inputs before the nodes that read them."""
     seen: set[Node] = set()
-    waiting: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
-    while waiting:
-        node, ready = waiting.pop()
-        if ready:
-            yield node
+    pending: list[Node | None] = [*reversed(roots)]  # after None: a node whose inputs are done
+    while pending:
+        node = pending.pop()
+        if node is None:
+            yield pending.pop()  # type: ignore[misc]
         elif node not in seen:
             seen.add(node)
-            waiting.append((node, True))
-            waiting += [(child, False) for child in reversed(node.inputs)]
+            pending += (node, None, *reversed(node.inputs))
+
+
+@lru_cache(maxsize=4)
+def nodes_of(roots: tuple[Node, ...]) -> tuple[Node, ...]:
+    """As `walk`; rules walk the same plan again and again."""
+    return tuple(walk(*roots))
 
 
 def rewrite(roots: tuple[Node, ...], change: Callable[[Node], Node]) -> tuple[Node, ...]:
     """Apply `change` to every node below the roots, bottom up; shared nodes stay shared."""
     done: dict[Node, Node] = {}
-    for node in walk(*roots):
-        rebuilt = node.with_inputs(*(done[child] for child in node.inputs))
-        done[node] = change(rebuilt)
-    return tuple(done[root] for root in roots)
+    for node in nodes_of(roots):
+        changed = change(over(node, done))
+        if changed is not node:
+            done[node] = changed
+    return tuple(done.get(root, root) for root in roots)
+
+
+def over(node: Node, changed: Mapping[Node, Node]) -> Node:
+    """A node over what its inputs have become."""
+    if not changed or changed.keys().isdisjoint(node.inputs):
+        return node
+    return node.with_inputs(*(changed.get(child, child) for child in node.inputs))

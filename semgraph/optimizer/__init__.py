@@ -10,7 +10,6 @@ package imports `logical` and `expr` only.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import is_
@@ -20,7 +19,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 
 from semgraph.errors import EngineError, PlanError, Problem
-from semgraph.logical.node import Node, rewrite, walk
+from semgraph.logical.node import Node, nodes_of, rewrite
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input
 from semgraph.logical.sinks import Sink
@@ -118,8 +117,10 @@ def with_roots(plan: LogicalPlan, roots: Roots) -> LogicalPlan:
 def _check_implementations(plan: LogicalPlan) -> None:
     """Refuse different implementations of steps that ask the same: they are computed once."""
     first: dict[str, Node] = {}
-    for node in walk(*plan.roots):
-        other = first.setdefault(node.fingerprint, node) if node.calls_model else node
+    for node in nodes_of(plan.roots):
+        if not node.calls_model:
+            continue
+        other = first.setdefault(node.fingerprint, node)
         one, two = (plan.choice(step) or "the reference" for step in (other.step, node.step))
         if one != two:
             what = (
@@ -137,34 +138,31 @@ def apply(rule: Rule, roots: Roots, facts: PlanFacts = NO_FACTS) -> Roots:
     Raises:
         EngineError: The rule is at fault: see `optimize`.
     """
-    nodes, seen = 0, list[str]()
+    nodes, seen = len(nodes_of(roots)), list[_Content]()
     while True:
         changed = rule(roots, facts)
         if all(map(is_, roots, changed)):
             return roots
         _check(rule.__name__, roots, changed)
-        nodes = nodes or sum(1 for _ in walk(*roots))
-        seen = seen or [_fingerprint(roots)]
-        fingerprint = _fingerprint(changed)
-        if fingerprint == seen[-1]:
+        seen = seen or [_content(roots)]
+        content = _content(changed)
+        if content == seen[-1]:
             return roots
-        if fingerprint in seen or sum(1 for _ in walk(*changed)) > _GROWTH * nodes:
+        if content in seen or len(nodes_of(changed)) > _GROWTH * nodes:
             raise EngineError(
                 f'optimizer rule "{rule.__name__}" reaches no fixpoint after {len(seen)} passes'
             )
-        seen.append(fingerprint)
+        seen.append(content)
         roots = changed
 
 
-def _fingerprint(roots: Roots) -> str:
+_Content = list[tuple[str, str, list[int]]]
+
+
+def _content(roots: Roots) -> _Content:
     """Equal for plans that are equal in all that rules may change, names of steps included."""
-    numbers: dict[Node, int] = {}
-    whole = hashlib.sha256()
-    for node in walk(*roots):
-        numbers[node] = len(numbers)
-        inputs = [numbers[child] for child in node.inputs]
-        whole.update(f"{node.content} {node.step!r} {inputs}\n".encode("utf-8", "surrogatepass"))
-    return whole.hexdigest()
+    numbers = {node: number for number, node in enumerate(nodes_of(roots))}
+    return [(node.content, node.step, [numbers[n] for n in node.inputs]) for node in numbers]
 
 
 def _check(name: str, before: Roots, after: Roots) -> None:
@@ -173,7 +171,7 @@ def _check(name: str, before: Roots, after: Roots) -> None:
             raise EngineError(
                 f'optimizer rule "{name}" changed the schema of step {old.step or old.keyword}'
             )
-    counts = [sum(node.calls_model for node in walk(*roots)) for roots in (before, after)]
+    counts = [sum(node.calls_model for node in nodes_of(roots)) for roots in (before, after)]
     if counts[1] > counts[0]:
         raise EngineError(
             f'optimizer rule "{name}" duplicated a semantic operator: {counts[0]} before, {counts[1]} after'

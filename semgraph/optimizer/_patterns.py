@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from semgraph.expr.properties import never_fails
 from semgraph.expr.scalar import Scalar, conjunction
-from semgraph.logical.node import Node, scalars_of, walk
+from semgraph.logical.node import Node, nodes_of, over, scalars_of, walk
 from semgraph.logical.plan import Choice
 from semgraph.logical.relational import Filter
 
@@ -50,10 +50,9 @@ def rewrite_alone(roots: tuple[Node, ...], change: Change) -> tuple[Node, ...]:
     The second argument of `change` tells whether a node has one reader. Equal nodes that call the
     model count as one: they will be shared, so none may be moved away from the others.
     """
-    readers: Counter[object] = Counter(_name(root) for root in roots)
-    nodes = list(walk(*roots))
-    for node in nodes:
-        readers.update(_name(child) for child in node.inputs)
+    nodes = nodes_of(roots)
+    children = (child for node in nodes for child in node.inputs)
+    readers: Counter[object] = Counter(map(_name, (*roots, *children)))
     done: dict[Node, Node] = {}
     counts: dict[Node, int] = {}
 
@@ -61,12 +60,13 @@ def rewrite_alone(roots: tuple[Node, ...], change: Change) -> tuple[Node, ...]:
         return counts.get(node, 1) < 2
 
     for node in nodes:
-        rebuilt = node.with_inputs(*(done[child] for child in node.inputs))
+        rebuilt = over(node, done)
         counts[rebuilt] = readers[_name(node)]
         changed = change(rebuilt, alone)
-        counts[changed] = readers[_name(node)]
-        done[node] = changed
-    return tuple(done[root] for root in roots)
+        counts[changed] = counts[rebuilt]
+        if changed is not node:
+            done[node] = changed
+    return tuple(done.get(root, root) for root in roots)
 
 
 def _name(node: Node) -> object:
@@ -102,8 +102,9 @@ def may_move(scalar: Scalar, node: Node) -> bool:
 
 def may_see_more(node: Node) -> bool:
     """Whether an operator may see further rows: its scalars fail on none."""
-    schema = _readable(node)
-    return all(never_fails(scalar, schema) for scalar in scalars_of(node))
+    scalars = list(scalars_of(node))
+    schema = _readable(node) if scalars else node.schema
+    return all(never_fails(scalar, schema) for scalar in scalars)
 
 
 def _readable(node: Node) -> pa.Schema:

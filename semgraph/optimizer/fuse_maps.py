@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from semgraph.expr.scalar import parse_scalar
-from semgraph.logical.node import Node, walk
+from semgraph.logical.node import Node, nodes_of
 from semgraph.logical.relational import Project
 from semgraph.logical.semantic import Semantic
 from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, rewrite_alone
@@ -60,7 +60,7 @@ def _side_by_side(roots: Roots, facts: PlanFacts) -> Roots:
     """Fuse such operators over one relation, and project what each made from the fused one."""
     fused: dict[Node, Semantic] = {}  # by their relation
     parts: dict[Node, list[Node]] = {}
-    for node in walk(*roots):
+    for node in nodes_of(roots):
         if not _is_map(node):
             continue
         relation = node.inputs[0]
@@ -77,7 +77,7 @@ def _side_by_side(roots: Roots, facts: PlanFacts) -> Roots:
 def _replaced(roots: Roots, fused: Mapping[Node, Semantic]) -> Roots:
     """Project what each operator made from the one that it became a part of."""
     done: dict[Node, Node] = {}
-    for node in walk(*roots):
+    for node in nodes_of(roots):
         below = tuple(done[child] for child in node.inputs)
         if node in fused:
             whole = fused[node]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from semgraph.logical.node import Needs, Node, walk
+from semgraph.logical.node import Needs, Node, nodes_of, over
 from semgraph.optimizer._patterns import PlanFacts, Roots
 
 
@@ -19,16 +19,19 @@ def prune_columns(roots: Roots, _facts: PlanFacts) -> Roots:
     """
     narrowed = _narrow_all(roots)
     done: dict[Node, Node] = {}
-    for node in walk(*roots):
-        small = narrowed[node]
-        done[node] = small.with_inputs(*(done[child] for child in small.inputs))
-    return tuple(done[root] for root in roots)
+    for node in nodes_of(roots):
+        small = over(narrowed[node], done)
+        if small is not node:
+            done[node] = small
+    return tuple(done.get(root, root) for root in roots)
 
 
 def _narrowed(node: Node, needed: frozenset[str]) -> Node:
     """The narrowed operator, or the very same where there is nothing to narrow."""
     small = node.narrowed(needed)
-    unchanged = small.schema.equals(node.schema) and small.fingerprint == node.fingerprint
+    unchanged = small is node or (
+        small.fingerprint == node.fingerprint and small.schema.equals(node.schema)
+    )
     return node if unchanged else small
 
 
@@ -36,7 +39,7 @@ def _narrow_all(roots: Roots) -> dict[Node, Node]:
     """Every operator, narrowed to what those above it read of it once these are narrowed."""
     needs: dict[Node, Needs] = dict.fromkeys(roots)
     narrowed: dict[Node, Node] = {}
-    for node in reversed(list(walk(*roots))):
+    for node in reversed(nodes_of(roots)):
         needed = needs.setdefault(node, frozenset())
         small = node if needed is None else _narrowed(node, needed)
         narrowed[node] = small

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from semgraph.logical.node import Node, rewrite
+from semgraph.logical.node import Node, nodes_of, rewrite
 from semgraph.logical.relational import Nothing
 from semgraph.optimizer._patterns import PlanFacts, Roots
 
@@ -33,7 +33,7 @@ def prune_empty(roots: Roots, _facts: PlanFacts) -> Roots:
             else node
         )
 
-    return rewrite(roots, change)
+    return rewrite(roots, change) if any(node.is_empty for node in nodes_of(roots)) else roots
 
 
 def nothing(node: Node) -> Nothing:

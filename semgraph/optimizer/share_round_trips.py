@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from semgraph.logical.node import Node, walk
+from semgraph.logical.node import Node, nodes_of
 from semgraph.logical.search import Search
 from semgraph.optimizer._patterns import PlanFacts, Roots
 
@@ -25,7 +25,7 @@ def share_round_trips(roots: Roots, _facts: PlanFacts) -> Roots:
     """
     groups: dict[tuple[Node, str], list[Node]] = {}
     together: dict[Node, list[Node]] = {}
-    for node in walk(*roots):
+    for node in nodes_of(roots):
         if isinstance(node, Search) and node.label:
             group = groups.setdefault((node.input, node.label), [])
             group.append(node)
@@ -41,7 +41,7 @@ def share_round_trips(roots: Roots, _facts: PlanFacts) -> Roots:
     }
 
     done: dict[Node, Node] = {}
-    for node in walk(*roots):
+    for node in nodes_of(roots):
         same = node.with_inputs(*(done[child] for child in node.inputs))
         trip = trips.get(node, "")
         done[node] = (
