@@ -22,7 +22,7 @@ from typing import Any
 
 _CONFIGURATION = """\
 # Written at every start; what stands in settings.conf is added.
-server.bolt.enabled={bolt}
+server.bolt.enabled=true
 server.bolt.listen_address=127.0.0.1:{port}
 dbms.security.auth_enabled=true
 dbms.usage_report.enabled=false
@@ -84,8 +84,8 @@ def serve(folder: Path, port: int, version: str, listing: Path) -> None:
     state = folder / "server.json"
     with FileLock(folder / "running.lock", timeout=10):
         _start_jvm(json.loads(listing.read_text(encoding="utf-8")), listing.parent)
-        _set_password(folder, port)
-        dbms = _dbms(folder, port, bolt=True)
+        _set_password(folder)
+        dbms = _dbms(folder, port)
         draft = folder / "server.json.part"
         draft.write_text(
             json.dumps({"pid": os.getpid(), "port": port, "version": version}), encoding="utf-8"
@@ -112,11 +112,11 @@ def _start_jvm(jars: dict[str, int], cache: Path) -> None:
     jpype.startJVM(jpype.getDefaultJVMPath(), *_JVM, classpath=[str(cache / jar) for jar in jars])
 
 
-def _dbms(folder: Path, port: int, *, bolt: bool) -> Any:
+def _dbms(folder: Path, port: int) -> Any:
     import jpype
 
     configuration, own = folder / "neo4j.conf", folder / "settings.conf"
-    text = _CONFIGURATION.format(bolt=str(bolt).lower(), port=port)
+    text = _CONFIGURATION.format(port=port)
     configuration.write_text(
         text + (own.read_text(encoding="utf-8") if own.exists() else ""), encoding="utf-8"
     )
@@ -125,25 +125,24 @@ def _dbms(folder: Path, port: int, *, bolt: bool) -> Any:
     return builder(path.of(str(folder))).loadPropertiesFromFile(path.of(str(configuration))).build()
 
 
-def _set_password(folder: Path, port: int) -> None:
-    """Once, and before anything listens: nobody ever gets in with the password that Neo4j begins
-    with.
+def _set_password(folder: Path) -> None:
+    """Leave the first password where Neo4j reads it when it makes its users, as `neo4j-admin dbms
+    set-initial-password` does: nobody ever gets in with the password that Neo4j begins with.
     """
-    done = folder / "password.set"
-    if done.exists():
+    file = folder / "data" / "dbms" / "auth.ini"
+    if file.exists() or (folder / "data" / "databases" / "system").exists():
         return
     import jpype
 
     password = (folder / "password").read_text(encoding="utf-8").strip()
-    dbms = _dbms(folder, port, bolt=False)
-    try:
-        dbms.database("system").executeTransactionally(
-            "ALTER USER neo4j SET PASSWORD $password CHANGE NOT REQUIRED",
-            jpype.JClass("java.util.Map").of("password", password),
-        )
-    finally:
-        dbms.shutdown()
-    done.touch()
+    hasher = jpype.JClass("org.neo4j.server.security.SecureHasher")()
+    credential = jpype.JClass("org.neo4j.server.security.SystemGraphCredential")
+    hashed = credential.createCredentialForPassword(password.encode(), hasher).serialize()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(".part")
+    draft.touch(mode=0o600)
+    draft.write_text(f"neo4j:{hashed}:\n", encoding="utf-8")
+    draft.replace(file)
 
 
 if __name__ == "__main__":
