@@ -17,20 +17,24 @@ KILLS ?= 20
 SECONDS ?= 60
 SEED ?=
 
-.PHONY: demo fuzz kill nightly test test-extras test-graphiti check fmt recordings pages bench bench-full bench-quick clean
+.PHONY: demo fuzz kill soak nightly test test-extras test-graphiti check fmt recordings pages bench bench-full bench-quick clean
 
 # a knowledge graph from three chat messages, by a model on this machine (fetched once, 1.1 GB)
 demo: $(VENV)/.demo
 	$(BIN)/semgraph run plans/add_episode.yaml
 
-# The whole suite. It starts a Neo4j server of its own. Three processes on two cores, because some tests wait. Tests stay in the
+# All but kills and soak, which have targets of their own. It starts a Neo4j server of its own. Three processes on two cores, because some tests wait. Tests stay in the
 # order of their files, so that those on Neo4j, which run in one process, start early.
 test: $(VENV)/.installed $(VENV)/.browser
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder --ignore=tests/kill --ignore=tests/soak
 
 # Kills runs at random moments and at named points, on both stores, and runs them again: make kill KILLS=200 SEED=7
 kill: $(VENV)/.installed
 	KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -n 2 tests/kill
+
+# Sessions under load, in odd surroundings, and for long.
+soak: $(VENV)/.installed
+	$(BIN)/python -m pytest -n 2 tests/soak
 
 # Compares random plans with an independent evaluator: make fuzz SECONDS=600; make fuzz SEED=12345 repeats a plan that failed.
 fuzz: $(VENV)/.installed

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.expr.scalar import parse_scalar
-from semgraph.stores.base import Method, SearchQuery
+from semgraph.stores.base import Method, NodeWrite, SearchQuery
 
 PEOPLE = [
     {"name": "Ann", "turn": 1, "summary": "a", "aliases": ["x", "y"], "labels": ["Boss"]},
@@ -141,7 +141,10 @@ def notes(world):
     return world.table("Note", rows)
 
 
-def kept_by_duckdb(where: str, people: pa.Table, asked: pa.Table) -> list[tuple[int, str]]:
+Pairs = list[tuple[int, str]]
+
+
+def kept_by_duckdb(where: str, people: pa.Table, asked: pa.Table) -> Pairs:
     """Ordinals and keys of the pairs for which the condition is true."""
     fields = ", ".join(f'"{name}" := people."{name}"' for name in people.column_names)
     pairs = f"SELECT asked.*, struct_pack({fields}) AS hit FROM asked, people"
@@ -154,43 +157,42 @@ def kept_by_duckdb(where: str, people: pa.Table, asked: pa.Table) -> list[tuple[
         ).fetchall()
 
 
-@pytest.mark.parametrize("where", TAKEN)
-async def test_searches_keep_what_duckdb_keeps(store, world, people, asked, where):
+async def searched(store, label: str, where: str, asked: pa.Table) -> Pairs:
+    """Ordinals and keys of the hits of a search with a condition."""
     conjuncts = parse_scalar(where).conjuncts()
-    assert all(store.takes(part, "hit") for part in conjuncts)
-    await world.commit(store, type(world.write("Person", {"uuid": "p"}))("Person", people))
-    query = SearchQuery("Person", (Method("order"),), (), where=conjuncts)
-    [found] = await store.search([query], asked)
-    kept = sorted(
-        zip(found.column("_q").to_pylist(), found.column("uuid").to_pylist(), strict=True)
+    assert all(store.takes(part, "hit") for part in conjuncts), where
+    [hits] = await store.search(
+        [SearchQuery(label, (Method("order"),), (), where=conjuncts)], asked
     )
-    assert kept == kept_by_duckdb(where, people, asked)
+    return sorted(zip(hits.column("_q").to_pylist(), hits.column("uuid").to_pylist(), strict=True))
 
 
-@pytest.mark.parametrize("where", TAKEN_OF_NOTES)
-async def test_searches_of_every_type_keep_what_duckdb_keeps(store, world, notes, asked, where):
-    conjuncts = parse_scalar(where).conjuncts()
-    assert all(store.takes(part, "hit") for part in conjuncts)
-    await world.commit(store, type(world.write("Note", {"uuid": "n"}))("Note", notes))
-    [found] = await store.search(
-        [SearchQuery("Note", (Method("order"),), (), where=conjuncts)], asked
-    )
-    kept = sorted(
-        zip(found.column("_q").to_pylist(), found.column("uuid").to_pylist(), strict=True)
-    )
-    assert kept == kept_by_duckdb(where, notes, asked)
+async def matched(store, world, where: str, asked: pa.Table) -> Pairs:
+    """Ordinals and keys of the nodes of a match with a condition."""
+    assert all(store.takes(part, None) for part in parse_scalar(where).conjuncts()), where
+    rows = await store.match(world.pattern("(hit:Person)", where=where), asked)
+    return [(row["_q"], row["hit"]["uuid"]) for row in rows.to_pylist()]
 
 
-@pytest.mark.parametrize("where", [where for where in TAKEN if "hit." in where])
-async def test_matches_keep_what_duckdb_keeps(store, world, people, asked, where):
-    conjuncts = parse_scalar(where).conjuncts()
-    assert all(store.takes(part, None) for part in conjuncts)
-    await world.commit(store, type(world.write("Person", {"uuid": "p"}))("Person", people))
-    found = await store.match(world.pattern("(hit:Person)", where=where), asked)
-    kept = [(row["_q"], row["hit"]["uuid"]) for row in found.to_pylist()]
-    assert kept == kept_by_duckdb(where, people, asked)
+async def test_searches_keep_what_duckdb_keeps(store, world, people, asked):
+    await world.commit(store, NodeWrite("Person", people))
+    kept = {where: await searched(store, "Person", where, asked) for where in TAKEN}
+    assert kept == {where: kept_by_duckdb(where, people, asked) for where in TAKEN}
 
 
-@pytest.mark.parametrize("where", NEVER)
-def test_conditions_only_duckdb_can_evaluate_are_not_taken(home, where):
-    assert not home.connect().takes(parse_scalar(where), "hit")
+async def test_searches_of_every_type_keep_what_duckdb_keeps(store, world, notes, asked):
+    await world.commit(store, NodeWrite("Note", notes))
+    kept = {where: await searched(store, "Note", where, asked) for where in TAKEN_OF_NOTES}
+    assert kept == {where: kept_by_duckdb(where, notes, asked) for where in TAKEN_OF_NOTES}
+
+
+async def test_matches_keep_what_duckdb_keeps(store, world, people, asked):
+    await world.commit(store, NodeWrite("Person", people))
+    conditions = [where for where in TAKEN if "hit." in where]
+    kept = {where: await matched(store, world, where, asked) for where in conditions}
+    assert kept == {where: kept_by_duckdb(where, people, asked) for where in conditions}
+
+
+def test_conditions_only_duckdb_can_evaluate_are_not_taken(home):
+    store = home.connect()
+    assert not [where for where in NEVER if store.takes(parse_scalar(where), "hit")]
