@@ -135,10 +135,8 @@ def neo4j_server(neo4j_folder: Path) -> Iterator[Server]:
     home = neo4j_folder / "server"
     users = _among_users(neo4j_folder, first=lambda: _settle(home), last=lambda: stop(home))
     with users, pytest.MonkeyPatch.context() as patch:
-        if "PYTEST_XDIST_WORKER" not in os.environ:
-            # One compiler, the quick one: a short life is mostly start and first plans. After a
-            # minute the other one pays.
-            patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+        # One compiler, the quick one: statements are many and run a few times each.
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
         found = start(home)
         patch.undo()
         yield Server(found.uri, found.user, found.password)
