@@ -1,5 +1,5 @@
-"""Counters that every layer reports to. One `StepMetrics` per step; exact under concurrency because
-each call is counted where its step awaits it, never by subtracting totals.
+"""Counters that every layer reports to. One `StepMetrics` per step. Counts are exact under
+concurrency because each call is counted where its step awaits it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 @dataclass
 class StepMetrics:
-    """What one step did.
+    """The counters of one step.
 
-    `calls_issued`, `calls_journal` and `calls_coalesced` are answers received, by where they came
-    from; `attempts` are HTTP requests sent. Tokens and dollars count issued calls only. `dollars`
-    is None once a call had no known price. `rows_in` and `rows_out` are None where they are not
-    known: inside a statement that does several steps at once. `unusable` are answers about several
-    rows that did not answer for all of them, so that the rest was asked again.
+    `calls_issued`, `calls_journal` and `calls_coalesced` are answers by origin; `attempts` are HTTP
+    requests sent. Tokens and dollars count issued calls only. `dollars` is None once a call had no
+    known price. `rows_in` and `rows_out` are None if unknown: inside a statement that computes
+    several steps. `unusable` are answers about several rows that missed some of them, which were
+    asked about again.
     """
 
     operator: str = ""
@@ -57,12 +57,12 @@ _NAMES = {"operator", "how"}
 
 @dataclass
 class OperatorMetrics(StepMetrics):
-    """The counters of one operator of a step; each count is added to the step's too."""
+    """The counters of one operator of a step; each count is also added to the step."""
 
     step: StepMetrics = field(default_factory=StepMetrics)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set a counter, and move that of the step by as much."""
+        """Set a counter, and change that of the step by the same amount."""
         step = self.__dict__.get("step")
         if step is not None:
             before = getattr(self, name)
@@ -81,9 +81,7 @@ class OperatorMetrics(StepMetrics):
 def split(
     steps: Mapping[str, StepMetrics], operators: Mapping[str, Sequence[StepMetrics]]
 ) -> dict[str, StepMetrics]:
-    """Counters by step, with a line `step.1`, `step.2` for each operator where there are
-    several.
-    """
+    """Counters by step; a step with several operators has one entry for each: `step.1`, `step.2`."""
     lines: dict[str, StepMetrics] = {}
     for name, step in steps.items():
         several = operators.get(name, ())
@@ -98,8 +96,8 @@ class Meter:
     """The counters of one run, by step name. Single-threaded: all layers report from the event
     loop.
 
-    `paid` are the ids of the calls that are accounted for; `replayed` counts as issued, once each,
-    those of earlier runs that the journal answered.
+    `paid` are the ids of counted calls; `replayed` counts calls of earlier runs that the journal
+    answered, once each, as issued.
     """
 
     steps: dict[str, StepMetrics] = field(default_factory=dict)
@@ -112,10 +110,9 @@ class Meter:
         return self.steps.setdefault(name, StepMetrics())
 
     def part(self, name: str, key: object, operator: str, how: str) -> OperatorMetrics:
-        """The counters of one operator of a step, known by `key`; what is counted there is counted
-        for the step too.
+        """The counters of one operator of a step, by `key`; they are also counted for the step.
 
-        A step with several operators is called by all of them.
+        A step with several operators is named by all of them.
         """
         parts = self.parts.setdefault(name, {})
         if key not in parts:
@@ -126,12 +123,12 @@ class Meter:
         return parts[key]
 
     def operators(self) -> dict[str, list[StepMetrics]]:
-        """The counters of each operator, of the steps that have several of them."""
+        """The counters of each operator, for steps with several operators."""
         return {name: list(parts.values()) for name, parts in self.parts.items() if len(parts) > 1}
 
     def lines(self) -> dict[str, StepMetrics]:
-        """The counters as tables show them: a line for each step, or for each operator of a step
-        that has several.
+        """The counters for tables: a line for each step, or for each operator of a step with
+        several operators.
         """
         return split(self.steps, self.operators())
 

@@ -1,10 +1,10 @@
-"""The provenance of a row: from a run's record, backwards through the steps that it came by, to
-questions and answers.
+"""The provenance of a row: from a run's record, backwards through the steps to questions and
+answers.
 
-A record has no pointer from row to row. A row of a step and a row of a step that it reads belong
-together if they derive from the same input row (`_m`) and have the same key, where both steps hold
-rows of one kind; else if they share values that are rare among the rows of that input row. A call
-belongs to a row if its question and answer hold the most of the row's words.
+A record has no pointer from row to row. A row of a step and a row of its input step belong together
+if they derive from the same input row (`_m`) and have the same key; if the steps have different
+keys, if they share values that are rare among the rows of that input row. A call belongs to a row
+if its question and answer share the most words with it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BEGINNING = re.compile(r"[0-9a-f][0-9a-f-]{3,}\Z")
 
 
 def same_input_row(row: Row, other: Row) -> bool:
-    """Whether two rows may derive from the same input row; one that derives from none may belong to
+    """Whether two rows may derive from the same input row; a row that derives from none matches
     any.
     """
     one, two = row.get(MEMBER), other.get(MEMBER)
@@ -43,7 +43,7 @@ def same_input_row(row: Row, other: Row) -> bool:
 
 
 def holds(value: Any, what: str) -> bool:
-    """Whether a value, or one inside it, is it, or a key that begins with it."""
+    """Whether a value, or one inside it, equals the text or is a key that begins with it."""
     folded = what.casefold()
     prefix = bool(_BEGINNING.match(folded))
     return any(
@@ -74,14 +74,14 @@ def at(row: Row, path: str) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value as it is written after `column=`."""
+    """A value in the form used after `column=`."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def parsed(text: Any) -> Any:
-    """What a text holds as JSON; the text itself if it is none."""
+    """A text parsed as JSON; the text itself if it is invalid."""
     try:
         return json.loads(text) if isinstance(text, str) else text
     except json.JSONDecodeError:
@@ -95,18 +95,18 @@ _NAME = 60  # letters up to which a text is a name, of which the nearest may be 
 
 
 def meant(what: str, key: str, steps: Sequence[str], rows: Callable[[str], Sequence[Row]]) -> Found:
-    """The rows that hold a text, those of the last step first; none if nothing does.
+    """The rows that contain a text, those of the last step first.
 
-    A key, or a text as a whole, goes before what only begins so.
+    Exact keys and texts take precedence over prefixes.
 
     Args:
         what: A key or its beginning, a text or its beginning.
         key: The name of the key property.
-        steps: Those that have rows, a step after those that it reads.
+        steps: The steps with rows, in order of computation.
         rows: The rows of a step.
 
     Raises:
-        PlanError: Several keys or texts begin so; they are listed.
+        PlanError: Several keys or texts have this prefix; they are listed.
     """
     for own in (True, False):  # its own key, before another's that it names
         for name in reversed(steps):
@@ -126,8 +126,8 @@ def meant(what: str, key: str, steps: Sequence[str], rows: Callable[[str], Seque
 
 
 def in_column(step: str, column: str, value: str, rows: Sequence[Row]) -> Found:
-    """The rows of a step that have a value in a column, or, where none has, the one that begins so.
-    Raises PlanError.
+    """The rows of a step with a value in a column; without any, those with this prefix. Raises
+    PlanError.
     """
     values = [(as_text(at(row, column)), row) for row in rows]
     if not any(text == value for text, _ in values):
@@ -139,7 +139,7 @@ def in_column(step: str, column: str, value: str, rows: Sequence[Row]) -> Found:
 
 
 def nearest(what: str, rows: Iterable[Row]) -> str | None:
-    """A hint at the name most like an unknown one."""
+    """A hint at the name most similar to an unknown one."""
     names = {text for row in rows for text in texts(_shown(row)) if len(text) <= _NAME}
     return did_you_mean(what, sorted(names)) if len(what) <= _NAME else None
 
@@ -155,9 +155,7 @@ def _shown(row: Row) -> dict[str, Any]:
 
 
 def _one(pairs: Sequence[tuple[str, str]], what: str) -> str | None:
-    """The text that all of them are; None if there are none. Raises PlanError if they are
-    several.
-    """
+    """The only distinct text; None without any. Raises PlanError if there are several."""
     step_of: dict[str, tuple[str, str]] = {}
     for step, text in pairs:
         step_of.setdefault(text.casefold(), (step, text))
@@ -186,9 +184,7 @@ Weights = Mapping[str, float]
 
 
 def flow(plan: LogicalPlan) -> dict[str, list[str]]:
-    """For each step the steps and inputs that it reads directly; a write is a step too, named as
-    in the plan's writes.
-    """
+    """For each step and write, the steps and inputs that it reads directly."""
     sources: dict[str, dict[str, None]] = {}
     for node in walk(*plan.roots):
         reads = sources.setdefault(node.step, {})
@@ -198,7 +194,7 @@ def flow(plan: LogicalPlan) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class AskedItem:
-    """One item of a semantic step: what the prompt read, the answers, and the calls."""
+    """One item of a semantic step: the row, the answers and the calls."""
 
     left: Any
     right: Any
@@ -209,7 +205,7 @@ class AskedItem:
 
 @dataclass(frozen=True)
 class Link:
-    """One step of the chain: its row, and the items that the model was asked about it."""
+    """One step of the chain: its row, and the items about which the model was asked."""
 
     step: str
     row: Row
@@ -218,9 +214,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Chain:
-    """How a row came to be, newest first. `others` are rows that what was looked for fits as well,
-    by step.
-    """
+    """The provenance of a row, newest first. `others` are other matching rows, by step."""
 
     run: str
     what: str
@@ -233,12 +227,11 @@ def explain(run: Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
 
     Args:
         run: The record.
-        what: `STEP:column=value`, or a value that rows hold, a key or a text; of each the beginning
-            will do that only one has.
+        what: `STEP:column=value`, or a key or text of a row; a unique prefix is enough.
         lookup: The journal: a call by its id.
 
     Raises:
-        PlanError: The record has no such step, column or row, or several begin so.
+        PlanError: The record has no such step, column or row, or the prefix is ambiguous.
     """
     tracer = _Tracer(run, lookup)
     matches = tracer.find(what)
@@ -251,8 +244,8 @@ def explain(run: Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
 
 
 def origin_of(chain: Chain, run: Run, runs: Sequence[Run]) -> tuple[Run, str] | None:
-    """The run that made what another run read from the store, and its key there; None if no record
-    has it.
+    """The run that wrote a row which another run read from the store, and its key; None if no
+    record has it.
 
     Args:
         chain: The chain of the row.
@@ -284,7 +277,7 @@ class _Tracer:
 
     @cached_property
     def steps(self) -> list[str]:
-        """Inputs and steps whose rows are recorded, a step after those that it reads."""
+        """Inputs and steps with recorded rows, in order of computation."""
         reads: dict[str, list[str]] = self.run.facts.get("flow", {})
         order: dict[str, None] = {}
 
@@ -312,7 +305,7 @@ class _Tracer:
         return self._tables[kind, step]
 
     def _given(self, name: str) -> list[Row]:
-        """The rows of an input; those of the ordered input by their place."""
+        """The rows of an input; those of the ordered input with their number."""
         import pyarrow.parquet as pq
 
         file = self.run.folder / "inputs" / f"{name}.parquet"
@@ -324,7 +317,7 @@ class _Tracer:
         )
 
     def find(self, what: str) -> list[tuple[str, Row]]:
-        """The rows that hold it, those of the last step first."""
+        """The matching rows, those of the last step first."""
         step, colon, rest = what.partition(":")
         column, equals, value = rest.partition("=")
         if colon and equals and re.fullmatch(r"[\w./]+", step) and re.fullmatch(r"[\w.]+", column):
@@ -357,7 +350,7 @@ class _Tracer:
         return rows
 
     def back(self, step: str, row: Row) -> Iterator[Link]:
-        """The row's step, then every step before it that has a row for it or asked about it, newest
+        """The step of the row, then all earlier steps with a row or a question about it, newest
         first.
         """
         reads: dict[str, list[str]] = self.run.facts.get("flow", {})
@@ -376,7 +369,7 @@ class _Tracer:
                 yield Link(name, match or {}, items)
 
     def _rare(self, start: Row, steps: Iterable[str]) -> Weights:
-        """How well a text identifies a row: the better, the fewer rows of the input row have it."""
+        """How well a text identifies a row: the fewer rows of the input row have it, the better."""
         rows = [
             set(texts(row))
             for step in steps
@@ -387,7 +380,7 @@ class _Tracer:
         return {text: math.log(len(rows) / number) for text, number in counts.items()}
 
     def _match(self, step: str, readers: Mapping[str, Row], rare: Weights) -> Row | None:
-        """The row of a step from which one of the rows that read it was made."""
+        """The row of a step from which a row of its reader was derived."""
         if step == self.run.facts.get("order"):
             return next(
                 (
@@ -416,8 +409,8 @@ class _Tracer:
 
     @cached_property
     def _kinds(self) -> dict[str, int]:
-        """A number for each step whose rows have keys: steps with a key in common, through others
-        too, have the same.
+        """A number for each step with keys; steps that share a key, also through others, have the
+        same number.
         """
         key = str(self.run.facts.get("key", ""))
         kinds: list[tuple[set[str], set[Any]]] = []
@@ -436,7 +429,7 @@ class _Tracer:
     def _asked(
         self, step: str, start: Row, match: Row | None, rare: Weights
     ) -> Iterator[AskedItem]:
-        """The items about the row: those whose question and answer hold the most of its rare texts."""
+        """The items about the row: those that share the most rare texts with it."""
         own = {text for row in (start, match or {}) for text in texts(row) if not UUID.match(text)}
         scored = [
             (sum(rare.get(text, 0.0) for text in own & {*texts(_item(item))}), item)
@@ -459,7 +452,7 @@ class _Tracer:
 
 
 def _item(item: Row) -> Row:
-    """An item with its two sides read."""
+    """An item with both sides parsed."""
     return {**item, "left": parsed(item.get("left")), "right": parsed(item.get("right"))}
 
 

@@ -1,10 +1,10 @@
-"""Count the files of `semgraph/` that a reader passes to follow one plan.
+"""Count the files of `semgraph/` that the execution of one plan passes.
 
     python -m tools.hops
 
-A plan of three operators is loaded and run over two rows, with an HTTP server that says yes. For
-both phases the script prints how many files are entered, and for the run how many before the first
-call of the model. Calls count, imports do not.
+A plan of three operators is loaded and run over two rows, with an HTTP server that always answers
+yes. For both phases the script prints how many files are entered, and for the run how many before
+the first call of the model. Calls count, imports do not.
 """
 
 from __future__ import annotations
@@ -93,9 +93,7 @@ class Trace:
 
 
 def _defines(frame: FrameType | None) -> bool:
-    """Whether a frame runs while a module is imported: the body of the module or of a class, or
-    what these call.
-    """
+    """Whether a frame belongs to an import: the body of a module or class, or a call from there."""
     while frame is not None:
         if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__":
             return True

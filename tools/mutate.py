@@ -1,4 +1,4 @@
-"""Mutation testing of one module: how many random faults in its code do its tests notice?
+"""Mutation testing of one module: how many random faults do its tests detect?
 
     python -m tools.mutate semgraph/logical/relational.py tests/logical --mutants 60 --seed 1
 
@@ -28,7 +28,7 @@ Change = Callable[[ast.AST], None]
 
 
 def change_of(node: ast.AST) -> Change | None:  # noqa: PLR0911 - one return for each kind
-    """How a node is mutated, in place; None if it is not."""
+    """Mutate a node in place; returns the change, or None."""
     match node:
         case ast.Compare(ops=[operator]) if type(operator) in COMPARISONS:
             return lambda n: setattr(n, "ops", [COMPARISONS[type(operator)]()])
@@ -49,7 +49,7 @@ def change_of(node: ast.AST) -> Change | None:  # noqa: PLR0911 - one return for
 
 
 def mutants(source: str, number: int, seed: int) -> list[tuple[str, ast.Module]]:
-    """Mutated modules, each with what was changed."""
+    """Mutated modules, each with its change."""
     tree = ast.parse(source)
     places = [index for index, node in enumerate(ast.walk(tree)) if change_of(node)]
     chosen = random.Random(seed).sample(places, min(number, len(places)))  # noqa: S311

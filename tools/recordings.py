@@ -1,10 +1,10 @@
-"""Record the shipped recordings anew with the local model.
+"""Renew the shipped recordings with the local model.
 
     python -m tools.recordings            # the example of every shipped plan, and the notebook
     python -m tools.recordings NAME ...   # only these plans; `notebook` names the notebook
 
-A recording holds the answers, the embeddings and the times of one real run. `--llm recorded`
-replays it on any store.
+A recording has the answers, embeddings and times of one real run. `--llm recorded` replays it on
+any store.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ NOTEBOOK = ROOT / "notebooks" / "swap_an_operator.ipynb"
 
 
 def record_plan(path: Path) -> None:
-    """Record the example of one plan, over the graph that the recordings of the plans before it
-    leave.
-    """
+    """Record the example of one plan, over the graph of the plans recorded before."""
     store = SqliteStore(":memory:")
     with Session(llm="local", embedder="local", store=store, journal=False, runs="") as session:
         example = example_rows(session.prepare(path))

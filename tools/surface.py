@@ -30,7 +30,7 @@ MODULES = ("semgraph", "semgraph.operator", "semgraph.conformance")
 
 
 def surface() -> Iterator[str]:
-    """Every public name, in no particular order."""
+    """Every public name, unordered."""
     for module in MODULES:
         for name in importlib.import_module(module).__all__:
             yield from _python(f"{module}.{name}", getattr(importlib.import_module(module), name))
@@ -95,7 +95,7 @@ def _printed(*arguments: str) -> Any:
 
 
 def _without_texts(value: Any) -> Any:
-    """Leave out descriptions and the places of files: they are no names that a user types."""
+    """Leave out descriptions and paths of files, which are no names."""
     if isinstance(value, dict):
         return {
             key: _without_texts(inner) for key, inner in value.items() if key not in ("doc", "file")

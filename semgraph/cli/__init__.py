@@ -1,4 +1,4 @@
-"""The command line: each command parses its options, calls one function and prints what it gives.
+"""The command line: each command parses its options, calls a function and prints the result.
 
 Nothing imports this package but `semgraph.__main__`. Heavy libraries are imported inside the
 commands that use them.
@@ -27,7 +27,7 @@ _UsageError: Any = typer.BadParameter.__bases__[0]  # of the click that typer us
 
 
 class Root(TyperGroup):
-    """The command `semgraph`: names the right option where another spelling is used."""
+    """The command `semgraph`; suggests the right option for another spelling."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""

@@ -1,4 +1,4 @@
-"""`semgraph-bench`: the benchmarks of the source tree, which the package does not hold."""
+"""`semgraph-bench`: runs the benchmarks, which are in the source tree and not in the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`semgraph doctor`, `semgraph model`, `semgraph neo4j`: what this machine has."""
+"""`semgraph doctor`, `semgraph model`, `semgraph neo4j`: the state of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CommonOptions that several commands share, where commands print, and how errors end a command."""
+"""Options shared by all commands, output, and errors as messages with exit codes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True)
 class CommonOptions:
-    """The options that stand everywhere; None where not given."""
+    """The options of every command; None if unset."""
 
     llm: Annotated[
         str | None,
@@ -154,8 +154,8 @@ class CommonOptions:
         return self.format is Format.json
 
     def words(self, *names: str) -> str:
-        """The options that were given, of those that choose what is used (or of `names`), as they
-        are typed; no passwords.
+        """The given options that choose models, store and code (or of `names`), as typed, without
+        passwords.
         """
         from shlex import quote
 
@@ -177,12 +177,12 @@ class CommonOptions:
 
     @functools.cached_property
     def out(self) -> Console:
-        """Where results go: stdout."""
+        """The console of results: stdout."""
         return _console(self, stderr=False)
 
     @functools.cached_property
     def err(self) -> Console:
-        """Where talk goes: stderr."""
+        """The console of messages: stderr."""
         return _console(self, stderr=True)
 
     def show(self, *lines: str) -> None:
@@ -191,18 +191,18 @@ class CommonOptions:
             say(self.out, line)
 
     def talk(self, *lines: str) -> None:
-        """Print lines that are no result, unless `-q`."""
+        """Print messages, unless `-q`."""
         if not self.quiet:
             for line in lines:
                 say(self.err, line)
 
     def warn(self, line: str) -> None:
-        """Print a line that must be seen, also with `-q`."""
+        """Print a warning, also with `-q`."""
         say(self.err, line)
 
     def dump(self, value: Any, data: str = "") -> None:
-        """Print one JSON object, without secrets; what stands under `data` is of the user's rows,
-        which stay as they are.
+        """Print one JSON object without secrets; the user's rows under the key `data` stay as they
+        are.
         """
         import json
 
@@ -242,9 +242,7 @@ class CommonOptions:
 
 
 def say(console: Console, line: str) -> None:
-    """Print text as it is: no markup, no wrapping; without characters that control a terminal,
-    which data may hold.
-    """
+    """Print text without markup, wrapping and control characters, which data may contain."""
     harmless = "".join(c for c in redacted(line) if c.isprintable() or c in _KEPT)
     console.print(harmless, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
@@ -265,10 +263,10 @@ def _console(options: CommonOptions, *, stderr: bool) -> Console:
 
 
 def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command whose first argument is a `CommonOptions`: it takes the common options,
-    and ends as it should.
+    """Turn a function whose first argument is a `CommonOptions` into a command with the common
+    options and error handling.
 
-    The same options may stand before the command's name; those behind it win.
+    The same options may be given before the command's name; those after it win.
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     wants_context = any(parameter.name == "ctx" for parameter in own)
@@ -334,7 +332,7 @@ def _system(error: OSError) -> str:
 
 
 def _is_gone() -> bool:
-    """Whether there is no current folder."""
+    """Whether the current folder was deleted."""
     try:
         os.getcwd()  # noqa: PTH109 - asks the system
     except OSError:

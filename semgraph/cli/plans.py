@@ -1,4 +1,4 @@
-"""`semgraph plans` and `semgraph operators`: what can be run, and checks of what users wrote."""
+"""`semgraph plans` and `semgraph operators`: lists, pages and checks."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def show(
         bool, typer.Option("--markdown", help="As a page of Markdown, with the algebra.")
     ] = False,
 ) -> None:
-    """Explain one plan: inputs, parameters, presets, steps and their ways, prompts, an example
-    command.
+    """Explain one plan: inputs, parameters, presets, steps and their implementations, prompts, an
+    example command.
     """
     from semgraph.render.plans import described, page, plan_file
 
@@ -123,7 +123,7 @@ def schema(options: CommonOptions) -> None:
 @operators.command("list")
 @everywhere
 def list_operators(options: CommonOptions) -> None:
-    """Show every operator that a model answers, and its ways with their parameters."""
+    """Show every semantic operator, and its implementations with their parameters."""
     from semgraph.render.operators import described, implementations, list_lines
 
     by_operator = implementations(options.settings())
@@ -146,8 +146,8 @@ def new_operator(
         "operators"
     ),
 ) -> None:
-    """Write a first file for an implementation of your own, DIR/OPERATOR/NAME.py; it passes the
-    check as it is.
+    """Write a template for an implementation of your own, DIR/OPERATOR/NAME.py; it passes the check
+    unchanged.
     """
     from semgraph.conformance.new_operator import skeleton
 
@@ -167,8 +167,8 @@ def check_operators(
         Path, typer.Argument(metavar="DIR", help="A folder of <operator>/<name>.py.")
     ],
 ) -> None:
-    """Check implementations against their contract, over a model in this process; nothing leaves
-    the machine.
+    """Check implementations against their contract with a model in this process; nothing leaves the
+    machine.
 
     Exit code 1: a check failed. 2: a file or the folder cannot be used.
     """

@@ -1,4 +1,4 @@
-"""`semgraph runs`, `why`, `report` and `journal`: what runs left behind."""
+"""`semgraph runs`, `why`, `report` and `journal`: records of runs."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def forget(
 
 
 def _nothing(groups: list[str], path: Path | None, config: str | None) -> str:
-    """Why nothing was deleted, and where else it may be."""
+    """The reason why nothing was deleted, with a hint."""
     if path is None:
         return "nothing deleted: no journal is kept here (keep_days = 0)"
     names = ", ".join(f'"{group}"' for group in groups)

@@ -1,4 +1,4 @@
-"""`semgraph run` and `semgraph explain`: what a plan does, and what it will do."""
+"""`semgraph run` and `semgraph explain`."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _report(
 
 
 class Form(StrEnum):
-    """How a plan is drawn."""
+    """The format of an explained plan."""
 
     tree = "tree"
     algebra = "algebra"
@@ -235,8 +235,8 @@ def explain(
         str | None, typer.Option(metavar="RUN", help="Put what that run did beside it.")
     ] = None,
 ) -> None:
-    """Show what a plan will do, step by step, and what it will take. Nothing is written; only
-    --sample asks a model.
+    """Show what a plan will do, step by step, and its estimated cost. Nothing is written; only
+    --sample calls a model.
     """
     from semgraph.frontend.inputs import read_inputs
 

@@ -1,5 +1,6 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first stops a run cleanly, so that it can be resumed; the second
-ends the process at once. A SIGHUP that the process was started to ignore (`nohup`) is ignored.
+"""Ctrl-C, SIGTERM and SIGHUP: the first signal stops a run cleanly, so that it can be resumed; the
+second ends the process at once. A SIGHUP that the process was started to ignore (`nohup`) is
+ignored.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 
 def run_until_signal(job: Coroutine[Any, Any, T], on_first: Callable[[], None]) -> T:
-    """Run a coroutine in a loop of its own. The first signal cancels it, after `on_first`.
+    """Run a coroutine in a new event loop. The first signal calls `on_first` and cancels the
+    coroutine.
 
     Raises:
-        KeyboardInterrupt: It was cancelled by a signal, and has cleaned up.
+        KeyboardInterrupt: A signal cancelled the coroutine, which has cleaned up.
     """
     interrupted = False
 

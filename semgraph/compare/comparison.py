@@ -58,13 +58,13 @@ class Estimate:
 
     Args:
         variant: Its name.
-        calls: Of models, without what is asked again because an answer is not valid.
-        tokens_in: Of the prompts.
-        tokens_out: Of answers, with the longest that are allowed.
-        dollars: For these.
-        least: The fewest calls, where there is a range.
-        planned: Whether all requests are known beforehand, so that `calls` are counted; else it is
-            an expectation.
+        calls: Model calls, without repetitions after invalid answers.
+        tokens_in: Tokens of the prompts.
+        tokens_out: Tokens of the longest answers allowed.
+        dollars: Their price.
+        least: The fewest calls, if a range is expected.
+        planned: Whether all requests are known beforehand; `calls` is then a count, not an
+            expectation.
     """
 
     variant: str
@@ -82,12 +82,12 @@ class Trial:
 
     Args:
         number: From 0.
-        cold: What it costs alone, whoever paid for it and when.
-        paid: What was sent for it now.
-        seconds: Wall time; None where an answer came from the journal, which would say nothing.
-        failed: Rows without an answer, and why, by `failures`.
-        rows: The rows of the step as this variant answers them; None where a whole plan is compared.
-        answers: What was asked and answered, an item a row; `_m` is the number of the frozen row.
+        cold: The cost of the trial by itself, including answers paid for earlier.
+        paid: The cost of the requests sent now.
+        seconds: Wall time; None if an answer came from the journal.
+        failed: The number of rows without an answer; `failures` has the reasons.
+        rows: The result rows of the step; None for whole plans.
+        answers: Questions and answers, one item per row; `_m` is the number of the frozen row.
     """
 
     number: int
@@ -102,17 +102,17 @@ class Trial:
 
 @dataclass(frozen=True)
 class Quality:
-    """How good the answers of a variant are, over all its trials.
+    """The quality of a variant's answers over all its trials.
 
-    Measured against the truth where there is one, else against the reference: then these are
-    measures of agreement, and of rows there is only `same`.
+    Measured against the truth, or without one against the reference. These are then measures of
+    agreement; for rows, only `same` is known.
 
     Args:
-        precision: Of rows, or of edges; None where nothing was answered.
-        recall: Likewise; None where nothing was wanted.
-        f1: Likewise; None where neither graph has edges.
+        precision: Precision of rows or edges; None if nothing was answered.
+        recall: Recall; None if the truth is empty.
+        f1: F1; None if neither graph has edges.
         interval: 95 % interval of F1 (without a truth, of `same`), by the bootstrap over rows.
-        spread: The least and the greatest of a trial, of the same measure.
+        spread: The lowest and the highest value of a trial.
         difference: F1 less the reference's, with its paired 95 % interval: (value, low, high).
         same: Share of rows with the same answers as the reference, trial by trial.
         pairs: Nodes: F1 of pairs of members that are together; None where no node has two.
@@ -153,13 +153,13 @@ class Evidence:
         return str(self)
 
     def _repr_html_(self) -> str:
-        """How notebooks show it."""
+        """The HTML for notebooks."""
         return display.as_html(self)
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One variant, or a plan with some variants, with the trials that were finished."""
+    """One variant, or a plan with its implementations, and the finished trials."""
 
     name: str
     use: Mapping[str, str]
@@ -211,27 +211,26 @@ class Comparison:
         id: Of its record.
         plan: Name of the plan.
         step: The step whose variants are compared; "" for whole plans.
-        model: Who answered.
-        arms: In the order they were given.
+        model: The model that answered.
+        arms: The variants, in the order of the request.
         reference: The variant that the others are compared with.
-        trials: How many trials of each were asked for.
-        truth: Whether there was a truth to compare with.
-        closed: Whether a row that the truth does not have should have no answer; else it is not
-            scored.
-        key: The columns that name a row.
+        trials: The number of trials requested of each.
+        truth: Whether the variants were compared with a truth.
+        closed: Whether a row missing from the truth should have no answer; else it is not scored.
+        key: The columns that identify a row.
         compare: The columns that are compared; `people[].name` is a field of each element of a
             list.
-        frozen: How many rows each input of the step has, by name, and the SHA-256 of all.
-        paid: What was sent for it in all, the run that made the rows included.
-        before: What was sent to make the rows, before any variant was asked.
-        estimates: What a trial of each variant was expected to cost.
-        notes: What the reader should know.
-        stopped: Why it ended early, or None.
+        frozen: The number of rows of each input of the step, and the SHA-256 of all rows.
+        paid: The cost of all requests, including the run that computed the rows.
+        before: The cost of computing the rows.
+        estimates: The expected cost of a trial of each variant.
+        notes: Notes for the reader.
+        stopped: The reason for an early end, or None.
         store: The store that was read.
         record: Folder of the record.
-        journal: File with the answers.
+        journal: The file with the answers.
         rows: The frozen rows, by number.
-        wanted: The truth, as far as it is about these rows.
+        wanted: The truth about these rows.
     """
 
     id: str
@@ -268,12 +267,12 @@ class Comparison:
 
     @property
     def exit_code(self) -> int:
-        """As the command line gives it: 4 at a limit, 3 with failed rows, else 0."""
+        """The exit code of the command line: 4 at a limit, 3 with failed rows, else 0."""
         return 4 if self.stopped else 3 if any(arm.failed for arm in self.arms) else 0
 
     @property
     def missing(self) -> Mapping[str, int]:
-        """How many trials were not run, by variant."""
+        """The number of trials that were not run, by variant."""
         return {arm.name: n for arm in self.arms if (n := self.trials - len(arm.trials))}
 
     def __getitem__(self, name: str) -> Arm:
@@ -297,12 +296,10 @@ class Comparison:
         return len(self.arms)
 
     def disagreements(self, one: str, other: str, trial: int = 0) -> pa.Table:
-        """The rows on which two variants differ, each with what both say and, where it is known, what
-        is true.
+        """The rows on which two variants differ, with both answers and, if known, the true one.
 
-        Columns: those that name the row, `one`, `other` and `truth`, the latter three with the
-            answers as lists;
-        `truth` is NULL where it says nothing of the row.
+        The columns are those that identify the row, then `one`, `other` and `truth` with the
+        answers as lists; `truth` is NULL for rows that the truth does not cover.
 
         Raises:
             PlanError: There is no such variant or trial, or whole plans were compared.
@@ -325,7 +322,7 @@ class Comparison:
         return _as_data(self)
 
     def _repr_html_(self) -> str:
-        """How notebooks show it."""
+        """The HTML for notebooks."""
         return display.as_html(self)
 
 
@@ -340,10 +337,10 @@ def ranked(comparison: Comparison) -> list[Arm]:
 
 
 def quality_of(arm: Arm) -> float | None:
-    """The one number of a variant's quality: F1, or where there is no truth its agreement with the
+    """The quality of a variant as one number: F1, or without a truth its agreement with the
     reference.
 
-    Of a graph it is the F1 of edges; where neither graph has one, the B-cubed F1 of nodes.
+    For graphs it is the F1 of edges, or the B-cubed F1 of nodes if neither graph has edges.
     """
     result = arm.quality
     if result.f1 is not None:
@@ -352,12 +349,12 @@ def quality_of(arm: Arm) -> float | None:
 
 
 def graded(arm: Arm) -> bool:
-    """Whether its quality is that of a graph."""
+    """Whether the quality of a variant is measured on graphs."""
     return arm.quality.b_cubed is not None
 
 
 def trial_of(arm: Arm, number: int) -> Trial:
-    """A trial of a variant. Raises PlanError if it was not run."""
+    """A trial of a variant. Raises PlanError if the trial was not run."""
     result = next((t for t in arm.trials if t.number == number), None)
     if result is None:
         run: Sequence[str] = [str(t.number) for t in arm.trials]
@@ -444,8 +441,8 @@ def _with_keys(comparison: Comparison) -> pa.Table | None:
 
 
 def _listed(answers: Counter[Hashable], comparison: Comparison) -> list[str]:
-    """Answers as text: the value alone where one column is compared; `yes` where being there is the
-    answer.
+    """Answers as text: the bare value if one column is compared; `yes` if the existence of a row is
+    the answer.
     """
     if any(isinstance(answer, tuple) and answer[:1] == (FAILED,) for answer in answers):
         return ["(failed)"]
@@ -465,7 +462,7 @@ def _text(value: Any) -> str | None:
 
 
 class Failed(NamedTuple):
-    """How many rows of a step failed for one reason."""
+    """The number of rows of a step that failed for one reason."""
 
     rows: int
     step: str
@@ -524,7 +521,7 @@ def _asked(item: Row, lookup: Lookup) -> AskedItem:
 
 
 def _as_data(comparison: Comparison) -> dict[str, Any]:
-    """All but the tables, as plain data."""
+    """Everything except the tables, as plain data."""
     plain = {f.name for f in fields(Comparison)} - {"arms", *_PLACES}
     result: dict[str, Any] = {"schema": SCHEMA, "kind": comparison.kind}
     for name in (f.name for f in fields(Comparison)):

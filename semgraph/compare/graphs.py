@@ -1,5 +1,5 @@
-"""The graph that a plan wrote, as scoring has it: nodes by what they were made from, edges by what
-they say and when.
+"""The graph that a plan wrote, prepared for scoring: nodes by their sources, edges by content and
+time.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _EDGE = {"source", "target", "label", "properties", "start", "end"}
 
 
 def written_labels(plan: LogicalPlan) -> tuple[set[str], set[str], set[str]]:
-    """Labels of nodes that a plan writes as they are given, of nodes that a model has to do with,
-    and of edges.
+    """Labels of nodes written unchanged from the input, of nodes that depend on a model, and of
+    edges.
 
-    Edges that no model has to do with (what came after what) are the same in every graph; they
-    count only if all are so.
+    Edges that depend on no model (such as the order of messages) are the same in every graph; they
+    count only if all edges are of this kind.
     """
     merges = [sink for sink in plan.writes if isinstance(sink, Merge) and not sink.only]
     asked = [any(n.calls_model for n in walk(m.input)) for m in merges]
@@ -42,11 +42,11 @@ def written_labels(plan: LogicalPlan) -> tuple[set[str], set[str], set[str]]:
 
 
 async def graph_of(store: Store, plan: LogicalPlan) -> ScoredGraph:
-    """The rows of a store with the labels that a plan writes, as a graph.
+    """The rows of a store as a graph, for the labels that a plan writes.
 
-    Nodes written as they are given keep their keys in every graph, so they name what was made of
-    them: the members of a made node are the given nodes that an edge ties it to, and its name is
-    what the graph draws of it. All other edges say something.
+    Nodes written unchanged keep their keys in every graph, so they identify the nodes derived from
+    them: the members of a derived node are the unchanged nodes that an edge connects to it, and its
+    name is what the graph draws of it. All other edges are facts.
     """
     graph, draw = plan.graph, plan.graph.draw
     given, made, edges = written_labels(plan)
@@ -98,9 +98,9 @@ async def graph_of(store: Store, plan: LogicalPlan) -> ScoredGraph:
 def read_graph_truth(given: Any) -> ScoredGraph:
     """A true graph: a `ScoredGraph`, `{nodes: [...], edges: [...]}`, or a JSON file of that.
 
-    A node has `key` and `members` (keys of the given nodes that it was made from) or `name`, and
-    may have `label`; an edge has `source`, `target`, `label`, and may have `start` and `end`.
-    Raises PlanError.
+    A node has `key` and `members` (keys of the nodes that it was derived from) or `name`, and may
+    have `label`; an edge has `source`, `target`, `label`, and may have `start` and `end`. Raises
+    PlanError.
     """
     if isinstance(given, ScoredGraph):
         return given
@@ -124,9 +124,7 @@ def read_graph_truth(given: Any) -> ScoredGraph:
 
 
 def comparable(graph: ScoredGraph, truth: ScoredGraph) -> ScoredGraph:
-    """A graph as far as the truth says something: without labels of nodes where the truth has
-    none.
-    """
+    """A graph reduced to what the truth covers: without labels of nodes if the truth has none."""
     if any(node.label for node in truth.nodes):
         return graph
     return replace(graph, nodes=tuple(replace(node, label="") for node in graph.nodes))

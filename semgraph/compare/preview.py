@@ -39,8 +39,8 @@ class Ahead:
 
     Args:
         estimates: One for each variant.
-        embedding: The variants that embed texts, or whose questions depend on answers: what they take
-            with them is made ready before they are timed.
+        embedding: The variants that embed texts, or decide from answers what to ask next; their
+            vectors are computed before they are timed.
     """
 
     estimates: tuple[Estimate, ...]
@@ -57,9 +57,8 @@ async def ahead(
 ) -> Ahead:
     """Estimate the cost of each variant over these rows. Nothing is sent or embedded.
 
-    Where all is asked at once, the variant itself composes its requests, and they are counted. Where
-    what is asked depends on answers or vectors, it is the variant's own `estimate`, by partitions,
-    prompts and groups.
+    If all requests are independent of answers and vectors, the variant composes them in a dry run
+    and they are counted. Otherwise its own `estimate` is used, by partitions, prompts and groups.
     """
     seen = await _observed(node, rows, reference, llm, embedder)
     estimates: list[Estimate] = []
@@ -87,7 +86,7 @@ async def warm(
     llm: LLM,
     embedder: Embedder,
 ) -> None:
-    """Make ready what variants take with them, vectors above all; nothing is asked."""
+    """Compute in advance what variants need besides answers, above all vectors. No model is called."""
     for variant in variants:
         async with DryRun(llm, embedder, node, StepMetrics(), embeds=True) as ctx:
             for each in rows:
@@ -97,7 +96,7 @@ async def warm(
 async def _batches(
     node: Semantic, variant: Implementation[Any], rows: Iterable[Rows], llm: LLM, embedder: Embedder
 ) -> Batches | None:
-    """The requests that a variant sends at once; None if it needs vectors first."""
+    """The requests of a dry run of a variant; None if it needs vectors first."""
     async with DryRun(llm, embedder, node, StepMetrics()) as ctx:
         try:
             for each in rows:
@@ -118,8 +117,8 @@ def _at_once(
 
 
 def _planned(name: str, batches: Batches, llm: LLM) -> Estimate:
-    """The requests that were composed: how many is exact, their tokens are the mean of the first
-    ones.
+    """An estimate from composed requests: the count is exact, tokens are extrapolated from the
+    first ones.
     """
     calls, sent, answered = 0, 0.0, 0
     dollars: list[float | None] = []
@@ -141,7 +140,7 @@ def _expected(
     seen: Observed | None,
     llm: LLM,
 ) -> Estimate:
-    """As the variant's own estimate has it."""
+    """An estimate by the variant's own `estimate`."""
     costs = [variant.estimate(node, unit, seen) for each in rows for unit in units(node, each)]
     calls, least = math.ceil(sum(c.calls for c in costs)), sum(_least(c) for c in costs)
     if any(c.tokens_in is None for c in costs):
@@ -162,7 +161,7 @@ def _least(cost: Cost) -> float:
 
 
 def units(node: Semantic, rows: Rows) -> Iterator[RowEstimate]:
-    """The rows as estimates are about them: what never shares a request is apart, and groups of one
+    """The rows in the units of estimates: rows that never share a request are apart, groups of one
     size are together.
     """
     keys = Keys(node, rows)
@@ -188,8 +187,8 @@ async def _observed(
     llm: LLM,
     embedder: Embedder,
 ) -> Observed | None:
-    """The tokens of an item, as the reference asks about the first ones: its own, those that each
-    call has whatever it is about, and the longest answer that the prompt allows.
+    """The tokens of an item, from a dry run of the reference over the first items: its own, those
+    of the static part of each call, and the longest answer allowed.
     """
     items = 0
     async with DryRun(llm, embedder, node, StepMetrics()) as ctx:
@@ -211,7 +210,7 @@ async def _observed(
 
 
 def _static(model: LLM, request: Any) -> int:
-    """Tokens of a request without what its last message says."""
+    """The tokens of a request without its last message."""
     return prompt_tokens(model, request) - model.count_tokens(request.messages[-1].content)
 
 
@@ -221,10 +220,10 @@ def _sum(dollars: Iterable[float | None]) -> float | None:
 
 
 def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
-    """Refuse what would pass a limit.
+    """Refuse a comparison that would exceed a limit.
 
     Raises:
-        BudgetReached: What is known of the cost passes it.
+        BudgetReached: The known cost exceeds a limit.
     """
     spent = budget.spent
     totals = {
@@ -258,8 +257,8 @@ def said_of_rows(
     journal: Path | None,
     budget: Budget,
 ) -> list[str]:
-    """Lines printed before rows are computed with model calls: the steps, and as far as it is
-    known how much they ask.
+    """Lines printed before rows are computed with model calls: the steps, and their calls as far as
+    known.
     """
     amounts = _calls(made.physical, inputs, source, journal)
     known = [
@@ -288,9 +287,7 @@ def said_of_plans(
     journal: Path | None,
     budget: Budget,
 ) -> list[str]:
-    """Lines printed before whole plans are run: what EXPLAIN knows of their calls, and by
-    which steps they are made.
-    """
+    """Lines printed before whole plans are run: the calls that EXPLAIN expects, by step."""
     wide = max(map(len, arms))
     each = {name: _calls(physical, inputs, source, journal) for name, physical in arms.items()}
     lines = [f"  {name:<{wide}}  {_of_plan(amounts)}" for name, amounts in each.items()]
@@ -312,7 +309,7 @@ def _of_plan(amounts: Mapping[str, Amount]) -> str:
 def _calls(
     physical: PhysicalPlan, inputs: Mapping[str, pa.Table], source: Held, journal: Path | None
 ) -> dict[str, Amount]:
-    """The calls of each step that asks a model, as far as they are known."""
+    """The calls of each semantic step, as far as they are known."""
     memory = ObservationFile.beside(journal)
     estimator = Estimator.over(physical, inputs, memory, source.rows)
     calls: dict[str, list[Amount]] = {}
@@ -328,7 +325,7 @@ def _amount(calls: Amount) -> str:
 
 
 def limits(budget: Budget) -> str:
-    """The limits that are set."""
+    """The limits in force."""
     each = {
         name: getattr(budget, name)
         for name in ("max_calls", "max_tokens", "max_usd", "max_seconds")
@@ -376,7 +373,7 @@ def in_all(estimates: Sequence[Estimate], trials: int, budget: Budget) -> str:
 
 
 def expected(estimate: Estimate) -> str:
-    """One variant: calls that are planned, or about how many; tokens; dollars with the longest answers
+    """One variant: planned or approximate calls, tokens, and dollars with the longest answers
     allowed.
     """
     e = estimate

@@ -1,4 +1,4 @@
-"""The record of a comparison: a folder beside those of runs, with all that it found."""
+"""The record of a comparison: a folder beside those of runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def save(comparison: Comparison, record: RunRecord) -> None:
 
 
 def load_comparison(ref: str, runs: Path = RUNS) -> Comparison:
-    """A comparison that was kept, by its id, the beginning of it, or `last`. Raises PlanError."""
+    """A recorded comparison, by its id, the beginning of it, or `last`. Raises PlanError."""
     run = find_run(ref, runs)
     file = run.folder / FILE
     if not file.exists():

@@ -75,7 +75,7 @@ class Runner(Protocol):
         ...
 
     def open(self, plan: LogicalPlan, *, fresh: bool) -> AbstractAsyncContextManager[Opened]:
-        """All that a run of a plan uses; `fresh` ignores cached answers."""
+        """Open the resources of a run; `fresh` ignores cached answers."""
         ...
 
 
@@ -97,7 +97,7 @@ class ComparisonRequest:
 def requested(
     variants: Variants, step: str | None, trials: int, *, replays: bool
 ) -> Mapping[str, Any]:
-    """The variants by name, as far as they can be checked without a plan. Raises PlanError."""
+    """The variants by name, checked as far as possible without a plan. Raises PlanError."""
     if trials < 1:
         raise PlanError(Problem(f"trials is {trials}", hint="at least 1; 3 show a spread"))
     if trials > 1 and replays:
@@ -143,7 +143,7 @@ def _named(variants: list[str]) -> dict[str, str]:
 
 @dataclass
 class Kept:
-    """The record of a comparison, and what is in it whatever happens."""
+    """The record of a comparison, which stays correct if the comparison fails."""
 
     request: ComparisonRequest
     runner: Runner
@@ -155,7 +155,7 @@ class Kept:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """Make the folder, once."""
+        """Create the folder, once."""
         if self.id:
             return
         runs, plan = self.request.runs, self.request.plan
@@ -179,7 +179,7 @@ class Kept:
             self.record.describe(**facts)
 
     def noted(self, opened: Opened) -> Opened:
-        """The same resources, with each model call entered in the record once there is one."""
+        """The same resources; model calls are entered in the record once it exists."""
 
         def add(*call: Any) -> None:
             if self.calls is not None:
@@ -191,7 +191,7 @@ class Kept:
         )
 
     def end(self, status: str, why: str | None = None) -> None:
-        """Say how it ended, and what was paid."""
+        """Record the outcome and the cost."""
         if self.record is None:
             return
         if self.calls is not None:
@@ -209,7 +209,7 @@ class Kept:
         self._describe(status=status, why=why, ended=timestamp())
 
     def comparison(self, arms: Sequence[Arm], **more: Any) -> Comparison:
-        """The result, written into the record."""
+        """Write the result into the record and return it."""
         request, opened = self.request, self.opened
         result = Comparison(
             id=self.id, plan=request.plan.name, step=request.step, model=opened.llm.name, arms=tuple(arms),
@@ -223,11 +223,11 @@ class Kept:
 
 
 async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
-    """Compare, and keep the record true whatever happens.
+    """Compare, and record the result or the error.
 
     Raises:
-        PlanError: Something is wrong with the request; nothing was spent.
-        BudgetReached: It would pass a limit before anything was compared.
+        PlanError: The request is wrong; nothing was spent.
+        BudgetReached: A limit would be exceeded before anything was compared.
     """
     plan = request.plan
     async with runner.open(plan, fresh=request.fresh) as opened:
@@ -274,7 +274,7 @@ class Choices:
     library: Library
 
     def input(self, plan: LogicalPlan, store: Store, llm: LLM) -> StepInput:
-        """How the rows of the step are made, with the step done as the reference does it."""
+        """How the rows of the step are computed, with the reference as its implementation."""
         use = {**plan.use, self.node.step: self.choices[self.reference]}
         return input_of(replace(plan, use=use), self.node, store, self.library, llm)
 
@@ -287,7 +287,7 @@ class Choices:
 
 
 def choices(request: ComparisonRequest, runner: Runner, llm: LLM) -> Choices:
-    """The variants that are asked for. Raises PlanError with all that is wrong with them."""
+    """The requested variants. Raises PlanError with all their errors."""
     library = Library(runner.settings.operators)
     node = asking_step(request.plan, request.step)
     by_name = checked(
@@ -316,7 +316,7 @@ Named = Mapping[str, Implementation[Any]]
 async def compare_step(
     request: ComparisonRequest, runner: Runner, opened: Opened, kept: Kept
 ) -> Comparison:
-    """Each variant answers the same rows."""
+    """Compare variants of a step over the same rows."""
     plan = request.plan
     of = choices(request, runner, opened.llm)
     node, variants, reference = of.node, of.variants, of.reference
@@ -391,10 +391,11 @@ async def _each(
     names: Sequence[str], trials: int, attempt: Callable[[str, int, Ledger], Awaitable[T]], kept: Kept,
     ready: Callable[[Ledger], Awaitable[None]] | None = None,
 ) -> tuple[dict[str, list[T]], str | None]:  # fmt: skip
-    """All first trials, then all second ones, ...: at a limit every variant has as many as can be.
+    """Run all first trials, then all second ones, and so on: at a limit, all variants have almost
+    equally many.
 
-    Each round begins with another variant, so that what comes first (connections that are opened) is
-    not always one variant's.
+    Each round begins with another variant, so that the cost of being first (opening connections) is
+    shared.
     """
     results: dict[str, list[T]] = {name: [] for name in names}
     what = "what is embedded"
@@ -412,7 +413,7 @@ async def _each(
 
 
 async def spent(kept: Kept, work: Callable[[Ledger], Awaitable[T]]) -> T:
-    """Do some work; what it sent is in what was paid, also where a limit stopped it."""
+    """Do some work and add its cost to what was paid, also if a limit stops it."""
     ledger = Ledger()
     try:
         return await work(ledger)
@@ -423,7 +424,7 @@ async def spent(kept: Kept, work: Callable[[Ledger], Awaitable[T]]) -> T:
 async def compare_plans(
     request: ComparisonRequest, runner: Runner, opened: Opened, kept: Kept
 ) -> Comparison:
-    """Each arm runs the plan in a copy of its own."""
+    """Compare whole plans, each run in its own copy."""
     plan, library = request.plan, Library(runner.settings.operators)
     arms = uses(plan, request.variants)
     if request.truth is not None and not plan.writes:
@@ -480,9 +481,7 @@ async def compare_plans(
 
 
 def only_step(plan: LogicalPlan) -> str:
-    """The one step of a plan that asks a model. Raises PlanError: there is none, or more than
-    one.
-    """
+    """The only semantic step of a plan. Raises PlanError if there is none or more than one."""
     names = list(
         dict.fromkeys(node.step for node in walk(*plan.roots) if isinstance(node, Semantic))
     )
@@ -497,11 +496,11 @@ def only_step(plan: LogicalPlan) -> str:
 
 
 async def foreseen(request: ComparisonRequest, runner: Runner) -> list[str]:
-    """The expected cost of each variant of a step over its rows, a line each. No model is asked; what a
-    search needs is embedded.
+    """The expected cost of each variant of a step over its rows, a line each. No model is called;
+    texts that a search needs are embedded.
 
     Raises:
-        PlanError: Something is wrong with the request, or there are no rows.
+        PlanError: The request is wrong, or there are no rows.
     """
     plan = request.plan
     async with runner.open(plan, fresh=False) as opened:

@@ -1,6 +1,4 @@
-"""How good each variant is: against the truth where there is one, else as agreement with the
-reference.
-"""
+"""The quality of variants: against the truth, or without one as agreement with the reference."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ def of_step(
         asked: The frozen rows.
         trials: The trials of each variant.
         reference: The variant that the others are compared with.
-        truth: What is true of the rows.
+        truth: The true answers.
     """
     columns = whole_rows(node)
     key, compare = columns.key, columns.compare
@@ -78,9 +76,7 @@ def _kept(answers: RowAnswers, units: RowAnswers) -> RowAnswers:
 def _tallies(
     trials: Sequence[Trial], asked: pa.Table, truth: Truth, true: RowAnswers
 ) -> list[Tally]:
-    """A tally for each trial: over all rows asked about, or over those that the truth says
-    something of.
-    """
+    """A tally for each trial, over all rows asked about or over those that the truth covers."""
     answers = [truth.given(trial.rows, asked) for trial in trials if trial.rows is not None]
     return [tally(each if truth.closed else _kept(each, true), true) for each in answers]
 
@@ -88,9 +84,7 @@ def _tallies(
 def _scored(
     tallies: Sequence[Tally], reference: Sequence[Tally], quality: Quality, *, own: bool
 ) -> Quality:
-    """Precision, recall and F1 over all trials; the difference is of as many trials as both
-    have.
-    """
+    """Precision, recall and F1 over all trials; the difference uses the trials that both have."""
     if not tallies:
         return quality
     total = score(pooled(tallies))
@@ -120,8 +114,8 @@ def _range(value: IntervalEstimate) -> tuple[float, float] | None:
 def of_plans(
     trials: Mapping[str, Sequence[Whole]], reference: str, truth: ScoredGraph | None
 ) -> dict[str, Quality]:
-    """The quality of each arm of a whole plan: of the graph that it wrote, or of the rows that it
-    returned.
+    """The quality of each variant of a whole plan: of the graph that it wrote, or of the rows that
+    it returned.
     """
     return {
         name: _of_plan(each, trials[reference], truth, own=name == reference)
@@ -154,7 +148,7 @@ def _of_plan(
 
 
 def _graded(scores: Sequence[GraphScore], quality: Quality) -> Quality:
-    """With what is true of nodes and times, on average over the trials."""
+    """The quality with the measures of nodes and times, averaged over the trials."""
 
     def mean(values: Sequence[Score | None]) -> float | None:
         known = [value.f1 for value in values if value is not None and value.f1 is not None]
@@ -170,7 +164,7 @@ def _graded(scores: Sequence[GraphScore], quality: Quality) -> Quality:
 
 
 def _returned(whole: Whole) -> RowAnswers:
-    """Returned rows, each as the answer of a unit of its own: its table and all that it holds."""
+    """Returned rows, each as the answer of its own unit: the table and all values."""
     result: dict[Hashable, Counter[Hashable]] = {}
     for name, table in whole.tables.items():
         for row in table.to_pylist():

@@ -1,5 +1,5 @@
-"""Scratch copies: the groups that a comparison reads, in memory. The user's store is only read, and
-a file not even opened for writing.
+"""Scratch copies in memory of the partitions that a comparison reads. The user's store is only
+read; a file is not even opened for writing.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from semgraph.stores.sqlite.store import SqliteStore
 
 @dataclass(frozen=True)
 class Held:
-    """Rows read from a store: by label, nodes before edges, and the member rows that the
-    plan has marked as done.
+    """Rows read from a store: by label, nodes before edges, and the input rows that the plan has
+    committed.
     """
 
     graph: Graph
@@ -36,7 +36,7 @@ class Held:
 
     @property
     def count(self) -> int:
-        """How many nodes and edges."""
+        """The number of nodes and edges."""
         return sum(table.num_rows for table in self.rows.values())
 
     def _write(self, name: str, rows: pa.Table) -> Write:
@@ -45,7 +45,7 @@ class Held:
 
     @asynccontextmanager
     async def copy(self, dimensions: int | None) -> AsyncIterator[SqliteStore]:
-        """A store of its own with these rows, gone afterwards."""
+        """A temporary store with these rows."""
         store = SqliteStore(":memory:")
         try:
             await store.ensure(self.graph, dimensions)
@@ -75,7 +75,7 @@ def _named(table: pa.Table, column: str) -> list[str]:
 
 
 async def held(plan: LogicalPlan, store: Store, partitions: Sequence[str] | None) -> Held:
-    """Read what a plan may read or write of a store; nothing where it has no use for one."""
+    """Read the rows of a store that a plan may read or write; none if it uses no store."""
     graph = plan.graph
     if not graph.labels or not any(node.reads_store for node in walk(*plan.roots)):
         return Held(graph, {})
@@ -100,7 +100,7 @@ async def _marked(plan: LogicalPlan, store: Store, partitions: Sequence[str]) ->
 
 
 async def known_rows(plan: LogicalPlan, inputs: Mapping[str, pa.Table], source: Held) -> list[str]:
-    """A note, if rows to compare with are in the graph already: what they say is known to it."""
+    """A note if input rows are in the graph already, which therefore knows their content."""
     if plan.order is None or not source.marked:
         return []
     members = await prepare(plan.order, inputs[plan.order.input])
@@ -115,8 +115,8 @@ async def known_rows(plan: LogicalPlan, inputs: Mapping[str, pa.Table], source: 
 
 @asynccontextmanager
 async def _to_read(store: Store, graph: Graph) -> AsyncIterator[Store | None]:
-    """A store opened to read: a file as a copy of itself, so that nothing of it is touched; None if
-    it is not there.
+    """A store opened for reading: of a file, a copy, so that the file stays untouched; None if it
+    does not exist.
     """
     if isinstance(store, SqliteStore) and store.path != ":memory:":
         path = Path(store.path)

@@ -1,5 +1,5 @@
-"""A step's input, computed once and frozen; and a trial of a variant over it, through the engine's own
-asking and assembly.
+"""A step's input, computed once and frozen, and trials of variants over it with the engine's own
+code.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 def checked(each: Mapping[K, Callable[[], T]]) -> dict[K, T]:
-    """Call each function; the results by name. Raises PlanError with all their problems."""
+    """Call each function and return the results by name. Raises PlanError with all their problems."""
     results: dict[K, T] = {}
     problems: dict[str, Problem] = {}
     for name, work in each.items():
@@ -70,8 +70,8 @@ def checked(each: Mapping[K, Callable[[], T]]) -> dict[K, T]:
 
 @dataclass
 class Ledger:
-    """The cost of one trial: `cold`, whoever paid for it and when; `paid`, sent now; `replayed`,
-    answers from the journal; `known`, vectors from there.
+    """The cost of one trial: `cold` (the trial by itself), `paid` (requests sent now), `replayed`
+    (answers from the journal), `known` (vectors from the journal).
     """
 
     cold: Spent = Spent()
@@ -81,7 +81,7 @@ class Ledger:
     _seen: set[str] = field(default_factory=set)
 
     def reply(self, reply: Reply) -> None:
-        """Count an answer; one that is asked for again within the trial is the same call."""
+        """Count an answer; a repeated request within the trial is the same call."""
         if reply.origin == "coalesced" or (reply.call_id and reply.call_id in self._seen):
             return
         self._seen.add(reply.call_id)
@@ -93,8 +93,8 @@ class Ledger:
             self.paid += spent
 
     def vectors(self, texts: Sequence[str], found: Embeddings, embedder: Embedder) -> None:
-        """Count vectors: cold by the embedder's tokenizer, as those that are known already say
-        nothing of what they took.
+        """Count vectors: cold cost by the embedder's tokenizer, because cached vectors have no
+        recorded cost.
         """
         new = [text for text in texts if f"vector {text}" not in self._seen]
         self._seen.update(f"vector {text}" for text in new)
@@ -121,14 +121,14 @@ class _Counted(Wrapper):
 
 
 def counted(llm: LLM, ledger: Ledger) -> LLM:
-    """Models whose answers are entered into a ledger."""
+    """Models that enter their answers into a ledger."""
     if isinstance(llm, Roles):
         return Roles(**{role: _Counted(model, ledger) for role, model in llm.models.items()})
     return _Counted(llm, ledger)
 
 
 class CountedEmbedder:
-    """An embedder whose vectors are entered into a ledger."""
+    """An embedder that enters its vectors into a ledger."""
 
     def __init__(self, inner: Embedder, ledger: Ledger) -> None:
         self.inner, self.ledger = inner, ledger
@@ -156,16 +156,16 @@ class CountedEmbedder:
 
 @dataclass(frozen=True)
 class RowsProbe(Implementation[Any]):
-    """A variant that asks nothing, and keeps what it was to answer about."""
+    """An implementation that asks nothing and collects the rows it should answer."""
 
     seen: list[Rows] = field(default_factory=list)
 
     def estimate(self, node: Any, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """Nothing is asked, so nothing is estimated."""
+        """No calls."""
         return Cost(0)
 
     async def answer(self, node: Any, rows: Rows, ctx: Context) -> Any:  # noqa: ARG002
-        """Keep the rows; no item has an answer."""
+        """Collect the rows; no item gets an answer."""
         self.seen.append(rows)
         count = len(rows.groups()) if node.keyword == "sem_agg" else rows.items.num_rows
         return answer_table(node, [Outcome(None, "unasked: only looked at")] * count)
@@ -185,11 +185,11 @@ class Frozen:
 
     Args:
         node: The step.
-        parts: The rows, as many times as the step is reached; `_m` of the first input numbers its
-            rows through all parts.
+        parts: The rows of each evaluation of the step; `_m` of the first input numbers its rows
+            through all parts.
         partitions: Partition values by `_p`.
-        before: What was sent to make them.
-        failed: Rows that were lost on the way.
+        before: The cost of computing them.
+        failed: The rows that failed in earlier steps.
     """
 
     node: Semantic
@@ -205,7 +205,7 @@ class Frozen:
         return pa.concat_tables([part.tables[0].select(names) for part in self.parts])
 
     def facts(self) -> dict[str, Any]:
-        """How many rows each input has, and the SHA-256 of all of them (but vectors)."""
+        """The number of rows of each input, and the SHA-256 of all rows without vectors."""
         digest, counts = hashlib.sha256(), {}
         for i, source in enumerate(self.node.inputs):
             names = [f.name for f in source.schema if not pa.types.is_fixed_size_list(f.type)]
@@ -221,8 +221,8 @@ class Frozen:
 
 
 def asking_step(plan: LogicalPlan, step: str) -> Semantic:
-    """The semantic operator of a step. Raises PlanError: no such step, or one that asks no model,
-    or more than one.
+    """The semantic operator of a step. Raises PlanError if the step does not exist or has not
+    exactly one.
     """
     nodes = [node for node in walk(*plan.roots) if isinstance(node, Semantic)]
     names = list(dict.fromkeys(node.step for node in nodes))
@@ -255,8 +255,8 @@ def asking_step(plan: LogicalPlan, step: str) -> Semantic:
 def implementation_of(
     node: Semantic, text: str, library: Library, llm: LLM
 ) -> tuple[Choice, Implementation[Any]]:
-    """A variant of a step as written. Raises PlanError: unknown, a wrong parameter, or one that cannot
-    do this step.
+    """The implementation of a step as written. Raises PlanError if it is unknown, has a wrong
+    parameter, or cannot do this step.
     """
     choice = Choice.parse(text)
     variant = library.get(node.keyword, choice, node.step)
@@ -268,13 +268,13 @@ def implementation_of(
 
 @dataclass(frozen=True)
 class StepInput:
-    """How a step's input is made.
+    """How a step's input is computed.
 
     Args:
         node: The step.
         physical: The plan as far as the step, or where its input depends on what the plan writes,
             the whole plan.
-        grown: Whether it does.
+        grown: Whether the input depends on what the plan writes.
     """
 
     node: Semantic
@@ -283,7 +283,7 @@ class StepInput:
 
     @property
     def asking(self) -> list[str]:
-        """The steps that ask a model for it."""
+        """The semantic steps that compute the input."""
         return list(
             dict.fromkeys(n.step for n in walk(*self.physical.roots) if isinstance(n, Semantic))
         )
@@ -292,7 +292,7 @@ class StepInput:
 def input_of(
     plan: LogicalPlan, node: Semantic, store: Store, library: Library, llm: LLM
 ) -> StepInput:
-    """How a step's input is made, with the step done as the plan says. Raises PlanError."""
+    """How a step's input is computed, with the plan's implementation of the step. Raises PlanError."""
     wanted = {f"input {i}": source for i, source in enumerate(node.inputs)}
     limits = {
         role: bound(llm, role).limits for role in {n.prompt.first.role for n in _asking(plan)}
@@ -309,10 +309,10 @@ async def freeze(
     scratch: Store,
     ledger: Ledger,
 ) -> Frozen:
-    """Compute a step's input in a scratch store, spent from `ledger`.
+    """Compute a step's input in a scratch store, charged to `ledger`.
 
     Raises:
-        BudgetReached: A limit was reached before the rows were there; what was answered is in the
+        BudgetReached: A limit was reached before all rows were computed; answers are in the
             journal.
     """
     node, grown, meter = source.node, source.grown, Meter()
@@ -363,17 +363,15 @@ def _asking(plan: LogicalPlan) -> list[Semantic]:
 def _is_ordered(
     plan: LogicalPlan, node: Semantic, store: Store, library: Library, limits: Mapping[str, Limits]
 ) -> bool:
-    """Whether what the step reads depends on the run's own writes; as optimized it reads no more
-    than it needs.
-    """
+    """Whether the step's input depends on the run's own writes, after optimization."""
     physical = compile_plan(optimize(plan), store, library, limits)
     steps = [n for n in walk(*physical.roots) if isinstance(n, Semantic) and n.step == node.step]
     return any(source in physical.ordered for n in steps for source in n.inputs)
 
 
 def _joined(lists: Sequence[Sequence[pa.Table]]) -> tuple[pa.Table, ...]:
-    """The tables of all windows as one, in the order of the input rows; what does not derive from
-    members comes once.
+    """The tables of all windows as one, in the order of the input rows; rows that derive from no
+    input row come once.
     """
     joined = []
     for tables in lists:
@@ -433,8 +431,8 @@ async def try_variant(
     number: int,
     ledger: Ledger,
 ) -> Trial:
-    """One trial of a variant over all rows, spent from `ledger`. Raises BudgetReached; what was
-    answered is in the journal.
+    """Run one trial of a variant over all rows, charged to `ledger`. Raises BudgetReached; answers
+    are in the journal.
     """
     node = frozen.node
     began = time.perf_counter()
@@ -483,9 +481,7 @@ class Whole:
 def uses(
     plan: LogicalPlan, variants: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, Choice]]:
-    """The variants of each arm, read. Raises PlanError: a step that the plan does not ask a model
-    in.
-    """
+    """The parsed implementations of each variant. Raises PlanError for a step that calls no model."""
     names = list(
         dict.fromkeys(node.step for node in walk(*plan.roots) if isinstance(node, Semantic))
     )
@@ -508,8 +504,8 @@ def uses(
 
 
 def compiled(plan: LogicalPlan, store: Store, library: Library, llm: LLM) -> PhysicalPlan:
-    """A plan as it is run in a store. Raises PlanError: an unknown variant, or one that refuses its
-    step.
+    """A plan compiled for a store. Raises PlanError for an implementation that is unknown or
+    refuses its step.
     """
     roles = {node.prompt.first.role for node in walk(*plan.roots) if isinstance(node, Semantic)}
     return compile_plan(
@@ -521,11 +517,10 @@ async def try_plan(
     plan: LogicalPlan, inputs: Mapping[str, pa.Table], held: Held, opened: Opened, llm: LLM, library: Library, number: int,
     dimensions: int | None, ledger: Ledger, scope: str,
 ) -> Whole:  # fmt: skip
-    """One trial of a plan, spent from `ledger`. Raises BudgetReached; what was answered is in the
+    """Run one trial of a plan, charged to `ledger`. Raises BudgetReached; answers are in the
     journal.
 
-    What it embeds is embedded for it alone, so that its time does not depend on who embedded the
-    same before.
+    Vectors are computed for this trial alone, so that its time does not depend on earlier ones.
     """
     async with held.copy(dimensions) as store:
         physical = compiled(plan, store, library, llm)

@@ -1,4 +1,4 @@
-"""Answers by row, and the truth of a compared step: the columns that name a row, and the right
+"""Answers by row, and the truth of a compared step: the columns that identify a row, and the right
 answers.
 """
 
@@ -34,12 +34,10 @@ TRUE = "_true"
 def answers_of(
     table: pa.Table, key: Sequence[str], compare: Sequence[str], units: pa.Table | None = None
 ) -> RowAnswers:
-    """The answers that rows give, by what names the row; `units` are rows that were asked about,
-    answered or not.
+    """Answers by row key; `units` are all rows asked about, answered or not.
 
     `people[].name` compares a field of each element of a list and `tags[]` each element whole:
-    every element is an answer of its own, whatever their order. What else is compared of a row is
-    one answer.
+    every element is an answer, in any order. All other compared columns of a row are one answer.
     """
     rows = [plain(row) for row in table.to_pylist()]
     asked = [] if units is None else [_values(plain(row), key) for row in units.to_pylist()]
@@ -78,9 +76,7 @@ def _values(row: Mapping[str, Any], paths: Sequence[str]) -> tuple[Any, ...]:
 def _elements(
     rows: Sequence[Mapping[str, Any]], key: Sequence[str], name: str, paths: Sequence[str]
 ) -> Iterator[Mapping[str, Any]]:
-    """The elements of a list column, each as a row of its own with what names the row that it is
-    in.
-    """
+    """The elements of a list column, each as a row with the key of its row."""
     for row in rows:
         for element in at(row, name) or ():
             fields = {path: path.partition(EACH)[2].removeprefix(".") for path in paths}
@@ -95,7 +91,7 @@ _FLAGS = {"yes": True, "no": False}
 
 @dataclass(frozen=True)
 class Columns:
-    """Paths of the columns that name a row, and of the columns that are its answer."""
+    """Paths of the columns that identify a row, and of the columns that are its answer."""
 
     key: tuple[str, ...]
     compare: tuple[str, ...]
@@ -126,8 +122,8 @@ def paths(schema: pa.Schema, prefix: str = "") -> Iterator[tuple[str, Type]]:
 
 
 def path_of(name: str, kinds: Mapping[str, Type], node: Semantic) -> str | None:
-    """The column that a column of the truth means: of that name, else the one field of that name in
-    what is new.
+    """The column that a column of the truth refers to: the one of that name, else the only new
+    field of that name.
     """
     if name in kinds:
         return name
@@ -140,11 +136,11 @@ def path_of(name: str, kinds: Mapping[str, Type], node: Semantic) -> str | None:
 
 
 def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple[Type, list[str]]:
-    """How a column of answers is read and compared: a list by its elements, and these by the fields
-    that the truth has.
+    """How a column of answers is compared: a list by its elements, and these by the fields that the
+    truth has.
 
     Raises:
-        PlanError: Its elements have a field that the step does not give.
+        PlanError: Its elements have a field that the step lacks.
     """
     if kind.item is None or kind.item.name != "struct":
         return replace(kind, nullable=True), [path + EACH] if kind.item is not None else [path]
@@ -169,7 +165,7 @@ def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple
 
 
 def are_flags(values: Any) -> bool:
-    """Whether values are yes and no, as data or as text."""
+    """Whether all values are booleans, or yes and no as text."""
     return all(
         value is None or str(value).lower() in {*_FLAGS, "true", "false"}
         for value in _plain(values)
@@ -177,7 +173,7 @@ def are_flags(values: Any) -> bool:
 
 
 def with_flags(rows: Any, columns: Mapping[str, Any], flags: Iterable[str]) -> Any:
-    """Rows with yes and no as true and false.
+    """Rows with yes and no converted to booleans.
 
     Args:
         rows: As they are given.
@@ -207,7 +203,7 @@ def _plain(values: Any) -> list[Any]:
 
 
 def _listed(value: Any) -> list[Any]:
-    """The elements of a value as given: a list, or JSON of one."""
+    """The elements of a value: of a list, or of a JSON list."""
     elements_ = value.as_py() if isinstance(value, pa.Scalar) else value
     if isinstance(elements_, str):
         try:
@@ -247,14 +243,13 @@ class Truth:
     """True rows, by the paths of the step's columns.
 
     Args:
-        columns: What names a row, and what is compared.
-        rows: What the truth has; the boolean column `_true` says of labelled rows whether they are
-            right.
-        closed: A row that the truth does not have should have no answer; else it is not scored.
+        columns: The columns that identify a row, and those compared.
+        rows: The true rows; of labelled rows, the boolean column `_true` is the label.
+        closed: Whether a row missing from the truth should have no answer; else it is not scored.
         once: Whether each row of the step has one answer.
-        groups: Whether answers are about groups, however many rows they have.
-        source: What messages call it.
-        notes: How much it has to do with the rows.
+        groups: Whether answers are about groups.
+        source: Its name in messages.
+        notes: Notes on how well it covers the rows.
     """
 
     columns: Columns
@@ -267,26 +262,24 @@ class Truth:
 
     @property
     def labelled(self) -> bool:
-        """Whether it says yes or no of each row, or of each pair."""
+        """Whether it has a boolean label for each row or pair."""
         return TRUE in self.rows.column_names
 
     @property
     def scored(self) -> Columns:
-        """The columns that are scored: a row and its answers; where pairs are labelled, the pair, by whether it
-        is there.
-        """
+        """The scored columns: a row and its answers; for labelled pairs, the existence of the pair."""
         key, compare = self.columns.key, self.columns.compare
         return Columns((*key, *compare), ()) if self.labelled else self.columns
 
     def given(self, rows: pa.Table, asked: pa.Table) -> RowAnswers:
-        """The answers of a variant, as far as the truth has them."""
+        """The answers of a variant to the rows that the truth covers."""
         scored = self.scored
         return answers_of(
             rows, scored.key, scored.compare, None if scored.key != self.columns.key else asked
         )
 
     def wanted(self, asked: pa.Table) -> RowAnswers:
-        """The right answers of each row that was asked about and that the truth has."""
+        """The right answers to the rows that were asked about and that the truth covers."""
         scored, width = self.scored, len(self.columns.key)
         times = self.times(asked)
         right = self.rows.filter(self.rows.column(TRUE)) if self.labelled else self.rows
@@ -301,21 +294,21 @@ class Truth:
         return wanted_answers
 
     def times(self, asked: pa.Table) -> Mapping[Hashable, int]:
-        """How many answers each unit has room for: one for each row of that name."""
+        """How many answers each unit can have: one for each row with that key."""
         counts = Counter(row_names(asked, self.columns.key))
         return dict.fromkeys(counts, 1) if self.groups else counts
 
     def _of_all(self, own: Counter[Hashable], rows: int) -> Counter[Hashable]:
-        """The right answers of several rows of one name; what is no element of a list counts once for
-        each.
+        """The right answers of several rows with one key; answers that are no list elements count
+        once for each row.
         """
         listed = any(EACH in path for path in self.columns.compare)
         return Counter({answer: (count if listed else 1) * rows for answer, count in own.items()})
 
 
 def whole_rows(node: Semantic) -> Columns:
-    """How rows are compared where there is no truth: named by all that they were before, answered
-    by all that is new.
+    """How rows are compared without a truth: all input columns identify a row, all new columns are
+    its answer.
     """
     if isinstance(node, SemAgg):
         return Columns(
@@ -332,14 +325,14 @@ def whole_rows(node: Semantic) -> Columns:
 
 
 def read_truth(node: Semantic, given: Any) -> Truth:
-    """The truth as the step's columns have it; nothing of the rows needs to be known.
+    """Read a truth in the columns of a step; the step's rows are not needed.
 
     Args:
         node: The step.
         given: A file, an Arrow table, a pandas frame, or mappings.
 
     Raises:
-        PlanError: It has no column that names a row, or none to compare, or no rows.
+        PlanError: It has no column that identifies a row, none to compare, or no rows.
         InputError: Its values are not of the columns' types.
     """
     source = str(given) if isinstance(given, (str, Path)) else "the truth"
@@ -396,9 +389,7 @@ def read_truth(node: Semantic, given: Any) -> Truth:
 
 
 def _consistent(truth: Truth) -> Truth:
-    """The truth with a note of rows that stand in it more than once. Raises PlanError: it says yes
-    and no of one.
-    """
+    """The truth with a note on duplicate rows. Raises PlanError if a row has contradictory labels."""
     scored, rows, notes = truth.scored, truth.rows, []
     if truth.labelled:
         right, wrong = (set(answers_of(rows.filter(flags), scored.key, ()))
@@ -415,10 +406,10 @@ def _consistent(truth: Truth) -> Truth:
 
 
 def about(truth: Truth, node: Semantic, asked: pa.Table) -> Truth:
-    """The truth with notes of how much it has to do with the frozen rows.
+    """The truth with notes on how well it covers the frozen rows.
 
     Raises:
-        PlanError: It is about none of them, or has more answers to a row than the row can have.
+        PlanError: It covers none of them, or has more answers to a row than the row can have.
     """
     key, source = truth.columns.key, truth.source
     times = truth.times(asked)

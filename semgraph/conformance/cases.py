@@ -1,5 +1,5 @@
-"""Nodes, rows and what a model thinks of them, for the checks of implementations, and how one is
-run over them.
+"""Nodes, rows and simulated answers for the checks of implementations, and functions that run an
+implementation over them.
 
 The rows have the columns `name`, `at`, `kind` and `reference`; those of the other side of a join
 `name` and `weight`.
@@ -70,9 +70,7 @@ def prompts(*args: Any, by: bool = False, **more: Any) -> PromptSet:
 
 
 def formed_prompts() -> PromptSet:
-    """Two prompts, by the column `kind`, whose json answers hold different things: what a schema
-    makes of one.
-    """
+    """Two prompts, by the column `kind`, whose JSON answers have different schemas."""
     held = ({"size": "int64", "at": "timestamp null"}, {"words": "list<string>"})
     forms = [
         Type("json", fields=tuple((name, parse_type(kind)) for name, kind in fields.items()))
@@ -98,7 +96,7 @@ def node(
     """A node of each operator.
 
     Args:
-        operator: Which.
+        operator: The operator.
         by: Two prompts, by the column `kind`.
         context: The prompt has a context, the column `reference`.
         both: The join's question names both rows; else it has two sections.
@@ -159,7 +157,7 @@ def _form(text: str) -> dict[str, Any]:
 
 
 def names(left: str, right: str) -> tuple[str, str]:
-    """The names of both rows in what a join's model is asked, however it was put."""
+    """The names of both rows in a question of a join."""
     if not right:
         left, right = left.removeprefix("Are “").removesuffix("” alike?").split("” and “", 1)
     else:
@@ -185,8 +183,8 @@ def _combine(texts: list[str], earlier: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def mind(operator: str) -> Mind:
-    """The answers of the model to the rows of these cases: without a pattern, dependent on the
-    text alone.
+    """The answers of the model to the rows of these cases: pseudo-random, dependent on the text
+    alone.
     """
     answers: dict[str, Callable[[str], dict[str, Any]]] = {
         "sem_map": lambda text: (_form if text.startswith("Form “") else _describe)(text),
@@ -226,7 +224,7 @@ class Case:
         return node(self.operator, by=self.by, context=self.context, both=self.both, **more)
 
     def rows(self) -> Rows:
-        """The rows as an implementation gets them."""
+        """The rows passed to an implementation."""
         n = len(self.texts)
         kinds = self.kind or ["a"] * n
         start = datetime(2024, 5, 1, tzinfo=UTC)
@@ -290,9 +288,7 @@ async def run(
     metrics: StepMetrics | None = None,
     asked: Any = None,
 ) -> pa.Table:
-    """The answers of an implementation, checked, by item; `asked` is another node than the
-    case's.
-    """
+    """The checked answers of an implementation, by item; `asked` replaces the case's node."""
     llm = llm if llm is not None else Oracle(mind(case.operator))
     asked, rows = asked or case.node(), case.rows()
     async with NodeContext(llm, Grams(), asked, metrics or StepMetrics()) as ctx:
@@ -318,12 +314,12 @@ async def ask(
 
 
 def usable(operator: str, implementation: Implementation[Any]) -> str | None:
-    """Why an implementation cannot do these cases here (a package that is not installed, say), or None."""
+    """The reason why an implementation cannot run these cases (such as a missing package), or None."""
     return implementation.refuses(node(operator), Limits())
 
 
 def answers(table: pa.Table) -> list[dict[str, Any]]:
-    """Everything of a table of answers but the calls."""
+    """A table of answers without the calls."""
     rows: list[dict[str, Any]] = table.drop_columns("calls").to_pylist()
     return rows
 

@@ -19,8 +19,8 @@ from semgraph.semantic.library import Library
 
 
 class ImplementationFile(NamedTuple):
-    """A file of a folder: the candidate in it, or why there is none (it cannot be loaded, it refuses
-    every case).
+    """A file of a folder: its candidate, or the reason why there is none (it cannot be loaded, it
+    refuses every case).
     """
 
     name: str
@@ -44,7 +44,7 @@ def find(folder: Path) -> list[ImplementationFile]:
     """All implementations of a folder, with their default parameters.
 
     Raises:
-        PlanError: The folder is not there, or holds no implementation.
+        PlanError: The folder does not exist, or has no implementation.
     """
     library = Library([folder])
     files = files_of(folder)
@@ -76,7 +76,7 @@ _SHOWN = 3
 
 
 class CheckedFile(NamedTuple):
-    """The outcomes of the checks of one file; `problem` says why there are none."""
+    """The outcomes of the checks of one file; without any, `problem` is the reason."""
 
     name: str
     file: Path
@@ -86,11 +86,11 @@ class CheckedFile(NamedTuple):
 
     @property
     def failed(self) -> list[Outcomes]:
-        """The checks that do not hold."""
+        """The failed checks."""
         return [outcome for outcome in self.outcomes if outcome.broken]
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """The outcomes as plain data, for JSON."""
         near = None if self.near is None else self.near._asdict()
         failed = {outcome.check: outcome.broken for outcome in self.failed}
         passed = len(self.outcomes) - len(failed)
@@ -102,12 +102,11 @@ def check_folder(folder: Path, patience: float = PATIENCE) -> Iterator[CheckedFi
     """Check all implementations of a folder, one after another, with their default parameters.
 
     Args:
-        folder: Holds `<operator>/<name>.py`.
-        patience: Seconds after which one that does not come to an end is stopped; only in the main
-            thread.
+        folder: A folder with files `<operator>/<name>.py`.
+        patience: Seconds after which a candidate is stopped; only in the main thread.
 
     Raises:
-        PlanError: The folder is not there, or holds no implementation.
+        PlanError: The folder does not exist, or has no implementation.
     """
     for file in find(folder):
         yield _checked(file, patience)
@@ -145,9 +144,7 @@ async def _run(candidate: Candidate, outcomes: list[Outcomes], watch: _Watch) ->
 
 
 class _Watch:
-    """Interrupts the main thread when time is over: a loop in Python, a sleep and a wait all end
-    then.
-    """
+    """Interrupts the main thread after some time; this ends loops in Python, sleeps and waits."""
 
     def __init__(self, seconds: float) -> None:
         self.over = False
@@ -184,7 +181,7 @@ def report_lines(checked: CheckedFile, width: int = 0, *, every: bool = False) -
     """Lines about a file: `sem_join/sorted_block  14 passed · 1 failed: no rows: returned 1 rows for none`.
 
     Args:
-        checked: What was found.
+        checked: The outcomes.
         width: Of the column of names.
         every: Show all failures, not the first three.
     """

@@ -1,4 +1,4 @@
-"""A first file for an implementation, which passes the checks as it is written."""
+"""A template for an implementation, which passes the checks unchanged."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def skeleton(operator: str, name: str, folder: Path) -> Path:
     """Write `<folder>/<operator>/<name>.py`; returns the file.
 
     Raises:
-        PlanError: No such operator, a name that is none or that an implementation of semgraph's own has, or a
-            file that is there already.
+        PlanError: The operator is unknown, the name is invalid or that of a shipped implementation,
+            or the file exists.
     """
     if operator not in OPERATORS:
         hint = did_you_mean(operator, OPERATORS)
@@ -105,7 +105,7 @@ def _text(operator: str, name: str) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    """The names of an import, in brackets where they do not fit the line."""
+    """The names of an import, in parentheses if they do not fit the line."""
     line = ", ".join(names)
     return line if len(f"from semgraph.operator import {line}") <= _WIDTH else f"(\n    {line}\n)"
 

@@ -1,8 +1,7 @@
 """A model that answers from the text of the request alone.
 
-It reads a request as a person would: the instructions and the question in the system message, the
-    rows in the user message.
-It puts a record's values into the question in place of `<field>`, so that a row gets one answer
+It reads the instructions and the question in the system message, the rows in the user message. It
+puts a record's values into the question in place of `<field>`, so that a row gets one answer
 however it was asked, and it gives wrong answers, or none, if the request says the wrong thing.
 """
 
@@ -43,7 +42,7 @@ def nothing_missed(text: str, answer: dict[str, Any], given: dict[str, Any]) -> 
 
 @dataclass
 class Mind:
-    """The answers of the model. Each function gets text and returns an answer.
+    """The answers of a simulated model. Each function takes text and returns an answer.
 
     Args:
         answer: The answer to a question about one row, without the number.
@@ -63,9 +62,7 @@ class Mind:
 
 @dataclass
 class Oracle:
-    """An `LLM` with a mind. Remembers the requests it was sent, how many were too long, and how
-    many at once.
-    """
+    """A simulated `LLM`. Records its requests, how many were too long, and how many ran at once."""
 
     mind: Mind
     limits: Limits = field(default_factory=Limits)
@@ -77,7 +74,7 @@ class Oracle:
     most_running: int = 0
 
     def count_tokens(self, text: str) -> int:
-        """A token for every four bytes."""
+        """Count one token for every four bytes."""
         return -(-len(text.encode()) // 4)
 
     def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
@@ -128,7 +125,7 @@ def call_id(request: Request) -> str:
 
 
 def think(mind: Mind, request: Request) -> dict[str, Any]:
-    """The answer to a request, in the form its schema asks for."""
+    """The answer to a request, in the form of its schema."""
     system, user = parts(request)
     keys = list(json.loads(request.schema)["properties"])
     if keys == ["answers"]:
@@ -166,7 +163,7 @@ def think(mind: Mind, request: Request) -> dict[str, Any]:
 def word_chances(mind: Mind, request: Request) -> tuple[float, ...]:
     """The log-probability of each word that may be the answer.
 
-    How sure it is of yes or no depends on the question alone; the mean of digits is the score.
+    The confidence of yes and no depends on the question alone; the mean of digits is the score.
     """
     _, user = parts(request)
     text = user.removeprefix("Be exact.\n\n").removeprefix("Be kind.\n\n")
@@ -186,7 +183,7 @@ def word_chances(mind: Mind, request: Request) -> tuple[float, ...]:
 
 
 def one(mind: Mind, request: Request, text: str) -> dict[str, Any]:
-    """The answer to one row's question: a score where a score is asked for."""
+    """The answer to the question about one row; a score if one is requested."""
     return {"score": mind.score(text)} if '"score"' in request.schema else mind.answer(text)
 
 
@@ -245,7 +242,7 @@ def sides(user: str) -> tuple[str, str]:
 
 
 def matching(mind: Mind, system: str, user: str) -> Iterator[dict[str, Any]]:
-    """The matching pairs of a block, among those that are to be compared."""
+    """The matching pairs of a block, among those to be compared."""
     left_text, _, right_text = user.partition("\n\nRight records:\n")
     rights = {n: record for n, record, *_ in lines("Right records:\n" + right_text)}
     both, own, other = question(system), question(system, _SIDES[:1]), question(system, _SIDES[1:])
@@ -263,7 +260,7 @@ def matching(mind: Mind, system: str, user: str) -> Iterator[dict[str, Any]]:
 
 @dataclass
 class Faulty:
-    """A model around a model whose replies a function spoils: it gets request and reply and may
+    """A model that corrupts the replies of another: a function takes request and reply, and may
     also raise.
     """
 
@@ -279,17 +276,17 @@ class Faulty:
 
 
 def edited(reply: Reply, change: Callable[[Any], Any]) -> Reply:
-    """A reply whose JSON was changed."""
+    """A reply with changed JSON."""
     return replace(reply, text=json.dumps(change(json.loads(reply.text))))
 
 
 def is_packed(request: Request) -> bool:
-    """Whether several records are asked about, each for itself."""
+    """Whether a request asks about several records separately."""
     return bool(request.schema) and next(iter(json.loads(request.schema)["properties"])) in _PACKED
 
 
 class Grams:
-    """An `Embedder` for which texts are near that share 3-grams: shape (texts, 256), each of length
+    """An `Embedder` in which texts with common 3-grams are near: shape (texts, 256), each of length
     1.
     """
 
@@ -301,7 +298,7 @@ class Grams:
         return self.size
 
     def count_tokens(self, text: str) -> int:
-        """A token for every four bytes."""
+        """Count one token for every four bytes."""
         return -(-len(text.encode()) // 4)
 
     def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
@@ -355,7 +352,7 @@ def drop(entries: Entries) -> None:
 
 
 def add_unknown(entries: Entries) -> None:
-    """A number that was not asked about."""
+    """A number that is not in the request."""
     entries.append(99 if isinstance(entries[0], int) else {**entries[0], _number(entries[0]): 99})
 
 
@@ -365,7 +362,7 @@ def repeat(entries: Entries) -> None:
 
 
 def shift(entries: Entries) -> None:
-    """Numbers that were counted otherwise: from 0, or for the right side of pairs from 1."""
+    """Numbers with another origin: from 0, or for the right side of pairs from 1."""
     for i, entry in enumerate(entries):
         if isinstance(entry, int):
             entries[i] = entry - 1
@@ -380,8 +377,8 @@ WRONG_NUMBERS = (drop, add_unknown, repeat, shift)
 
 @dataclass
 class Remembering(Oracle):
-    """An oracle with a journal: what was answered once is not paid for again. While poisoned it
-    refuses poison.
+    """An oracle with a journal: repeated requests are not paid for again. While poisoned it refuses
+    poison.
     """
 
     poisoned: bool = False
@@ -406,7 +403,7 @@ class Remembering(Oracle):
 
 @dataclass
 class Hanging(Oracle):
-    """An oracle that never answers; `begun` is set when it is asked."""
+    """An oracle that never answers; `begun` is set by the first request."""
 
     begun: asyncio.Event | None = None
 

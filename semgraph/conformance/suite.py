@@ -1,5 +1,5 @@
-"""The checks that every implementation must pass, each a function of one candidate; the first paragraph
-says what must hold.
+"""The checks that every implementation must pass, each a function of one candidate; the first
+paragraph of a check states the requirement.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ PATIENCE = 15.0
 
 
 class Broken(Exception):
-    """A contract that does not hold; the text says what was seen and what was expected."""
+    """A broken contract; the text names the observed and the expected behaviour."""
 
 
 class Stuck(Broken):
-    """It keeps the event loop, or does not end: further checks would only take as long again."""
+    """A candidate blocks the event loop or does not end; further checks would only take as long."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An implementation of an operator, as its user chose it.
+    """An implementation of an operator, as a user chooses it.
 
     Args:
         operator: Such as `sem_join`.
-        name: As it is written, such as `block(left=2)`.
-        implementation: It.
+        name: The written choice, such as `block(left=2)`.
+        implementation: The implementation.
     """
 
     operator: str
@@ -59,13 +59,11 @@ class Candidate:
 
     @property
     def same(self) -> bool:
-        """Whether it answers as the reference does."""
+        """Whether its answers equal the reference's."""
         return self.implementation.same
 
     async def answers(self, case: Case, llm: Any = None, asked: Any = None) -> pa.Table:
-        """Its answers, by item. Raises Broken where they are none, Stuck where it does not come to
-        an end.
-        """
+        """Its answers, by item. Raises Broken if they are invalid, Stuck if it does not end."""
         try:
             async with asyncio.timeout(PATIENCE):
                 return await run(case, self.implementation, llm, asked=asked)
@@ -78,7 +76,7 @@ class Candidate:
 
 
 def expect(holds: object, message: str) -> None:
-    """Raise Broken unless something holds."""
+    """Raise Broken unless a condition holds."""
     if not holds:
         raise Broken(message)
 
@@ -98,9 +96,8 @@ _PEOPLE = (
 class Agreement(NamedTuple):
     """Answers of a candidate against the reference's, over the same rows.
 
-    What is compared: answers of a row (sem_map), rows kept (sem_filter), pairs that match
-        (sem_join), the answer of a group
-    (sem_agg), the k best rows with their ranks (sem_topk).
+    Compares the answers of a row (sem_map), rows kept (sem_filter), pairs that match (sem_join),
+    the answer of a group (sem_agg), the k best rows with their ranks (sem_topk).
     """
 
     recall: float
@@ -111,9 +108,7 @@ class Agreement(NamedTuple):
 
 
 async def agreement(candidate: Candidate) -> Agreement:
-    """Measure a candidate over rows of which a model's answers make a pattern, as those of a real one
-    do.
-    """
+    """Measure a candidate over rows whose answers have a pattern, as those of a real model do."""
     right = mine = theirs = items = calls = reference_calls = 0
     basis = LIBRARY.get(candidate.operator, Choice.parse(reference(candidate.operator)))
     for case, thoughts in _worlds(candidate.operator):
@@ -213,7 +208,7 @@ class Outcomes(NamedTuple):
 
 
 async def run_checks(candidate: Candidate, found: list[Outcomes]) -> None:
-    """Run all checks over a candidate, adding what they find to `found`; one that is stuck ends them."""
+    """Run all checks over a candidate, adding their outcomes to `found`; a stuck check ends them."""
     for name, check in CHECKS.items():
         try:
             await check(candidate)
@@ -235,7 +230,7 @@ async def _theirs(case: Case) -> list[dict[str, Any]]:
 
 
 async def _all_answered(candidate: Candidate, case: Case, llm: LLM | None = None) -> None:
-    """Every item has an answer; the reference's, where the candidate promises it."""
+    """Every item has an answer: the reference's, if the candidate promises it."""
     table = await candidate.answers(case, llm)
     error = _first_error(table)
     expect(error is None, f"an error where there is an answer: {error}")
@@ -248,7 +243,7 @@ async def _all_answered(candidate: Candidate, case: Case, llm: LLM | None = None
 
 
 async def no_rows(candidate: Candidate) -> None:
-    """Without rows nothing is answered, and nothing asked."""
+    """Without rows there are no answers and no requests."""
     llm = Oracle(mind(candidate.operator))
     table = await candidate.answers(Case(candidate.operator, []), llm)
     expect(table.num_rows == 0, f"returned {table.num_rows} rows for none")
@@ -268,19 +263,19 @@ async def one_row(candidate: Candidate) -> None:
 
 
 async def duplicates(candidate: Candidate) -> None:
-    """Equal rows are rows: each has its answer."""
+    """Equal rows each have an answer."""
     await _all_answered(candidate, Case(candidate.operator, ["same"] * 7, others=["same", "some"]))
 
 
 async def nulls(candidate: Candidate) -> None:
-    """NULL and empty text are rows like others."""
+    """Rows with NULL and empty text are answered like others."""
     await _all_answered(
         candidate, Case(candidate.operator, [None, "", " ", "a", None], others=[None, "", "b"])
     )
 
 
 async def odd_text(candidate: Candidate) -> None:
-    """Text in any script, and text that looks like instructions, stays what it is."""
+    """Text in any script, and text that looks like instructions, is passed on unchanged."""
     # A single pair is asked in the prompt's own words, where the right side of a fake record would
     # be taken for one.
     texts: list[str | None] = [
@@ -321,7 +316,7 @@ async def groups(candidate: Candidate) -> None:
 
 
 async def forms(candidate: Candidate) -> None:
-    """Rows whose answers have different forms are asked for each its own (sem_map)."""
+    """Rows with different answer schemas are each asked for their own (sem_map)."""
     if candidate.operator == "sem_map":
         kinds = ["ab"[i // 2 % 2] for i in range(9)]
         await _all_answered(
@@ -331,9 +326,7 @@ async def forms(candidate: Candidate) -> None:
 
 
 async def too_long(candidate: Candidate) -> None:
-    """A row that is longer than the model's window is an error of that row; nothing too long is
-    sent.
-    """
+    """A row longer than the model's window is an error of that row; no request is too long."""
     llm = Oracle(mind(candidate.operator), _SMALL)
     case = some(candidate.operator, 7)
     case.texts[2] = "long " * 1600
@@ -358,7 +351,7 @@ async def full_window(candidate: Candidate) -> None:
 
 
 def _only(candidate: Candidate, case: Case, table: pa.Table, at: int, kind: str) -> None:
-    """Errors are of one row only: of its item, its pairs, its group."""
+    """Errors concern one row only: its item, its pairs, its group."""
     errors = table.column("error").to_pylist()
     rows = case.rows().items.to_pylist()
     mine = {
@@ -379,7 +372,9 @@ def _only(candidate: Candidate, case: Case, table: pa.Table, at: int, kind: str)
 
 
 async def one_failing(candidate: Candidate) -> None:
-    """A row that the endpoint refuses costs the others nothing; run again, it alone is paid for."""
+    """A row that the endpoint refuses does not affect the others; in a second run only that row is
+    paid for.
+    """
     case = some(candidate.operator, 18)
     case.texts[7] = f"{POISON} 7"
     llm = Remembering(mind(candidate.operator), poisoned=True)
@@ -392,7 +387,7 @@ async def one_failing(candidate: Candidate) -> None:
 
 
 async def wrong_ids(candidate: Candidate) -> None:
-    """Answers with missing, extra or foreign numbers are asked for again."""
+    """Answers with missing, extra or unknown numbers are repeated."""
     await _all_answered(
         candidate, some(candidate.operator)
     )  # what is wrong with the right numbers too is said as it is elsewhere
@@ -410,14 +405,12 @@ async def wrong_ids(candidate: Candidate) -> None:
 
 
 def _ranks(llm: Faulty) -> bool:
-    """Whether rankings were asked for: without one there is no place to give, so their rows may be
-    errors.
-    """
+    """Whether rankings were requested: without a ranking, rows may be errors."""
     return any('"ranking"' in request.schema for request in llm.inner.requests)
 
 
 async def cancelled(candidate: Candidate) -> None:
-    """Cancelled, it leaves nothing under candidate."""
+    """Cancelling leaves no request in flight."""
     before, begun = asyncio.all_tasks(), asyncio.Event()
     llm = Hanging(mind(candidate.operator), begun=begun)
     task = asyncio.create_task(candidate.answers(some(candidate.operator, 20), llm))
@@ -431,7 +424,7 @@ async def cancelled(candidate: Candidate) -> None:
 
 
 async def budget(candidate: Candidate) -> None:
-    """Where a budget is reached it stops at once, and says so."""
+    """A reached budget stops the candidate at once, with BudgetReached."""
     before = asyncio.all_tasks()
     llm = Oracle(mind(candidate.operator), Limits(in_flight=2))
 
@@ -466,7 +459,7 @@ async def estimate(candidate: Candidate) -> None:
 
 
 async def quality(candidate: Candidate) -> None:
-    """The answers are the reference's; or near them, where nothing more is promised."""
+    """The answers equal the reference's, or are near them if no equality is promised."""
     if candidate.same:
         for n in (1, 2, 5, 13, 30):
             await _all_answered(candidate, some(candidate.operator, n))

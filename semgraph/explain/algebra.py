@@ -1,4 +1,4 @@
-"""A plan as relational algebra: one line or a few for each step, to be laid beside a paper."""
+"""A plan as relational algebra, a few lines for each step."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ Name = Callable[[Node], str]
 
 
 def algebra(plan: LogicalPlan) -> str:
-    """The plan as σ π ⋈ γ μ and the semantic operators, a step an equation; then what is written,
-    as ←.
+    """The plan as equations over σ π ⋈ γ μ and the semantic operators, one for each step; then the
+    writes, as ←.
 
     Operators of an equation are applied from the bottom line upwards, as in f(g(x)).
     """
@@ -71,8 +71,8 @@ def algebra(plan: LogicalPlan) -> str:
 
 
 def in_full(plan: LogicalPlan) -> str:
-    """The algebra and what it leaves out: what is fetched, how often labels are read, which
-    searches share a round trip.
+    """The algebra with physical details: fetched properties, repeated scans, searches that share a
+    round trip.
     """
     lines = [algebra(plan)]
     trips: dict[str, list[str]] = {}
@@ -98,7 +98,7 @@ def _fetched(node: Match, var: str, label: Label) -> str:
 
 
 def _chain(node: Node, name: Name, named: Mapping[Node, str]) -> list[str]:
-    """The operators of a step, outermost first, and what they start from."""
+    """The operators of a step, outermost first, and their input."""
     lines = [symbol(node, name)]
     while node.inputs and not isinstance(node, (Union, Cluster)):
         node = node.inputs[0]

@@ -1,8 +1,8 @@
 """Estimates of a plan: rows, model calls, tokens, dollars and time of each operator, as far as
 they can be known beforehand.
 
-Exact rows of the inputs, bounds (`≤`), what the store counts, what earlier runs saw (`≈`). Unknown
-is `?`, never a constant.
+Sources are the exact rows of the inputs, bounds (`≤`), counts of the store, and earlier runs (`≈`).
+An unknown number is `?`, never a constant.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ _SIZES = 64  # that are looked at one by one; beyond, powers of two
 
 
 class Calls(NamedTuple):
-    """Calls; and whether that is a bound, or what is to be expected where answers decide what is
-    asked next.
-    """
+    """A number of calls: a bound, or an expectation if answers decide what is asked next."""
 
     number: int
     bound: bool
@@ -43,8 +41,8 @@ class Calls(NamedTuple):
 def most_calls(
     implementation: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int
 ) -> Calls:
-    """The calls about some rows, which come in at most `parts` parts that share no call, of sizes
-    that are not known.
+    """The most calls about some rows, which come in at most `parts` parts of unknown sizes that
+    share no call.
 
     Raises EngineError if the implementation breaks its contract.
     """
@@ -64,11 +62,11 @@ def most_calls(
 def _most(
     implementation: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int
 ) -> int:
-    """The most that so many parts can take together.
+    """The most calls of all parts together.
 
-    For every price of an item, no part takes more than its items cost and what the dearest part
-    takes beyond that; so all take at most the price of all items, and that surplus as often as
-    there are parts. The least of these bounds is given.
+    For any price per item, a part needs at most the price of its items plus the largest surplus of
+    a part. All parts together need at most the price of all items plus that surplus times the
+    number of parts. The result is the least of these bounds.
     """
     size = math.ceil(rows.items)
     sizes = _sizes(size)
@@ -88,14 +86,14 @@ def _most(
 def _costs(
     implementation: Implementation[Semantic], node: Semantic, rows: RowEstimate
 ) -> list[Cost]:
-    """What a part costs, for groups of every size that it can have."""
+    """The cost of a part, for each possible size of its groups."""
     grouped = [rows._replace(groups=groups) for groups in _groups(node, rows.items)]
     return [estimated(implementation, node, each, None) for each in grouped or [rows]]
 
 
 def _groups(node: Semantic, items: float) -> Iterable[float]:
-    """How many groups some items can be, for groups of one size each; none where an operator has no
-    groups.
+    """The possible numbers of groups of some items, for groups of equal size; none if the operator
+    has no groups.
     """
     keys = node.by if isinstance(node, SemAgg) else node.per if isinstance(node, SemTopk) else None
     if keys is None or not items:
@@ -109,8 +107,8 @@ def _groups(node: Semantic, items: float) -> Iterable[float]:
 
 
 def _sizes(most: int) -> list[int]:
-    """Sizes up to one: what a row costs depends on the size in an unknown way, but hardly changes
-    for large ones.
+    """The sizes to examine: the cost of a row depends on the size, but hardly changes for large
+    ones.
     """
     return sorted(
         {*range(1, min(most, _SIZES) + 1), *(2**i for i in range(most.bit_length())), most}
@@ -123,8 +121,8 @@ _SIGNS: Mapping[Kind, str] = {"exact": "", "seen": "≈ ", "most": "≤ ", "leas
 
 
 class Amount(NamedTuple):
-    """A number and how it is known: exactly, as before, at most, at least (a sum with unknown
-    parts), or not at all.
+    """A number and its certainty: exact, from earlier runs, at most, at least (a sum with unknown
+    parts), or unknown.
     """
 
     value: float = 0.0
@@ -136,21 +134,21 @@ class Amount(NamedTuple):
         return self.kind != "unknown"
 
     def times(self, factor: float, kind: Kind = "exact") -> Amount:
-        """So many times this."""
+        """A multiple of this amount."""
         return Amount(self.value * factor, worse(self.kind, kind))
 
     def at_most(self) -> Amount:
-        """This as a bound."""
+        """This amount as a bound."""
         return Amount(self.value, worse(self.kind, "most"))
 
     def shown(self, decimals: int = 0, unit: str = "") -> str:
-        """As tables print it: `≈ 12`, `≤ 40`, `?`."""
+        """The amount as tables print it: `≈ 12`, `≤ 40`, `?`."""
         if not self.known or (self.kind == "least" and not self.value):
             return "?"
         return f"{_SIGNS[self.kind]}{unit}{self.value:,.{decimals}f}"
 
     def as_data(self) -> dict[str, object]:
-        """As JSON has it."""
+        """The amount for JSON."""
         return {"value": self.value if self.known else None, "known": self.kind}
 
 
@@ -174,7 +172,7 @@ def total(amounts: Iterable[Amount]) -> Amount:
 
 
 class CallEstimate(NamedTuple):
-    """What the calls of an operator will take."""
+    """The expected cost of the calls of an operator."""
 
     items: Amount
     calls: Amount
@@ -191,9 +189,9 @@ class Estimator:
     Args:
         plan: The plan.
         inputs: Rows of the inputs, by name.
-        seen: What earlier runs saw, by `key_of`.
-        counts: What the store holds, by label; None: unknown.
-        windows: How many windows the rows are cut into, of all partitions; without an order, the
+        seen: Observations of earlier runs, by `key_of`.
+        counts: Rows of the store by label; None: unknown.
+        windows: The number of windows of all partitions; without an order, the number of
             partitions.
         tokens: Tokens of the first request of a node, where it depends on the inputs alone.
     """
@@ -221,7 +219,7 @@ class Estimator:
         Args:
             plan: The plan.
             inputs: The rows of the inputs.
-            observations: What earlier runs saw.
+            observations: Observations of earlier runs.
             stored: The rows of the store by label; None: unknown.
         """
         return cls(
@@ -252,7 +250,7 @@ class Estimator:
         return self.seen.get(key_of(self.plan, node))
 
     def _before(self, node: Node) -> Amount | None:
-        """In proportion to what earlier runs saw of the operator."""
+        """The rows in proportion to those of earlier runs."""
         physical = self.plan.nodes.get(node)
         if isinstance(node, Input) or physical is None:
             return None
@@ -271,7 +269,7 @@ class Estimator:
         return Amount(0.0, "seen") if not rows.value and not known.rows_out else None
 
     def _given(self, node: Node) -> Amount:
-        """The rows of an operator without inputs: those of the input, or of the store."""
+        """The rows of an operator without inputs, from the input or the store."""
         if isinstance(node, Scan):
             held = None if self.counts is None else self.counts.get(node.label)
             if held is None:
@@ -320,7 +318,7 @@ class Estimator:
         return left.at_most()
 
     def _paired(self, node: Node, left: Amount) -> Amount:
-        """Of a join: the left rows that stay, or at most all pairs."""
+        """The rows of a join: the left rows that remain, or at most all pairs."""
         if not isinstance(node, (Join, SemJoin)):
             return Amount()
         how, one = node.how, isinstance(node, SemJoin) and node.keep == "one"
@@ -335,7 +333,7 @@ class Estimator:
         return Amount(pairs, worse(worse(left.kind, right.kind), "most"))
 
     def asked(self, node: Semantic) -> CallEstimate:
-        """What an operator that calls the model will take."""
+        """The expected cost of an operator that calls the model."""
         left = self.rows(node.inputs[0])
         known = self._known(node)
         items = self._items(node, left, known)
@@ -355,7 +353,7 @@ class Estimator:
 
     @staticmethod
     def _as_before(items: Amount, seen: Seen) -> CallEstimate:
-        """Everything in proportion to the items."""
+        """The cost in proportion to the items of earlier runs."""
 
         def scaled(amount: float) -> Amount:
             return Amount() if math.isnan(amount) else items.times(amount / seen.items, "seen")
@@ -389,9 +387,7 @@ class Estimator:
         return left.at_most() if node.gated else left
 
     def _expected(self, node: Semantic, left: Amount, items: Amount) -> Amount:
-        """Calls by the implementation. Windows share none, nor do partitions, as far as rows belong
-        to any.
-        """
+        """Calls estimated by the implementation. Windows and partitions share no calls."""
         implementation = self.plan.model_call(node).implementation
         right = self.rows(node.inputs[1]).value if len(node.inputs) > 1 else 0.0
         rows = RowEstimate(left.value, right, items.value, 0.0)
@@ -407,8 +403,8 @@ class Estimator:
 
 @dataclass
 class Forecast:
-    """The estimates of a plan by step: `rows` that it gives, and what its questions take, summed
-    over its operators.
+    """The estimates of a plan by step: its result rows, and the cost of its calls, summed over its
+    operators.
     """
 
     estimator: Estimator
@@ -422,14 +418,14 @@ class Forecast:
                 self._asked.setdefault(node.step, []).append(self.estimator.asked(node))
 
     def of(self, step: str) -> dict[str, Amount]:
-        """Of one step: `rows`, and where it calls the model `items`, `calls`, `tokens_in`,
-        `tokens_out`, `dollars`, `seconds`.
+        """The estimates of one step: `rows`, and if it calls the model `items`, `calls`,
+        `tokens_in`, `tokens_out`, `dollars`, `seconds`.
         """
         amounts = {"rows": self.estimator.rows(self._last[step])}
         return amounts | (_summed(self._asked[step]) if step in self._asked else {})
 
     def total(self) -> dict[str, Amount]:
-        """Of all questions."""
+        """The sum over all calls."""
         return _summed([asked for each in self._asked.values() for asked in each])
 
 
@@ -438,8 +434,8 @@ def _summed(estimates: list[CallEstimate]) -> dict[str, Amount]:
 
 
 def _windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
-    """How many windows all partitions have together; without an order, how many partitions the
-    inputs name.
+    """The number of windows of all partitions; without an order, the number of partitions in the
+    inputs.
     """
     order, own = plan.order, plan.graph.partition
     if order is None:

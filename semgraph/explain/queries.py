@@ -33,8 +33,7 @@ _FRAME = ("BEGIN", "COMMIT", "ROLLBACK", "PRAGMA", "--")
 async def store_queries(
     plan: PhysicalPlan, store: Store, dimensions: int
 ) -> list[tuple[str, list[str]]]:
-    """For each read of the store the steps that share it, and the statements that it takes, each
-    once.
+    """For each read of the store, the steps that share it and its statements, each once.
 
     These values match no rows of the user. `dimensions` is the length of made-up vectors.
     """
@@ -61,8 +60,8 @@ async def store_queries(
 
 
 async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -> list[str]:
-    """Make one read; the steps it is for, none if this node reads nothing or shares a read that was
-    made.
+    """Perform one read and return its steps; none if the node reads nothing or shares an earlier
+    read.
     """
 
     async def embed(texts: Sequence[str], _partition: Partition) -> Vectors:

@@ -1,8 +1,7 @@
-"""The first request of each semantic step, as it would be sent, without sending it.
+"""The first request of each semantic step, composed but not sent.
 
-Rows that derive from the inputs and the store are computed. Where the rows of a step depend on
-answers, its implementation is run over made-up rows, in which the names of columns stand for their
-values.
+Rows that derive from the inputs and the store are computed. If the rows of a step depend on
+answers, its implementation is run over made-up rows with names of columns as values.
 """
 
 from __future__ import annotations
@@ -106,9 +105,7 @@ def _model(llm: LLM) -> Any:
 async def tokens_of_inputs(
     plan: PhysicalPlan, llm: LLM, store: Store, inputs: Mapping[str, pa.Table], now: datetime
 ) -> dict[Node, float]:
-    """Tokens of the first prompts that rest on the inputs alone, by node; the store is
-    not read.
-    """
+    """Tokens of the first prompts that depend on the inputs alone, by node; the store is not read."""
     closed: Any = _Closed(store, "takes")
     prompts = await first_prompts(plan, llm, closed, inputs, now)
     return {each.node: float(each.tokens) for each in prompts if each.real}

@@ -1,4 +1,4 @@
-"""What each rule of the optimizer does to a plan, as the change of its algebra."""
+"""The effect of each optimizer rule on a plan, as a diff of its algebra."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CONTEXT = 2
 
 @dataclass(frozen=True)
 class Rewrite:
-    """One rule that changed something. `exact`: it keeps every answer."""
+    """A rule that changed the plan. `exact`: it keeps every answer."""
 
     rule: str
     exact: bool
@@ -23,7 +23,7 @@ class Rewrite:
 
     @property
     def diff(self) -> str:
-        """The lines that changed, marked `-` and `+`, between some that did not."""
+        """A diff with some lines of context."""
         lines = difflib.unified_diff(
             self.before.splitlines(), self.after.splitlines(), n=_CONTEXT, lineterm=""
         )
@@ -31,7 +31,7 @@ class Rewrite:
 
 
 def optimized(plan: LogicalPlan) -> tuple[LogicalPlan, list[Rewrite]]:
-    """The optimized plan, and what was done to it, in order."""
+    """The optimized plan and the rewrites, in order."""
     rewrites: list[Rewrite] = []
     exact = {rule.__name__ for rule in EXACT}
 

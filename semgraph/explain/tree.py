@@ -32,11 +32,10 @@ def tree(
     width: int = WIDTH,
     note: str = "",
 ) -> str:
-    """The plan from what is written down to the inputs; a step that stands above already is only
-    named.
+    """The plan from its writes down to the inputs; a step that was printed above is only named.
 
-    Estimates and what a run did stand as `estimated / was`. Columns that do not fit fall away from
-    the right; the last line says which. `note` is a note on that run.
+    Estimates and counts of a run are printed as `estimated / actual`. Columns that do not fit are
+    dropped from the right and named in the last line. `note` is a note on that run.
     """
     steps = {step["step"]: step for step in steps_of(plan)}
     written: dict[str, list[str]] = {}
@@ -115,17 +114,15 @@ def _head(plan: PhysicalPlan, width: int) -> list[str]:
 
 
 def _steps(plan: PhysicalPlan) -> str:
-    """How many steps the plan has, as it is written, and how many of them are left to compute:
-    without inputs and writes.
-    """
+    """The number of steps as written, and of those left to compute, without inputs and writes."""
     written = len(plan.logical.steps)
     left = sum(name in plan.logical.steps for name in plan.named())
     return f"{left} of " * (left != written) + f"{written} step{'s' * (written != 1)}"
 
 
 def _asks(step: Mapping[str, Any]) -> tuple[str, str]:
-    """How a step asks, and what; who chose the implementation, unless it is the reference, and the model,
-    unless it is the default.
+    """The implementation of a step and its prompt, with the origin of the implementation and the
+    model unless they are defaults.
     """
     hows = [f"{s['operator']} {s['how']}" for s in step["semantic"]]
     prompts = []
@@ -208,7 +205,7 @@ def _totals(forecast: Forecast | None, actual: Actual | None) -> list[str]:
 
 
 def _table(rows: Sequence[tuple[str, ...]], width: int) -> tuple[list[str], list[str]]:
-    """Lines with the columns that fit, and the names of the others that hold something."""
+    """Lines with the columns that fit, and the names of other columns with content."""
     used = [i for i in range(len(_HEADS)) if i == 0 or any(row[i] not in {"", "?"} for row in rows)]
     sizes = {
         i: max(len(_HEADS[i]), *(len(row[i]) for row in rows)) if rows else len(_HEADS[i])
@@ -232,9 +229,7 @@ def _table(rows: Sequence[tuple[str, ...]], width: int) -> tuple[list[str], list
 
 
 def steps_of(plan: PhysicalPlan) -> list[dict[str, Any]]:
-    """The named steps in the order of computation, as plain data: what each does, how, and what it
-    reads.
-    """
+    """The named steps in the order of computation, as plain data."""
     last = {node: step for step, node in plan.named().items()}
     steps = []
     for step, node in plan.named().items():

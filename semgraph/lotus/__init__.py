@@ -1,10 +1,10 @@
-"""LOTUS's own operators as ways of semgraph's: its prompts, its algorithms and its reading of
-answers, over semgraph's models.
+"""LOTUS's operators as implementations: its prompts, algorithms and parsing of answers, over
+semgraph's models.
 
-LOTUS is given a model whose every batch goes through the context of the step. So its calls are
-journalled, limited, budgeted, counted and coalesced as all others are, one row that fails costs the
-others nothing, and an answer that LOTUS would read as its default is that row's error. LOTUS's code
-is synchronous: it runs in threads of its own.
+LOTUS gets a model that sends each batch through the context of the step. Its calls are therefore
+journalled, limited, budgeted, counted and coalesced like all others, a failing row does not affect
+others, and an answer that LOTUS would replace by its default is an error of that row. LOTUS's code
+is synchronous and runs in its own threads.
 """
 
 from semgraph.lotus.bridge import INSTALL, Bridge, Parts, lacking, loaded

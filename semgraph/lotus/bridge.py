@@ -1,4 +1,4 @@
-"""Between LOTUS's threads and the event loop that all models are used from."""
+"""A bridge between LOTUS's threads and the event loop of the models."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ _THREADS = 64
 
 
 class Bridge:
-    """Runs jobs in threads of its own, and answers what they ask in the event loop.
+    """Runs jobs in its own threads, and sends their requests in the event loop.
 
-    The threads are not those of `asyncio.to_thread`: they wait for answers, and what gives the
-        answers may need those.
+    The threads are not those of `asyncio.to_thread`, which the models may need while these wait.
 
     Args:
-        ctx: What requests go through.
+        ctx: The context that sends the requests.
     """
 
     def __init__(self, ctx: Context) -> None:
@@ -45,10 +44,10 @@ class Bridge:
         self.stopped = False
 
     async def run(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """The results of the jobs, in order. Whatever one raises ends them all; so does
-        cancellation.
+        """Run jobs and return their results, in order. An error in one ends all, as cancellation
+        does.
 
-        When this ends, no thread of it runs, and nothing it asked is under way.
+        Afterwards no thread runs and no request is in flight.
         """
         if not jobs:
             return []
@@ -72,16 +71,14 @@ class Bridge:
         return found  # type: ignore[return-value]
 
     async def gather(self, jobs: Sequence[Callable[[], Mapping[K, Outcome]]]) -> dict[K, Outcome]:
-        """What the jobs found out, together, as `run` has it."""
+        """The combined outcomes of the jobs; see `run`."""
         found: dict[K, Outcome] = {}
         for some in await self.run(jobs):
             found |= some
         return found
 
     def ask(self, requests: Asked) -> Answered:
-        """The replies to requests, in order; an error among them is given back. Called from a job's
-        thread.
-        """
+        """Send requests and return replies or errors, in order. Called from a job's thread."""
         return asyncio.run_coroutine_threadsafe(self._answered(requests), self._loop).result()
 
     def _guarded(self, job: Callable[[], T], found: list[T | None], i: int) -> None:
@@ -125,7 +122,7 @@ class Bridge:
         return [found[i] for i in range(len(requests))]
 
     async def _one_by_one(self, requests: Sequence[Request]) -> Answered:
-        """Where several jobs ask: as many requests at a time as one of them would have."""
+        """The requests of several jobs, with the concurrency of one."""
         tasks = [asyncio.create_task(self._one(request)) for request in requests]
         try:
             return list(await asyncio.gather(*tasks))
@@ -165,7 +162,7 @@ _LOADED: list[Parts] = []
 
 
 class Parts(NamedTuple):
-    """What is called of LOTUS."""
+    """The parts of LOTUS in use."""
 
     sem_map: Any
     sem_filter: Any
@@ -181,7 +178,7 @@ class Parts(NamedTuple):
 
 
 def lacking() -> str | None:
-    """Why LOTUS cannot be used here, or None. Imports nothing."""
+    """The reason why LOTUS cannot be used, or None. Imports nothing."""
     brings = f"{INSTALL}, in an environment of its own (it brings torch, and numpy below 2)"
     try:
         found = version("lotus-ai")
@@ -193,7 +190,7 @@ def lacking() -> str | None:
 
 
 async def loaded() -> Parts:
-    """LOTUS, imported in a thread: all else goes on meanwhile."""
+    """Import LOTUS in a thread, without blocking the event loop."""
     return _LOADED[0] if _LOADED else await asyncio.to_thread(_load)
 
 

@@ -1,4 +1,4 @@
-"""What LOTUS takes for a language model of its own."""
+"""A model for LOTUS."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Chat = Sequence[Mapping[str, Any]]
 
 
 class Answer(NamedTuple):
-    """What became of one of LOTUS's prompts: a text, or `error` (a kind in one word, a colon and
-    what happened).
+    """The outcome of a prompt of LOTUS: a text, or `error` (a kind in one word, a colon and a
+    message).
     """
 
     text: str
@@ -27,8 +27,8 @@ class Answer(NamedTuple):
 
 
 class Unanswered(Exception):
-    """Some prompts of a batch have no answer, and LOTUS has no use for the others alone: pairs
-    (prompt, answer).
+    """Some prompts of a batch have no answer, and LOTUS cannot use the others alone: pairs (prompt,
+    answer).
     """
 
     def __init__(self, faults: list[tuple[Chat, Answer]]) -> None:
@@ -37,19 +37,18 @@ class Unanswered(Exception):
 
 
 class Model:
-    """A duck of `lotus.models.LM`: a batch of chats in, a text for each out.
+    """A duck-typed `lotus.models.LM`: a batch of chats in, a text for each out.
 
     Args:
-        bridge: Where batches are answered.
+        bridge: Sends the batches.
         parts: LOTUS.
-        prompt: In whose name; it says role and length of answers.
-        partitions: Whose data each prompt of a batch is, in order; one for all: the last is
-            repeated.
-        unreadable: What is wrong with an answer that LOTUS would read as its default, or None.
-        strict: Raise Unanswered where a prompt has no answer; else LOTUS gets "" for it, and
-            `answers` has the error.
-        shrinking: Raise Unanswered where a batch is no smaller than the one before: LOTUS's tree
-            would not end.
+        prompt: The prompt, for role and length of answers.
+        partitions: The partition of each prompt of a batch, in order; the last is repeated.
+        unreadable: Finds the fault of an answer that LOTUS would replace by its default, or None.
+        strict: Raise Unanswered if a prompt has no answer; else LOTUS gets "" for it, and `answers`
+            has the error.
+        shrinking: Raise Unanswered if a batch is no smaller than the one before: LOTUS's tree would
+            not end.
 
     `answers` are those of the last batch, `calls` the ids of all calls.
     """
@@ -85,7 +84,7 @@ class Model:
     def __call__(
         self, messages: Sequence[Chat], response_format: Mapping[str, Any] | None = None, **_: Any
     ) -> Any:
-        """Answer a batch. Progress bars are not drawn; log-probabilities are not to be had."""
+        """Answer a batch. Progress bars and log-probabilities are not supported."""
         if not messages:
             return self._parts.output(outputs=[], logprobs=None)
         if self._shrinking and self._last is not None and len(messages) >= self._last:
@@ -101,17 +100,15 @@ class Model:
         return self._parts.output(outputs=[answer.text for answer in self.answers], logprobs=None)
 
     def count_tokens(self, messages: Chat | str) -> int:
-        """Tokens of a text. Of chats LOTUS counts them for its own statistics, which nobody reads:
-        0.
-        """
+        """Tokens of a text; 0 for chats, which LOTUS counts for its own statistics only."""
         return self._bridge.ctx.count_tokens(messages) if isinstance(messages, str) else 0
 
     def is_deepseek(self) -> bool:
-        """LOTUS has a second wording for one family of models; one wording is enough."""
+        """False: LOTUS's second wording for this family of models is not used."""
         return False
 
     def get_model_name(self) -> str:
-        """Which of LOTUS's readings of answers is used: the general one."""
+        """A name that selects LOTUS's general parsing of answers."""
         return self.model
 
     def _request(self, i: int, chat: Chat, schema: Mapping[str, Any] | None) -> Request | RowError:
@@ -138,5 +135,5 @@ class Model:
 
 
 def _text(content: str | Sequence[Mapping[str, Any]]) -> str:
-    """LOTUS writes some messages as lists of texts; to a model they are one."""
+    """Join a message: LOTUS writes some as lists of texts."""
     return content if isinstance(content, str) else "".join(part["text"] for part in content)

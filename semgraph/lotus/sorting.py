@@ -1,4 +1,4 @@
-"""LOTUS's sorts by comparison of two (its sem_topk), where a comparison may fail."""
+"""LOTUS's pairwise sorts (its sem_topk), with comparisons that may fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ other's name.
 
 @dataclass
 class Group:
-    """The rows of a group: items in the order LOTUS gets them, and what is asked.
+    """The rows of a group: items in LOTUS's order, and the question.
 
     `outcomes` has, after `Sorter.sort`, a score for each item by its place, or its error.
     """
@@ -36,12 +36,12 @@ class Sorter:
     """Sorts a group, in a job's thread.
 
     Args:
-        bridge: Whose job it is.
+        bridge: Runs the job.
         parts: LOTUS.
-        model: What it asks.
+        model: Answers the comparisons.
         method: `quick`, `quick-sem`, `heap` or `naive`.
-        k: How many are wanted.
-        reasoning: Whether the model is to reason before it answers.
+        k: The number of best rows.
+        reasoning: Whether the model reasons before it answers.
     """
 
     def __init__(
@@ -57,8 +57,8 @@ class Sorter:
         self._strategy = parts.reasoning if reasoning else None
 
     def sort(self, group: Group) -> Group:
-        """Sort until all comparisons are answered; rows that cannot be compared are errors, and
-        left out.
+        """Sort until all comparisons are answered; rows that cannot be compared become errors and
+        are left out.
         """
         rows = list(range(len(group.items)))
         while True:
@@ -112,12 +112,11 @@ class Sorter:
             _HEAP.release()
 
     def _faulty(self, lost: Unanswered, group: Group) -> dict[str, Answer]:
-        """Which rows of unanswered comparisons are to blame, by text: those that cannot be compared
-        with themselves.
+        """The rows that make comparisons fail, by text: those that fail in a comparison with
+        themselves.
 
-        Those of several comparisons are tried first: a pivot is in all of them. Where neither row
-            of a comparison fails by
-        itself, both are errors: nothing is guessed.
+        Rows of several comparisons are tried first, because a pivot is in all of them. If neither
+        row of a comparison fails by itself, both are errors.
         """
         pairs = [(_document(chat, 1), _document(chat, 2), answer) for chat, answer in lost.faults]
         counts = Counter(text for left, right, _ in pairs for text in {left, right})

@@ -17,20 +17,18 @@ LEFT, RIGHT = "left", "right"
 
 
 class Question(NamedTuple):
-    """What LOTUS is asked of some rows: an instruction in words, and a document for each row, in
-    LOTUS's form.
-    """
+    """A question for LOTUS: an instruction, and a document for each row."""
 
     instruction: str
     documents: list[dict[str, Any]]
 
 
 class Texts:
-    """What LOTUS is to read of a relation; used from several threads.
+    """The texts of a relation for LOTUS; used from several threads.
 
     Args:
         parts: LOTUS.
-        node: Whose prompts.
+        node: The operator.
         rows: The rows.
     """
 
@@ -47,12 +45,12 @@ class Texts:
     def documents(self, items: Sequence[int], *, apart: bool = False, more: str = "") -> Question:
         """The question about items of one prompt.
 
-        Placeholders stand in the instruction as LOTUS writes columns (`{name}` is Name), and their
+        Placeholders appear in the instruction as LOTUS writes columns (`{name}` is Name), and their
         values in the documents. The context is a column of each document.
 
         Args:
-            items: Which, of one prompt.
-            apart: The context stands in the instruction instead: the items have the same.
+            items: The items, of one prompt.
+            apart: Put the context into the instruction: all items have the same.
             more: Further words of the instruction.
         """
         import pandas as pd
@@ -75,8 +73,8 @@ class Texts:
     def sides(self, prompt: Prompt, lefts: Sequence[int], rights: Sequence[int]) -> list[list[str]]:
         """The texts of some left and some right rows of a join.
 
-        A question about both rows stands in LOTUS's instruction, so a side's text is its values;
-        else it is the words of its section.
+        If LOTUS's instruction asks about both rows, a side's text is its values; else it is its
+        section of the prompt.
         """
         mine = [{path: self._left[path][i] for path in prompt.item_fields} for i in lefts]
         theirs = [{path: self._right[path][i] for path in prompt.other_fields} for i in rights]
@@ -86,7 +84,7 @@ class Texts:
         return [own, [_values(v) if both else prompt.other.render(v) for v in theirs]]
 
     def mixed(self, items: Sequence[int]) -> str | None:
-        """Why the rows of a group may not be asked about together, as an error, or None."""
+        """The error if the rows of a group must not share a request, or None."""
         found = [self.keys.of(item) for item in items]
         for position, what in enumerate(("partitions", "prompts", "contexts")):
             if len({key[position] for key in found}) > 1:
@@ -95,7 +93,7 @@ class Texts:
 
 
 def by_prompt(rows: Rows) -> list[list[int]]:
-    """The items of each prompt: a run of LOTUS has one instruction."""
+    """The items by prompt: a run of LOTUS has one instruction."""
     lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
     found: dict[int, list[int]] = {}
     for item, left in enumerate(lefts):
@@ -104,7 +102,7 @@ def by_prompt(rows: Rows) -> list[list[int]]:
 
 
 def claim(prompt: Prompt) -> str:
-    """What LOTUS is to judge of a pair: the question about both, or that they match."""
+    """The claim about a pair that LOTUS judges: the question about both, or that they match."""
     if not prompt.shared_fields:
         return paragraphs(
             prompt.rules,
@@ -133,9 +131,7 @@ def _values(values: dict[str, str]) -> str:
 
 
 def _columns(paths: Sequence[str]) -> dict[str, str]:
-    """A name for each column; LOTUS makes `userName` and `username` one, so these are kept
-    apart.
-    """
+    """A name for each column; LOTUS ignores case, so `userName` and `username` get different names."""
     found: dict[str, str] = {}
     for path in paths:
         found[path] = _free(path, found.values())
@@ -150,15 +146,13 @@ def _free(name: str, taken: Any) -> str:
 
 
 def said_twice(text: str) -> str | None:
-    """What is wrong with an answer that is to be True or False: LOTUS takes neither, and both, for
-    True.
-    """
+    """The fault of an answer that should be True or False: LOTUS takes neither, and both, for True."""
     said = {word for word in ("true", "false") if word in text.rpartition("Answer:")[2].lower()}
     return None if len(said) == 1 else 'expected "Answer: True" or "Answer: False"'
 
 
 def unnumbered(text: str) -> str | None:
-    """What is wrong with an answer that is to be a document's number: LOTUS takes all else for the
+    """The fault of an answer that should be a document's number: LOTUS takes anything else for the
     first.
     """
     after = text.lower().rpartition("answer:")[2]

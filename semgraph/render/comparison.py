@@ -1,6 +1,4 @@
-"""A comparison in a terminal: the table with the best of each column bold, what stands below it,
-the chart.
-"""
+"""A comparison in a terminal: a table with the best of each column bold, notes, the chart."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ _FAILURES = 5  # kinds of failures of a variant
 
 @dataclass(frozen=True)
 class Cells:
-    """One column: its title, a text for each variant, and the places of the best."""
+    """A column: its title, a text for each variant, and the indexes of the best."""
 
     title: str
     texts: tuple[str, ...]
@@ -31,7 +29,7 @@ class Cells:
 
 
 def columns(comparison: Comparison) -> list[Cells]:
-    """All columns, what matters most first."""
+    """All columns, the most important first."""
     arms = ranked(comparison)
     number = max((len(arm.seconds) for arm in arms), default=0)
     cells = [
@@ -57,7 +55,7 @@ def columns(comparison: Comparison) -> list[Cells]:
 
 
 def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
-    """The measures that something is known of."""
+    """The measures with any known value."""
     return [column for column in _measures(comparison, arms) if set(column.texts) != {NONE}]
 
 
@@ -115,7 +113,7 @@ def _column(
     text: Callable[[Arm], str],
     worth: Callable[[Arm], float | None],
 ) -> Cells:
-    """A column; the best are those of the greatest worth, unless all are alike."""
+    """A column; the best are those with the greatest value, unless all are equal."""
     known = {
         i: value for i, arm in enumerate(arms) if arm.trials and (value := worth(arm)) is not None
     }
@@ -219,7 +217,7 @@ def _input(comparison: Comparison) -> str:
 
 
 def _failures(arm: Arm) -> Iterator[str]:
-    """Lines about one variant, over all its trials; none if nothing failed."""
+    """Lines about the failures of a variant in all its trials."""
     counts: Counter[tuple[str, str]] = Counter()
     for each in (failed for trial in arm.trials for failed in trial.failures):
         counts[each.step, plain_line(each.error)] += each.rows
@@ -230,16 +228,14 @@ def _failures(arm: Arm) -> Iterator[str]:
 
 
 class TextPart(NamedTuple):
-    """A part of a line, and whether it is the best of its column."""
+    """A part of a line; `best` marks the best of its column."""
 
     text: str
     best: bool = False
 
 
 def table_parts(comparison: Comparison, width: int) -> Iterator[list[TextPart]]:
-    """The whole, a line at a time; columns that do not fit fall away from the right, and a line
-    says which.
-    """
+    """All lines; columns that do not fit are dropped from the right and named in a line."""
     yield from _table(comparison, width)
     for line in footer(comparison):
         yield from ([TextPart(part)] for part in folded(line, width))
@@ -250,7 +246,7 @@ def table_parts(comparison: Comparison, width: int) -> Iterator[list[TextPart]]:
 
 
 def plain(comparison: Comparison, width: int) -> str:
-    """The whole as one text."""
+    """The comparison as one text."""
     return "\n".join(joined(line).rstrip() for line in table_parts(comparison, width))
 
 
@@ -272,9 +268,7 @@ def _table(comparison: Comparison, width: int) -> Iterator[list[TextPart]]:
 
 
 def lines(comparison: Comparison, width: int) -> Iterator[Text]:
-    """The whole, a line at a time; columns that do not fit fall away from the right, and a line
-    says which.
-    """
+    """All lines; columns that do not fit are dropped from the right and named in a line."""
     from rich.text import Text
 
     for parts in table_parts(comparison, width):

@@ -1,6 +1,4 @@
-"""The first lines of a run: which plan, input, model, embedder and store, and where each choice
-came from.
-"""
+"""The first lines of a run: plan, input, model, embedder and store, each with its origin."""
 
 from __future__ import annotations
 
@@ -33,8 +31,8 @@ class RequestedOptions:
 
     Args:
         resume: The run that is resumed.
-        rows: How many rows are taken; None: all.
-        until: The step to stop behind.
+        rows: The number of first rows; None: all.
+        until: The last step.
         write: Whether the store is written to.
     """
 
@@ -87,10 +85,10 @@ def header(
 
     Args:
         plan: The prepared plan.
-        typed: What the user called it.
-        given: The inputs; none: those of the run to resume, or the plan's example.
+        typed: The plan as the user wrote it.
+        given: The inputs; without any, those of the resumed run or the plan's example.
         settings: As resolved.
-        asked: What the run was asked for besides.
+        asked: Further options of the run.
     """
     needs = Needs.of(plan)
     yield f"plan   {plan.name} ({_where(typed)})"
@@ -130,7 +128,7 @@ def _inputs(
 
 
 def _first(plan: LogicalPlan, name: str, asked: RequestedOptions) -> str:
-    """How many of the rows are taken, if not all."""
+    """A note if only the first rows are taken."""
     cut = asked.rows is not None and (plan.order is None or plan.order.input == name)
     return f"; only the first {asked.rows} (--rows)" if cut else ""
 
@@ -149,7 +147,7 @@ def _partition(plan: LogicalPlan) -> str:
 
 
 def _of(plan: LogicalPlan, values: Sequence[str | None]) -> str:
-    """The partitions of the rows: by name if there is one."""
+    """The partitions of the rows, by name if there is only one."""
     partitions = sorted({value or "" for value in values})
     called = _partition(plan).removesuffix("_id")
     if partitions in ([], [""]):
@@ -166,9 +164,7 @@ def _example(plan: LogicalPlan) -> Mapping[str, list[Mapping[str, Any]]]:
 
 
 def following(plan: LogicalPlan, typed: str) -> dict[str, str]:
-    """A few plans that read what this one wrote, for their example builds on its: what to type, and
-    what they do.
-    """
+    """A few plans whose examples build on this one's: what to type, and what they do."""
     folder = find_plan(typed)[0].parent
     sentences = {}
     for path in sorted(folder.glob("*.yaml")):
@@ -193,9 +189,7 @@ def _sentence(doc: str) -> str:
 def described(
     spec: ModelSpec, plan: LogicalPlan | None = None, settings: Settings | None = None
 ) -> str:
-    """A model in words; of a recording what was recorded, and when, where it is known whose
-    recording is meant.
-    """
+    """A model in words; of a plan's recording, the recorded model and the date."""
     if spec.provider == "local":
         from semgraph.llm.local.gguf import default_threads
 
@@ -225,7 +219,7 @@ def local(spec: ModelSpec) -> CatalogueModel:
 
 
 def store(settings: Settings) -> str:
-    """The store in words: for a file whether it is there already."""
+    """The store in words; for a file, whether it exists."""
     kind, _, path = settings.store.partition(":")
     if kind != "sqlite":
         return {"memory": "memory: gone when this ends"}.get(settings.store, settings.store)
@@ -235,7 +229,7 @@ def store(settings: Settings) -> str:
 
 
 def missing(plan: LogicalPlan, settings: Settings) -> list[CatalogueModel]:
-    """The local models that a run of the plan needs and that are not on this machine yet."""
+    """The local models that the plan needs and that are not on this machine."""
     from semgraph.llm.local.catalogue import on_disk
 
     needs = Needs.of(plan)
@@ -264,7 +258,7 @@ def announcement(
 
 
 def recordings(plan: LogicalPlan) -> bool:
-    """Whether answers to the plan's example are shipped beside it."""
+    """Whether recorded answers to the plan's example are shipped."""
     folder = Path(plan.file).parent / "recordings"
     return (
         any(path.name.startswith(plan.name) for path in folder.glob("*"))

@@ -1,4 +1,4 @@
-"""What a machine has: facts of a diagnosis, models, a Neo4j server."""
+"""The state of a machine: facts of a diagnosis, models, a Neo4j server."""
 
 from __future__ import annotations
 

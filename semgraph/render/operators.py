@@ -1,4 +1,4 @@
-"""The ways of answering each operator, as tables and as plain data."""
+"""The implementations of each operator, as tables and as plain data."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ OPERATORS = ("sem_map", "sem_filter", "sem_join", "sem_agg", "sem_topk")
 
 
 def implementations(settings: Settings) -> dict[str, list[Listed]]:
-    """The ways of each operator, the reference first: shipped ones and those of the configured
-    folders. Raises PlanError.
+    """The implementations of each operator, the reference first: shipped ones and those of the
+    configured folders. Raises PlanError.
     """
     library = Library(settings.operators)
     return {operator: library.list(operator) for operator in OPERATORS}
 
 
 def described(found: Mapping[str, list[Listed]]) -> dict[str, Any]:
-    """The ways as plain data."""
+    """The implementations as plain data."""
     return {
         operator: [{**way._asdict(), "file": str(way.file)} for way in listed]
         for operator, listed in found.items()
@@ -29,9 +29,7 @@ def described(found: Mapping[str, list[Listed]]) -> dict[str, Any]:
 
 
 def list_lines(found: Mapping[str, list[Listed]], width: int) -> Iterator[str]:
-    """Each way with all its parameters and what its answers are to the reference's, and below it
-    what it does.
-    """
+    """Each implementation with its parameters and its guarantee, and a sentence about it."""
     wide = max(map(len, found)) + 2
     room = max(width - wide - 2, 20)
     for operator, listed in found.items():

@@ -1,5 +1,5 @@
-"""The lines printed after a run: the graph or the results, the steps with their costs, what was
-written, what failed.
+"""The lines printed after a run: the graph or the results, the steps with their costs, writes,
+failures.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def outcome(
     every: bool = False,
     until: str | None = None,
 ) -> Iterator[str]:
-    """All of it, a line at a time.
+    """All lines of a result.
 
     Args:
         result: Of the run.
         plan: As it was run.
         width: Of the terminal.
         seconds: Wall time of the run.
-        every: Show every step, not only those that asked a model.
-        until: The step behind which the run stopped, whose rows are shown then.
+        every: Show every step, not only those that called a model.
+        until: The last step of a partial run, whose rows are shown.
     """
     total = result.meter.total()
     if plan.order and not result.members:
@@ -74,7 +74,7 @@ def outcome(
 
 
 def first_lines(result: Result) -> Iterator[str]:
-    """The rows written by the plans that the example depends on, in a line; "nothing" where their rows
+    """A line about the rows written by the plans that the example depends on; "nothing" if they
     were there already.
     """
     if result.first:
@@ -92,7 +92,7 @@ def _nothing_new(result: Result) -> bool:
 def nothing_new(result: Result, plan: LogicalPlan) -> str:
     """The line of a run that had nothing to do.
 
-    The members are called as the input that the plan's order cuts.
+    Rows are named after the ordered input.
     """
     total = result.meter.total()
     trips = plural(total.round_trips, "store query", "store queries")
@@ -125,9 +125,7 @@ def drawing(result: Result, plan: LogicalPlan) -> list[Picture]:
 
 
 def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> list[Column]:
-    """The steps that had something to ask a model or met failures, with what they cost; empty if
-    there are none.
-    """
+    """The semantic steps with rows or failures, and their costs; empty if there are none."""
     shown = {
         name: m
         for name, m in steps.items()
@@ -154,8 +152,8 @@ def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> li
 
 
 def narrowed(columns: list[Column], width: int) -> list[Column]:
-    """The columns of steps for a terminal: where not all fit, what the plan says too falls away
-    before what it cost.
+    """The columns of steps for a terminal: if not all fit, those that repeat the plan are dropped
+    before costs.
     """
     short_titles = [replace(c, title=c.title.removesuffix(" (cached)")) for c in columns]
     tries = [
@@ -198,8 +196,8 @@ def written(rows: Mapping[str, int]) -> str:
 
 
 def cost(total: StepMetrics, seconds: float) -> str:
-    """One line: calls, tokens, dollars, wall time, store queries; and what a known model would have
-    cost, if this was free.
+    """One line: calls, tokens, dollars, wall time, store queries; for a free model, the cost with a
+    known one.
     """
     parts = [plural(total.calls_issued, "call")]
     if total.calls_journal:
@@ -229,14 +227,14 @@ def yardstick(total: StepMetrics) -> float | None:
 
 
 def remarks(result: Result, plan: LogicalPlan, typed: str, anew: str = "") -> Iterator[str]:
-    """Remarks below the result: notes, failed rows and how to run them again, why the run
-    ended early.
+    """Remarks below the result: notes, failed rows and how to repeat them, the reason for an early
+    end.
 
     Args:
         result: Of the run.
         plan: As it was run.
-        typed: What to type behind `semgraph run` to go on with the run; the rest is in its record.
-        anew: What to type for a run of its own with the same models and store; "": as `typed`.
+        typed: The arguments of `semgraph run` that resume the run; the rest is in its record.
+        anew: The arguments of a new run with the same models and store; "": as `typed`.
     """
     warned = {str(warning) for warning in plan.warnings}  # before the run
     for note in result.notes:
@@ -257,7 +255,7 @@ def remarks(result: Result, plan: LogicalPlan, typed: str, anew: str = "") -> It
 
 
 def _found_nothing(result: Result, plan: LogicalPlan) -> bool:
-    """Whether a plan that only reads a store looked for something, and nothing was there."""
+    """Whether a plan that only reads a store returned no rows."""
     if plan.writes or result.failed or result.stopped or not result.tables:
         return False
     reads = any(node.reads_store for node in walk(*plan.roots))
@@ -276,7 +274,7 @@ def unfinished(
     Args:
         begun: The run, and before it those of the plans that its example depends on.
         plan: The plan of the command.
-        typed: What the user called it.
+        typed: The plan as the user wrote it.
         options: The options to type again.
         prepare: Loads a plan by name.
     """
@@ -295,7 +293,7 @@ def unfinished(
 
 
 def _safe(done: int, given: int, plan: LogicalPlan, record: Path | None) -> str:
-    """How many rows are written: of those in memory nothing is left for a run that goes on."""
+    """How many rows are written; rows in memory are lost for a resumed run."""
     rows = f"{count(done)} of {count(given)} {plan.order.input if plan.order else 'rows'}"
     facts = Run(record).facts if record is not None else {}
     if (facts.get("settings") or {}).get("store", {}).get("value") != "memory":
@@ -305,7 +303,7 @@ def _safe(done: int, given: int, plan: LogicalPlan, record: Path | None) -> str:
 
 
 def failures(result: Result) -> int:
-    """How many rows failed; a row of the input that fails in two steps is one."""
+    """The number of failed rows; an input row that fails in two steps counts once."""
     return len(
         {f.input_row if f.input_row is not None else -n for n, f in enumerate(result.failed, 1)}
     )
@@ -335,9 +333,7 @@ def _shown(path: Path) -> Path:
 
 
 def hints(result: Result, plan: LogicalPlan, following: Mapping[str, str]) -> Iterator[str]:
-    """Suggestions: see what was asked about the first edge; run the plans whose example builds
-    on this one's.
-    """
+    """Suggestions: the provenance of the first edge; plans whose examples build on this one's."""
     if result.meter.total().calls_issued and result.record:
         edges = (
             [edge for picture in drawing(result, plan) for edge in picture.edges.values()]

@@ -12,8 +12,8 @@ from semgraph.render.plans import PlanFile
 
 
 def page(file: PlanFile) -> str:
-    """A plan: what it does, as algebra, its inputs, parameters and steps, what it takes and
-    returns. Raises PlanError.
+    """The page of a plan: its purpose, algebra, inputs, parameters, steps, costs and results.
+    Raises PlanError.
     """
     text = read_text(file.path)
     notes = Notes(text, parse(text, file.path.name))

@@ -1,9 +1,8 @@
-"""A graph in a terminal: what a run wrote, or would have written, as arrows between names.
+"""A graph in a terminal: the nodes and edges of a run, as arrows between names.
 
-What can be drawn is decided by the tables alone: a table with the graph's key and the property that
-    `draw: node` names holds
-nodes, one that has `source` and `target` too and what `draw: edge` or `draw: text` names holds
-    edges.
+The tables alone decide what is drawn: a table with the graph's key and the property of `draw: node`
+holds nodes; one that also has `source`, `target` and the property of `draw: edge` or `draw: text`
+holds edges.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _MORE = 8
 
 @dataclass
 class Arrow:
-    """An arrow: the keys of its ends, and what `draw` says of it."""
+    """An edge: the keys of its ends, and the properties to draw."""
 
     source: str
     target: str
@@ -40,7 +39,7 @@ class Arrow:
 
     @property
     def holds(self) -> str:
-        """From when until when, as far as that is known."""
+        """The known period of validity."""
         return f"{self.start or '…'} → {self.end}".rstrip() if self.start or self.end else ""
 
 
@@ -57,17 +56,17 @@ class Picture:
 
     @property
     def ties(self) -> bool:
-        """Whether there is something to say of edges, be it that there are none."""
+        """Whether edges are worth mentioning, even if there are none."""
         return self.has_edges or bool(self.edges)
 
     @property
     def counts(self) -> str:
-        """How much there is: `3 nodes, 0 edges`."""
+        """The counts in words: `3 nodes, 0 edges`."""
         nodes = plural(len(self.nodes), "node")
         return f"{nodes}, {plural(len(self.edges), 'edge')}" if self.ties else nodes
 
     def name(self, key: str) -> str:
-        """The name of a node; the beginning of its key if no table says."""
+        """The name of a node; without one, the beginning of its key."""
         return self.nodes.get(key) or key[:_MORE]
 
 
@@ -115,10 +114,10 @@ def lines(
 
     Args:
         picture: What to draw.
-        graph: Says what the partition is called.
+        graph: Names the partition.
         width: Of the terminal.
-        members: Numbers for the keys of the nodes that edges were learnt from; without them they
-            are not shown.
+        members: Numbers of the nodes that edges were learnt from, by key; without them they are not
+            shown.
     """
     from rich.cells import cell_len
 
@@ -172,8 +171,8 @@ def _title(picture: Picture, graph: Graph) -> str:
 def _columns(
     edges: Sequence[Arrow], members: Mapping[str, int], room: int
 ) -> tuple[list[tuple[str, int, list[str]]], list[str]]:
-    """The columns right of the arrows, as (title, width, a cell for each edge); and the titles for
-    which there is no room.
+    """The columns right of the arrows, as (title, width, a cell for each edge), and the titles that
+    do not fit.
     """
     origins = [
         ", ".join(str(n) for n in sorted(members[s] for s in edge.sources if s in members))
@@ -192,7 +191,7 @@ def _columns(
 
 
 def _alone(picture: Picture, edges: Sequence[Arrow], width: int) -> Iterator[str]:
-    """The nodes that no edge touches."""
+    """The nodes without an edge."""
     touched = {key for edge in edges for key in (edge.source, edge.target)}
     alone = [name for key, name in picture.nodes.items() if key not in touched]
     if alone:

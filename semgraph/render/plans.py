@@ -1,6 +1,4 @@
-"""Plan files for people: what there is, what one plan does, what is wrong with it, and a copy to
-change.
-"""
+"""Plan files: lists, pages, checks, and copies to change."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ _OWN = Path("plans")
 
 @dataclass(frozen=True)
 class PlanFile:
-    """A plan in its file, loaded when it is asked for."""
+    """A plan file, loaded on first use."""
 
     path: Path
     shipped: bool
@@ -44,7 +42,7 @@ class PlanFile:
 
     @cached_property
     def semantic(self) -> list[Semantic]:
-        """The nodes that ask a model, those of called plans included."""
+        """The semantic nodes, including those of called plans."""
         return [node for node in walk(*self.plan.steps.values()) if isinstance(node, Semantic)]
 
     @property
@@ -72,7 +70,7 @@ def listed() -> list[PlanFile]:
 
 
 def is_plan(path: Path) -> bool:
-    """Whether a file is meant to be a plan; one that cannot be read is."""
+    """Whether a file is meant to be a plan; an unreadable file counts as one."""
     try:
         data = read_file(path).data
     except PlanError:
@@ -129,7 +127,7 @@ def list_lines(files: Sequence[PlanFile], width: int) -> Iterator[str]:
 
 
 def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
-    """A plan on a page; with the text of its prompts where asked for. Raises PlanError."""
+    """A plan on a page, optionally with the text of its prompts. Raises PlanError."""
     plan = file.plan
     yield f"{plan.name}   {shown(file.path)}{' (shipped)' if file.shipped else ''}"
     for line in plan.doc.strip().splitlines():
@@ -181,7 +179,7 @@ def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
 
 
 def example(plan: LogicalPlan) -> str:
-    """How to run it: what its example is, or what it needs."""
+    """How to run a plan: its example, or the inputs it needs."""
     inputs = (plan.document.get("example") or {}).get("inputs") or {}
     if inputs:
         return "runs its example: " + ", ".join(
@@ -204,7 +202,7 @@ def _section(title: str, values: dict[str, str], width: int) -> Iterator[str]:
 
 
 def _asking(file: PlanFile, width: int) -> Iterator[str]:
-    """The steps that ask a model, the way each is answered, and the prompts."""
+    """The semantic steps with their implementations and prompts."""
     if not file.semantic:
         return
     yield from ("", "asks a model (--use STEP=IMPLEMENTATION)")
@@ -226,11 +224,10 @@ def copied(ref: str, folder: Path) -> list[Path]:
     """Copy a plan with all that it needs, so that the copy can be changed.
 
     Returns:
-        What was written; files that are there already with the same content are left alone.
+        The written files; existing files with the same content are left alone.
 
     Raises:
-        PlanError: There is no such plan, or a file is there with another content; nothing was
-            written.
+        PlanError: There is no such plan, or a file exists with other content; nothing was written.
     """
     texts: dict[Path, bytes] = {}
     _gather(plan_file(ref), texts)
@@ -252,7 +249,7 @@ def copied(ref: str, folder: Path) -> list[Path]:
 
 
 def _prompt_files(document: Mapping[str, Any], home: Path) -> Iterator[Path]:
-    """The prompts of all steps, those too that only other parameters bring in."""
+    """The prompts of all steps, including those that only other parameters use."""
     for _, value in walk_paths(document):
         if isinstance(value, dict) and (given := value.get("prompt")):
             names = (
@@ -299,7 +296,7 @@ class PlanCheck:
     warnings: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
-        """One line if it is good, else one for each problem; then one for each warning."""
+        """One line if it is valid, else one for each problem; then one for each warning."""
         if self.problems:
             yield from self.problems
         else:
@@ -308,7 +305,7 @@ class PlanCheck:
 
 
 def files_in(names: Sequence[str]) -> list[Path]:
-    """The plan files that are named, or lie in folders that are named. Raises PlanError."""
+    """The named plan files, and those in the named folders. Raises PlanError."""
     paths: list[Path] = []
     for name in names:
         path = Path(name)
@@ -333,9 +330,7 @@ def files_in(names: Sequence[str]) -> list[Path]:
 
 
 def checked(path: Path, library: Library) -> PlanCheck:
-    """Load a plan and its presets, with the ways that they choose, or a graph; all that is wrong is
-    told.
-    """
+    """Load a graph, or a plan with its presets and implementations, and report all errors."""
     kind = "graph" if not is_plan(path) and _is_graph(path) else "plan"
     try:
         if kind == "graph":
@@ -357,7 +352,7 @@ def _graph(path: Path) -> str:
 
 
 def _plan(path: Path, library: Library) -> tuple[str, tuple[Problem, ...]]:
-    """The parts of a plan, and the warnings about it and its presets. Raises PlanError."""
+    """A summary of a plan, and the warnings about it and its presets. Raises PlanError."""
     file = PlanFile(path, shipped=False)
     plan = file.plan
     warnings: dict[Problem, None] = {}
@@ -374,7 +369,7 @@ def _plan(path: Path, library: Library) -> tuple[str, tuple[Problem, ...]]:
 
 
 def verdict(found: Sequence[PlanCheck]) -> str:
-    """How many of the files have errors; nothing if none has."""
+    """A sentence on how many files have errors; "" if none has."""
     wrong, whole = sum(bool(c.problems) for c in found), len(found)
     kinds = {c.kind for c in found}
     kind = kinds.pop() if len(kinds) == 1 else "file"

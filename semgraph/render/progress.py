@@ -40,9 +40,7 @@ def spent(total: StepMetrics) -> str:
 
 @dataclass
 class Watch:
-    """The state of a run: for each step, and for the commits (step ""), how many are done of
-    how many.
-    """
+    """The state of a run: rows done and all rows, for each step and for commits (step "")."""
 
     members: str
     clock: Clock = time.monotonic
@@ -53,7 +51,7 @@ class Watch:
         self.started = self.committed = self.clock()
 
     def see(self, progress: Progress) -> None:
-        """Take note of what happened."""
+        """Record an event."""
         if not progress.step:
             self.committed = self.clock()
         self.steps.pop(progress.step, None)  # the latest stands last
@@ -66,9 +64,7 @@ class Watch:
         return self.clock() - self.started
 
     def asked(self, step: str) -> bool:
-        """Whether a step has asked a model, or is about to: what is settled without one is no
-        news.
-        """
+        """Whether a step calls a model; steps decided without one are not reported."""
         done, total = self.steps[step]
         metrics = self.meter.steps.get(step) if self.meter is not None else None
         return done < total or bool(
@@ -76,7 +72,7 @@ class Watch:
         )
 
     def summary(self) -> str:
-        """One line: members, what was spent, the time and how long it may still take."""
+        """One line: rows, cost, elapsed and remaining time."""
         done, total = self.steps.get("", (0, 0))
         parts = [f"{self.members} {done} of {total}"] if total and self.members else []
         if self.meter is not None:
@@ -97,14 +93,13 @@ class Watch:
 def watched(
     console: Console, members: str, *, quiet: bool = False, clock: Clock = time.monotonic
 ) -> Iterator[OnProgress | None]:
-    """Something to hand to `Session.run` as `progress`.
+    """A callback for the argument `progress` of `Session.run`.
 
     Args:
-        console: Where to say it: live if it is a terminal, else a plain line every few seconds at
-            most.
-        members: What the rows are called that are committed one by one; "" if there are none.
-        quiet: Say nothing.
-        clock: Tells seconds.
+        console: The output: live on a terminal, else a plain line every few seconds at most.
+        members: The name of the input rows; "" without an ordered input.
+        quiet: Print nothing.
+        clock: The time in seconds.
     """
     watch = Watch(members, clock)
     if quiet:
@@ -142,9 +137,7 @@ def _drawn(watch: Watch, width: int) -> RenderableType:
 
 
 class _Plain:
-    """A line now and then: what was just finished and all that is done so far; always one for the
-    last commit.
-    """
+    """Progress as occasional lines; the last commit always has one."""
 
     def __init__(self, watch: Watch, say: Say) -> None:
         self.watch, self.say = watch, say
@@ -169,8 +162,8 @@ class _Plain:
 def downloading(
     console: Console, what: str, *, quiet: bool = False
 ) -> Iterator[Callable[[int, int, str], None]]:
-    """Something to hand to `pull` as `progress`: a bar on a terminal, else a line when it begins
-    and ends.
+    """A callback for the argument `progress` of `pull`: a bar on a terminal, else a line at the
+    beginning and the end.
     """
     seen: list[int] = []
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""Records of runs for people: a line each, or one on a page."""
+"""Run records: a line for each, or a page for one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = {f.name for f in fields(StepMetrics)}
 
 
 def summary(run: Run) -> dict[str, Any]:
-    """The few facts that tell runs apart."""
+    """The main facts of a run."""
     return {
         "run": run.name,
         "started": run.started,
@@ -30,17 +30,17 @@ def summary(run: Run) -> dict[str, Any]:
 
 
 def total(run: Run) -> StepMetrics:
-    """The counters of the whole run; zeros if it did not end by itself."""
+    """The counters of the whole run; zeros if it was interrupted."""
     return metrics_of(run.metrics.get("total") or {})
 
 
 def metrics_of(counters: Mapping[str, Any]) -> StepMetrics:
-    """Counters as `metrics.json` has them."""
+    """Counters from `metrics.json`."""
     return StepMetrics(**{name: value for name, value in counters.items() if name in _NAMES})
 
 
 def seconds(run: Run) -> float | None:
-    """Wall time; None if it did not end by itself."""
+    """The wall time; None if the run was interrupted."""
     start, end = (run.facts.get(name) for name in ("started", "ended"))
     if not start or not end:
         return None
@@ -74,7 +74,7 @@ def _at(text: str) -> str:
 
 
 def page(run: Run, width: int) -> Iterator[str]:
-    """A run on a page: what `run.json` says, the steps, the cost."""
+    """A run on a page: its facts, steps and cost."""
     yield f"run {run.name}   {run.folder}"
     for name, value in run.facts.items():
         if name in {"flow", "graph", "returns"}:

@@ -28,25 +28,21 @@ _ROWS = 20
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its title, its cells as text, and whether they stand at the right, as numbers
-    do.
-    """
+    """A column: its title, its cells as text, and whether they are aligned right."""
 
     title: str
     cells: Sequence[str]
     right: bool = False
 
     def width(self, widest: int = WIDEST) -> int:
-        """Places that it takes, at most `widest`."""
+        """The width of the column, at most `widest`."""
         from rich.cells import cell_len
 
         return min(widest, max(map(cell_len, (self.title, *self.cells))))
 
 
 def fitting(columns: Sequence[Column], width: int) -> tuple[Sequence[Column], list[int]]:
-    """The columns that fit, and how wide they are; the last of them may be cut to at least half its
-    width.
-    """
+    """The columns that fit and their widths; the last one may be cut to at least half its width."""
     natural = [column.width() for column in columns]
     for n in range(len(columns), 0, -1):
         over = sum(natural[:n]) + GAP * (n - 1) - width
@@ -77,8 +73,7 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
 
 
 def folded(line: str, width: int) -> list[str]:
-    """A line as lines of at most `width` places, cut at ` · `, else between words; what follows the
-    first is indented.
+    """A line folded to `width` places, at ` · ` or else between words; later lines are indented.
 
     >>> folded("3 trials of each · paid now 8 calls · nothing written", 36)
     ['3 trials of each · paid now 8 calls', '  nothing written']
@@ -97,10 +92,10 @@ def folded(line: str, width: int) -> list[str]:
 
 
 def lines(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator[str]:
-    """The table, a line at a time; a cell that is too long for its column ends in `…`.
+    """The table as lines; a cell that is too long for its column ends in `…`.
 
     Args:
-        columns: All of the same length.
+        columns: The columns, of equal length.
         width: Of the terminal.
         indent: Blanks before each line.
     """
@@ -170,8 +165,8 @@ def _cell(value: Any) -> str:
 def result_lines(name: str, table: pa.Table, width: int, *, rows: int = _ROWS) -> Iterator[str]:
     """A result with its name and the number of its rows; at most `rows` of them are shown.
 
-    A column without values is left out and named below; one that says the same in every row stands
-    beside the name.
+    A column without values is left out and named below; a constant column is printed beside the
+    name.
     """
     every = of_arrow(table, rows=rows)
     columns = [column for column in every if any(column.cells)]

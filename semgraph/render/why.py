@@ -1,5 +1,5 @@
-"""The chain of `semgraph why` for people, newest first; with the exact requests and answers where
-asked for.
+"""The provenance chain of `semgraph why`, newest first, optionally with the exact requests and
+answers.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def lines(
         chain: What to show.
         width: Of the terminal.
         messages: Show the exact requests and answers.
-        every: Also the steps that only moved the row along.
+        every: Also show steps that passed the row on unchanged.
     """
     printed: set[str] = set()
     last = len(chain.links) - 1
@@ -100,7 +100,7 @@ def lines(
 
 
 def _wrapped(lead: str, text: str, width: int) -> Iterator[str]:
-    """A row on as many lines as it needs, the later ones below its first word."""
+    """A row on several lines, aligned at its first word."""
     from textwrap import wrap
 
     indent = min(len(lead), 14)
@@ -111,9 +111,7 @@ def _wrapped(lead: str, text: str, width: int) -> Iterator[str]:
 
 
 def _row(row: Row) -> str:
-    """A row in a line: what people read first, then keys by their beginning; nothing that is NULL
-    or hidden.
-    """
+    """A row in a line: texts first, then abbreviated keys, without NULLs and hidden columns."""
     shown = {n: v for n, v in row.items() if v not in (None, "", []) and not n.startswith("_")}
     parts = sorted(shown.items(), key=lambda part: _is_key(part[1]))
     return " · ".join(f"{name} {_value(value)}" for name, value in parts) if parts else "(empty)"

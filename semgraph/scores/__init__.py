@@ -1,10 +1,9 @@
-"""How good an answer is: rows against true rows, graphs against true graphs, and how sure that is.
+"""Scores with intervals: rows against true rows, graphs against true graphs.
 
-Rows: `answers` and `tally` count hits for each unit (what is drawn anew in a bootstrap, such as a
-    row that was asked about);
-`score` makes precision, recall and F1 of a tally, `difference` compares two tallies of the same
-units, `agreement` says how many units have the same answer. Graphs: `score_graph` compares a
-`ScoredGraph` with the true one.
+Rows: `answers` and `tally` count hits for each unit (which a bootstrap resamples, such as a row
+that was asked about); `score` computes precision, recall and F1 of a tally, `difference` compares
+two tallies of the same units, `agreement` is the share of units with the same answers. Graphs:
+`score_graph` compares a `ScoredGraph` with the true one.
 """
 
 from __future__ import annotations

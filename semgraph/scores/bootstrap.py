@@ -1,6 +1,4 @@
-"""Intervals by the bootstrap: units are drawn with replacement as often as there are units, and the
-statistic taken again.
-"""
+"""Bootstrap intervals: units are resampled with replacement, and the statistic is recomputed."""
 
 from __future__ import annotations
 
@@ -19,14 +17,14 @@ _LEVEL = 0.95
 
 
 class Interval(NamedTuple):
-    """The middle 95 % of what the statistic was in the samples."""
+    """The middle 95 % of the statistic over the samples."""
 
     low: float
     high: float
 
 
 class IntervalEstimate(NamedTuple):
-    """A statistic and its interval; None where there are too few units to draw from."""
+    """A statistic and its interval; None with too few units."""
 
     value: float
     interval: Interval | None
@@ -36,7 +34,7 @@ def estimate(units: Sequence[Sequence[float]], statistic: Statistic) -> Interval
     """A statistic of sums over units, and its 95 % interval.
 
     Units with the same numbers are drawn together (a multinomial draw over the kinds of units), so
-    the result depends on neither their order nor on how many of a kind there are.
+    the result does not depend on their order.
 
     Args:
         units: The numbers of each unit, all of one length.

@@ -1,6 +1,4 @@
-"""Scores of graphs: nodes that stand for something in the sources, and edges that hold for
-some time.
-"""
+"""Scores of graphs: nodes with occurrences in the sources, and edges with periods of validity."""
 
 from __future__ import annotations
 
@@ -20,13 +18,13 @@ class ScoredNode:
     """A node.
 
     Args:
-        key: Its key in its graph; two graphs need not have keys in common.
-        members: What it stands for: its occurrences in the sources, named alike in both graphs.
-            None: its key.
+        key: Its key in its graph; keys of two graphs are independent.
+        members: Its occurrences in the sources, which have the same names in both graphs. None: its
+            key.
         label: Members of nodes with different labels are different.
-        name: Where members say only roughly what it stands for (the sources, of which each speaks
-            of several nodes): what it is called. Nodes that share members and are called the same
-            are aligned before those that share more.
+        name: Its name, if members are ambiguous (such as sources that each mention several nodes).
+            Nodes with common members and the same name are aligned before those with more common
+            members.
     """
 
     key: Hashable
@@ -43,15 +41,15 @@ class ScoredNode:
 
 @dataclass(frozen=True)
 class Edge:
-    """An edge. It holds from `start` up to, but not at, `end`; None: since ever, for ever.
+    """An edge. It holds from `start` until before `end`; None: without a beginning or end.
 
     Args:
         source: Key of a node.
         target: Key of a node.
-        label: What it says.
-        properties: What else must be the same in an edge that says the same.
-        start: When it began to hold; a time, or a number.
-        end: When it ceased to.
+        label: Its type.
+        properties: Properties that must be equal in equal edges.
+        start: The beginning of its validity: a time or a number.
+        end: The end of its validity.
     """
 
     source: Hashable
@@ -84,9 +82,9 @@ _FINE = 1000
 
 
 def align(nodes: Iterable[ScoredNode], truth: Iterable[ScoredNode]) -> dict[Hashable, Hashable]:
-    """The true node of each node, one to one, among those with members in common.
+    """Align nodes with true nodes, one to one, if they have members in common.
 
-    As many of the same name as can be, then as many members in common, then as few that are not.
+    Maximizes equal names, then common members, then minimizes other members.
     """
     ours, theirs = {node.key: node for node in nodes}, {node.key: node for node in truth}
     shared = _shared(ours.values(), theirs.values())
@@ -116,9 +114,7 @@ def _shared(
 
 
 def _parts(weights: Overlaps) -> Iterator[nx.Graph]:
-    """The weights as a graph, cut into connected parts; in an order that depends on the keys
-    alone.
-    """
+    """The connected components of the weights, in an order that depends on the keys alone."""
     import networkx as nx
 
     graph = nx.Graph()
@@ -129,7 +125,7 @@ def _parts(weights: Overlaps) -> Iterator[nx.Graph]:
 
 
 def _best(part: nx.Graph) -> Iterator[tuple[Hashable, Hashable]]:
-    """The matching of the greatest weight in a connected part."""
+    """The matching of the greatest weight in a component."""
     import networkx as nx
 
     pairs = part.edges if part.number_of_edges() == 1 else nx.max_weight_matching(part)
@@ -141,13 +137,13 @@ def _best(part: nx.Graph) -> Iterator[tuple[Hashable, Hashable]]:
 def partition(
     nodes: Iterable[ScoredNode], truth: Iterable[ScoredNode], alignment: Alignment
 ) -> tuple[Score, Score]:
-    """Whether members are together that belong together: pairs-F1, and B-cubed.
+    """Scores of the partition of members into nodes: F1 of pairs, and B-cubed.
 
-    Pairs count pairs of members of one node; B-cubed asks for each member how much of its node
-    belongs with it, so it also sees nodes of one member. A merged pair of nodes lowers precision, a
-    split node recall. A member that is missing costs recall; one that is in no true node, or in
-    more nodes than it should be, costs precision. Pairs have no F1 where no node has two members;
-    B-cubed has none where there are no nodes.
+    Pairs count pairs of members of one node; B-cubed measures for each member how much of its node
+    belongs with it, so it also covers nodes of one member. A merged pair of nodes lowers precision,
+    a split node recall. A missing member lowers recall; one that is in no true node, or in too many
+    nodes, lowers precision. Pairs have no F1 if no node has two members; B-cubed has none without
+    nodes.
     """
     ours, theirs = list(nodes), list(truth)
     common = _occurrences_in_common(ours, theirs, alignment)
@@ -200,17 +196,17 @@ Saying = tuple[Hashable, ...]
 
 @dataclass(frozen=True)
 class GraphScore:
-    """How a graph compares with the true one. A part of which neither graph has anything has no F1.
+    """The scores of a graph. A part that is empty in both graphs has no F1.
 
     Args:
         alignment: The true node of each node that has one.
-        pairs: Nodes as a partition of their members: pairs that are together.
+        pairs: Nodes as a partition of their members, by pairs.
         b_cubed: The same, member by member.
-        edges: Edges: both ends, label and properties are the same; each counts once. Its interval
-            is by kinds of edges.
-        validity: Edges that hold, over all times that were looked at; None without times.
+        edges: Edges with the same ends, label and properties, each counted once. The interval is by
+            kinds of edges.
+        validity: Edges that hold, over all sampled times; None without times.
         at: The same for each time.
-        ended: Edges that have an end: whether they should, and whether those that should do.
+        ended: Edges with an end, against true edges with an end.
         tally: Hits, edges given, edges wanted for each pair of ends with label and properties, for
             `difference`.
     """
@@ -231,9 +227,9 @@ def score_graph(
     """Compare a graph with the true one.
 
     Args:
-        graph: What was made.
-        truth: What should have been.
-        times: When to look which edges hold; None: at `moments(truth)`.
+        graph: The graph.
+        truth: The true graph.
+        times: The times at which valid edges are compared; None: `moments(truth)`.
     """
     alignment = align(graph.nodes, truth.nodes)
     ours, theirs = _said(graph.edges, alignment), _said(truth.edges, None)
@@ -254,7 +250,7 @@ def score_graph(
 
 
 def moments(graph: ScoredGraph, most: int = _MOMENTS) -> list[Any]:
-    """When something begins or ceases to hold, in order; evenly spread ones where there are more
+    """The times at which an edge begins or ends, in order; evenly spread ones if there are more
     than `most`.
 
     >>> moments(ScoredGraph((), (Edge("a", "b", start=1, end=4), Edge("a", "c", start=4))))
@@ -271,7 +267,7 @@ def moments(graph: ScoredGraph, most: int = _MOMENTS) -> list[Any]:
 def _said(
     edges: Iterable[Edge], alignment: Mapping[Hashable, Hashable] | None
 ) -> dict[Saying, list[Edge]]:
-    """The edges by what they say: their ends as true nodes, label and properties."""
+    """The edges by content: their ends as true nodes, label and properties."""
     statements: defaultdict[Saying, list[Edge]] = defaultdict(list)
     for edge in edges:
         if alignment is None:
@@ -304,7 +300,7 @@ def _holding(
 
 
 def _ended(ours: Mapping[Saying, Sequence[Edge]], theirs: Mapping[Saying, Sequence[Edge]]) -> Score:
-    """Whether the edges that have an end are those that should."""
+    """The score of edges with an end."""
     hits = Counter[str]()
     for saying in {**ours, **theirs}:
         mine, true = ours.get(saying, ()), theirs.get(saying, ())
@@ -317,8 +313,8 @@ def _ended(ours: Mapping[Saying, Sequence[Edge]], theirs: Mapping[Saying, Sequen
 
 
 def _matched(ours: Sequence[Edge], theirs: Sequence[Edge]) -> Iterator[tuple[Edge, Edge]]:
-    """Edges that say the same, one to one: first those with the same times, then with the same
-    beginning, then in order.
+    """Match edges of equal content, one to one: first by both times, then by the beginning, then in
+    order.
     """
     left, rest = list(ours), sorted(theirs, key=_when)
     for times in (("start", "end"), ("start",), ()):
@@ -333,7 +329,7 @@ def _matched(ours: Sequence[Edge], theirs: Sequence[Edge]) -> Iterator[tuple[Edg
 
 
 def _when(edge: Edge) -> tuple[Any, ...]:
-    """By beginning, then end; since ever is first, for ever is last."""
+    """A sort key: by beginning, then end; open beginnings first, open ends last."""
     begins = (0, 0) if edge.start is None else (1, edge.start)
     ends = (1, 0) if edge.end is None else (0, edge.end)
     return (*begins, *ends)

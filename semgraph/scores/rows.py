@@ -1,10 +1,7 @@
-"""Rows against true rows: precision, recall and F1, with intervals; agreement where nobody knows
-the truth.
+"""Rows against true rows: precision, recall and F1, with intervals; agreement without a truth.
 
-A *unit* is what is asked about, named by its key: a row, a pair, a group. Each unit has some
-    answers, none where nothing was
-found. Hits are answers that the truth has too; a unit that failed has no answers, so a failure
-costs recall.
+A *unit* is identified by its key: a row, a pair, a group. Each unit has zero or more answers. Hits
+are answers that the truth has too; a failed unit has no answers, which lowers recall.
 """
 
 from __future__ import annotations
@@ -29,12 +26,11 @@ class Score:
     """Precision, recall and F1.
 
     Args:
-        precision: Share of the answers given that are right; None if none were given.
-        recall: Share of the answers wanted that were given; None if none were wanted.
-        f1: Their harmonic mean; None if there was nothing to judge: none were given and none
-            wanted.
-        interval: 95 % interval of F1, where there are units to draw from.
-        counts: Hits, answers given, answers wanted.
+        precision: The share of answers that are right; None without answers.
+        recall: The share of true answers that were returned; None without true answers.
+        f1: Their harmonic mean; None without answers and true answers.
+        interval: The 95 % interval of F1, if there are units.
+        counts: Hits, answers, true answers.
     """
 
     precision: float | None
@@ -68,12 +64,11 @@ def answers(
     """The answers of each unit.
 
     Args:
-        rows: Rows of a by_unit or of the truth.
-        key: The columns that name the unit.
-        compare: The columns that are the answer. None: that there is a row is the answer. A row
-            whose compared columns are all NULL names its unit and answers nothing.
-        units: Units that were asked about, as tuples of their key's values, whether or not they
-            have rows.
+        rows: Result rows or true rows.
+        key: The columns that identify the unit.
+        compare: The columns of the answer. None: the existence of a row is the answer. A row whose
+            compared columns are all NULL is a unit without an answer.
+        units: All units asked about, as tuples of their key's values, with or without rows.
 
     >>> answers([{"id": 1, "of": "a"}, {"id": 2, "of": None}], ["id"], ["of"])
     {(1,): Counter({('a',): 1}), (2,): Counter()}
@@ -90,7 +85,7 @@ def answers(
 
 
 def lookup(value: Any) -> Hashable:
-    """A value that can be looked up: lists and structs as JSON, NaN as NULL."""
+    """A hashable value: lists and structs as JSON, NaN as NULL."""
     if isinstance(value, float) and value != value:  # noqa: PLR0124 - NaN alone differs from itself
         return None
     if isinstance(value, (list, dict)):
@@ -100,7 +95,7 @@ def lookup(value: Any) -> Hashable:
 
 
 def tally(given: Answers, truth: Answers) -> dict[Hashable, tuple[int, int, int]]:
-    """Hits, answers given and answers wanted of each unit that either has."""
+    """Hits, answers and true answers of each unit."""
     none: Counter[Hashable] = Counter()
     return {
         unit: (
@@ -113,7 +108,7 @@ def tally(given: Answers, truth: Answers) -> dict[Hashable, tuple[int, int, int]
 
 
 def pooled(tallies: Iterable[Tally]) -> dict[Hashable, tuple[int, int, int]]:
-    """Several trials as one tally: a unit is drawn with all its trials."""
+    """Several trials as one tally: a unit is resampled with all its trials."""
     result: dict[Hashable, tuple[int, int, int]] = {}
     for each in tallies:
         for unit, (hits, given, wanted) in each.items():
@@ -125,7 +120,7 @@ def pooled(tallies: Iterable[Tally]) -> dict[Hashable, tuple[int, int, int]]:
 def score(units: Tally) -> Score:
     """Precision, recall and F1 over all units (micro-averaged), with the interval of F1.
 
-    Units that rightly have no answer at all make an F1 of 1; without units there is none.
+    If all units rightly have no answer, F1 is 1; without units there is none.
     """
     hits, given, wanted = (sum(counts[i] for counts in units.values()) for i in range(3))
     result = Score.of(hits, given, wanted, estimate(list(units.values()), _f1).interval)
@@ -133,7 +128,7 @@ def score(units: Tally) -> Score:
 
 
 def difference(ours: Tally, theirs: Tally) -> IntervalEstimate:
-    """F1 of one tally less F1 of another, paired: each sample draws the same units of both."""
+    """The difference of two F1 scores, paired: each sample draws the same units of both."""
     none = (0, 0, 0)
     both = [
         (*ours.get(unit, none), *theirs.get(unit, none)) for unit in dict.fromkeys([*ours, *theirs])
@@ -142,8 +137,7 @@ def difference(ours: Tally, theirs: Tally) -> IntervalEstimate:
 
 
 def agreement(*trials: tuple[Answers, Answers]) -> IntervalEstimate:
-    """The share of units with the same answers in two sets, over all trials; 1 where there are no
-    units.
+    """The share of units with the same answers in two sets, over all trials; 1 without units.
 
     >>> agreement((answers([{"id": 1}], ["id"]), answers([{"id": 1}, {"id": 2}], ["id"]))).value
     0.5

@@ -135,7 +135,7 @@ def _local(about: str, spec: ModelSpec, settings: Settings) -> Fact:
 
 
 def _endpoint(about: str, spec: ModelSpec, settings: Settings) -> Fact:
-    """Whether an endpoint can be reached and takes the key; and whether its price is known."""
+    """Check that an endpoint can be reached, accepts the key and has a known price."""
     base = spec.base_url or settings.environment.get("OPENAI_BASE_URL") or None
     known = (
         "price known"
@@ -198,7 +198,7 @@ def _store(session: Session) -> Fact:
 
 
 def _dimensions(spec: ModelSpec) -> int | None:
-    """The length of an embedder's vectors, where that is known without asking it."""
+    """The length of an embedder's vectors, if it is known without a request."""
     if spec.provider == "local":
         return asyncio.run(build_embedder(Settings.load({"embedder": str(spec)})).dimensions())
     dimensions = spec.option("dimensions")
@@ -246,11 +246,11 @@ _REQUEST = Request(
 
 
 async def _ask(model: LLM) -> str:
-    """Send one request of less than 100 tokens; the outcome in words.
+    """Send a request of less than 100 tokens and return the outcome in words.
 
     Raises:
-        ModelUnavailable: It does not answer, or not in the form that was asked for.
-        RowError: It refused, or cut the answer.
+        ModelUnavailable: It does not answer, or ignores the answer schema.
+        RowError: The model refused, or the answer was cut.
     """
     began = time.monotonic()
     reply = await model.complete(_REQUEST)
@@ -267,7 +267,7 @@ async def _ask(model: LLM) -> str:
 
 
 async def _embed(embedder: Embedder) -> str:
-    """Embed one sentence; the outcome in words. Raises as `Embedder.embed` does."""
+    """Embed a sentence and return the outcome in words. Raises as `Embedder.embed` does."""
     began = time.monotonic()
     embeddings = await embedder.embed([_SENTENCE])
     return (
@@ -276,12 +276,13 @@ async def _embed(embedder: Embedder) -> str:
 
 
 async def _try(spec: ModelSpec, settings: Settings) -> str:
-    """Ask, or embed with, what a specification names, once; it is closed afterwards.
+    """Call a model or an embedder once, and close it.
 
-    It takes no longer than `max_seconds`, and an endpoint no longer than two minutes.
+    The call may take `max_seconds`; without this limit, an endpoint may take two minutes.
 
     Raises:
-        SemgraphError: It does not answer, or not as it should; `BudgetReached` if not in time.
+        SemgraphError: It does not answer, or its answer is invalid; `BudgetReached` if it takes too
+            long.
     """
     budget = Budget(
         max_seconds=settings.limits.max_seconds or (_LONGEST if spec.provider == "openai" else None)

@@ -40,14 +40,14 @@ ExplainFormat = Literal["tree", "algebra", "mermaid", "json", "queries", "rules"
 
 @dataclass(frozen=True)
 class Explanation:
-    """A plan, and what is known of its cost.
+    """A plan and its estimated cost.
 
     Args:
         plan: The plan.
-        resources: The session's; they name the store, the models and the implementations.
+        resources: The session's resources: store, models, implementations.
         inputs: The plan's rows; None: no estimates.
-        run: A recorded run, whose counts stand beside the estimates.
-        sample: What some of the rows cost.
+        run: A recorded run, for counts beside the estimates.
+        sample: The cost of some of the rows.
         width: Columns of the terminal.
     """
 
@@ -63,7 +63,7 @@ class Explanation:
         count what a plan scans.
 
         Raises:
-            PlanError: The run was a run of another plan; or `prompts` needs rows.
+            PlanError: The run was one of another plan, or `prompts` needs rows.
             StoreUnavailable: The store does not answer.
         """
         note = "" if self.run is None else _note(self.run, self.plan)
@@ -119,7 +119,7 @@ class Explanation:
     async def _tokens(
         self, physical: PhysicalPlan, inputs: Mapping[str, pa.Table]
     ) -> Mapping[Node, float]:
-        """Tokens of the first prompts, by the model's tokenizer; none where no model is bound."""
+        """Tokens of the first prompts, by the model's tokenizer; none without a model."""
         try:
             llm = await self.resources.tokenizers(self.plan)
         except PlanError:
@@ -129,8 +129,8 @@ class Explanation:
             return await first_prompts.tokens_of_inputs(physical, llm, store, inputs, now)
 
     async def _queries(self, physical: PhysicalPlan) -> str:
-        """The segments, and the store's statements: of SQLite over an empty graph, of Neo4j with
-        the indexes that it has.
+        """The SQL of segments, and the store's statements: for SQLite over an empty graph, for
+        Neo4j with its own indexes.
         """
         parts = [store_queries.segment_queries(physical)]
         if any(node.reads_store for node in walk(*physical.roots)):
@@ -169,9 +169,7 @@ class Explanation:
 
 
 def _note(run: Run, plan: LogicalPlan) -> str:
-    """A note if a run was of another version of a plan. Raises PlanError if it was a run of another
-    plan.
-    """
+    """A note if a run used another version of the plan. Raises PlanError for a run of another plan."""
     name, facts = run.name, run.facts
     if "plan" not in facts:
         hint = f"name another run, or remove it: semgraph runs rm {name}"

@@ -48,7 +48,7 @@ def example_rows(plan: LogicalPlan) -> Example:
 
 
 def refuse_taken(plan: LogicalPlan, given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Refuse rows of an input that has the name of an option of the call. Raises PlanError."""
+    """Refuse rows of an input whose name is an option of the call. Raises PlanError."""
     for name, value in options.items():
         if name in plan.inputs and name not in given and value is not None and value is not False:
             line = next(
@@ -115,8 +115,8 @@ async def run_before(
         The results, in the order of the runs.
 
     Raises:
-        PlanError: The plan deletes, and the store holds other rows.
-        BudgetReached: One of them stopped at a limit; later ones were not begun.
+        PlanError: The plan deletes rows, and the store holds other rows.
+        BudgetReached: One of them stopped at a limit; later ones were not started.
     """
     if request.write and request.until is None:
         await _refuse_deletes(request.plan, resources)
@@ -145,8 +145,8 @@ async def run_before(
 
 
 async def _refuse_deletes(plan: LogicalPlan, resources: Resources) -> None:
-    """Refuse the example of a plan that deletes rows without writing them again, in a store that
-    holds rows: they may be the user's.
+    """Refuse the example of a plan that deletes rows without writing them again if the store holds
+    rows, which may be the user's.
 
     Raises:
         PlanError: The store holds rows.
@@ -182,11 +182,10 @@ _SPREAD = 1.96  # standard errors of a count on each side: 95 %
 
 @dataclass(frozen=True)
 class Sample:
-    """The cost of `rows` of `of` rows, from which that of all rows is estimated, with the 95 % range
-    of a count of calls.
+    """The cost of `rows` of `of` rows, from which the cost of all rows is estimated, with the 95 %
+    range of a count of calls.
 
-    `cost` includes answers from the journal as if they were paid now; of its calls, those are
-    `replayed`.
+    `cost` includes answers from the journal as if they were paid now; `replayed` is their number.
     """
 
     rows: int
@@ -198,11 +197,11 @@ class Sample:
 
     @property
     def calls(self) -> int:
-        """Calls of the sample, without a journal."""
+        """The calls of the sample, including those answered from the journal."""
         return self.cost.calls_issued
 
     def all(self, amount: float) -> tuple[float, float, float]:
-        """The estimate for all rows of an amount of the sample: likely, at least, at most."""
+        """An amount of the sample scaled to all rows: likely, lower bound, upper bound."""
         times = self.of / self.rows
         spread = _SPREAD / math.sqrt(self.calls) if self.calls and self.rows < self.of else 0.0
         return amount * times, amount * times * max(0.0, 1 - spread), amount * times * (1 + spread)

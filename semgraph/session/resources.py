@@ -1,4 +1,4 @@
-"""The resources of a session: endpoints, limiters, the journal and stores, which runs borrow."""
+"""The resources of a session, which runs borrow: endpoints, limiters, the journal and stores."""
 
 from __future__ import annotations
 
@@ -52,13 +52,14 @@ def _identity(path: Path | None) -> Identity:
 
 @dataclass
 class SharedStore:
-    """A store that runs borrow. Each borrows it, or another one on the same data, for its own graph.
+    """A store that runs borrow. Each run borrows it, or another connection to the same data, for
+    its own graph.
 
     Args:
         store: The store.
         file: Its file, if any.
-        idle: Stores that no run has, with the graphs that they were last opened for.
-        runs: The number of runs that have one.
+        idle: Stores that no run uses, with the graphs that they were last opened for.
+        runs: The number of runs that use one.
         identity: The file that was opened.
     """
 
@@ -70,7 +71,7 @@ class SharedStore:
 
     @asynccontextmanager
     async def borrowed(self, graph: Graph | None) -> AsyncIterator[Store]:
-        """A store for one run: one that was last opened for this graph, if one is idle."""
+        """A store for one run, preferably an idle one that was last opened for this graph."""
         store = self._take(graph)
         self.runs += 1
         try:
@@ -106,12 +107,12 @@ class LoopResources:
         self._life = self._until_the_end()
 
     async def begin(self) -> None:
-        """Have the running event loop close them when it ends."""
+        """Register closing at the end of the running event loop."""
         await anext(self._life)
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Count a run that uses them."""
+        """Count a run as a user of these resources."""
         self.runs += 1
         try:
             yield
@@ -119,7 +120,7 @@ class LoopResources:
             self.runs -= 1
 
     async def end(self) -> None:
-        """Close them."""
+        """Close all."""
         if not self._ending:
             self._ending = True
             await self._life.aclose()
@@ -182,7 +183,7 @@ class LoopResources:
 
 
 async def _surely(close: Callable[[], Awaitable[None]]) -> None:
-    """Close something, also while the event loop ends and cancels its tasks."""
+    """Close a resource, even while the event loop ends and cancels its tasks."""
     try:
         await close()
     except asyncio.CancelledError:
@@ -210,7 +211,7 @@ async def _closed(journal: Journal) -> None:
 
 
 class Owned:
-    """The open resources of a session. A forked child begins with none: connections are never
+    """The open resources of a session. A forked child starts without any: connections are never
     shared.
     """
 
@@ -245,13 +246,13 @@ class Owned:
         return resources is not None and resources.runs > 0
 
     def limiter_of(self, made: LLM | Embedder, make: Callable[[], Limiter]) -> Limiter:
-        """The limiter of a model or an embedder that the user made."""
+        """The limiter of a model or an embedder given as an object."""
         return self._given.get(id(made)) or self._given.setdefault(id(made), make())
 
     @asynccontextmanager
     async def given(self, store: Store, graph: Graph | None) -> AsyncIterator[Store]:
-        """A store that the user made. If a run of any session has it open for another graph, another
-        store on the same data.
+        """A store given as an object. If a run has it open for another graph, another store on the
+        same data.
         """
         others = (
             [other for owner, other in _GIVEN if owner is store and other != graph]
@@ -299,13 +300,13 @@ class Owned:
                 _end_soon(each)
 
     def abandon(self) -> None:
-        """Have the event loops close their resources: the session was dropped."""
+        """Close the resources in their event loops after the session was dropped."""
         for loop, each in list(self._loops.items()):
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(_end_soon, each)
 
     def at_exit(self) -> None:
-        """Close what would delay the end of the interpreter, or be reported as left open."""
+        """Close what would delay the exit of the interpreter or be reported as unclosed."""
         for loop, each in list(self._loops.items()):
             if not loop.is_running() and not loop.is_closed():
                 loop.run_until_complete(each.end())
@@ -313,8 +314,8 @@ class Owned:
             asyncio.run(model.aclose())
 
     def after_fork(self) -> None:
-        """Begin with nothing open in a child process. The parent's resources are not touched: both
-        would use one socket.
+        """Start without open resources in a child process. The parent's are left alone: both would
+        use one socket.
         """
         _keep_for_ever(self._endpoints, self._loops, self._memory)
         self._lost_memory = self._lost_memory or self._memory is not None
@@ -372,7 +373,7 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class UserObjects:
-    """Models, embedder and store that the user made; None: as the settings say."""
+    """Models, embedder and store given as objects; None: those of the settings."""
 
     llm: LLM | None = None
     embedder: Embedder | None = None
@@ -392,7 +393,7 @@ class Resources:
 
     @property
     def replays(self) -> bool:
-        """Whether answers come from a recording, which has one for each question."""
+        """Whether answers come from a recording, which has only one for each request."""
         return self.given.llm is None and self.settings.model().provider == "recorded"
 
     def under(self, settings: Settings) -> Resources:
@@ -404,7 +405,7 @@ class Resources:
         return replace(self, budget=self._budget())
 
     def over(self, store: Store) -> Resources:
-        """These resources with a store that the caller made, and a budget for each run."""
+        """These resources with another store, and a budget for each run."""
         return replace(self, given=replace(self.given, store=store), budget=None)
 
     def _budget(self) -> Budget:
@@ -415,12 +416,12 @@ class Resources:
     async def open(
         self, plan: LogicalPlan, *, fresh: bool, record_to: Path | None = None
     ) -> AsyncIterator[Opened]:
-        """Open what one run uses. It stays open for the next one.
+        """Open the resources of a run. They stay open for the next one.
 
         Args:
             plan: The plan; its recording is `recordings/PLAN.jsonl` beside its file.
             fresh: Ignore cached answers.
-            record_to: A file to record the run in.
+            record_to: The file of the recording to write.
         """
         budget, recording = self.budget or self._budget(), recording_of(plan)
         async with AsyncExitStack() as closing:
@@ -474,7 +475,7 @@ class Resources:
         )
 
     async def tokenizers(self, plan: LogicalPlan) -> LLM:
-        """The models, to count tokens with; nothing is sent. Raises PlanError if there is none."""
+        """The models, for counting tokens; nothing is sent. Raises PlanError if there is none."""
         if self.given.llm is not None:
             return self.given.llm
         endpoints = (await self.owned.here()).endpoints
@@ -502,9 +503,7 @@ class Resources:
             yield await closing.enter_async_context(lent.borrowed(graph))
 
     def _store(self) -> tuple[Store, Path | None]:
-        """The store that the settings name, not opened, and its file. Raises StoreUnavailable or
-        PlanError.
-        """
+        """The unopened store of the settings, and its file. Raises StoreUnavailable or PlanError."""
         name, env = self.settings.store, self.settings.environment
         if name.startswith("sqlite:"):
             from semgraph.stores.sqlite.store import SqliteStore

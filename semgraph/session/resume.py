@@ -1,5 +1,5 @@
-"""Resuming a run: its inputs, parameters and implementations, as recorded. Commit markers say what
-is written already.
+"""Resuming a run with its recorded inputs, parameters and implementations. Commit markers tell
+which rows are written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INPUTS = "inputs"
 
 @dataclass(frozen=True)
 class Resumed:
-    """What a run was asked to do, and with what.
+    """The request of a recorded run.
 
     Args:
         run: Its id.
@@ -62,8 +62,8 @@ class Resumed:
         }
 
     def settings(self, now: Settings) -> Settings:
-        """These settings with the run's models, embedder and store, except those that an option
-        sets now, or that come from where the run had them from (a variable, a file).
+        """These settings with the run's models, embedder and store. Options win; so do settings
+        with the same origin (a variable, a file) as in the run.
         """
         values = dict(now.values)
         if not self._set_now(now, "models.default") and "models.default" in self.chosen:
@@ -111,7 +111,7 @@ def recorded_run(ref: str, runs: Path | None) -> Run:
 
 
 def read_resumed(ref: str, runs: Path | None) -> Resumed:
-    """What a run was asked to do, from its record. Raises PlanError if there is no such run, or no
+    """Read the request of a run from its record. Raises PlanError if there is no such run, or no
     record of its rows.
     """
     import pyarrow.parquet as pq
@@ -135,9 +135,7 @@ def read_resumed(ref: str, runs: Path | None) -> Resumed:
 
 
 def require_same_plan(earlier: Resumed, plan: str | Path, folder: Path) -> None:
-    """Refuse to resume a run of another plan, whose parameters have no meaning here. Raises
-    PlanError.
-    """
+    """Refuse to resume a run of another plan. Raises PlanError."""
     path, _ = find_plan(plan, (folder,))
     data = read_file(path).data
     name = data.get("plan") if isinstance(data, Mapping) else None

@@ -1,4 +1,4 @@
-"""Runs: from a checked plan and typed rows to a result and a record."""
+"""Runs of a checked plan over typed rows, with a result and a record."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RunRequest:
     begun: Callable[[str], object] | None = None  # called with the id of the run
 
     def continuing(self, earlier: Resumed) -> RunRequest:
-        """This request, with the options of the run that it resumes unless they are set here."""
+        """This request, with unset options from the resumed run."""
         options = earlier.merged(
             until=self.until, write=self.write, again=self.again, on_error=self.on_error
         )
@@ -129,8 +129,8 @@ def _with_on_error(plan: LogicalPlan, on_error: OnError) -> LogicalPlan:
 
 
 async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> None:
-    """Create what the store lacks, if the plan writes; refuse an embedder with vectors of another
-    length.
+    """Create missing parts of the store if the plan writes; refuse an embedder with vectors of
+    another length.
     """
     plan, store = physical.logical, opened.store
     if plan.schema is None and not any(node.reads_store for node in walk(*plan.roots)):
@@ -143,7 +143,7 @@ async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> Non
 
 
 async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str]:
-    """Write the schema, if the plan does. Return notes on what was done, or on what the store lacks."""
+    """Write the schema, if the plan does. Returns notes on the changes, or on what the store lacks."""
     store = opened.store
     if not isinstance(store, Migratable):
         return []
@@ -177,14 +177,14 @@ class _Recorder:
         self._record, self._calls, self._set_aside = record, calls, set_aside
 
     def keep(self) -> None:
-        """As `RowRecorder.keep`."""
+        """See `RowRecorder.keep`."""
         self._record.keep()
         self._set_aside()
         if self._calls is not None:
             self._calls.flush()
 
     def end(self) -> None:
-        """As `RowRecorder.end`."""
+        """See `RowRecorder.end`."""
         self._record.end()
         self._set_aside()
 
@@ -193,7 +193,7 @@ RunState = Literal["new", "running", "done", "budget", "failed", "interrupted"]
 
 
 class RunHandle:
-    """One run: its id, its state, its result when it is done, and its record."""
+    """One run: its id, state, record and, when it is done, result."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class RunHandle:
         }
 
     async def run(self) -> Result:
-        """Run, and record the end of the run, whatever it is."""
+        """Run the plan and record the outcome."""
         logical = self.physical.logical
         fingerprint = self.request.plan.fingerprint
         llm = self.calls.noted(self.opened.llm) if self.calls is not None else self.opened.llm
@@ -307,7 +307,7 @@ class RunHandle:
         self.reported[text] = None
 
     def _asking(self, node: Node, rows: int) -> None:
-        """Count rows of a step that are asked about, or (below 0) that are answered."""
+        """Count rows of a step that are asked about (positive) or answered (negative)."""
         done, total = self.asked.get(node.step, (0, 0))
         done, total = self.asked[node.step] = (
             (done, total + rows) if rows > 0 else (done - rows, total)
@@ -356,7 +356,7 @@ class RunHandle:
             self.in_file |= failed.keys()
 
     def _failed_rows(self) -> dict[int, dict[str, Any]]:
-        """Input rows that failed, as they came; without an order the failed rows themselves, by
+        """The original input rows that failed; without an order the failed rows themselves, by
         number.
         """
         order, outcome = self.physical.logical.order, self.outcome

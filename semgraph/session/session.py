@@ -171,8 +171,8 @@ class Session:
         return replace(logical, use={**logical.use, **parsed}) if parsed else logical
 
     def resumed(self, run: str | None) -> Resumed:
-        """What a run was asked to do, and with what; empty without a run. Raises PlanError if there
-        is no such run.
+        """The request of a recorded run; empty without a run. Raises PlanError if there is no such
+        run.
         """
         return Resumed() if run is None else read_resumed(run, self.runs)
 
@@ -215,7 +215,7 @@ class Session:
             until: Compute up to this step, return its rows, write nothing.
             rows: Take only the first rows of the input that is cut into windows (of every input,
                 without an order).
-            again: Process rows that are in the graph already.
+            again: Process rows again that are in the graph already.
             fresh: Ignore cached answers.
             write: Whether to write to the store.
             on_error: `raise` or `null` for every semantic step, in place of its own.
@@ -279,13 +279,13 @@ class Session:
                 `queries` (SQL and the store's queries), `rules` (what each rule changes), or
                 `prompts` (the first messages of each step).
             run: A run (its id, or `last`), whose counts are put beside the estimates.
-            sample: Run so many rows, with real calls and in a copy of the store, and estimate all
-                rows from them.
-            compare: Implementations of a step: describe what `compare` would cost with them.
+            sample: The number of rows to run with real calls, in a copy of the store; the cost of
+                all rows is estimated from them.
+            compare: Implementations of a step: describe the cost of `compare` with them.
             step: Their step, if more than one calls the model.
-            trials: So many of each.
-            width: Columns that the tree may have.
-            inputs: The rows that estimates are for; without any, the plan's example, if it has one.
+            trials: The number of trials of each.
+            width: The width of the tree.
+            inputs: The rows to estimate; by default the plan's example, if it has one.
             more: The same as arguments.
         """
         logical = self.prepare(plan)
@@ -336,10 +336,10 @@ class Session:
         With `step`, its input is computed once, in a copy of the groups that are read, and each
         implementation answers the same rows. In a plan that reads what it wrote, the reference
         produces the input, so errors do not accumulate. Without `step`, each variant runs the whole
-        plan in a copy of its own, in memory, and is scored by the graph that it leaves there.
+        plan in a copy of its own, in memory, and is scored by the graph that it writes.
 
-        No implementation and no trial gets an answer of another one. All answers are journalled, so
-        a repeated or resumed comparison pays for nothing twice; replayed answers have no time.
+        Implementations and trials share no answers. All answers are journalled, so a repeated or
+        resumed comparison pays for nothing twice; replayed answers have no time.
 
         Args:
             plan: A path, a name, a loaded plan, or a frame.
@@ -462,16 +462,16 @@ class Session:
         return save(names or ["last"], self.folder / to, self.runs)
 
     async def aclose(self) -> None:
-        """Close what the session keeps open, in all event loops that used it. It may be used again
-        afterwards.
+        """Close all resources of the session, in all event loops that used it. The session can be
+        used again.
         """
         await self._owned.aclose()
         if not self._waiting.is_own:
             await asyncio.to_thread(self._waiting.close)
 
     def close(self) -> None:
-        """Close as `aclose` does, outside of an event loop. Within one, what belongs to that loop is
-        closed when the loop runs again.
+        """Close all resources, outside of an event loop. Within one, the resources of that loop are
+        closed when it runs again.
         """
         self._owned.end_here_soon()
         self._waiting.wait(self.aclose())
@@ -500,7 +500,7 @@ class Session:
         await self.aclose()
 
     def _repr_html_(self) -> str:
-        """The session as notebooks show it. Nothing is opened."""
+        """The HTML for notebooks. Nothing is opened."""
         from semgraph.render.notebook import session_html
 
         given = self._resources.given
@@ -516,6 +516,6 @@ class Session:
 
 
 def _abandon(owned: Owned, waiting: Waiting) -> None:
-    """Close what a session has open that was dropped without being closed, without waiting."""
+    """Close the resources of a session that was dropped without being closed, without waiting."""
     owned.abandon()
     waiting.stop()

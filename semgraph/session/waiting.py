@@ -16,11 +16,10 @@ T = TypeVar("T")
 
 
 class Waiting:
-    """An event loop in a thread, for all synchronous calls of a session: what one opens serves the
-    next.
+    """An event loop in a thread for all synchronous calls of a session, which share open resources.
 
     Args:
-        busy: Whether the caller's event loop, which stands still while the caller waits, has runs.
+        busy: Whether the caller's event loop, which is blocked while the caller waits, has runs.
     """
 
     def __init__(self, busy: Callable[[], bool] = lambda: False) -> None:
@@ -34,13 +33,13 @@ class Waiting:
         self._starting = threading.Lock()
 
     def wait(self, work: Coroutine[Any, Any, T], *, asks: bool = False) -> T:
-        """Run a coroutine to its end. An interrupt cancels it, and is raised when it has ended.
-        Several threads may wait.
+        """Run a coroutine and return its result. An interrupt cancels it, and is raised when it has
+        ended. Several threads may wait.
 
         Args:
             work: The coroutine.
-            asks: Whether it may call a model: it would wait forever for the limiter's place of a
-                run that stands still.
+            asks: Whether it may call a model. It would wait forever if a blocked run held the
+                limiter.
         """
         if self.is_own:
             work.close()
@@ -87,13 +86,13 @@ class Waiting:
         return threading.current_thread() is self._thread
 
     def close(self) -> None:
-        """End the loop, and wait for its end; a later `wait` begins another."""
+        """Stop the loop and wait for its end; a later `wait` starts another."""
         thread = self.stop()
         if thread is not None:
             thread.join()
 
     def stop(self) -> threading.Thread | None:
-        """Have the loop end; returns its thread, if any."""
+        """Stop the loop without waiting; returns its thread, if any."""
         with self._starting:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is not None:
@@ -101,12 +100,12 @@ class Waiting:
         return thread
 
     def after_fork(self) -> None:
-        """Begin without a loop in a child process, which has no threads of its parent."""
+        """Start without a loop in a child process, which has no threads of its parent."""
         self._begin()
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop until it is stopped, and end it as `asyncio.run` does: its resources are closed."""
+    """Run a loop until it is stopped, then clean up as `asyncio.run` does."""
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()

@@ -1,7 +1,7 @@
-"""The document of a report: everything that the page shows, as plain data for its template.
+"""The document of a report: all content of the page, as plain data for its template.
 
-It is read from records of runs and comparisons and from their journals. Texts are whole where they
-are short; long ones are cut, and say so.
+It is read from records of runs and comparisons and from their journals. Long texts are cut, with a
+note.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Operators = Mapping[str, Sequence[StepMetrics]]  # of the steps that have severa
 
 
 def clean(text: str) -> str:
-    """A text that a page can hold: characters that UTF-8 or HTML lacks become U+FFFD."""
+    """A text without characters that are invalid in UTF-8 or HTML: they become U+FFFD."""
     return _UNFIT.sub("\ufffd", text)
 
 
@@ -138,7 +138,7 @@ def _when(text: str) -> str:
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """One call. Its costs are unknown where the record has only its id.
+    """One call. Its costs are unknown if the record has only its id.
 
     Args:
         id: Its id; "" for a call without an answer.
@@ -154,11 +154,11 @@ class RecordedCall:
 
 
 class CallTexts:
-    """The calls of a page, numbered from 0, and their texts, each kept once while there is room.
+    """The calls of a page, numbered from 0, and their distinct texts, up to a limit.
 
     Args:
-        longest: Characters of one text.
-        room: Characters of all texts, as they stand in the page.
+        longest: The most characters of one text.
+        room: The most characters of all texts in the page.
     """
 
     def __init__(self, longest: int = 40_000, room: int = 1_000_000) -> None:
@@ -169,7 +169,7 @@ class CallTexts:
         self._places: dict[str, int] = {}
 
     def text(self, text: str) -> int | None:
-        """The place of a text; None where there is no room for it."""
+        """The index of a text; None if it exceeds the limit."""
         if text in self._places:
             return self._places[text]
         shown = cut(text, self.longest)
@@ -182,8 +182,8 @@ class CallTexts:
         return self._places.setdefault(text, len(self.all) - 1)
 
     def add(self, call: RecordedCall, lookup: Lookup) -> int:
-        """The number of a call, with its prompt and answer where the journal or the record has
-        them.
+        """Add a call, with its prompt and answer if the journal or the record has them, and return
+        its number.
         """
         exchange = lookup(call.id) if call.id else None
         entry: Data = {"id": call.id, "step": call.step}
@@ -236,7 +236,7 @@ def _sides(item: Row) -> tuple[Any, Any]:
 
 
 def _measured(call: RecordedCall, lookup: Lookup) -> RecordedCall:
-    """The call with its costs from the journal, where its record has no line of it."""
+    """The call with its costs, from the journal if its record has no line."""
     exchange = lookup(call.id) if call.id and not call.line else None
     if exchange is None:
         return call
@@ -259,11 +259,11 @@ def _listed_calls(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
 def _call_table(
     calls: Sequence[tuple[int, RecordedCall]], number: int, began: float | None
 ) -> Data:
-    """A row for each call, which opens to its texts.
+    """A table with a row for each call, which opens to its texts.
 
     Args:
         calls: With their numbers on the page.
-        number: How many there were.
+        number: The number of all calls.
         began: When the run began.
     """
     every: list[tuple[str, Callable[[RecordedCall], str]]] = [
@@ -362,7 +362,7 @@ class RecordedRun:
 
     @cached_property
     def pictures(self) -> list[Picture]:
-        """The graph that was written, or would have been, a picture for each partition."""
+        """The graph of the run, a picture for each partition."""
         facts = self.run.facts.get("graph")
         if not facts:
             return []
@@ -385,7 +385,7 @@ class RecordedRun:
 
     @cached_property
     def failed(self) -> list[dict[str, Any]]:
-        """The rows that were set aside, with `_step` and `_error`."""
+        """The failed rows, with `_step` and `_error`."""
         return read_lines(self.run.folder, "failed.jsonl")
 
     @cached_property
@@ -396,7 +396,7 @@ class RecordedRun:
         ]
 
     def setting(self, name: str) -> str:
-        """A setting of the run; a dash where it is not known."""
+        """A setting of the run; a dash if it is unknown."""
         setting = (self.run.facts.get("settings") or {}).get(name)
         return str(setting["value"]) if isinstance(setting, Mapping) else UNKNOWN
 
@@ -458,7 +458,7 @@ def _summary(run: RecordedRun) -> Data:
 def _numbers(
     run: RecordedRun, metrics: StepMetrics, lasted: float | None
 ) -> list[tuple[str, str, str]]:
-    """Numbers with what they count, and a remark."""
+    """The main numbers with their units, and a remark."""
     reused = metrics.calls_journal + metrics.calls_coalesced
     rows = run.run.facts.get("members") or {}
     written = run.run.facts.get("written") or {}
@@ -590,9 +590,7 @@ def _counters(m: StepMetrics) -> list[str]:
 def _tree(
     flow: Mapping[str, Sequence[str]], steps: Mapping[str, StepMetrics], operators: Operators
 ) -> list[Data]:
-    """The plan as nested nodes, from what is written to the inputs; a step that stands above
-    already is only named.
-    """
+    """The plan as nested nodes, from writes to inputs; a step that was shown above is only named."""
     read = {source for sources in flow.values() for source in sources}
     seen: set[str] = set()
 

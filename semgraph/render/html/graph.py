@@ -19,7 +19,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Layout:
-    """Places of nodes by key, in pixels, and how large the whole is."""
+    """Places of nodes by key, in pixels, and the size of the drawing."""
 
     places: Mapping[str, Point]
     width: float
@@ -27,11 +27,11 @@ class Layout:
 
 
 def layout(names: Mapping[str, str], edges: Sequence[tuple[str, str]]) -> Layout:
-    """Place nodes. The same graph is always placed alike.
+    """Place nodes. The layout of a graph is deterministic.
 
     Args:
-        names: What nodes are called, by key.
-        edges: Keys of both ends; ends that are no nodes are left.
+        names: Names of nodes, by key.
+        edges: Keys of both ends; unknown keys are ignored.
     """
     import networkx as nx
 
@@ -84,7 +84,7 @@ def _width(name: str) -> float:
 
 
 def _apart(places: dict[str, list[float]], widths: Mapping[str, float]) -> None:
-    """Push nodes apart until no name lies upon another, or the rounds are over."""
+    """Push nodes apart until no names overlap, for a limited number of rounds."""
     for _ in range(_ROUNDS):
         moved = False
         order = sorted(places, key=lambda key: places[key][1])
@@ -104,8 +104,7 @@ def _apart(places: dict[str, list[float]], widths: Mapping[str, float]) -> None:
 
 
 def bend(ends: Sequence[tuple[str, str]]) -> list[float]:
-    """How far each edge is bent aside, so that those between the same nodes do not cover each
-    other.
+    """The curvature of each edge, so that edges between the same nodes do not overlap.
 
     >>> bend([("a", "b"), ("a", "b"), ("b", "c")])
     [-0.5, 0.5, 0.0]
@@ -122,9 +121,7 @@ def bend(ends: Sequence[tuple[str, str]]) -> list[float]:
 
 
 def path(start: Point, end: Point, aside: float) -> tuple[list[Point], Point]:
-    """A curve between two nodes (start, control, end), kept off their circles, and the middle of
-    it.
-    """
+    """A curve between two nodes (start, control, end) outside of their circles, and its middle."""
     (x1, y1), (x2, y2) = start, end
     length = max(sqrt((x2 - x1) ** 2 + (y2 - y1) ** 2), 1.0)
     across = ((y1 - y2) / length * aside * 46, (x2 - x1) / length * aside * 46)
@@ -148,11 +145,11 @@ _NAME = 28
 
 
 def graph(picture: Picture, number: str) -> dict[str, Any]:
-    """A graph as a drawing, where it is small enough to be read, and as a table.
+    """A graph as a table, and as a drawing if it is small enough.
 
     Args:
         picture: What to show.
-        number: Tells it from other graphs on the page.
+        number: Its number on the page.
     """
     title = f"{f'“{picture.partition}”: ' if picture.partition else ''}{picture.counts}"
     ends = (end for edge in picture.edges.values() for end in (edge.source, edge.target))

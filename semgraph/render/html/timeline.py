@@ -22,12 +22,12 @@ Line = tuple[int, str, Mapping[str, Any]]
 
 
 def origin(line: Mapping[str, Any]) -> str:
-    """Where the answer of a call came from; "failed" if there was none."""
+    """The origin of the answer of a call; "failed" without an answer."""
     return "failed" if line.get("error") else str(line.get("origin") or "")
 
 
 def timeline(lines: Sequence[Line], began: float, seconds: float | None) -> dict[str, Any] | None:
-    """The bands, the axis and the legend; None where no call has a time.
+    """The bands, the axis and the legend; None if no call has a time.
 
     Args:
         lines: The number of each call on the page, its step, and its line of `calls.jsonl`.
