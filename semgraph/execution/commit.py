@@ -109,7 +109,7 @@ class Writes:
             raise
         except DataError as error:
             for write, (spec, _) in zip(self.batch.writes, self.sinks, strict=True):
-                if write is error.write or len(self.sinks) == 1:
+                if write is error.write or write.rows.num_rows == self.batch.rows:
                     raise error.at(spec.sink.step, spec.sink.origin) from error
             raise
 
@@ -128,8 +128,8 @@ class Writes:
 
 
 async def writes_of(sinks: Sinks, embed: EmbedTextsOf) -> Writes:
-    """The writes of some sinks, deletes first, then nodes, then edges; sinks without rows write
-    nothing. Raises DataError.
+    """The writes of some sinks, deletes first, then nodes, then edges. Sinks without rows have
+    theirs too, so that the batches of a plan are of one shape. Raises DataError.
     """
     writes: list[tuple[Write, tuple[SinkSpec, Batch]]] = []
     unwritten: list[Unwritten] = []
@@ -139,8 +139,6 @@ async def writes_of(sinks: Sinks, embed: EmbedTextsOf) -> Writes:
         made_of = spec.sink.key if isinstance(spec.sink, Merge | Delete) else ""
         rows, problems = _one_row_a_key(batch.visible(), key, unite, made_of)
         unwritten += [Unwritten(spec, batch, place, problem) for place, problem in problems.items()]
-        if not rows.num_rows:
-            continue
         try:
             writes.append((await _write(spec, rows, unite, embed), (spec, batch)))
         except DataError as error:
@@ -168,7 +166,9 @@ async def _write(
     for derived in sink.label.derived.values():
         if derived.by == "embed" and derived.of in rows.column_names:
             texts = rows.column(derived.of).combine_chunks()
-            vectors = await vectors_of(texts, embed, partitions_of(rows, sink.graph.partition))
+            vectors: pa.Array[Any] = pa.nulls(0)
+            if len(texts):
+                vectors = await vectors_of(texts, embed, partitions_of(rows, sink.graph.partition))
             rows = rows.append_column(derived.name, vectors)
     create = frozenset(name for name, _ in sink.create)
     kind = NodeWrite if sink.label.kind == "node" else EdgeWrite
@@ -322,7 +322,7 @@ class Commits:
         writes = await writes_of(sinks, partial(self.runtime.embed, COMMIT))
         if writes.unwritten:
             return list(writes.unwritten)
-        if writes.batch.writes or marker is not None:
+        if writes.batch.rows or marker is not None:
             try:
                 await self._commit(writes, marker)
             except RowsRefused as error:
@@ -356,6 +356,8 @@ class Commits:
             metrics.seconds += time.perf_counter() - started
         key = self.plan.logical.graph.key
         for write in writes.batch.writes:
+            if not write.rows.num_rows:
+                continue
             self._written.setdefault(write.label, set()).update(values(write.rows.column(key)))
             self.outcome.written[write.label] = len(self._written[write.label])
 

@@ -200,15 +200,20 @@ class PartitionState:
 @dataclass(frozen=True)
 class WriteBatch:
     """The writes of one transaction: deletes first (of edges, then of nodes), then nodes, then
-    edges.
+    edges. Writes without rows do nothing.
     """
 
     writes: tuple[Write, ...]
 
     @property
+    def rows(self) -> int:
+        """How many rows it writes and deletes."""
+        return sum(write.rows.num_rows for write in self.writes)
+
+    @property
     def deletes(self) -> bool:
         """Whether it deletes anything."""
-        return any(isinstance(write, Deletion) for write in self.writes)
+        return any(isinstance(write, Deletion) and write.rows.num_rows for write in self.writes)
 
 
 @dataclass(frozen=True)

@@ -477,7 +477,7 @@ def prepare_batch(
             cannot store.
 
     Returns:
-        For each write what `convert` made of it; None for deletes.
+        For each write what `convert` made of it; None for deletes and writes without rows.
 
     Raises:
         EngineError: Rows without a key, or with unknown columns.
@@ -490,8 +490,9 @@ def prepare_batch(
 
     converted: list[T | None] = []
     for write in batch.writes:
-        check_columns(graph, write)
-        if isinstance(write, Deletion):
+        if write.rows.num_rows:
+            check_columns(graph, write)
+        if isinstance(write, Deletion) or not write.rows.num_rows:
             converted.append(None)
         else:
             converted.append(refusals.attempt(write, graph.key, prepare))

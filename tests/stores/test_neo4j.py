@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Self
@@ -232,8 +233,6 @@ async def test_a_graphiti_database_is_read(written: Run, store: Neo4jStore, worl
 async def test_what_is_written_is_as_graphiti_reads_it(
     written: Run, store: Neo4jStore, world: Any
 ) -> None:
-    from dataclasses import replace
-
     await store.ensure(MEMORY, 4)
     memory = replace(world, graph=MEMORY)
     phoenix = {
@@ -541,6 +540,38 @@ async def test_commit_markers_are_not_nodes_of_the_graph(
     assert not (await store.states("p", ["g"]))["g"].committed
 
 
+async def test_the_server_plans_a_commit_once_whatever_writes_have_rows(
+    store: Neo4jStore, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.ensure(world.graph, 4)
+    sent: list[tuple[str, Any]] = []
+    run = type(store._bolt).run
+
+    async def noted(self: Any, tx: Any, text: str, parameters: Any = None) -> Any:
+        sent.append((text, parameters))
+        return await run(self, tx, text, parameters)
+
+    people = [{"uuid": f"p{i}", "name": "x", "name_embedding": [1, 0, 0, 0]} for i in range(30)]
+    full = [
+        world.delete("Note", "n"),
+        world.write("Note", {"uuid": "n", "content": "x"}),
+        world.write("Person", *people),
+        world.write("KNOWS", {"uuid": "k", "source": "p1", "target": "p2", "fact": "x"}),
+    ]
+    await world.commit(store, *full)
+    monkeypatch.setattr(type(store._bolt), "run", noted)
+    head = None
+    for n in range(5):
+        some = [write if place < n else replace(write, rows=write.rows.slice(0, 0))
+                for place, write in enumerate(full)]  # fmt: skip
+        written = await world.commit(store, *some, marker=world.marker(f"h{n}", head))
+        assert sum(written.rows.values()) == sum(write.rows.num_rows for write in some)
+        head = f"h{n}"
+    assert len({text for text, _ in sent}) == 1
+    kinds = {name: type(value) for _, parameters in sent for name, value in parameters.items()}
+    assert set(kinds.values()) == {dict}, "the server plans a list of another length anew"
+
+
 async def test_an_edge_keeps_its_ends(store: Neo4jStore, world: Any) -> None:
     await store.ensure(world.graph, 4)
     people = world.write("Person", *({"uuid": key} for key in "abc"))
@@ -699,7 +730,9 @@ async def test_a_partition_that_became_small_is_read_whole_again(
         monkeypatch.setattr(type(store._bolt), "read", noted)
         await store.search([query], rows)
         monkeypatch.setattr(type(store._bolt), "read", read)
-        return any(group["l0"] for _, parameters in asked for group in parameters["groups"])
+        return any(
+            group["l0"] for _, parameters in asked for group in parameters["lists"]["groups"]
+        )
 
     assert [await known_as_large() for _ in range(3)] == [False, True, True]
     await store.ensure(world.graph, 4)  # as each run does
@@ -728,8 +761,6 @@ async def test_vectors_of_another_length_are_refused_everywhere(
     await world.commit(store, world.write("Person", {"uuid": "p", "name_embedding": [1, 0, 0, 0]}))
     with pytest.raises(StoreUnavailable, match=r"Person.*4-dimensional.*3\. Nothing was written"):
         await store.ensure(world.graph, 3)
-    from dataclasses import replace
-
     short = replace(world, dimensions=3)
     with pytest.raises(StoreUnavailable, match=r"Person.*4-dimensional.*3\. Nothing was written"):
         await short.commit(store, short.write("Person", {"uuid": "q", "name_embedding": [1, 0, 0]}))
@@ -749,8 +780,6 @@ async def test_of_two_programs_the_first_to_write_decides_on_the_length_of_vecto
     neo4j_database: Any,
     lengths: tuple[int | None, int | None],
 ) -> None:
-    from dataclasses import replace
-
     other, short = (
         Neo4jStore(neo4j_database.uri, neo4j_database.user, neo4j_database.password),
         replace(world, dimensions=3),

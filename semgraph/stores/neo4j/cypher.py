@@ -14,6 +14,10 @@ from semgraph.stores.base import Alias
 from semgraph.stores.batch_io import RESERVED
 from semgraph.stores.conditions import Prop, Term, Test, Value, constant, read_all, values_of
 
+LISTS = "lists"
+"""The parameter with all lists, as one map: the server plans a statement anew for each order of
+magnitude of a list that is a parameter itself.
+"""
 ROW = "q"
 DERIVED = "derived"
 MARK, HEAD = f"{RESERVED}Mark", f"{RESERVED}Head"

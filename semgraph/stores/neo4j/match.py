@@ -12,6 +12,7 @@ from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import MatchQuery
 from semgraph.stores.batch_io import returned
 from semgraph.stores.neo4j.cypher import (
+    LISTS,
     ROW,
     Bound,
     Conditions,
@@ -31,8 +32,8 @@ class ReadText:
     """A statement that reads, whatever the rows.
 
     Args:
-        text: A match reads `$rows`, and returns the ordinal, then for each variable a list of
-            properties, or of the edges of a variable-length path. A scan reads `$partitions` if it
+        text: A match reads `$lists.rows`, and returns the ordinal, then for each variable a list of
+            properties, or of the edges of a variable-length path. A scan reads `$lists.partitions` if it
             is confined to some.
         bound: Values of its conjuncts.
         columns: Row fields by the column of the rows that a property map names.
@@ -85,9 +86,7 @@ class _PathText:
         path = f"{_PATH} = " if self.variable_path else ""
         returned = ", ".join([f"{ROW}._q AS q", *self._returned()])
         drawn = "".join(self._drawn(i) for i in range(len(self.elements)))
-        return (
-            f"UNWIND $rows AS {ROW}\n{self._begin()}MATCH {path}{drawn}{where}\nRETURN {returned}"
-        )
+        return f"UNWIND ${LISTS}.rows AS {ROW}\n{self._begin()}MATCH {path}{drawn}{where}\nRETURN {returned}"
 
     @cached_property
     def first(self) -> tuple[int, str] | None:
@@ -216,7 +215,7 @@ def compile_scan(
     """
     conditions = Conditions(graph, {"": label}, incomplete=indexes.incomplete)
     terms = conditions.read(where, "")
-    tests = [f"h.{quoted(graph.partition)} IN $partitions"] if confined else []
+    tests = [f"h.{quoted(graph.partition)} IN ${LISTS}.partitions"] if confined else []
     if terms:
         tests.append(conditions.text(terms, {"": "h"}))
     filtered = f" WHERE {' AND '.join(tests)}" if tests else ""

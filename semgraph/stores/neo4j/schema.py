@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semgraph.logical.schema import Derived, Graph, Label
-from semgraph.stores.neo4j.cypher import HEAD, MARK, pattern_of, quoted, string
+from semgraph.stores.neo4j.cypher import HEAD, LISTS, MARK, pattern_of, quoted, string
 
 SHOW = (
     "SHOW INDEXES YIELD name, type, entityType, labelsOrTypes, properties, owningConstraint, options\n"
@@ -389,7 +389,7 @@ def statistics(graph: Graph) -> str:
 
 
 def compile_states(graph: Graph, indexes: Indexes) -> str:
-    """The head of each of `$partitions`, and its commit markers of `$plan` whose witness is still there."""
+    """The head of each of `$lists.partitions`, and its commit markers of `$plan` whose witness is still there."""
     key = quoted(graph.key)
     witnesses = " OR ".join(
         f"(m.witness = {string(label.name)} AND EXISTS {{ (:{quoted(label.name)} {{{key}: m.row}}) }})"
@@ -401,7 +401,7 @@ def compile_states(graph: Graph, indexes: Indexes) -> str:
         else ""
     )
     return (
-        "UNWIND $partitions AS p\n"
+        f"UNWIND ${LISTS}.partitions AS p\n"
         f"CALL (p) {{ MATCH (m:{MARK} {{plan: $plan, partition: p}}){hint}\n"
         f"WHERE m.row IS NOT NULL AND (m.witness IS NULL OR {witnesses})\n"
         "RETURN collect([m.row, m.fingerprint, m.now, m.run]) AS marks }\n"

@@ -24,10 +24,9 @@ from semgraph.stores.batch_io import (
     search_schema,
 )
 from semgraph.stores.neo4j.bolt import Bolt, Records
-from semgraph.stores.neo4j.cypher import sent
+from semgraph.stores.neo4j.cypher import LISTS, sent
 from semgraph.stores.neo4j.schema import Indexes
 from semgraph.stores.neo4j.search_text import (
-    VECTORS,
     Branch,
     SearchText,
     compile_search,
@@ -180,14 +179,14 @@ class _Search:
                     self.missing_derived.holders(label, method.prop, value) for value in sought
                 ]
         parameters |= self.missing_derived.parameters(text.text)
-        parameters[VECTORS] = list(map(list, vectors))
         groups: dict[str, dict[str, Any]] = {}
         for row in fields(rows, text.bound.values, more):
             partition = {name: row[name] for name in text.partitions.values()}
             if repr(partition) not in groups:
                 groups[repr(partition)] = {**partition, **self._large(text, row["_q"]), "rows": []}
             groups[repr(partition)]["rows"].append(row)
-        return parameters | {"groups": list(groups.values())}
+        lists = {"groups": list(groups.values()), "vectors": list(map(list, vectors))}
+        return parameters | {LISTS: lists}
 
     def _large(self, text: SearchText, q: int) -> dict[str, bool]:
         """Whether the partition of a row is known to be large, for each label that is read."""

@@ -13,6 +13,7 @@ from semgraph.stores.base import Method, SearchQuery
 from semgraph.stores.batch_io import aliases, end_nodes, returned
 from semgraph.stores.conditions import Ends, Value, by_key, ends, of_hit
 from semgraph.stores.neo4j.cypher import (
+    LISTS,
     ROW,
     Bound,
     Conditions,
@@ -28,8 +29,6 @@ from semgraph.stores.neo4j.schema import Indexes
 
 EXACT_BELOW = 5000
 """A partition with fewer rows of a label is read whole by `nearest`."""
-VECTORS = "vectors"
-"""The parameter with the different vectors that rows look for; a row has the place of its own."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class SearchText:
     """A statement for some queries, whatever the rows.
 
     Args:
-        text: Reads `$groups`: rows in lists, each of one partition.
+        text: Reads `$lists.groups`: rows in lists, each of one partition.
         bound: Values of its conjuncts.
         branches: What its records belong to.
         partitions: Row fields by the column with the partition value.
@@ -148,7 +147,7 @@ class _Writer:
 
     def done(self) -> SearchText:
         """All of it, joined."""
-        prelude, imported = ["UNWIND $groups AS g"], [ROW]
+        prelude, imported = [f"UNWIND ${LISTS}.groups AS g"], [ROW]
         for i, (pattern, confined, vector) in enumerate(self.near):
             n, known = _names(i)
             imported += n, known
@@ -238,7 +237,7 @@ class Hits:
             found = f"{read}\nWITH h, sum(s) AS s ORDER BY s DESC WHERE s > 0\nWITH collect([h, s]) AS found"
             return [self._read_on(number, found, "s", method)], index
         if method.via == "nearest":
-            return self._nearest(method, number, f"${VECTORS}[{sought}]", known)
+            return self._nearest(method, number, f"${LISTS}.vectors[{sought}]", known)
         test = f"{self._value(method.prop)} = {sought}" if method.via == "equal" else ""
         first = method.prop if test.startswith("h.") else None
         if method.via == "equal" and (self.label.name, method.prop) in self.indexes.incomplete:

@@ -47,7 +47,7 @@ from semgraph.stores.batch_io import (
 from semgraph.stores.conditions import Prop, Test, read
 from semgraph.stores.neo4j import schema
 from semgraph.stores.neo4j.bolt import Bolt
-from semgraph.stores.neo4j.cypher import HEAD, MARK, quoted
+from semgraph.stores.neo4j.cypher import HEAD, LISTS, MARK, quoted
 from semgraph.stores.neo4j.match import compile_match, compile_scan
 from semgraph.stores.neo4j.schema import Indexes, compile_states
 from semgraph.stores.neo4j.search import Searches
@@ -304,7 +304,10 @@ class Neo4jStore:
         }
         if query.partition is not None:
             more["p0"] = partition_field(rows, query.partition)
-        parameters = {"rows": fields(rows, text.bound.values, more), **text.bound.constants}
+        parameters = {
+            LISTS: {"rows": fields(rows, text.bound.values, more)},
+            **text.bound.constants,
+        }
         parameters |= self._missing_derived.parameters(text.text)
         named = [
             (element, label)
@@ -363,7 +366,7 @@ class Neo4jStore:
         )
         statement = text.text if limit is None else f"{text.text} LIMIT {int(limit)}"
         await self._missing_derived.read([label], partitions)
-        parameters = {"partitions": list(partitions or ()), **text.bound.constants}
+        parameters = {LISTS: {"partitions": list(partitions or ())}, **text.bound.constants}
         parameters |= self._missing_derived.parameters(statement)
         records = [record[0] for record in await self._bolt.read(statement, parameters)]
         return pa.table(self._columns(records, declared, list(wanted)), schema=wanted)
@@ -372,7 +375,7 @@ class Neo4jStore:
         """Heads and valid commit markers of the given partitions for a plan, in one round trip."""
         if not partitions:
             return {}
-        parameters = {"plan": plan, "partitions": list(dict.fromkeys(partitions))}
+        parameters = {"plan": plan, LISTS: {"partitions": list(dict.fromkeys(partitions))}}
         records = await self._bolt.read(compile_states(self.graph, self._indexes), parameters)
         return {
             partition: PartitionState(

@@ -37,7 +37,7 @@ from semgraph.stores.batch_io import (
     taken,
 )
 from semgraph.stores.neo4j.bolt import Bolt, ConstraintViolated, Records
-from semgraph.stores.neo4j.cypher import HEAD, MARK, hidden, pattern_of, quoted, sent, string
+from semgraph.stores.neo4j.cypher import HEAD, LISTS, MARK, hidden, pattern_of, quoted, sent, string
 from semgraph.stores.neo4j.schema import Indexes, statistics
 
 if TYPE_CHECKING:
@@ -165,14 +165,15 @@ def compile_commit(
     cannot be stored.
     """
     parts: list[str] = []
-    parameters: dict[str, Any] = {}
+    lists: dict[str, Any] = {}
+    parameters: dict[str, Any] = {LISTS: lists}
     if marker is not None:
         parts.append(_HEAD)
         parameters["mark"] = _mark(marker)
     rows = prepare_batch(graph, batch, rows_of)
     for i, write in sorted(enumerate(batch.writes), key=lambda pair: ORDER[type(pair[1])]):
         parts.append(Shape.of(graph, write, indexes).text(i))
-        parameters[f"w{i}"] = _deleted(graph, write) if isinstance(write, Deletion) else rows[i]
+        lists[f"w{i}"] = _deleted(graph, write) if isinstance(write, Deletion) else rows[i] or []
     if marker is not None:
         parts.append(_MARKS)
     returned = ", ".join(f"w{i}" for i in range(len(batch.writes))) or "1 AS nothing"
@@ -240,7 +241,7 @@ class Shape:
         create = self.write.create
         names = set(self.write.rows.column_names)
         flagged = bool(create & {"labels", *self.label.vectors.values()})
-        steps = [f"CALL () {{\nUNWIND $w{number} AS row", self._found()]
+        steps = [f"CALL () {{\nUNWIND ${LISTS}.w{number} AS row", self._found()]
         if not self.write.only_existing:
             part = f", n.{quoted(self.graph.partition)} = row.p" if self._confined else ""
             steps.append(
@@ -325,13 +326,13 @@ class Shape:
         pattern += self._hint("n", self.label.name) + self._within("n")
         verb = "DETACH DELETE" if node and write.detach else "DELETE"
         text = (
-            f"CALL () {{\nUNWIND $w{number} AS row\nMATCH {pattern}\nWITH collect(DISTINCT n) AS found\n"
+            f"CALL () {{\nUNWIND ${LISTS}.w{number} AS row\nMATCH {pattern}\nWITH collect(DISTINCT n) AS found\n"
             f"FOREACH (n IN found | {verb} n)\nRETURN size(found) AS w{number}\n}}"
         )
         if not node:
             return text
         return (
-            f"{text}\nCALL () {{\nUNWIND $w{number} AS row\n"
+            f"{text}\nCALL () {{\nUNWIND ${LISTS}.w{number} AS row\n"
             f"MATCH (m:{MARK} {{row: row.k, witness: {string(self.label.name)}}})"
             f"{self.indexes.hint('m', MARK, 'row')} WHERE row.p IS NULL OR m.partition = row.p\nDELETE m\n}}"
         )
@@ -379,7 +380,7 @@ async def commit(
     Raises ConcurrentWrite, RowsRefused, DataError, StoreUnavailable.
     """
     new = new_lengths(bolt, graph, lengths, batch)
-    if marker is None and not any(write.rows.num_rows for write in batch.writes):
+    if marker is None and not batch.rows:
         return Written()
     text = compile_commit(graph, batch, marker, indexes)
 
@@ -419,6 +420,8 @@ def new_lengths(
     """
     new: dict[tuple[str, str], int] = {}
     for write in batch.writes:
+        if not write.rows.num_rows:
+            continue
         for name in set(graph.label(write.label).vectors.values()) & set(write.rows.column_names):
             size, place = _length(write.rows.column(name)), (write.label, name)
             known = lengths.known.get(place) or new.get(place)

@@ -300,7 +300,7 @@ class SqliteStore:
         StoreUnavailable.
         """
         tables = self._tables if self.graph else {}
-        count = sum(write.rows.num_rows for write in batch.writes)
+        count = batch.rows
         if not count and marker is None:
             return Written()
 

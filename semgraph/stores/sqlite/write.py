@@ -345,7 +345,9 @@ def commit(
         compare_and_set_head(con, marker)
     version = next_version(con)
     counts: Counter[str] = Counter()
-    deletes = [write for write in batch.writes if isinstance(write, Deletion)]
+    deletes = [
+        write for write in batch.writes if isinstance(write, Deletion) and write.rows.num_rows
+    ]
     for write in sorted(deletes, key=lambda w: tables[w.label].label.kind == "node"):
         counts[write.label] += delete(con, tables, write, refusals)
     for merge in sorted(merges, key=lambda m: isinstance(m.write, EdgeWrite)):
