@@ -139,7 +139,9 @@ def refuse_volatile(scalar: Scalar, con: duckdb.DuckDBPyConnection) -> None:
     words = (*called(scalar.text), *_words(scalar.sql))
     volatile = _catalog(con).volatile
     name = next((word for word in words if word in volatile), None)
-    if name is None and any(_one_argument_age(call) for call in scalar.ast.find_all(exp.Anonymous)):
+    if name is None and any(
+        _one_argument_age(call) for call in scalar.shared_ast.find_all(exp.Anonymous)
+    ):
         raise Fault(
             '"age" of one time depends on today\'s date',
             hint="the time of a window is $now: age($now, time)",
@@ -427,7 +429,7 @@ def _first_aggregate(scalar: Scalar) -> str | None:
         return next((name for name in called(scalar.text) if name in aggregates()), None)
     calls = (
         call
-        for call in scalar.ast.find_all(exp.Func)
+        for call in scalar.shared_ast.find_all(exp.Func)
         if is_aggregate(call) and window_of(call) is None
     )
     return next((name for call in calls for name in called(to_sql(call))), None)
@@ -566,9 +568,12 @@ def _over_rows(scalar: Scalar) -> bool:
     """Whether it is computed over several rows, as `row_number() OVER ()` and `count(*)` are
     without any column.
     """
-    return scalar.has_window or any(is_aggregate(call) for call in scalar.ast.find_all(exp.Func))
+    return scalar.has_window or any(
+        is_aggregate(call) for call in scalar.shared_ast.find_all(exp.Func)
+    )
 
 
+@lru_cache(maxsize=4096)
 def always(scalar: Scalar) -> bool:
     """Whether a condition holds whatever the rows are: TRUE, or an alternative of which one part
     is.
@@ -577,7 +582,7 @@ def always(scalar: Scalar) -> bool:
     >>> always(parse_scalar("$least IS NULL OR n >= $least", {"least": None}))
     True
     """
-    tree = scalar.ast
+    tree = scalar.shared_ast
     while isinstance(tree, exp.Paren):
         tree = tree.this
     if isinstance(tree, exp.Or):

@@ -8,16 +8,16 @@ of node types, and all else is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from typing import Any
 
-import sqlglot
 from sqlglot import TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokens import Token
 
 from semgraph.errors import Fault, did_you_mean
 
@@ -52,8 +52,11 @@ def unclosed(source: str) -> str | None:
     >>> unclosed("trim(a"), unclosed("trim('(')")
     ('Expecting ). Line 1, Col: 6.', None)
     """
+    return _unclosed(_DIALECT.tokenize(source))
+
+
+def _unclosed(tokens: Sequence[Token]) -> str | None:
     wanted: list[str] = []
-    tokens = sqlglot.tokenize(source, dialect="duckdb")
     for token in tokens:
         if token.token_type in _CLOSERS:
             wanted.append(_CLOSERS[token.token_type])
@@ -98,6 +101,9 @@ class Faithful(DuckDB):
         return path
 
 
+_DIALECT = Faithful()
+
+
 MOST_CHARACTERS = 50_000
 """Of an expression, besides what its string literals hold."""
 MOST_ITEMS = 20_000
@@ -112,6 +118,7 @@ _LITERAL = re.compile(r"'(?:[^']|'')*'")
 _WIDE = re.compile(
     r"\d{7,}|%[-+ #0]*\*|\{[^{}]*\{"
 )  # a width of a format: too many digits, or an argument
+_SIZED = (exp.Pad, exp.Repeat, exp.GenerateSeries, exp.Anonymous, exp.Format)
 _SQL_WIDE = r"[0-9]{7,}|%[-+ #0]*\*|\{[^{}]*\{"
 
 
@@ -151,10 +158,11 @@ def bounded(tree: exp.Expr) -> exp.Expr:
     """The same expression with sizes that depend on rows tested. Raises Fault for sizes that are
     too large anyway.
     """
-    for call in list(
-        tree.find_all(exp.Pad, exp.Repeat, exp.GenerateSeries, exp.Anonymous, exp.Format)
-    ):
-        name = call.sql(dialect="duckdb").partition("(")[0].lower()
+    for call in list(tree.find_all(*_SIZED)):
+        if isinstance(call, exp.Anonymous):
+            name = str(call.this).lower()
+        else:
+            name = call.sql(dialect=_DIALECT).partition("(")[0].lower()
         if isinstance(call, exp.Pad):
             _bound(call, "expression", call.expression.copy(), name)
         elif isinstance(call, exp.Repeat):
@@ -272,6 +280,14 @@ def _too_large(name: str) -> Fault:
 
 
 NOW = "now"
+_PARAMETERS = (exp.Parameter, exp.Placeholder)
+_READ_BACK = frozenset({
+    exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.And, exp.Or, exp.Not, exp.Is, exp.In,
+    exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Coalesce, exp.Lower, exp.Upper,
+    exp.Trim, exp.Length, exp.DPipe, exp.Add, exp.Sub, exp.Concat, exp.Array, exp.ArrayContains, exp.Least, exp.Greatest,
+    exp.Anonymous,
+})  # fmt: skip
+"""Nodes of which SQL is made that reads back as the same tree, but for quotes around names."""
 _ADMITTED: tuple[type[exp.Expr], ...] = (
     exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Binary, exp.Unary,
     exp.Between, exp.In, exp.Case, exp.If, exp.Cast, exp.DataType, exp.DataTypeParam, exp.Func, exp.Window,
@@ -313,7 +329,7 @@ class Scalar:
     @property
     def fields(self) -> frozenset[str]:
         """As `columns`, but `cand.` for a column of which only IS NULL is asked."""
-        return _fields(self.sql)
+        return frozenset(self.columns) if self.is_column else _fields(self.sql)
 
     @property
     def is_column(self) -> bool:
@@ -325,7 +341,7 @@ class Scalar:
         """Whether it looks at other rows, so that it cannot move past an operator that drops
         some.
         """
-        return _has_window(self.sql)
+        return "OVER" in self.sql and _has_window(self.sql)
 
     @property
     def ast(self) -> exp.Expr:
@@ -340,11 +356,11 @@ class Scalar:
     @property
     def asks_now(self) -> bool:
         """Whether it depends on `$now`, the time of a window."""
-        return _tree(self.sql).find(exp.Parameter, exp.Placeholder) is not None
+        return "$" in self.sql and self.shared_ast.find(*_PARAMETERS) is not None
 
     def conjuncts(self) -> tuple[Scalar, ...]:
         """The parts of a conjunction, which may be moved one by one."""
-        return _conjuncts(self.sql) or (self,)
+        return ("AND" in self.sql and _conjuncts(self.sql)) or (self,)
 
 
 @lru_cache(maxsize=4096)
@@ -364,20 +380,33 @@ def conjunction(parts: Iterable[Scalar]) -> Scalar:
     return from_ast(tree)
 
 
-@lru_cache(maxsize=4096)
+_trees: dict[str, exp.Expr] = {}
+_MOST_TREES = 4096
+
+
 def _tree(sql: str) -> exp.Expr:
-    return sqlglot.parse_one(sql, dialect=Faithful)
+    """The syntax tree of canonical SQL; shared."""
+    tree = _trees.get(sql)
+    return _keep_tree(sql, _DIALECT.parse(sql)[0]) if tree is None else tree
+
+
+def _keep_tree(sql: str, tree: exp.Expr | None) -> exp.Expr:
+    if tree is None:
+        raise ParseError("No expression")
+    if len(_trees) >= _MOST_TREES:
+        _trees.clear()
+    return _trees.setdefault(sql, tree)
 
 
 def to_sql(tree: exp.Expr) -> str:
     """DuckDB SQL of a syntax tree, identifiers quoted."""
-    return tree.sql(dialect=Faithful, identify=True, normalize_functions=False)
+    return tree.sql(dialect=_DIALECT, identify=True, normalize_functions=False)
 
 
 def from_ast(tree: exp.Expr, text: str | None = None) -> Scalar:
     """A scalar from an admitted syntax tree."""
     sql = to_sql(tree)
-    return Scalar(sql if text is None else text, sql, tuple(sorted(set(_paths(tree)))))
+    return Scalar(sql if text is None else text, sql, _columns(tree.walk()))
 
 
 def parse_scalar(text: object, params: Mapping[str, Any] | None = None) -> Scalar:
@@ -400,9 +429,38 @@ def _parse_constant(source: str) -> Scalar:
 
 def _parse(source: str, params: Mapping[str, Any]) -> Scalar:
     refuse_long(source)
+    tree = _read(source)
+    nodes = list(tree.walk())
+    if len(nodes) > MOST_DEEP:
+        refuse_deep(tree)
+    _admit(nodes, source)
+    if any(map(_is_rewritten, nodes)):
+        tree = bounded(_substitute(tree, params))
+        nodes = list(tree.walk())
+    reads_back = not tree.comments and all(type(node) in _READ_BACK for node in nodes)
     try:
-        parsed = sqlglot.parse(source, dialect=Faithful)
-        lacks = unclosed(source)
+        columns = _columns(nodes)
+        sql = tree.sql(dialect=_DIALECT, identify=True, normalize_functions=False, copy=False)
+        if reads_back:
+            _keep_tree(sql, tree)
+        else:
+            _tree(sql)
+    except (
+        SqlglotError,
+        ValueError,
+    ) as error:  # an operator without what it is applied to, such as "@"; no SQL for a node
+        raise Fault(
+            f'cannot read the expression "{short(source)}"', there=_first_line(error)
+        ) from None
+    return Scalar(source, sql, columns)
+
+
+def _read(source: str) -> exp.Expr:
+    """The syntax tree of one expression. Raises Fault."""
+    try:
+        tokens = _DIALECT.tokenize(source)
+        parsed = _DIALECT.parser().parse(tokens, source)
+        lacks = _unclosed(tokens)
     except (SqlglotError, RecursionError) as error:
         parsed, lacks = [], _first_line(error)
     if lacks is not None:
@@ -411,20 +469,7 @@ def _parse(source: str, params: Mapping[str, Any]) -> Scalar:
     if tree is None:
         msg = f'"{short(source)}" is not one expression'
         raise Fault(msg, hint="scalars only: no statement, no semicolon")
-    refuse_deep(tree)
-    _admit(tree, source)
-    substituted = bounded(_substitute(tree, params))
-    try:
-        scalar = from_ast(substituted, source)
-        _tree(scalar.sql)
-    except (
-        SqlglotError,
-        ValueError,
-    ) as error:  # an operator without what it is applied to, such as "@"; no SQL for a node
-        raise Fault(
-            f'cannot read the expression "{short(source)}"', there=_first_line(error)
-        ) from None
-    return scalar
+    return tree
 
 
 def _source(value: object) -> object:
@@ -446,8 +491,8 @@ def _first_line(error: BaseException) -> str:
     )
 
 
-def _admit(tree: exp.Expr, source: str) -> None:
-    for node in tree.walk():
+def _admit(nodes: Iterable[exp.Expr], source: str) -> None:
+    for node in nodes:
         if isinstance(node, (exp.Query, exp.Exists)):
             msg = f'"{short(source)}" holds a sub-query'
             raise Fault(msg, hint="scalars only: join the relation in a step of its own")
@@ -472,12 +517,23 @@ def _admit(tree: exp.Expr, source: str) -> None:
             raise Fault(msg, hint="scalars only: no statement, no sub-query")
 
 
+def _is_rewritten(node: exp.Expr) -> bool:
+    """Whether a node is a parameter, or a call that `_substitute` or `bounded` may change."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower() in {"id", "printf", "format", *_RESIZING}
+    return isinstance(node, (*_PARAMETERS, *_SIZED))
+
+
+def _makes_id(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() == "id"
+
+
 def _substitute(tree: exp.Expr, params: Mapping[str, Any]) -> exp.Expr:
     def change(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Anonymous) and str(node.this).lower() == "id":
+        if _makes_id(node):
             listed = exp.Anonymous(this="json_array", expressions=node.expressions)
             return exp.Anonymous(this="uuid5", expressions=[exp.cast(listed, "varchar")])
-        if isinstance(node, (exp.Parameter, exp.Placeholder)):
+        if isinstance(node, _PARAMETERS):
             name = str(node.this.name if isinstance(node.this, exp.Expr) else node.this)
             if name == NOW:
                 return node
@@ -510,9 +566,10 @@ def literal(value: Any) -> exp.Expr:
     raise Fault(msg)
 
 
-def _paths(tree: exp.Expr) -> Iterator[str]:
-    for column in tree.find_all(exp.Column):
-        yield from _path_of(column)
+def _columns(nodes: Iterable[exp.Expr]) -> tuple[str, ...]:
+    """The paths of the columns among the nodes of a tree, sorted."""
+    columns = (node for node in nodes if isinstance(node, exp.Column))
+    return tuple(sorted({path for column in columns for path in _path_of(column)}))
 
 
 def _path_of(column: exp.Column) -> Iterator[str]:

@@ -150,7 +150,7 @@ def _external(
 
 def _by_partition(scalar: Scalar, partitions: frozenset[str]) -> bool:
     """Whether every window of a scalar stays within the partition."""
-    windows = scalar.ast.find_all(exp.Window)
+    windows = scalar.shared_ast.find_all(exp.Window)
     return all(
         any(
             isinstance(by, exp.Column) and by.name in partitions
@@ -240,7 +240,7 @@ def _confined(node: _Joining, partitions: frozenset[str]) -> bool:
         return True
     if any(left in partitions and right in partitions for left, right in node.using):
         return True
-    terms = [] if node.where is None else list(_conjuncts(node.where.ast))
+    terms = [] if node.where is None else list(_conjuncts(node.where.shared_ast))
     if any(_compares(term, node.alias, partitions) for term in terms):
         return True
     by_key = bool(node.using) or any(

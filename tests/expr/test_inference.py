@@ -5,13 +5,15 @@ from __future__ import annotations
 import duckdb
 import pyarrow as pa
 import pytest
+import sqlglot
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlglot import exp
 
 from semgraph.errors import Fault
 from semgraph.expr.duckdb import bind, check_scalar, empty_relation, type_of_path, with_now
 from semgraph.expr.inference import _RULES, inferred
-from semgraph.expr.scalar import ROWS, parse_scalar
+from semgraph.expr.scalar import ROWS, Faithful, parse_scalar
 from semgraph.expr.types import TIMESTAMP, type_of_arrow
 
 SCHEMA = pa.schema(
@@ -90,6 +92,24 @@ def check(text: str) -> pa.DataType | None:
 @given(EXPRESSIONS)
 def test_an_inferred_type_is_the_binders(text: str) -> None:
     check(text)
+
+
+@settings(max_examples=300)
+@given(EXPRESSIONS)
+def test_a_tree_is_that_of_its_canonical_sql(text: str) -> None:
+    try:
+        scalar = parse_scalar(text)
+    except Fault:
+        return
+    read = sqlglot.parse_one(scalar.sql, dialect=Faithful)
+    assert quoted(scalar.ast) == quoted(read)
+
+
+def quoted(tree: exp.Expr) -> exp.Expr:
+    """The tree with every name in quotes, as canonical SQL has them."""
+    for name in tree.find_all(exp.Identifier):
+        name.set("quoted", True)
+    return tree
 
 
 def test_every_pair_of_operands_has_the_binders_type() -> None:
