@@ -14,10 +14,9 @@ from datetime import date
 from functools import lru_cache
 from typing import Any
 
-from sqlglot import TokenType, exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, SqlglotError
-from sqlglot.tokens import Token
 
 from semgraph.errors import Fault, did_you_mean
 
