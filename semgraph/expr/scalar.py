@@ -380,7 +380,6 @@ def conjunction(parts: Iterable[Scalar]) -> Scalar:
 
 
 _trees: dict[str, exp.Expr] = {}
-_MOST_TREES = 4096
 
 
 def _tree(sql: str) -> exp.Expr:
@@ -392,7 +391,7 @@ def _tree(sql: str) -> exp.Expr:
 def _keep_tree(sql: str, tree: exp.Expr | None) -> exp.Expr:
     if tree is None:
         raise ParseError("No expression")
-    if len(_trees) >= _MOST_TREES:
+    if len(_trees) >= _MOST_PARSED:
         _trees.clear()
     return _trees.setdefault(sql, tree)
 
@@ -418,12 +417,19 @@ def parse_scalar(text: object, params: Mapping[str, Any] | None = None) -> Scala
     if not isinstance(source, str):
         msg = f"expected an SQL expression, found {type(text).__name__}"
         raise Fault(msg)
-    return _parse(source, params or {}) if "$" in source else _parse_constant(source)
+    known = params or {}
+    names = _PARAMETER_NAME.findall(source) if "$" in source else ()
+    key = (source, *(repr(known.get(name)) for name in names))
+    if key not in _scalars:
+        if len(_scalars) >= _MOST_PARSED:
+            _scalars.clear()
+        _scalars[key] = _parse(source, known)
+    return _scalars[key]
 
 
-@lru_cache(maxsize=4096)
-def _parse_constant(source: str) -> Scalar:
-    return _parse(source, {})
+_PARAMETER_NAME = re.compile(r"\$(\w+)")
+_scalars: dict[tuple[str, ...], Scalar] = {}  # by source and values of parameters
+_MOST_PARSED = 4096
 
 
 def _parse(source: str, params: Mapping[str, Any]) -> Scalar:

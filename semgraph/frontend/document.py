@@ -162,7 +162,7 @@ def _is_cut(data: Any, path: Sequence[str | int]) -> bool:
 # -- documents
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Document:
     """Plain data of a YAML text, and where each key and value stands.
 

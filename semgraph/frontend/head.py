@@ -474,23 +474,25 @@ class Expansion:
 
     def _expanded(self, value: Any, path: Trail, base: int, faults: list[Fault]) -> Any:
         name = whole_parameter(value)
+        if isinstance(value, str) and not name:
+            return value
         if name:
             if name not in self.params:
                 faults.append(unknown_parameter(name, self.params, *path[base:], value=True))
                 return None
             value = self.params[name]
-        if isinstance(value, Mapping):
+        if not isinstance(value, (dict, list, tuple, Mapping)):
+            return value
+        if isinstance(value, (dict, Mapping)):
             expanded: Any = {
                 k: self._expanded(v, path if name else (*path, k), base, faults)
                 for k, v in value.items()
             }
-        elif isinstance(value, (list, tuple)):
+        else:
             expanded = [
                 self._expanded(v, path if name else (*path, i), base, faults)
                 for i, v in enumerate(value)
             ]
-        else:
-            return value
         self._places[id(expanded)] = path
         return expanded
 

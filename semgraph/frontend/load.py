@@ -588,12 +588,14 @@ def _brought(value: Any, params: Mapping[str, Any]) -> int:
     """How many items lists of parameters bring into the expressions of an operator, without
     operators inside it.
     """
-    if isinstance(value, Mapping):
-        return sum(_brought(part, params) for part in value.values())
+    if isinstance(value, str):
+        names = _PARAMETER.findall(value) if "$" in value else ()
+        return sum(len(params[name]) for name in names if isinstance(params.get(name), list))
+    if isinstance(value, (dict, Mapping)):
+        return sum([_brought(part, params) for part in value.values()])
     if isinstance(value, list):
-        return sum(_brought(part, params) for part in value if not isinstance(part, Mapping))
-    names = _PARAMETER.findall(value) if isinstance(value, str) and "$" in value else ()
-    return sum(len(params[name]) for name in names if isinstance(params.get(name), list))
+        return sum([_brought(part, params) for part in value if not isinstance(part, Mapping)])
+    return 0
 
 
 def word(value: Any) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 from semgraph.errors import PlanError, Position, Problem
 from semgraph.frontend.arguments import whole_parameter
-from semgraph.frontend.document import read_text
+from semgraph.frontend.document import Document, read_text
 from semgraph.frontend.head import Head
 from semgraph.frontend.prompt_files import Prompts
 from semgraph.logical.node import Node, walk
@@ -79,29 +81,57 @@ def _prompts_without_columns(roots: Iterable[Node]) -> Iterator[Problem]:
 
 def _unused_parameters(part: LoadedPart) -> Iterator[Problem]:
     declared = part.head.data.get("params") or {}
-    if not declared or _takes_conditions(part.head.data):
+    mentions = _mentions(part.head.document)
+    if not declared or mentions.takes_conditions:
         return  # what a condition of a caller names is not known
-    texts = [
-        text
-        for key, value in part.head.data.items()
-        if key not in _SILENT
-        for text in _texts(value, keys=True)
-    ]
-    texts += _prompt_files(part)
-    used = {name for text in texts for name in _PARAMETER.findall(text)}
+    in_prompts = {name for text in _prompt_files(part) for name in _PARAMETER.findall(text)}
     for name in declared:
-        if name not in used:
+        if name not in mentions.parameters and name not in in_prompts:
             position = part.head.document.position("params", name, key=True)
             hint = f"write ${name} where its value belongs, or remove it"
             yield Problem(f'the parameter "{name}" is not used', position=position, hint=hint)
 
 
-def _takes_conditions(value: Any) -> bool:
-    """Whether a condition is a parameter as a whole: it may name any other."""
-    if isinstance(value, Mapping):
-        conditions = [text for key in _CONDITIONS & value.keys() for text in _texts(value[key])]
-        return any(map(whole_parameter, conditions)) or any(map(_takes_conditions, value.values()))
-    return isinstance(value, list) and any(map(_takes_conditions, value))
+@dataclass(frozen=True)
+class _Mentions:
+    """The names in a plan's text, whatever its parameters choose.
+
+    Args:
+        parameters: Parameters, without those in prompt files.
+        prompts: Values of the key `prompt`, each once.
+        takes_conditions: Whether a condition is a parameter as a whole: it may name any other.
+    """
+
+    parameters: frozenset[str]
+    prompts: tuple[str, ...]
+    takes_conditions: bool
+
+
+@lru_cache(maxsize=64)
+def _mentions(document: Document) -> _Mentions:
+    body = {key: value for key, value in document.data.items() if key not in _SILENT}
+    texts = _texts(list(body.values()), keys=True)
+    of_key: dict[str, list[str]] = {}
+    for key, value in _entries(document.data):
+        if key == "prompt" or key in _CONDITIONS:
+            of_key.setdefault(key, []).extend(_texts(value))
+    conditions = [text for key in _CONDITIONS for text in of_key.get(key, ())]
+    return _Mentions(
+        frozenset(name for text in texts for name in _PARAMETER.findall(text)),
+        tuple(dict.fromkeys(of_key.get("prompt", ()))),
+        any(map(whole_parameter, conditions)),
+    )
+
+
+def _entries(value: Any) -> Iterator[tuple[str, Any]]:
+    """The keys and values of all mappings in plain data."""
+    parts = value
+    if isinstance(value, dict):
+        yield from value.items()
+        parts = value.values()
+    if isinstance(value, (dict, list)):
+        for part in parts:
+            yield from _entries(part)
 
 
 def _prompt_files(part: LoadedPart) -> Iterator[str]:
@@ -109,22 +139,13 @@ def _prompt_files(part: LoadedPart) -> Iterator[str]:
     out.
     """
     folder = part.prompts.folder
-    for name in dict.fromkeys(_prompt_names(part.head.data)):
+    for name in _mentions(part.head.document).prompts:
         path = folder / f"{name}.md"
         if "\0" not in name and path.is_file():
             try:
                 yield read_text(path, "prompt")
             except PlanError:  # of a step that is left out: reported when it is not
                 continue
-
-
-def _prompt_names(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _texts(part) if key == "prompt" else _prompt_names(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _prompt_names(part)
 
 
 def _unread_steps(part: LoadedPart, reached: set[Node]) -> Iterator[Problem]:
@@ -150,15 +171,17 @@ def _is_named(part: LoadedPart, step: str) -> bool:
     return any(text.split(".", maxsplit=1)[0] == step for value in parts for text in _texts(value))
 
 
-def _texts(value: Any, *, keys: bool = False) -> Iterator[str]:
+def _texts(value: Any, *, keys: bool = False) -> list[str]:
     """All texts in plain data."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for key, part in value.items():
-            if keys:
-                yield str(key)
-            yield from _texts(part, keys=keys)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _texts(part, keys=keys)
+    texts: list[str] = []
+    parts = [value]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, dict):
+            texts += map(str, part) if keys else ()
+            parts += part.values()
+        elif isinstance(part, list):
+            parts += part
+    return texts

@@ -67,7 +67,7 @@ def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
         PlanError: Two steps that ask the same of the same rows have different implementations.
         EngineError: A rule changed a schema, duplicated a semantic operator, or reached no fixpoint.
     """
-    _check_implementations(plan)
+    check_choices(plan)
     roots, facts = plan.roots, PlanFacts(plan.choice)
     for rule in rules_for(plan):
         before = roots
@@ -114,8 +114,10 @@ def with_roots(plan: LogicalPlan, roots: Roots) -> LogicalPlan:
     return replace(plan, writes=writes, returns=dict(zip(plan.returns, roots[count:], strict=True)))
 
 
-def _check_implementations(plan: LogicalPlan) -> None:
-    """Refuse different implementations of steps that ask the same: they are computed once."""
+def check_choices(plan: LogicalPlan) -> None:
+    """Refuse different implementations of steps that ask the same: they are computed once. Raises
+    PlanError.
+    """
     first: dict[str, Node] = {}
     for node in nodes_of(plan.roots):
         if not node.calls_model:

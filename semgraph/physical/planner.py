@@ -21,6 +21,7 @@ from semgraph.logical.search import Search
 from semgraph.logical.semantic import Embed, Semantic, SemFilter, SemMap
 from semgraph.logical.sinks import Delete, Merge, Sink
 from semgraph.logical.typecheck import Columns
+from semgraph.optimizer import check_choices, optimized
 from semgraph.physical.plan import (
     AskModel,
     ClusterRows,
@@ -74,10 +75,15 @@ def compile_plan(
 
 
 def check_implementations(plan: LogicalPlan, library: Library) -> None:
-    """Refuse an optimized plan with implementations that `compile_plan` refuses, whatever the store
-    and the models are. Raises PlanError.
+    """Refuse a plan with implementations that `compile_plan` refuses, whatever the store and the
+    models are. Raises PlanError.
+
+    Rules that keep the answer keep prompts and numbers, which is all that implementations look at,
+    so that a plan which allows no others is checked as it was written.
     """
-    _choose(plan, list(walk(*plan.roots)), library, {})
+    check_choices(plan)
+    rewritten = optimized(plan, {}) if plan.allow else plan
+    _choose(plan, list(walk(*rewritten.roots)), library, {})
 
 
 _OPERATORS: dict[type[Node], Callable[[Any, tuple[PhysicalNode, ...]], PhysicalNode]] = {

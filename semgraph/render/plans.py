@@ -19,7 +19,6 @@ from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
-from semgraph.optimizer import optimized
 from semgraph.physical.planner import check_implementations
 from semgraph.render.tables import Column, lines
 from semgraph.semantic.library import Library
@@ -362,7 +361,7 @@ def _plan(path: Path, library: Library) -> tuple[str, tuple[Problem, ...]]:
     ):
         warnings |= dict.fromkeys(loaded.warnings)
         if loaded.use:  # the reference of an operator does all of it
-            check_implementations(optimized(loaded, {}), library)
+            check_implementations(loaded, library)
     writes = len(plan.writes) + bool(plan.schema)
     made_of = f"{plural(len(plan.steps), 'step')}, {len(file.semantic)} semantic, {plural(writes, 'write')}"
     return made_of, tuple(warnings)
