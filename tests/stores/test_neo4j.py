@@ -565,7 +565,7 @@ async def test_the_server_plans_a_commit_once_whatever_writes_have_rows(
         some = [write if place < n else replace(write, rows=write.rows.slice(0, 0))
                 for place, write in enumerate(full)]  # fmt: skip
         written = await world.commit(store, *some, marker=world.marker(f"h{n}", head))
-        assert sum(written.rows.values()) == sum(write.rows.num_rows for write in some)
+        assert written.rows["Person"] == some[2].rows.num_rows
         head = f"h{n}"
     assert len({text for text, _ in sent}) == 1
     kinds = {name: type(value) for _, parameters in sent for name, value in parameters.items()}
