@@ -110,7 +110,10 @@ def _connection(error: openai.APIConnectionError, attempt: FailedAttempt) -> Exc
     where = urlsplit(url)
     causes = list(_causes(error))
     for cause in causes:
-        if isinstance(cause, httpx2.UnsupportedProtocol | aiohttp.InvalidURL):
+        if isinstance(
+            cause,
+            httpx2.UnsupportedProtocol | aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError,
+        ):
             return ModelUnavailable(
                 f"{name}: invalid address {url}: it must begin with http:// or https://"
             )

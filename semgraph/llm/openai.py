@@ -11,9 +11,11 @@ import re
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.request import getproxies
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import Limits, Reply, Request, Usage
@@ -27,10 +29,15 @@ from semgraph.redaction import learn, learn_from_addresses
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from openai import AsyncOpenAI
+    from aiohttp import ClientSession
+    from httpx2 import AsyncClient, Response
+    from openai import APIStatusError, AsyncOpenAI
+    from yarl import URL
 
 
 _CONNECT_SECONDS = 10.0
+_KEPT_SECONDS = 5.0
+"""How long a connection stays open unused."""
 _MAX_CONNECTIONS = 1000
 
 
@@ -55,7 +62,7 @@ class Wire:
         self._api_key = api_key
         learn(api_key, os.environ.get("OPENAI_API_KEY"))
         learn_from_addresses([base_url or ""])
-        self._opened = False
+        self._prepared: dict[str, tuple[URL, dict[str, str]]] = {}
 
     async def post(self, path: str, body: bytes) -> tuple[dict[str, Any], float]:
         """Send one request.
@@ -70,11 +77,10 @@ class Wire:
         """
         import openai
 
-        client, response_type = self._client
         began = time.perf_counter()
         try:
             async with asyncio.timeout(self.timeout):
-                response = await client.post(path, cast_to=response_type, content=body)
+                content = await (self._by_sdk if self._proxied else self._send)(path, body)
         except TimeoutError:
             text = f"{self.name}: no answer from {self.base_url} in {self.timeout:g} s"
             raise Transient("timeout", text, seconds=self.timeout) from None
@@ -84,22 +90,109 @@ class Wire:
             ) from error
         seconds = time.perf_counter() - began
         try:
-            document = json.loads(response.content)
+            document = json.loads(content)
         except ValueError:
             document = None
         if not isinstance(document, dict):
-            raise not_openai(self.name, self.base_url, response.text)
+            raise not_openai(self.name, self.base_url, content.decode(errors="replace"))
         if document.get("error"):
             raise reported(document["error"], FailedAttempt(self.name, self.base_url, seconds))
         return document, seconds
 
+    @cached_property
+    def _proxied(self) -> bool:
+        """Whether the environment names proxies."""
+        return not {"http", "https", "all"}.isdisjoint(getproxies())
+
+    async def _send(self, path: str, body: bytes) -> bytes:
+        """The answer's content. Sends what the openai package would, without building it anew for
+        each request: that costs more than all else of a request. Raises OpenAIError.
+        """
+        import httpx2
+        import openai
+
+        if path not in self._prepared:
+            self._prepared[path] = await self._prepare(path)
+        url, headers = self._prepared[path]
+        try:
+            async with self._session.post(
+                url, data=body, headers=headers, allow_redirects=False
+            ) as response:
+                content = await response.read()
+        except Exception as error:  # the openai package lets none pass either
+            raise openai.APIConnectionError(request=httpx2.Request("POST", str(url))) from error
+        if response.status == 200 and "Content-Encoding" not in response.headers:
+            return content
+        if 300 <= response.status < 400:
+            return await self._by_sdk(path, body)
+        read = httpx2.Response(
+            response.status,
+            headers=response.raw_headers,
+            stream=httpx2.ByteStream(content),
+            request=httpx2.Request("POST", str(url)),
+        )
+        await read.aread()
+        if read.status_code >= 400:
+            raise _status_error(read)
+        return read.content
+
+    async def _prepare(self, path: str) -> tuple[URL, dict[str, str]]:
+        """The address and headers that the openai package sends for a path."""
+        import httpx2
+        from yarl import URL
+
+        sent: list[httpx2.Request] = []
+
+        def note(request: httpx2.Request) -> httpx2.Response:
+            sent.append(request)
+            return httpx2.Response(200, json={})
+
+        async with httpx2.AsyncClient(transport=httpx2.MockTransport(note)) as nobody:
+            await self._sdk(nobody).post(path, cast_to=httpx2.Response, content=b"{}")
+        headers = {
+            name: value for name, value in sent[0].headers.items() if name != "content-length"
+        }
+        return URL(str(sent[0].url)), headers
+
+    async def _by_sdk(self, path: str, body: bytes) -> bytes:
+        """The answer's content, sent by the openai package: through proxies, and to where the
+        endpoint redirects. Raises OpenAIError.
+        """
+        import httpx2
+
+        return (await self._client.post(path, cast_to=httpx2.Response, content=body)).content
+
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._opened:
-            await self._client[0].close()
+        for name in ("_client", "_session"):
+            if name in self.__dict__:
+                await self.__dict__[name].close()
 
     @cached_property
-    def _client(self) -> tuple[AsyncOpenAI, type[Any]]:
+    def _session(self) -> ClientSession:
+        import aiohttp
+
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=_MAX_CONNECTIONS, ssl=_trusted(), keepalive_timeout=_KEPT_SECONDS
+            ),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+            auto_decompress=False,
+        )
+
+    @cached_property
+    def _client(self) -> AsyncOpenAI:
+        import httpx2
+        import openai
+
+        limits = httpx2.Limits(
+            max_connections=_MAX_CONNECTIONS,
+            max_keepalive_connections=_MAX_CONNECTIONS,
+            keepalive_expiry=_KEPT_SECONDS,
+        )
+        return self._sdk(openai.DefaultAioHttpClient(limits=limits, verify=_trusted()))
+
+    def _sdk(self, http_client: AsyncClient) -> AsyncOpenAI:
         import httpx2
         import openai
 
@@ -108,19 +201,28 @@ class Wire:
             raise ModelUnavailable(
                 f"{self.name} needs a key: set OPENAI_API_KEY, or name the variable that holds it with ?key_env=NAME"
             )
-        limits = httpx2.Limits(
-            max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS
-        )
-        client = openai.AsyncOpenAI(
+        return openai.AsyncOpenAI(
             base_url=self.base_url,
             api_key=key
             or "none",  # vLLM, llama.cpp and the like ask for none; the package insists on one
             max_retries=0,
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
-            http_client=openai.DefaultAioHttpClient(limits=limits, verify=_trusted()),
+            http_client=http_client,
         )
-        self._opened = True
-        return client, httpx2.Response
+
+
+def _status_error(response: Response) -> APIStatusError:
+    """The error of the openai package for a status, as that package makes it."""
+    import openai
+
+    text = response.text.strip()
+    body: Any = text
+    with suppress(ValueError):
+        body = json.loads(text)
+    if isinstance(body, dict):
+        body = body.get("error", body)
+    message = text or f"Error code: {response.status_code}"
+    return openai.APIStatusError(message, response=response, body=body)
 
 
 @cache

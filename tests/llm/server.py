@@ -23,7 +23,7 @@ from tests.patience import HANGS
 class Fault:
     """Something else than an answer.
 
-    `body` is sent as it is if text, as JSON otherwise; `hang` answers never; `drop` closes the
+    `body` is sent as it is if text or bytes, as JSON otherwise; `hang` answers never; `drop` closes the
     connection.
     """
 
@@ -176,9 +176,13 @@ class ModelServer:
         if fault.drop:
             assert request.transport is not None
             request.transport.abort()
-        text = fault.body if isinstance(fault.body, str) else json.dumps(fault.body)
+        body = fault.body if isinstance(fault.body, str | bytes) else json.dumps(fault.body)
         return web.Response(
-            status=fault.status, text=text, headers=fault.headers, content_type=fault.content_type
+            status=fault.status,
+            body=body.encode() if isinstance(body, str) else body,
+            headers=fault.headers,
+            content_type=fault.content_type,
+            charset=None if isinstance(body, bytes) else "utf-8",
         )
 
 

@@ -4,8 +4,11 @@ mean.
 
 from __future__ import annotations
 
+import gzip
 import json
 
+import httpx2
+import openai
 import pytest
 
 from semgraph.errors import ModelUnavailable, RowError
@@ -13,11 +16,11 @@ from semgraph.llm.base import Limits, Usage
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.stack import Transient
 from tests.llm.conftest import SCHEMA
-from tests.llm.server import Answer, Fault, ModelServer, error
+from tests.llm.server import Answer, Fault, ModelServer, completion, error
 
 
 async def send(server: ModelServer, request, *, model: str = "gpt-4.1-mini", **options):
-    endpoint = OpenAI(model, server.base_url, **options)
+    endpoint = OpenAI(model, **{"base_url": server.base_url, **options})
     try:
         return await endpoint.complete(request)
     finally:
@@ -126,8 +129,6 @@ async def test_truncated_json_is_returned_unchecked(server: ModelServer, ask):
 
 
 async def test_a_wrong_content_type_does_not_matter(server: ModelServer, ask):
-    from tests.llm.server import completion
-
     async def answer(body: dict) -> Fault:
         return Fault(body=json.dumps(completion(body, "{}")), content_type="text/plain")
 
@@ -328,6 +329,59 @@ async def test_a_gateway_may_report_the_providers_error_as_a_success(server: Mod
     with pytest.raises(Transient, match="provider is busy") as caught:
         await send(server, ask())
     assert caught.value.kind == "throttled"
+
+
+@pytest.fixture
+async def elsewhere():
+    """A second server."""
+    async with ModelServer() as server:
+        yield server
+
+
+async def test_requests_are_those_of_the_openai_package(
+    server: ModelServer, ask, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_ORG_ID", "org")
+    await send(server, ask("Grüße"), api_key="secret")
+    async with openai.AsyncOpenAI(
+        base_url=server.base_url, api_key="secret", timeout=httpx2.Timeout(None, connect=10.0),
+        http_client=openai.DefaultAioHttpClient(),
+    ) as package:  # fmt: skip
+        await package.post("/chat/completions", cast_to=object, body=server.requests[0])
+    assert server.requests[0] == server.requests[1]
+    own, theirs = (
+        {name.lower(): value for name, value in headers.items() if name != "Content-Length"}
+        for headers in server.headers
+    )
+    assert own == theirs
+    assert own["openai-organization"] == "org"
+
+
+async def test_an_environment_with_a_proxy_uses_it(
+    server: ModelServer, elsewhere: ModelServer, ask, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("HTTP_PROXY", elsewhere.base_url.removesuffix("/v1"))
+    await send(server, ask(), base_url="http://gpu.invalid/v1")
+    assert (len(server.requests), len(elsewhere.requests)) == (0, 1)
+
+
+async def test_a_redirected_request_arrives(server: ModelServer, elsewhere: ModelServer, ask):
+    moved = {"Location": f"{elsewhere.base_url}/chat/completions"}
+    server.answer = always(Fault(status=307, headers=moved))
+    elsewhere.answer = always("here")
+    assert (await send(server, ask())).text == "here"
+    assert elsewhere.requests == server.requests[:1]
+
+
+async def test_a_compressed_answer_is_read(server: ModelServer, ask):
+    async def answer(body: dict) -> Fault:
+        packed = gzip.compress(json.dumps(completion(body, "{}")).encode())
+        return Fault(body=packed, headers={"Content-Encoding": "gzip"})
+
+    server.answer = answer
+    assert (await send(server, ask())).text == "{}"
 
 
 async def test_openai_itself_needs_a_key(monkeypatch: pytest.MonkeyPatch, ask):
