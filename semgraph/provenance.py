@@ -140,17 +140,19 @@ def in_column(step: str, column: str, value: str, rows: Sequence[Row]) -> Found:
 
 def nearest(what: str, rows: Iterable[Row]) -> str | None:
     """A hint at the name most similar to an unknown one."""
-    names = {text for row in rows for text in texts(_shown(row)) if len(text) <= _NAME}
+    names = {text for row in rows for text in texts(_visible(row)) if len(text) <= _NAME}
     return did_you_mean(what, sorted(names)) if len(what) <= _NAME else None
 
 
 def _begun(row: Row, what: str) -> set[str]:
     return {
-        text for text in texts(_shown(row)) if what and text.casefold().startswith(what.casefold())
+        text
+        for text in texts(_visible(row))
+        if what and text.casefold().startswith(what.casefold())
     }
 
 
-def _shown(row: Row) -> dict[str, Any]:
+def _visible(row: Row) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != MEMBER}
 
 
@@ -301,10 +303,10 @@ class _Tracer:
             from semgraph.execution.record import read_rows
 
             rows: list[Row] = list(read_rows(self.run.folder, kind, step))
-            self._tables[kind, step] = rows or (self._given(step) if kind == "steps" else [])
+            self._tables[kind, step] = rows or (self._input_rows(step) if kind == "steps" else [])
         return self._tables[kind, step]
 
-    def _given(self, name: str) -> list[Row]:
+    def _input_rows(self, name: str) -> list[Row]:
         """The rows of an input; those of the ordered input with their number."""
         import pyarrow.parquet as pq
 
@@ -364,7 +366,7 @@ class _Tracer:
             match = row if name == step else self._match(name, readers, rare)
             if match is not None:
                 traced[name] = match
-            items = tuple(self._asked(name, row, match, rare))
+            items = tuple(self._items_about(name, row, match, rare))
             if match is not None or items:
                 yield Link(name, match or {}, items)
 
@@ -392,15 +394,15 @@ class _Tracer:
             )
         key = str(self.run.facts.get("key", ""))
         best: tuple[float, Row | None] = (0.0, None)
-        for reader, made in readers.items():
-            rows = [row for row in self.rows("steps", step) if same_input_row(row, made)]
+        for reader, derived in readers.items():
+            rows = [row for row in self.rows("steps", step) if same_input_row(row, derived)]
             if step in self._kinds and self._kinds[step] == self._kinds.get(reader):
-                same = next((row for row in rows if row.get(key) == made.get(key)), None)
+                same = next((row for row in rows if row.get(key) == derived.get(key)), None)
                 if same is not None:
                     return same
                 continue
             for row in rows:
-                common = {*texts(row)} & {*texts(made)}
+                common = {*texts(row)} & {*texts(derived)}
                 score = sum(rare.get(text, 0.0) for text in common) + (
                     _ALONE if common and len(rows) == 1 else 0.0
                 )
@@ -426,7 +428,7 @@ class _Tracer:
                 kinds.append((names, keys))
         return {name: number for number, (names, _) in enumerate(kinds) for name in names}
 
-    def _asked(
+    def _items_about(
         self, step: str, start: Row, match: Row | None, rare: Weights
     ) -> Iterator[AskedItem]:
         """The items about the row: those that share the most rare texts with it."""

@@ -39,13 +39,13 @@ returns: [urgent]
 class YesServer(BaseHTTPRequestHandler):
     """Answers every chat with yes."""
 
-    asked: list[int]
+    calls: list[int]
     trace: Trace
 
     def do_POST(self) -> None:
         """Answer one request."""
         self.rfile.read(int(self.headers["Content-Length"]))
-        self.asked.append(len(self.trace.files))
+        self.calls.append(len(self.trace.files))
         message = {"role": "assistant", "content": json.dumps({"answer": "yes"})}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
@@ -105,7 +105,7 @@ def main() -> None:
     """Print the counts and the files."""
     os.chdir(tempfile.mkdtemp())
     Path("urgent.yaml").write_text(PLAN, encoding="utf-8")
-    YesServer.asked, YesServer.trace = [], Trace()
+    YesServer.calls, YesServer.trace = [], Trace()
     server = ThreadingHTTPServer(("127.0.0.1", 0), YesServer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     rows = [{"id": 1, "text": "The roof leaks."}, {"id": 2, "text": "A new logo."}]
@@ -114,11 +114,11 @@ def main() -> None:
         plan = semgraph.load_plan("urgent.yaml")
     with semgraph.Session(llm=model, store="memory") as session, YesServer.trace as running:
         session.run(plan, tickets=rows)
-    assert YesServer.asked
+    assert YesServer.calls
     server.shutdown()
     for name, trace in (("load", loading), ("run", running)):
         print(f"{name}: {len(trace.files)} files: {' '.join(trace.files)}")
-    print(f"before the first call of the model: {YesServer.asked[0]} files")
+    print(f"before the first call of the model: {YesServer.calls[0]} files")
 
 
 if __name__ == "__main__":

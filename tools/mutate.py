@@ -53,7 +53,7 @@ def mutants(source: str, number: int, seed: int) -> list[tuple[str, ast.Module]]
     tree = ast.parse(source)
     places = [index for index, node in enumerate(ast.walk(tree)) if change_of(node)]
     chosen = random.Random(seed).sample(places, min(number, len(places)))  # noqa: S311
-    made = []
+    mutated = []
     for index in sorted(chosen):
         mutant = copy.deepcopy(tree)
         node = list(ast.walk(mutant))[index]
@@ -62,13 +62,13 @@ def mutants(source: str, number: int, seed: int) -> list[tuple[str, ast.Module]]
         assert change is not None
         change(node)
         after = ast.unparse(node).splitlines()[0]
-        made.append(
+        mutated.append(
             (
                 f"line {getattr(node, 'lineno', 0)}: {before}  ->  {after}",
                 ast.fix_missing_locations(mutant),
             )
         )
-    return made
+    return mutated
 
 
 class Mutated(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -118,19 +118,19 @@ def main() -> None:
     parser.add_argument("--mutants", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=600)
-    given, tests = parser.parse_known_args()
+    options, tests = parser.parse_known_args()
     import duckdb, numpy, pyarrow, sqlglot  # noqa: E401, F401, ICN001, I001 - once, not in each child
 
-    name = ".".join(given.module.with_suffix("").parts)
-    source = given.module.read_text(encoding="utf-8")
-    if killed(name, given.module.absolute(), ast.parse(source), tests, given.seconds):
+    name = ".".join(options.module.with_suffix("").parts)
+    source = options.module.read_text(encoding="utf-8")
+    if killed(name, options.module.absolute(), ast.parse(source), tests, options.seconds):
         sys.exit("the tests fail without any mutation")
     dead = total = 0
-    for what, tree in mutants(source, given.mutants, given.seed):
+    for what, tree in mutants(source, options.mutants, options.seed):
         total += 1
-        noticed = killed(name, given.module.absolute(), tree, tests, given.seconds)
-        dead += noticed
-        print(f"{'killed  ' if noticed else 'SURVIVED'}  {what}", flush=True)
+        is_killed = killed(name, options.module.absolute(), tree, tests, options.seconds)
+        dead += is_killed
+        print(f"{'killed  ' if is_killed else 'SURVIVED'}  {what}", flush=True)
     print(f"{name}: {dead} of {total} mutants killed ({100 * dead / max(total, 1):.0f} %)")
 
 

@@ -41,8 +41,8 @@ class Root(TyperGroup):
             raise
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"semgraph {version('semgraph')}")

@@ -108,7 +108,7 @@ def compare(
 
         values = read_inputs(input or (), prepared)
         options.talk(*header(prepared, plan, values, session.settings))
-        given = {name: each.rows for name, each in values.items()}
+        tables = {name: each.rows for name, each in values.items()}
         job = session.acompare(
             prepared,
             variants=variants,
@@ -118,17 +118,17 @@ def compare(
             rows=rows,
             fresh=no_cache,
             say=options.talk,
-            inputs=given,
+            inputs=tables,
         )
         try:
-            tables = run_until_signal(
+            comparison = run_until_signal(
                 job, lambda: options.talk("stopping … (once more ends at once)")
             )
         except KeyboardInterrupt:
             options.warn("What was answered is in the journal: the same command goes on from there")
             raise
-    _print(options, tables)
-    raise typer.Exit(tables.exit_code)
+    _print(options, comparison)
+    raise typer.Exit(comparison.exit_code)
 
 
 def _print(options: CommonOptions, comparison: Comparison) -> None:

@@ -84,8 +84,8 @@ def check(
         )
     else:
         options.show(*(line for c in checks for line in c.lines()))
-    if said := verdict(checks):
-        options.talk(said)
+    if summary := verdict(checks):
+        options.talk(summary)
         raise typer.Exit(2)
 
 

@@ -88,15 +88,15 @@ def run(
         prepared = session.prepare(plan, **chosen)
         earlier = session.resumed(resume)
         merged = earlier.merged(until=until, write=not no_write)
-        asked = RequestedOptions(earlier.run or None, rows, merged["until"], merged["write"])
-        given = _introduce(options, session, prepared, plan, input, asked)
+        requested = RequestedOptions(earlier.run or None, rows, merged["until"], merged["write"])
+        inputs = _introduce(options, session, prepared, plan, input, requested)
         more = {
             "rows": rows, "until": until, "write": not no_write, "resume": resume, "again": reprocess, "fresh": no_cache,
             "on_error": on_error and on_error.value,
         }  # fmt: skip
         began = time.monotonic()
-        result = _run(options, session, prepared, plan, more, given)
-        _report(options, result, prepared, plan, asked, time.monotonic() - began)
+        result = _run(options, session, prepared, plan, more, inputs)
+        _report(options, result, prepared, plan, requested, time.monotonic() - began)
     raise typer.Exit(result.exit_code)
 
 
@@ -105,16 +105,16 @@ def _introduce(
     session: Session,
     plan: LogicalPlan,
     typed: str,
-    given: list[str] | None,
-    asked: RequestedOptions,
+    inputs: list[str] | None,
+    requested: RequestedOptions,
 ) -> dict[str, Any]:
     """Read the inputs, print the first lines, fetch models that are not here."""
     from semgraph.frontend.inputs import read_inputs
     from semgraph.render.header import header
 
-    result = read_inputs(given or (), plan)
-    settings = session.resumed(asked.resume).settings(session.settings)
-    options.talk(*header(plan, typed, result, settings, asked))
+    result = read_inputs(inputs or (), plan)
+    settings = session.resumed(requested.resume).settings(session.settings)
+    options.talk(*header(plan, typed, result, settings, requested))
     for warning in plan.warnings:
         options.warn(f"! {warning}")
     _fetch(options, settings, plan)
@@ -140,7 +140,7 @@ def _run(
     plan: LogicalPlan,
     typed: str,
     more: Mapping[str, Any],
-    given: Mapping[str, Any],
+    inputs: Mapping[str, Any],
 ) -> Result:
     from semgraph.errors import PlanError, SemgraphError
     from semgraph.execution.record import Run
@@ -153,7 +153,7 @@ def _run(
         with watched(
             options.err, plan.order.input if plan.order else "", quiet=bool(options.quiet)
         ) as progress:
-            job = session.arun(plan, progress=progress, begun=begun.append, inputs=given, **more)
+            job = session.arun(plan, progress=progress, begun=begun.append, inputs=inputs, **more)
             return run_until_signal(
                 job, lambda: options.talk("stopping … (once more ends at once)")
             )
@@ -170,7 +170,7 @@ def _report(
     result: Result,
     plan: LogicalPlan,
     typed: str,
-    asked: RequestedOptions,
+    requested: RequestedOptions,
     seconds: float,
 ) -> None:
     from semgraph.render.header import following
@@ -182,12 +182,12 @@ def _report(
     else:
         every = bool(options.verbose)
         options.show(
-            *outcome(result, plan, options.out.width, seconds, every=every, until=asked.until)
+            *outcome(result, plan, options.out.width, seconds, every=every, until=requested.until)
         )
-    kept = asked.write and asked.until is None and options.store != "memory"
+    stored = requested.write and requested.until is None and options.store != "memory"
     after = (
         {name + options.words(): doc for name, doc in following(plan, typed).items()}
-        if kept
+        if stored
         else {}
     )
     options.talk(*hints(result, plan, after))
@@ -244,7 +244,7 @@ def explain(
         prepared = session.prepare(
             plan, params=parameters(set), preset=preset, use=pairs("--use", use)
         )
-        given = {name: each.rows for name, each in read_inputs(input or (), prepared).items()}
+        inputs = {name: each.rows for name, each in read_inputs(input or (), prepared).items()}
         forms = [Form.rules] * rules + [Form.queries] * queries + [Form.prompts] * prompts
         for form in forms or [format]:
             text = session.explain(
@@ -253,6 +253,6 @@ def explain(
                 run=run,
                 sample=sample,
                 width=options.out.width,
-                inputs=given,
+                inputs=inputs,
             )
             options.show(*text.splitlines())

@@ -508,11 +508,11 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
         )
     items = [] if trial.answers is None else trial.answers.to_pylist()
     with exchanges(Run(comparison.record or Path()), comparison.journal) as lookup:
-        asked = tuple(_asked(item, lookup) for item in items if item[MEMBER] in wanted)
+        asked = tuple(_asked_item(item, lookup) for item in items if item[MEMBER] in wanted)
     return Evidence(arm.name, number, tuple(rows[i] for i in sorted(wanted)), asked)
 
 
-def _asked(item: Row, lookup: Lookup) -> AskedItem:
+def _asked_item(item: Row, lookup: Lookup) -> AskedItem:
     calls = tuple((call, lookup(call)) for call in item.get("calls") or ())
     answers = {name: value for name, value in item.items() if name not in _HIDDEN}
     return AskedItem(

@@ -31,12 +31,12 @@ def written_labels(plan: LogicalPlan) -> tuple[set[str], set[str], set[str]]:
     count only if all edges are of this kind.
     """
     merges = [sink for sink in plan.writes if isinstance(sink, Merge) and not sink.only]
-    asked = [any(n.calls_model for n in walk(m.input)) for m in merges]
-    given = {m.node for m, asks in zip(merges, asked, strict=True) if m.node and not asks}
-    edges = {m.edge for m, asks in zip(merges, asked, strict=True) if m.edge and asks}
+    by_model = [any(n.calls_model for n in walk(m.input)) for m in merges]
+    unchanged = {m.node for m, asks in zip(merges, by_model, strict=True) if m.node and not asks}
+    edges = {m.edge for m, asks in zip(merges, by_model, strict=True) if m.edge and asks}
     return (
-        given,
-        {m.node for m in merges if m.node} - given,
+        unchanged,
+        {m.node for m in merges if m.node} - unchanged,
         edges or {m.edge for m in merges if m.edge},
     )
 
@@ -49,17 +49,19 @@ async def graph_of(store: Store, plan: LogicalPlan) -> ScoredGraph:
     name is what the graph draws of it. All other edges are facts.
     """
     graph, draw = plan.graph, plan.graph.draw
-    given, made, edges = written_labels(plan)
+    unchanged, derived, edges = written_labels(plan)
     ties = {
         name
         for name in edges
-        if len({graph.labels[name].source, graph.labels[name].target} & given) == 1
+        if len({graph.labels[name].source, graph.labels[name].target} & unchanged) == 1
     }
     members: defaultdict[str, set[str]] = defaultdict(set)
     for name in ties:
         for row in (await store.scan(name, [], None, ())).to_pylist():
             ends = (
-                ("source", "target") if graph.labels[name].source in given else ("target", "source")
+                ("source", "target")
+                if graph.labels[name].source in unchanged
+                else ("target", "source")
             )
             members[row[ends[1]]].add(row[ends[0]])
     nodes: list[ScoredNode] = []
@@ -68,12 +70,12 @@ async def graph_of(store: Store, plan: LogicalPlan) -> ScoredGraph:
         for name in edges - ties
         for end in (graph.labels[name].source, graph.labels[name].target)
     }
-    labels = made | (given & ends_said) or given
+    labels = derived | (unchanged & ends_said) or unchanged
     for name in sorted(labels):
         label = graph.labels[name]
-        shown = [draw.node] if draw.node in label.properties else []
-        for row in (await store.scan(name, shown, None, ())).to_pylist():
-            called = folded(row[draw.node]) if shown and row[draw.node] else None
+        names = [draw.node] if draw.node in label.properties else []
+        for row in (await store.scan(name, names, None, ())).to_pylist():
+            called = folded(row[draw.node]) if names and row[draw.node] else None
             key = row[graph.key]
             own = frozenset(members[key]) if key in members else None
             nodes.append(ScoredNode(key, own, name if len(labels) > 1 else "", called))
@@ -95,17 +97,17 @@ async def graph_of(store: Store, plan: LogicalPlan) -> ScoredGraph:
     return ScoredGraph(tuple(nodes), tuple(statements))
 
 
-def read_graph_truth(given: Any) -> ScoredGraph:
+def read_graph_truth(value: Any) -> ScoredGraph:
     """A true graph: a `ScoredGraph`, `{nodes: [...], edges: [...]}`, or a JSON file of that.
 
     A node has `key` and `members` (keys of the nodes that it was derived from) or `name`, and may
     have `label`; an edge has `source`, `target`, `label`, and may have `start` and `end`. Raises
     PlanError.
     """
-    if isinstance(given, ScoredGraph):
-        return given
-    source = str(given) if isinstance(given, (str, Path)) else "the truth"
-    data = _json(Path(given)) if isinstance(given, (str, Path)) else given
+    if isinstance(value, ScoredGraph):
+        return value
+    source = str(value) if isinstance(value, (str, Path)) else "the truth"
+    data = _json(Path(value)) if isinstance(value, (str, Path)) else value
     if not isinstance(data, Mapping) or "nodes" not in data:
         hint = '{"nodes": [{"key", "name", "members"}], "edges": [{"source", "target", "label", "start", "end"}]}'
         raise PlanError(

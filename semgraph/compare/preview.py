@@ -197,15 +197,15 @@ async def _observed(
             if part.items.num_rows:
                 items += part.items.num_rows
                 await reference.answer(node, part, ctx)
-    asked = [request for batch in ctx.batches.values() for request in batch.first]
-    if not asked:
+    requests = [request for batch in ctx.batches.values() for request in batch.first]
+    if not requests:
         return None
     model = bound(llm, node.prompt.first.role)
-    total = sum(prompt_tokens(model, request) for request in asked)
-    shared = sum(_static(model, request) for request in asked)
+    total = sum(prompt_tokens(model, request) for request in requests)
+    shared = sum(_static(model, request) for request in requests)
     longest = max(prompt.max_tokens for prompt in node.prompt.all)
     return Observed(
-        total / items, float(longest), 1.0, shared / len(asked), (total - shared) / items
+        total / items, float(longest), 1.0, shared / len(requests), (total - shared) / items
     )
 
 
@@ -238,20 +238,20 @@ def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
     for name, (limit, before, each) in totals.items():
         most = trials * sum(cost for cost in each if cost is not None)
         if limit is not None and before + most > limit * (1 + 1e-9):
-            shown, allowed, paid = (
+            amount, allowed, paid = (
                 dollars(v, exact=True) if name == "max_usd" else f"{v:,.0f}"
                 for v in (most, limit, before)
             )
             spent_before = f" (spent {paid} on the rows, which are kept)" if before else ""
             raise BudgetReached(
-                f"{shown}{units[name]} for {plural(trials, 'trial')} of {plural(len(each), 'variant')} "
+                f"{amount}{units[name]} for {plural(trials, 'trial')} of {plural(len(each), 'variant')} "
                 f"would pass {name} {allowed.removeprefix('$')}{spent_before}: no variant was asked. "
                 "Raise it, or take fewer rows, variants or trials"
             )
 
 
-def said_of_rows(
-    made: StepInput,
+def rows_preview(
+    step_input: StepInput,
     inputs: Mapping[str, pa.Table],
     source: Held,
     journal: Path | None,
@@ -260,27 +260,29 @@ def said_of_rows(
     """Lines printed before rows are computed with model calls: the steps, and their calls as far as
     known.
     """
-    amounts = _calls(made.physical, inputs, source, journal)
+    amounts = _calls(step_input.physical, inputs, source, journal)
     known = [
         f"{step} ({_amount(amount)})"
         for step, amount in amounts.items()
         if amount.known and amount.value
     ]
     open_ = [step for step, amount in amounts.items() if not amount.known]
-    asked = [f"  models are asked by {', '.join(known)}"] if known else []
+    callers = [f"  models are asked by {', '.join(known)}"] if known else []
     later = [f"  how much is not known beforehand: {', '.join(open_)}"] if open_ else []
     whole = (
-        ": a run of the whole plan, as the step reads what the plan writes" if made.grown else ""
+        ": a run of the whole plan, as the step reads what the plan writes"
+        if step_input.grown
+        else ""
     )
     return [
-        f"first the rows of step {made.node.step} are made{whole}",
-        *asked,
+        f"first the rows of step {step_input.node.step} are made{whole}",
+        *callers,
         *later,
         f"  what the journal has costs nothing; {limits(budget)}",
     ]
 
 
-def said_of_plans(
+def plans_preview(
     arms: Mapping[str, PhysicalPlan],
     inputs: Mapping[str, pa.Table],
     source: Held,
@@ -300,7 +302,7 @@ def _of_plan(amounts: Mapping[str, Amount]) -> str:
     if not known:
         return "how many calls depends on the answers"
     calls = total(known.values())
-    number = f"{calls.shown()} call{'s' * (calls.value != 1)}"
+    number = f"{calls.text()} call{'s' * (calls.value != 1)}"
     if not later:
         return number
     return f"{number} for {', '.join(known)}; for {later} other step{'s' * (later > 1)} it depends on the answers"
@@ -315,7 +317,7 @@ def _calls(
     calls: dict[str, list[Amount]] = {}
     for node in walk(*physical.roots):
         if isinstance(node, Semantic):
-            calls.setdefault(node.step, []).append(estimator.asked(node).calls)
+            calls.setdefault(node.step, []).append(estimator.call_estimate(node).calls)
     return {step: total(each) for step, each in calls.items()}
 
 
@@ -340,17 +342,17 @@ def _limit(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,g}"
 
 
-def said_before(
+def variants_preview(
     estimates: Sequence[Estimate], trials: int, before: int, llm: str, budget: Budget
 ) -> list[str]:
     """Lines printed before variants are run: the cost of one trial of each, and of all."""
     wide = max(len(e.variant) for e in estimates)
     lines = [f"  {e.variant:<{wide}}  {expected(e)}" for e in estimates]
-    made = [f"  the rows took {before:,} call{'s' * (before != 1)}"] if before else []
+    rows_made = [f"  the rows took {before:,} call{'s' * (before != 1)}"] if before else []
     free = "  what the journal has costs nothing; an answer that is not valid is asked for again"
     return [
         f"one trial of each, {llm}",
-        *made,
+        *rows_made,
         *lines,
         f"  {in_all(estimates, trials, budget)}",
         free,

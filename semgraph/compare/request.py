@@ -21,9 +21,9 @@ from semgraph.compare.preview import (
     ahead,
     expected,
     in_all,
-    said_before,
-    said_of_plans,
-    said_of_rows,
+    plans_preview,
+    rows_preview,
+    variants_preview,
     warm,
 )
 from semgraph.compare.record import save
@@ -142,7 +142,7 @@ def _named(variants: list[str]) -> dict[str, str]:
 
 
 @dataclass
-class Kept:
+class ComparisonRecord:
     """The record of a comparison, which stays correct if the comparison fails."""
 
     request: ComparisonRequest
@@ -231,12 +231,12 @@ async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
     """
     plan = request.plan
     async with runner.open(plan, fresh=request.fresh) as opened:
-        kept = Kept(request, runner, opened)
+        record = ComparisonRecord(request, runner, opened)
         work = compare_step if request.step else compare_plans
         try:
-            result = await work(request, runner, kept.noted(opened), kept)
+            result = await work(request, runner, record.noted(opened), record)
         except BaseException as error:
-            if kept.record is not None:
+            if record.record is not None:
                 interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
                 status = (
                     "interrupted"
@@ -245,11 +245,11 @@ async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
                     if isinstance(error, BudgetReached)
                     else "failed"
                 )
-                kept.end(status, str(error))
+                record.end(status, str(error))
             if isinstance(error, Fault):
                 raise PlanError(Problem(error.what, there=error.there, hint=error.hint)) from None
             raise
-        kept.end("budget" if result.stopped else "compared", result.stopped)
+        record.end("budget" if result.stopped else "compared", result.stopped)
         return result
 
 
@@ -278,7 +278,7 @@ class Choices:
         use = {**plan.use, self.node.step: self.choices[self.reference]}
         return input_of(replace(plan, use=use), self.node, store, self.library, llm)
 
-    def asked(self, frozen: Frozen) -> pa.Table:
+    def questions(self, frozen: Frozen) -> pa.Table:
         """The frozen rows. Raises PlanError if there are none."""
         if not frozen.parts or not frozen.rows.num_rows:
             what = f"step {self.node.step} has no rows to ask about: there is nothing to compare"
@@ -314,7 +314,7 @@ Named = Mapping[str, Implementation[Any]]
 
 
 async def compare_step(
-    request: ComparisonRequest, runner: Runner, opened: Opened, kept: Kept
+    request: ComparisonRequest, runner: Runner, opened: Opened, record: ComparisonRecord
 ) -> Comparison:
     """Compare variants of a step over the same rows."""
     plan = request.plan
@@ -324,27 +324,27 @@ async def compare_step(
     source = await held(plan, opened.store, partitions_read(plan, request.inputs))
     known = await known_rows(plan, request.inputs, source)
     async with source.copy(await opened.vector_length(plan)) as scratch:
-        made = of.input(plan, scratch, opened.llm)
-        if made.asking:
-            for line in said_of_rows(
-                made, request.inputs, source, runner.settings.journal_path, opened.budget
+        step_input = of.input(plan, scratch, opened.llm)
+        if step_input.asking:
+            for line in rows_preview(
+                step_input, request.inputs, source, runner.settings.journal_path, opened.budget
             ):
                 request.say(line)
-            kept.begin()
+            record.begin()
         frozen = await spent(
-            kept, lambda ledger: freeze(made, request.inputs, opened, scratch, ledger)
+            record, lambda ledger: freeze(step_input, request.inputs, opened, scratch, ledger)
         )
-    asked = of.asked(frozen)
-    truth = None if truth is None else about(truth, node, asked)
+    questions = of.questions(frozen)
+    truth = None if truth is None else about(truth, node, questions)
     column = plan.graph.partition
     rows = await seen_rows(frozen, opened.llm, opened.embedder, column)
     costs = await ahead(node, variants, of.by_default, rows, opened.llm, opened.embedder)
-    for line in said_before(
+    for line in variants_preview(
         costs.estimates, request.trials, frozen.before.calls, opened.llm.name, opened.budget
     ):
         request.say(line)
     admit(costs.estimates, request.trials, opened.budget)
-    kept.begin()
+    record.begin()
 
     async def ready(ledger: Ledger) -> None:
         taking = [variants[name] for name in costs.embedding]
@@ -356,15 +356,15 @@ async def compare_step(
         request.say(_done(name, trial, request.trials))
         return trial
 
-    trials, stopped = await _each(list(variants), request.trials, attempt, kept, ready)
+    trials, stopped = await _each(list(variants), request.trials, attempt, record, ready)
     quality = of_step(node, frozen.rows, trials, reference, truth)
     columns = truth.columns if truth else whole_rows(node)
-    shown = (
+    key_columns = (
         columns.key if truth else (node.by if hasattr(node, "by") else tuple(node.prompt.fields))
     )
-    return kept.comparison(
+    return record.comparison(
         [Arm(n, {node.step: str(of.choices[n])}, tuple(trials[n]), quality[n]) for n in variants],
-        reference=reference, key=tuple(shown), compare=columns.compare, frozen=frozen.facts(), before=frozen.before,
+        reference=reference, key=tuple(key_columns), compare=columns.compare, frozen=frozen.facts(), before=frozen.before,
         estimates=costs.estimates, notes=(*_notes(frozen, truth), *known), stopped=stopped, rows=frozen.rows,
         wanted=truth.rows if truth else None, closed=truth.closed if truth else True,
     )  # fmt: skip
@@ -374,8 +374,8 @@ def _done(name: str, trial: Trial, trials: int) -> str:
     """The line printed when a trial is finished."""
     number = f", trial {trial.number + 1} of {trials}" if trials > 1 else ""
     replayed = trial.cold.calls - trial.paid.calls
-    kept = f" and {replayed:,} from the journal" if replayed > 0 else ""
-    return f"✓ {name}{number}: {trial.paid.calls:,} call{'s' * (trial.paid.calls != 1)}{kept}"
+    replays = f" and {replayed:,} from the journal" if replayed > 0 else ""
+    return f"✓ {name}{number}: {trial.paid.calls:,} call{'s' * (trial.paid.calls != 1)}{replays}"
 
 
 def _notes(frozen: Frozen, truth: Truth | None) -> list[str]:
@@ -388,7 +388,7 @@ def _notes(frozen: Frozen, truth: Truth | None) -> list[str]:
 
 
 async def _each(
-    names: Sequence[str], trials: int, attempt: Callable[[str, int, Ledger], Awaitable[T]], kept: Kept,
+    names: Sequence[str], trials: int, attempt: Callable[[str, int, Ledger], Awaitable[T]], record: ComparisonRecord,
     ready: Callable[[Ledger], Awaitable[None]] | None = None,
 ) -> tuple[dict[str, list[T]], str | None]:  # fmt: skip
     """Run all first trials, then all second ones, and so on: at a limit, all variants have almost
@@ -401,28 +401,28 @@ async def _each(
     what = "what is embedded"
     try:
         if ready is not None:
-            await spent(kept, ready)
+            await spent(record, ready)
         for number in range(trials):
             first = number % len(names)
             for name in (*names[first:], *names[:first]):
                 what = f"{name}, trial {number + 1} of {trials}," if trials > 1 else name
-                results[name].append(await spent(kept, partial(attempt, name, number)))
+                results[name].append(await spent(record, partial(attempt, name, number)))
     except BudgetReached as error:
         return results, f"{str(error).removeprefix('stopped ')}; {what} is not complete. {KEPT}"
     return results, None
 
 
-async def spent(kept: Kept, work: Callable[[Ledger], Awaitable[T]]) -> T:
+async def spent(record: ComparisonRecord, work: Callable[[Ledger], Awaitable[T]]) -> T:
     """Do some work and add its cost to what was paid, also if a limit stops it."""
     ledger = Ledger()
     try:
         return await work(ledger)
     finally:
-        kept.paid += ledger.paid
+        record.paid += ledger.paid
 
 
 async def compare_plans(
-    request: ComparisonRequest, runner: Runner, opened: Opened, kept: Kept
+    request: ComparisonRequest, runner: Runner, opened: Opened, record: ComparisonRecord
 ) -> Comparison:
     """Compare whole plans, each run in its own copy."""
     plan, library = request.plan, Library(runner.settings.operators)
@@ -440,18 +440,18 @@ async def compare_plans(
     length = await opened.vector_length(plan)
     source = await held(plan, opened.store, partitions_read(plan, request.inputs))
     async with source.copy(length) as scratch:
-        made = checked(
+        physical = checked(
             {
                 name: partial(compiled, each, scratch, library, opened.llm)
                 for name, each in plans.items()
             }
         )
     estimates = [Estimate(name) for name in arms]
-    for line in said_of_plans(
-        made, request.inputs, source, runner.settings.journal_path, opened.budget
+    for line in plans_preview(
+        physical, request.inputs, source, runner.settings.journal_path, opened.budget
     ):
         request.say(line)
-    kept.begin()
+    record.begin()
 
     async def attempt(name: str, number: int, ledger: Ledger) -> Whole:
         scope = f"compare plan {name}: " + ", ".join(
@@ -464,13 +464,13 @@ async def compare_plans(
         request.say(_done(name, whole.trial, request.trials))
         return whole
 
-    trials, stopped = await _each(list(arms), request.trials, attempt, kept)
+    trials, stopped = await _each(list(arms), request.trials, attempt, record)
     reference = next(iter(arms))
     quality = (
         of_plans(trials, reference, truth) if trials[reference] else dict.fromkeys(arms, Quality())
     )
     counts = {name: table.num_rows for name, table in request.inputs.items()}
-    return kept.comparison(
+    return record.comparison(
         [
             Arm(n, {s: str(c) for s, c in use.items()}, tuple(w.trial for w in trials[n]), quality[n])
             for n, use in arms.items()
@@ -507,17 +507,21 @@ async def foreseen(request: ComparisonRequest, runner: Runner) -> list[str]:
         of = choices(request, runner, opened.llm)
         source = await held(plan, opened.store, partitions_read(plan, request.inputs))
         async with source.copy(await opened.vector_length(plan)) as scratch:
-            made = of.input(plan, scratch, opened.llm)
-            if made.asking:
+            step_input = of.input(plan, scratch, opened.llm)
+            if step_input.asking:
                 later = "what its variants take is known when these are there: compare says it before they are asked"
                 return [
-                    *said_of_rows(
-                        made, request.inputs, source, runner.settings.journal_path, opened.budget
+                    *rows_preview(
+                        step_input,
+                        request.inputs,
+                        source,
+                        runner.settings.journal_path,
+                        opened.budget,
                     ),
                     later,
                 ]
-            frozen = await freeze(made, request.inputs, opened, scratch, Ledger())
-        of.asked(frozen)
+            frozen = await freeze(step_input, request.inputs, opened, scratch, Ledger())
+        of.questions(frozen)
         rows = await seen_rows(frozen, opened.llm, opened.embedder, plan.graph.partition)
         costs = await ahead(of.node, of.variants, of.by_default, rows, opened.llm, opened.embedder)
         counts = " × ".join(f"{name} {count:,}" for name, count in frozen.facts()["rows"].items())

@@ -34,13 +34,13 @@ Trials = Mapping[str, Sequence[Trial]]
 
 
 def of_step(
-    node: Semantic, asked: pa.Table, trials: Trials, reference: str, truth: Truth | None
+    node: Semantic, frozen: pa.Table, trials: Trials, reference: str, truth: Truth | None
 ) -> dict[str, Quality]:
     """The quality of each variant of a step.
 
     Args:
         node: The step.
-        asked: The frozen rows.
+        frozen: The frozen rows.
         trials: The trials of each variant.
         reference: The variant that the others are compared with.
         truth: The true answers.
@@ -48,7 +48,7 @@ def of_step(
     columns = whole_rows(node)
     key, compare = columns.key, columns.compare
     whole = {
-        name: [trial_answers(trial, key, compare, asked, name) for trial in each]
+        name: [trial_answers(trial, key, compare, frozen, name) for trial in each]
         for name, each in trials.items()
     }
     qualities = {}
@@ -61,24 +61,24 @@ def of_step(
             qualities[name] = replace(qualities[name], interval=_range(same), spread=spread)
     if truth is None:
         return qualities
-    true = truth.wanted(asked)
-    tallies = {name: _tallies(each, asked, truth, true) for name, each in trials.items()}
+    true = truth.wanted(frozen)
+    tallies = {name: _tallies(each, frozen, truth, true) for name, each in trials.items()}
     return {
         name: _scored(each, tallies[reference], qualities[name], own=name == reference)
         for name, each in tallies.items()
     }
 
 
-def _kept(answers: RowAnswers, units: RowAnswers) -> RowAnswers:
+def _within(answers: RowAnswers, units: RowAnswers) -> RowAnswers:
     return {unit: own for unit, own in answers.items() if unit in units}
 
 
 def _tallies(
-    trials: Sequence[Trial], asked: pa.Table, truth: Truth, true: RowAnswers
+    trials: Sequence[Trial], frozen: pa.Table, truth: Truth, true: RowAnswers
 ) -> list[Tally]:
     """A tally for each trial, over all rows asked about or over those that the truth covers."""
-    answers = [truth.given(trial.rows, asked) for trial in trials if trial.rows is not None]
-    return [tally(each if truth.closed else _kept(each, true), true) for each in answers]
+    answers = [truth.answered(trial.rows, frozen) for trial in trials if trial.rows is not None]
+    return [tally(each if truth.closed else _within(each, true), true) for each in answers]
 
 
 def _scored(

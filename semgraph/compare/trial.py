@@ -92,7 +92,7 @@ class Ledger:
         else:
             self.paid += spent
 
-    def vectors(self, texts: Sequence[str], found: Embeddings, embedder: Embedder) -> None:
+    def vectors(self, texts: Sequence[str], embeddings: Embeddings, embedder: Embedder) -> None:
         """Count vectors: cold cost by the embedder's tokenizer, because cached vectors have no
         recorded cost.
         """
@@ -100,8 +100,8 @@ class Ledger:
         self._seen.update(f"vector {text}" for text in new)
         usage = Usage(sum(map(embedder.count_tokens, new)))
         self.cold += Spent(0, usage.prompt, 0, embedder.dollars(usage))
-        self.paid += Spent(0, found.usage.prompt, 0, found.dollars)
-        self.known += found.journal
+        self.paid += Spent(0, embeddings.usage.prompt, 0, embeddings.dollars)
+        self.known += embeddings.journal
 
 
 class _Counted(Wrapper):

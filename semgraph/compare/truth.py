@@ -40,7 +40,7 @@ def answers_of(
     every element is an answer, in any order. All other compared columns of a row are one answer.
     """
     rows = [plain(row) for row in table.to_pylist()]
-    asked = [] if units is None else [_values(plain(row), key) for row in units.to_pylist()]
+    keys_asked = [] if units is None else [_values(plain(row), key) for row in units.to_pylist()]
     lists = {path.partition(EACH)[0]: [p for p in compare if p.partition(EACH)[0] == path.partition(EACH)[0]]
              for path in compare if EACH in path}  # fmt: skip
     whole = [path for path in compare if EACH not in path]
@@ -49,9 +49,9 @@ def answers_of(
         flat = (
             dict(zip((*key, *whole), _values(row, (*key, *whole)), strict=True)) for row in rows
         )
-        parts[""] = answers(flat, key, whole, asked)
+        parts[""] = answers(flat, key, whole, keys_asked)
     for name, paths in lists.items():
-        named = [*asked, *(_values(row, key) for row in rows)]
+        named = [*keys_asked, *(_values(row, key) for row in rows)]
         parts[name] = answers(_elements(rows, key, name, paths), key, paths, named)
     if len(parts) == 1:
         return next(iter(parts.values()))
@@ -271,17 +271,17 @@ class Truth:
         key, compare = self.columns.key, self.columns.compare
         return Columns((*key, *compare), ()) if self.labelled else self.columns
 
-    def given(self, rows: pa.Table, asked: pa.Table) -> RowAnswers:
+    def answered(self, rows: pa.Table, frozen: pa.Table) -> RowAnswers:
         """The answers of a variant to the rows that the truth covers."""
         scored = self.scored
         return answers_of(
-            rows, scored.key, scored.compare, None if scored.key != self.columns.key else asked
+            rows, scored.key, scored.compare, None if scored.key != self.columns.key else frozen
         )
 
-    def wanted(self, asked: pa.Table) -> RowAnswers:
+    def wanted(self, frozen: pa.Table) -> RowAnswers:
         """The right answers to the rows that were asked about and that the truth covers."""
         scored, width = self.scored, len(self.columns.key)
-        times = self.times(asked)
+        times = self.times(frozen)
         right = self.rows.filter(self.rows.column(TRUE)) if self.labelled else self.rows
         true = answers_of(right, scored.key, scored.compare, self.rows if self.labelled else None)
         wanted_answers = {}
@@ -293,9 +293,9 @@ class Truth:
                 )
         return wanted_answers
 
-    def times(self, asked: pa.Table) -> Mapping[Hashable, int]:
+    def times(self, frozen: pa.Table) -> Mapping[Hashable, int]:
         """How many answers each unit can have: one for each row with that key."""
-        counts = Counter(row_names(asked, self.columns.key))
+        counts = Counter(row_names(frozen, self.columns.key))
         return dict.fromkeys(counts, 1) if self.groups else counts
 
     def _of_all(self, own: Counter[Hashable], rows: int) -> Counter[Hashable]:
@@ -324,19 +324,19 @@ def whole_rows(node: Semantic) -> Columns:
     return Columns(key, tuple(f.name + (EACH if pa.types.is_list(f.type) else "") for f in new))
 
 
-def read_truth(node: Semantic, given: Any) -> Truth:
+def read_truth(node: Semantic, value: Any) -> Truth:
     """Read a truth in the columns of a step; the step's rows are not needed.
 
     Args:
         node: The step.
-        given: A file, an Arrow table, a pandas frame, or mappings.
+        value: A file, an Arrow table, a pandas frame, or mappings.
 
     Raises:
         PlanError: It has no column that identifies a row, none to compare, or no rows.
         InputError: Its values are not of the columns' types.
     """
-    source = str(given) if isinstance(given, (str, Path)) else "the truth"
-    rows = _rows(given)
+    source = str(value) if isinstance(value, (str, Path)) else "the truth"
+    rows = _rows(value)
     try:
         columns, _ = columns_of(rows)
     except Fault as fault:
@@ -396,7 +396,9 @@ def _consistent(truth: Truth) -> Truth:
                         for flags in (rows.column(TRUE), pc.invert(rows.column(TRUE))))  # fmt: skip
         if both := right & wrong:
             raise PlanError(
-                Problem(f"{truth.source} says yes and no of {_shown(scored.key, next(iter(both)))}")
+                Problem(
+                    f"{truth.source} says yes and no of {_described(scored.key, next(iter(both)))}"
+                )
             )
     listed = any(EACH in path for path in scored.compare)
     twice = rows.num_rows - len({canonical_json(plain(row)) for row in rows.to_pylist()})
@@ -405,19 +407,19 @@ def _consistent(truth: Truth) -> Truth:
     return replace(truth, notes=tuple(notes))
 
 
-def about(truth: Truth, node: Semantic, asked: pa.Table) -> Truth:
+def about(truth: Truth, node: Semantic, frozen: pa.Table) -> Truth:
     """The truth with notes on how well it covers the frozen rows.
 
     Raises:
         PlanError: It covers none of them, or has more answers to a row than the row can have.
     """
     key, source = truth.columns.key, truth.source
-    times = truth.times(asked)
+    times = truth.times(frozen)
     units = set(times)
     rows_of_truth = set(answers_of(truth.rows, key, ()))
     if not units & rows_of_truth:
-        there = f"the truth has {_shown(key, next(iter(rows_of_truth)))}"
-        theirs = f"; the rows have {_shown(key, next(iter(units)))}" if units else ""
+        there = f"the truth has {_described(key, next(iter(rows_of_truth)))}"
+        theirs = f"; the rows have {_described(key, next(iter(units)))}" if units else ""
         hint = f"it must name rows of step {node.step} by {', '.join(key)}"
         raise PlanError(
             Problem(
@@ -457,16 +459,18 @@ def _one_answer(truth: Truth, times: Mapping[Hashable, int]) -> None:
         return
     for unit, own in answers_of(truth.rows, truth.columns.key, truth.columns.compare).items():
         if len(own) > max(1, times.get(unit, 1)):
-            shown = " and ".join(_shown(truth.columns.compare, answer) for answer in list(own)[:2])
+            examples = " and ".join(
+                _described(truth.columns.compare, answer) for answer in list(own)[:2]
+            )
             raise PlanError(
                 Problem(
-                    f"{truth.source} has {len(own)} answers to {_shown(truth.columns.key, unit)}",
-                    there=shown,
+                    f"{truth.source} has {len(own)} answers to {_described(truth.columns.key, unit)}",
+                    there=examples,
                 )
             )
 
 
-def _shown(key: Sequence[str], unit: Any) -> str:
+def _described(key: Sequence[str], unit: Any) -> str:
     return ", ".join(f"{name} {value!r}" for name, value in zip(key, unit, strict=True))
 
 
@@ -498,9 +502,9 @@ def _check(
         raise PlanError(Problem(what, there=has, hint="add a column of the other side"))
 
 
-def _rows(given: Any) -> Any:
-    if not isinstance(given, (str, Path)):
-        return given
+def _rows(value: Any) -> Any:
+    if not isinstance(value, (str, Path)):
+        return value
     from semgraph.frontend.inputs import rows_of
 
-    return rows_of(Path(given))
+    return rows_of(Path(value))

@@ -105,27 +105,29 @@ def node(
     """
     source = Input(name="rows", columns=LEFT, step="rows")
     more: dict[str, Any] = {"context": CONTEXT} if context else {}
-    given: dict[str, Any] = {"input": source, "step": "asked"}
+    shared: dict[str, Any] = {"input": source, "step": "asked"}
     if operator == "sem_map" and forms:
-        return SemMap(prompt=formed_prompts(), **given)
+        return SemMap(prompt=formed_prompts(), **shared)
     if operator == "sem_map":
         return SemMap(
-            prompt=prompts("Describe “{name}” of {at}.", MAP_RETURNS, by=by, **more), **given
+            prompt=prompts("Describe “{name}” of {at}.", MAP_RETURNS, by=by, **more), **shared
         )
     if operator == "sem_filter":
-        return SemFilter(prompt=prompts("Is “{name}” good?", by=by, **more), **given)
+        return SemFilter(prompt=prompts("Is “{name}” good?", by=by, **more), **shared)
     if operator == "sem_agg":
         returns = [("words", "list<string>"), ("rows", "int64")]
-        return SemAgg(prompt=prompts("{name}", returns, by=by, **more), by=("kind",), **given)
+        return SemAgg(prompt=prompts("{name}", returns, by=by, **more), by=("kind",), **shared)
     if operator == "sem_topk":
         return SemTopk(
-            prompt=prompts("How loud is “{name}”?", by=by, **more), k=K, per=("kind",), **given
+            prompt=prompts("How loud is “{name}”?", by=by, **more), k=K, per=("kind",), **shared
         )
-    asked = ["Are “{name}” and “{c.name}” alike?"] if both else ["Left: {name}"]
+    questions = ["Are “{name}” and “{c.name}” alike?"] if both else ["Left: {name}"]
     more |= {} if both else {"other": "Right: {name} {weight}"}
     returns = [("verdict", "enum<same, alike>"), ("note", "string null")] if answers else []
     other = Input(name="others", columns=RIGHT, step="others")
-    return SemJoin(prompt=prompts(*asked, returns, by=by, **more), other=other, alias="c", **given)
+    return SemJoin(
+        prompt=prompts(*questions, returns, by=by, **more), other=other, alias="c", **shared
+    )
 
 
 def hashed(text: str) -> int:
@@ -134,25 +136,25 @@ def hashed(text: str) -> int:
 
 
 def _describe(text: str) -> dict[str, Any]:
-    said, _, at = text.removeprefix("Describe “").removesuffix(".").rpartition("” of ")
-    number = hashed(said)
+    name, _, at = text.removeprefix("Describe “").removesuffix(".").rpartition("” of ")
+    number = hashed(name)
     return {
         "code": f"{number:x}",
-        "size": len(said),
+        "size": len(name),
         "weight": None if number % 3 == 0 else number / 7,
         "seen": at or None,
-        "length": "short" if len(said) < 5 else "long",
+        "length": "short" if len(name) < 5 else "long",
         "parts": [
             {"word": w, "on": "2024-02-29" if hashed(w) % 2 else None, "good": True}
-            for w in said.split()
+            for w in name.split()
         ],
     }
 
 
 def _form(text: str) -> dict[str, Any]:
-    said, _, kind = text.removeprefix("Form “").removesuffix(".").rpartition("” as ")
+    name, _, kind = text.removeprefix("Form “").removesuffix(".").rpartition("” as ")
     return {
-        "held": {"size": len(said), "at": "2024-05-01"} if kind == "a" else {"words": said.split()}
+        "held": {"size": len(name), "at": "2024-05-01"} if kind == "a" else {"words": name.split()}
     }
 
 
@@ -286,16 +288,16 @@ async def run(
     implementation: Implementation[Any],
     llm: LLM | None = None,
     metrics: StepMetrics | None = None,
-    asked: Any = None,
+    instead: Any = None,
 ) -> pa.Table:
-    """The checked answers of an implementation, by item; `asked` replaces the case's node."""
+    """The checked answers of an implementation, by item; `instead` replaces the case's node."""
     llm = llm if llm is not None else Oracle(mind(case.operator))
-    asked, rows = asked or case.node(), case.rows()
-    async with NodeContext(llm, Grams(), asked, metrics or StepMetrics()) as ctx:
+    instead, rows = instead or case.node(), case.rows()
+    async with NodeContext(llm, Grams(), instead, metrics or StepMetrics()) as ctx:
         table = await Watched(
-            implementation.answer(asked, rows, ctx), implementation, asked.step
+            implementation.answer(instead, rows, ctx), implementation, instead.step
         ).ended()
-    check_answer(asked, rows, table, implementation)
+    check_answer(instead, rows, table, implementation)
     answers_: pa.Table = table.sort_by("item")
     return answers_
 

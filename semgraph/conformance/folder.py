@@ -52,10 +52,10 @@ def find(folder: Path) -> list[ImplementationFile]:
         there = f"in it: {', '.join(sorted(p.name for p in folder.iterdir())) or 'nothing'}"
         hint = f"files are found as {folder}/<operator>/<name>.py, of the operators {', '.join(OPERATORS)}"
         raise PlanError(Problem(f'"{folder}" holds no implementation', there=there, hint=hint))
-    return [_found(library, name, file) for name, file in files]
+    return [_load(library, name, file) for name, file in files]
 
 
-def _found(library: Library, name: str, file: Path) -> ImplementationFile:
+def _load(library: Library, name: str, file: Path) -> ImplementationFile:
     operator = name.split("/", maxsplit=1)[0]
     try:
         candidate = library.get(operator, Choice(file.stem))
@@ -112,22 +112,22 @@ def check_folder(folder: Path, patience: float = PATIENCE) -> Iterator[CheckedFi
         yield _checked(file, patience)
 
 
-def _checked(found: ImplementationFile, patience: float) -> CheckedFile:
-    if found.candidate is None:
-        return CheckedFile(found.name, found.file, problem=found.problem)
+def _checked(entry: ImplementationFile, patience: float) -> CheckedFile:
+    if entry.candidate is None:
+        return CheckedFile(entry.name, entry.file, problem=entry.problem)
     watch = _Watch(patience)
     outcomes: list[Outcomes] = []
     near = None
     try:
         with watch:
-            near = asyncio.run(_run(found.candidate, outcomes, watch))
+            near = asyncio.run(_run(entry.candidate, outcomes, watch))
     except KeyboardInterrupt:
         if not watch.over:
             raise
     if watch.over:
-        where = watch.where or named(found.candidate.implementation)
+        where = watch.where or named(entry.candidate.implementation)
         outcomes.append(Outcomes("an end", f"{where} was stopped after {patience:g} s"))
-    return CheckedFile(found.name, found.file, tuple(outcomes), near)
+    return CheckedFile(entry.name, entry.file, tuple(outcomes), near)
 
 
 async def _run(candidate: Candidate, outcomes: list[Outcomes], watch: _Watch) -> Agreement | None:
@@ -198,10 +198,10 @@ def report_lines(checked: CheckedFile, width: int = 0, *, every: bool = False) -
         yield f"{line} · {len(checked.failed)} failed: {failures[0]}"
     elif failures:
         yield f"{line} · {len(checked.failed)} failed"
-        shown = failures if every else failures[:_SHOWN]
-        yield from (f"  {one}" for one in shown)
-        if len(shown) < len(failures):
-            yield f"  ... and {len(failures) - len(shown)} more: -v shows them"
+        listed = failures if every else failures[:_SHOWN]
+        yield from (f"  {one}" for one in listed)
+        if len(listed) < len(failures):
+            yield f"  ... and {len(failures) - len(listed)} more: -v shows them"
     else:
         yield line + (_near(checked.near) if checked.near else "")
 

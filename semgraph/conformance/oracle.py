@@ -152,10 +152,10 @@ def think(mind: Mind, request: Request) -> dict[str, Any]:
         return mind.combine(
             [filled(template, record) for _, record, part, _ in every if not part], earlier
         )
-    asked, given, answer = user.partition(_GIVEN)
+    question_text, separator, answer = user.partition(_GIVEN)
     return (
-        mind.review(asked, mind.answer(asked), json.loads(answer))
-        if given
+        mind.review(question_text, mind.answer(question_text), json.loads(answer))
+        if separator
         else one(mind, request, user)
     )
 
@@ -197,13 +197,13 @@ def parts(request: Request) -> tuple[str, str]:
     return system, user.split("\n\nYour last answer was not valid", 1)[0]
 
 
-def question(system: str, said: tuple[str, ...] = _SAID) -> str:
+def question(system: str, leads: tuple[str, ...] = _SAID) -> str:
     """The question as the system message states it; without words of its own it is the record's
     values.
     """
     for paragraph in system.split("\n\n"):
         head, _, rest = paragraph.partition("\n")
-        if head.startswith(said):
+        if head.startswith(leads):
             return rest
     return ""
 
@@ -211,11 +211,11 @@ def question(system: str, said: tuple[str, ...] = _SAID) -> str:
 def filled(template: str, record: dict[str, Any]) -> str:
     """A question with a record's values in place."""
     if not template:
-        return " ".join(map(shown, record.values())).strip()
-    return _FIELD.sub(lambda m: shown(record[m[1]]) if m[1] in record else m[0], template).strip()
+        return " ".join(map(as_text, record.values())).strip()
+    return _FIELD.sub(lambda m: as_text(record[m[1]]) if m[1] in record else m[0], template).strip()
 
 
-def shown(value: Any) -> str:
+def as_text(value: Any) -> str:
     """A value of a record as text."""
     if value is None:
         return ""

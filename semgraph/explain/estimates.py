@@ -141,7 +141,7 @@ class Amount(NamedTuple):
         """This amount as a bound."""
         return Amount(self.value, worse(self.kind, "most"))
 
-    def shown(self, decimals: int = 0, unit: str = "") -> str:
+    def text(self, decimals: int = 0, unit: str = "") -> str:
         """The amount as tables print it: `≈ 12`, `≤ 40`, `?`."""
         if not self.known or (self.kind == "least" and not self.value):
             return "?"
@@ -268,7 +268,7 @@ class Estimator:
             return rows if ratio == 1 and node.rows == "1:1" else rows.times(ratio, "seen")
         return Amount(0.0, "seen") if not rows.value and not known.rows_out else None
 
-    def _given(self, node: Node) -> Amount:
+    def _source_rows(self, node: Node) -> Amount:
         """The rows of an operator without inputs, from the input or the store."""
         if isinstance(node, Scan):
             held = None if self.counts is None else self.counts.get(node.label)
@@ -288,7 +288,7 @@ class Estimator:
 
     def _bound(self, node: Node) -> Amount:
         if not node.inputs:
-            return self._given(node)
+            return self._source_rows(node)
         if isinstance(node, Union):
             parts = [self.rows(branch) for branch in node.relations]
             return total(parts) if all(part.known for part in parts) else Amount()
@@ -332,7 +332,7 @@ class Estimator:
         pairs = left.value * max(right.value, 1.0 if how == "left" else 0.0)
         return Amount(pairs, worse(worse(left.kind, right.kind), "most"))
 
-    def asked(self, node: Semantic) -> CallEstimate:
+    def call_estimate(self, node: Semantic) -> CallEstimate:
         """The expected cost of an operator that calls the model."""
         left = self.rows(node.inputs[0])
         known = self._known(node)
@@ -415,7 +415,7 @@ class Forecast:
         self._asked: dict[str, list[CallEstimate]] = {}
         for node in walk(*plan.roots):
             if isinstance(node, Semantic):
-                self._asked.setdefault(node.step, []).append(self.estimator.asked(node))
+                self._asked.setdefault(node.step, []).append(self.estimator.call_estimate(node))
 
     def of(self, step: str) -> dict[str, Amount]:
         """The estimates of one step: `rows`, and if it calls the model `items`, `calls`,
@@ -426,7 +426,7 @@ class Forecast:
 
     def total(self) -> dict[str, Amount]:
         """The sum over all calls."""
-        return _summed([asked for each in self._asked.values() for asked in each])
+        return _summed([each_call for each in self._asked.values() for each_call in each])
 
 
 def _summed(estimates: list[CallEstimate]) -> dict[str, Amount]:

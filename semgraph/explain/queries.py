@@ -111,7 +111,7 @@ def _value(kind: pa.DataType) -> Any:
     return _NOW if pa.types.is_timestamp(kind) else plain.get(kind, 0)
 
 
-def shown(statements: Sequence[tuple[str, list[str]]]) -> str:
+def text(statements: Sequence[tuple[str, list[str]]]) -> str:
     """The statements as text, each read headed by its steps."""
     return "\n\n".join(
         f"-- store: {steps}\n" + ";\n".join(texts) + ";" for steps, texts in statements if texts

@@ -194,7 +194,7 @@ def _in_names(prompt: Prompt) -> tuple[Message, ...]:
     return (*((Message("system", static),) if static else ()), Message("user", question))
 
 
-def shown(prompts: Sequence[FirstPrompt], *, exact: bool) -> str:
+def text(prompts: Sequence[FirstPrompt], *, exact: bool) -> str:
     """The prompts as text, each headed by its step and its tokens (`~`: not by the model's own
     tokenizer).
     """

@@ -42,7 +42,7 @@ def optimized(plan: LogicalPlan) -> tuple[LogicalPlan, list[Rewrite]]:
     return optimize(plan, observe), rewrites
 
 
-def shown(plan: LogicalPlan, rewrites: list[Rewrite]) -> str:
+def text(plan: LogicalPlan, rewrites: list[Rewrite]) -> str:
     """Every rewrite with its diff; then the rules that changed nothing, or are not allowed."""
     parts = []
     for each in rewrites:

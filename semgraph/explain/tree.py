@@ -147,12 +147,12 @@ def _numbers(
             was["$"] = "—" if did["dollars"] is None else f"{did['dollars']:.4f}"
     estimated: dict[str, str] = {}
     if "rows" in estimate:
-        estimated["rows"] = estimate["rows"].shown()
+        estimated["rows"] = estimate["rows"].text()
     if "calls" in estimate:
         sent, answered = estimate["tokens_in"], estimate["tokens_out"]
-        estimated |= {"calls": estimate["calls"].shown(), "$": estimate["dollars"].shown(4)}
+        estimated |= {"calls": estimate["calls"].text(), "$": estimate["dollars"].text(4)}
         estimated["tokens"] = (
-            f"{sent.shown()}+{answered.shown().removeprefix('≈ ')}" if sent.shown() != "?" else "?"
+            f"{sent.text()}+{answered.text().removeprefix('≈ ')}" if sent.text() != "?" else "?"
         )
     both = (
         [text for text in (estimated.get(n, ""), was.get(n, "")) if text]
@@ -183,12 +183,12 @@ def _totals(forecast: Forecast | None, actual: Actual | None) -> list[str]:
     lines = []
     total = forecast.total() if forecast is not None else {}
     if total and (total["calls"].value or total["calls"].kind != "exact"):
-        sent, answered = total["tokens_in"].shown(), total["tokens_out"].shown()
+        sent, answered = total["tokens_in"].text(), total["tokens_out"].text()
         parts = [
-            f"{total['calls'].shown()} calls",
+            f"{total['calls'].text()} calls",
             "tokens ?" if sent == "?" else f"{sent} + {answered} tokens",
         ]
-        parts.append(total["dollars"].shown(4, "$") if total["dollars"].shown() != "?" else "$ ?")
+        parts.append(total["dollars"].text(4, "$") if total["dollars"].text() != "?" else "$ ?")
         lines.append("estimated: " + " · ".join(parts))
     if actual is not None:
         did = [step for step in actual.values() if step["operator"]]

@@ -51,11 +51,11 @@ class Bridge:
         """
         if not jobs:
             return []
-        found: list[T | None] = [None] * len(jobs)
+        results: list[T | None] = [None] * len(jobs)
         self._alone = len(jobs) == 1
         pool = ThreadPoolExecutor(min(len(jobs), _THREADS), thread_name_prefix="lotus")
         futures = [
-            self._loop.run_in_executor(pool, self._guarded, job, found, i)
+            self._loop.run_in_executor(pool, self._guarded, job, results, i)
             for i, job in enumerate(jobs)
         ]
         try:
@@ -68,24 +68,24 @@ class Bridge:
             pool.shutdown(wait=False)
         if self._failure is not None:
             raise self._failure
-        return found  # type: ignore[return-value]
+        return results  # type: ignore[return-value]
 
     async def gather(self, jobs: Sequence[Callable[[], Mapping[K, Outcome]]]) -> dict[K, Outcome]:
         """The combined outcomes of the jobs; see `run`."""
-        found: dict[K, Outcome] = {}
+        results: dict[K, Outcome] = {}
         for some in await self.run(jobs):
-            found |= some
-        return found
+            results |= some
+        return results
 
     def ask(self, requests: Asked) -> Answered:
         """Send requests and return replies or errors, in order. Called from a job's thread."""
         return asyncio.run_coroutine_threadsafe(self._answered(requests), self._loop).result()
 
-    def _guarded(self, job: Callable[[], T], found: list[T | None], i: int) -> None:
+    def _guarded(self, job: Callable[[], T], results: list[T | None], i: int) -> None:
         if self.stopped:
             return
         try:
-            found[i] = job()
+            results[i] = job()
         except BaseException as error:  # noqa: BLE001 - raised by `run`
             self._loop.call_soon_threadsafe(self._fail, error)
 
@@ -99,27 +99,27 @@ class Bridge:
             task.cancel()
 
     async def _answered(self, requests: Asked) -> Answered:
-        found: list[Reply | RowError] = [r for r in requests if isinstance(r, RowError)]
+        results: list[Reply | RowError] = [r for r in requests if isinstance(r, RowError)]
         places = [i for i, request in enumerate(requests) if isinstance(request, Request)]
         if not places:
-            return found
+            return results
         self._enter()
-        asked = [request for request in requests if isinstance(request, Request)]
+        valid = [request for request in requests if isinstance(request, Request)]
         try:
-            replies = await (self._in_one(asked) if self._alone else self._one_by_one(asked))
+            replies = await (self._in_one(valid) if self._alone else self._one_by_one(valid))
         except BaseException as error:
             self._fail(error)
             raise
         finally:
             self._leave()
         by_place = dict(zip(places, replies, strict=True))
-        refused = iter(found)
+        refused = iter(results)
         return [by_place[i] if i in by_place else next(refused) for i in range(len(requests))]
 
     async def _in_one(self, requests: Sequence[Request]) -> Answered:
         async with aclosing(self.ctx.ask(requests)) as replies:
-            found = {index: reply async for index, reply in replies}
-        return [found[i] for i in range(len(requests))]
+            results = {index: reply async for index, reply in replies}
+        return [results[i] for i in range(len(requests))]
 
     async def _one_by_one(self, requests: Sequence[Request]) -> Answered:
         """The requests of several jobs, with the concurrency of one."""
@@ -181,11 +181,11 @@ def lacking() -> str | None:
     """The reason why LOTUS cannot be used, or None. Imports nothing."""
     brings = f"{INSTALL}, in an environment of its own (it brings torch, and numpy below 2)"
     try:
-        found = version("lotus-ai")
+        installed = version("lotus-ai")
     except PackageNotFoundError:
         return f"it needs LOTUS (lotus-ai {VERSION}): {brings}"
-    if found != VERSION:
-        return f"it calls functions of lotus-ai {VERSION}, and {found} is installed: {brings}"
+    if installed != VERSION:
+        return f"it calls functions of lotus-ai {VERSION}, and {installed} is installed: {brings}"
     return None
 
 

@@ -83,30 +83,37 @@ class Sorter:
             group.outcomes[group.items[row]] = Outcome({"score": score}, None, calls)
         return group
 
-    def _order(self, documents: list[dict[str, Any]], asked: str) -> Sequence[int]:
+    def _order(self, documents: list[dict[str, Any]], instruction: str) -> Sequence[int]:
         """LOTUS's order of documents: best first, all of them or the k best."""
         if len(documents) < 2:
             return range(len(documents))
         if self._method == "naive":
-            found = self._parts.naive_sort(documents, self._model, asked, strategy=self._strategy)
+            result = self._parts.naive_sort(
+                documents, self._model, instruction, strategy=self._strategy
+            )
         elif self._method == "heap":
-            found = self._heap(documents, asked)
+            result = self._heap(documents, instruction)
         else:
             # of rows in random order the k-th is a random one: the same pivots in each run, which
             # LOTUS's own are not
-            found = self._parts.quicksort(
-                documents, self._model, asked, self._k, embedding=True, strategy=self._strategy
+            result = self._parts.quicksort(
+                documents,
+                self._model,
+                instruction,
+                self._k,
+                embedding=True,
+                strategy=self._strategy,
             )
-        order: list[int] = found.indexes
+        order: list[int] = result.indexes
         return order
 
-    def _heap(self, documents: list[dict[str, Any]], asked: str) -> Any:
+    def _heap(self, documents: list[dict[str, Any]], instruction: str) -> Any:
         while not _HEAP.acquire(timeout=0.1):
             if self._bridge.stopped:
                 raise CancelledError
         try:
             return self._parts.heapsort(
-                documents, self._model, asked, self._k, strategy=self._strategy
+                documents, self._model, instruction, self._k, strategy=self._strategy
             )
         finally:
             _HEAP.release()
@@ -120,24 +127,24 @@ class Sorter:
         """
         pairs = [(_document(chat, 1), _document(chat, 2), answer) for chat, answer in lost.faults]
         counts = Counter(text for left, right, _ in pairs for text in {left, right})
-        found: dict[str, Answer] = {}
+        faulty: dict[str, Answer] = {}
         for several in (True, False):
-            still = [pair for pair in pairs if pair[0] not in found and pair[1] not in found]
+            still = [pair for pair in pairs if pair[0] not in faulty and pair[1] not in faulty]
             texts = dict.fromkeys(
                 text for pair in still for text in pair[:2] if (counts[text] > 1) == several
             )
-            found |= self._alone(list(texts), group.instruction)
+            faulty |= self._alone(list(texts), group.instruction)
         for left, right, answer in pairs:
-            if left not in found and right not in found:
-                found |= {left: answer, right: answer}
-        return found
+            if left not in faulty and right not in faulty:
+                faulty |= {left: answer, right: answer}
+        return faulty
 
-    def _alone(self, texts: list[str], asked: str) -> dict[str, Answer]:
+    def _alone(self, texts: list[str], instruction: str) -> dict[str, Answer]:
         self._model.strict = False
         twice = [({"text": text, "image": {}},) * 2 for text in texts]
         self._model(
             [
-                self._parts.match_prompt(*pair, asked, self._model, strategy=self._strategy)
+                self._parts.match_prompt(*pair, instruction, self._model, strategy=self._strategy)
                 for pair in twice
             ]
         )

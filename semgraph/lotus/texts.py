@@ -63,12 +63,12 @@ class Texts:
         head = contexts[0] if apart else ""
         if not apart and any(contexts):
             frame = {_free("context", frame): contexts} | frame
-        asked = "".join(
+        question_text = "".join(
             text + (names[path].capitalize() if path else "") for text, path in prompt.item.parts
         )
-        instruction = paragraphs(prompt.rules, prompt.examples, head, asked, more)
-        found = self._parts.documents(pd.DataFrame(frame, index=range(len(lefts))), list(frame))
-        return Question(instruction, found)
+        instruction = paragraphs(prompt.rules, prompt.examples, head, question_text, more)
+        documents = self._parts.documents(pd.DataFrame(frame, index=range(len(lefts))), list(frame))
+        return Question(instruction, documents)
 
     def sides(self, prompt: Prompt, lefts: Sequence[int], rights: Sequence[int]) -> list[list[str]]:
         """The texts of some left and some right rows of a join.
@@ -85,9 +85,9 @@ class Texts:
 
     def mixed(self, items: Sequence[int]) -> str | None:
         """The error if the rows of a group must not share a request, or None."""
-        found = [self.keys.of(item) for item in items]
+        keys = [self.keys.of(item) for item in items]
         for position, what in enumerate(("partitions", "prompts", "contexts")):
-            if len({key[position] for key in found}) > 1:
+            if len({key[position] for key in keys}) > 1:
                 return f"mixed: rows that are asked about together have several {what}: group by what they differ in"
         return None
 
@@ -95,10 +95,10 @@ class Texts:
 def by_prompt(rows: Rows) -> list[list[int]]:
     """The items by prompt: a run of LOTUS has one instruction."""
     lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
-    found: dict[int, list[int]] = {}
+    by_prompt_index: dict[int, list[int]] = {}
     for item, left in enumerate(lefts):
-        found.setdefault(rows.prompt[left], []).append(item)
-    return list(found.values())
+        by_prompt_index.setdefault(rows.prompt[left], []).append(item)
+    return list(by_prompt_index.values())
 
 
 def claim(prompt: Prompt) -> str:
@@ -132,23 +132,23 @@ def _values(values: dict[str, str]) -> str:
 
 def _columns(paths: Sequence[str]) -> dict[str, str]:
     """A name for each column; LOTUS ignores case, so `userName` and `username` get different names."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for path in paths:
-        found[path] = _free(path, found.values())
-    return found
+        names[path] = _free(path, names.values())
+    return names
 
 
 def _free(name: str, taken: Any) -> str:
-    shown = {other.capitalize() for other in taken}
-    while name.capitalize() in shown:
+    capitalized = {other.capitalize() for other in taken}
+    while name.capitalize() in capitalized:
         name += "_"
     return name
 
 
 def said_twice(text: str) -> str | None:
     """The fault of an answer that should be True or False: LOTUS takes neither, and both, for True."""
-    said = {word for word in ("true", "false") if word in text.rpartition("Answer:")[2].lower()}
-    return None if len(said) == 1 else 'expected "Answer: True" or "Answer: False"'
+    verdicts = {word for word in ("true", "false") if word in text.rpartition("Answer:")[2].lower()}
+    return None if len(verdicts) == 1 else 'expected "Answer: True" or "Answer: False"'
 
 
 def unnumbered(text: str) -> str | None:

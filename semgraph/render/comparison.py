@@ -257,12 +257,12 @@ def joined(parts: list[TextPart]) -> str:
 
 def _table(comparison: Comparison, width: int) -> Iterator[list[TextPart]]:
     cells = columns(comparison)
-    kept, widths = fitting([Column(c.title, c.texts, c.right) for c in cells], width)
-    shown = list(zip(cells, widths, strict=False))
-    yield [TextPart(fit(c.title, w, right=c.right)) for c, w in shown]
+    fitted, widths = fitting([Column(c.title, c.texts, c.right) for c in cells], width)
+    placed = list(zip(cells, widths, strict=False))
+    yield [TextPart(fit(c.title, w, right=c.right)) for c, w in placed]
     for i in range(len(comparison)):
-        yield [TextPart(fit(c.texts[i], w, right=c.right), i in c.best) for c, w in shown]
-    if gone := cells[len(kept) :]:
+        yield [TextPart(fit(c.texts[i], w, right=c.right), i in c.best) for c, w in placed]
+    if gone := cells[len(fitted) :]:
         more = f"… {plural(len(gone), 'more column')}: {', '.join(c.title for c in gone)}"
         yield from ([TextPart(part)] for part in folded(more, width))
 

@@ -77,22 +77,22 @@ class Needs:
 def header(
     plan: LogicalPlan,
     typed: str,
-    given: Mapping[str, Given],
+    inputs: Mapping[str, Given],
     settings: Settings,
-    asked: RequestedOptions = DEFAULTS,
+    requested: RequestedOptions = DEFAULTS,
 ) -> Iterator[str]:
     """The lines.
 
     Args:
         plan: The prepared plan.
         typed: The plan as the user wrote it.
-        given: The inputs; without any, those of the resumed run or the plan's example.
+        inputs: The inputs; without any, those of the resumed run or the plan's example.
         settings: As resolved.
-        asked: Further options of the run.
+        requested: Further options of the run.
     """
     needs = Needs.of(plan)
     yield f"plan   {plan.name} ({_where(typed)})"
-    yield from _inputs(plan, given, asked)
+    yield from _inputs(plan, inputs, requested)
     for role in needs.roles:
         origin = settings.values.get(f"models.{role}", settings["models.default"]).origin
         name = "model " if role == "default" else f"{role:<6}"
@@ -103,34 +103,36 @@ def header(
         yield f"embed  {described(settings.embedder, plan, settings)}   ({settings['models.embed'].origin})"
     if needs.stores or plan.writes:
         yield f"store  {store(settings)}   ({settings['store'].origin})"
-    if plan.writes and not (asked.write and asked.until is None):
-        yield "write  nothing" + (f", and stop behind step {asked.until}" if asked.until else "")
+    if plan.writes and not (requested.write and requested.until is None):
+        yield "write  nothing" + (
+            f", and stop behind step {requested.until}" if requested.until else ""
+        )
 
 
 def _inputs(
-    plan: LogicalPlan, given: Mapping[str, Given], asked: RequestedOptions
+    plan: LogicalPlan, inputs: Mapping[str, Given], requested: RequestedOptions
 ) -> Iterator[str]:
-    for each in given.values():
+    for each in inputs.values():
         values = (
             each.rows.column(_partition(plan)).to_pylist()
             if _partition(plan) in each.rows.column_names
             else []
         )
         counted = f"{plural(each.rows.num_rows, 'row')} of {each.name}{_of(plan, values)}"
-        yield f"input  {each.source}: {counted}{_first(plan, each.name, asked)}"
-    if not given and asked.resume is not None:
-        yield f"input  as run {asked.resume} had it"
-    elif not given:
+        yield f"input  {each.source}: {counted}{_first(plan, each.name, requested)}"
+    if not inputs and requested.resume is not None:
+        yield f"input  as run {requested.resume} had it"
+    elif not inputs:
         for name, rows in _example(plan).items():
             values = [row.get(_partition(plan)) for row in rows if _partition(plan) in row]
             counted = f"{plural(len(rows), 'row')} of {name}{_of(plan, values)}"
-            yield f"input  the plan's example: {counted}{_first(plan, name, asked)}"
+            yield f"input  the plan's example: {counted}{_first(plan, name, requested)}"
 
 
-def _first(plan: LogicalPlan, name: str, asked: RequestedOptions) -> str:
+def _first(plan: LogicalPlan, name: str, requested: RequestedOptions) -> str:
     """A note if only the first rows are taken."""
-    cut = asked.rows is not None and (plan.order is None or plan.order.input == name)
-    return f"; only the first {asked.rows} (--rows)" if cut else ""
+    cut = requested.rows is not None and (plan.order is None or plan.order.input == name)
+    return f"; only the first {requested.rows} (--rows)" if cut else ""
 
 
 def _where(typed: str) -> str:
@@ -224,8 +226,8 @@ def store(settings: Settings) -> str:
     if kind != "sqlite":
         return {"memory": "memory: gone when this ends"}.get(settings.store, settings.store)
     file = Path(path)
-    shown = file.relative_to(settings.cwd) if file.is_relative_to(settings.cwd) else file
-    return f"{shown} ({f'SQLite, {size(file.stat().st_size)}' if file.exists() else 'new, SQLite'})"
+    near = file.relative_to(settings.cwd) if file.is_relative_to(settings.cwd) else file
+    return f"{near} ({f'SQLite, {size(file.stat().st_size)}' if file.exists() else 'new, SQLite'})"
 
 
 def missing(plan: LogicalPlan, settings: Settings) -> list[CatalogueModel]:

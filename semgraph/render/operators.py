@@ -20,22 +20,22 @@ def implementations(settings: Settings) -> dict[str, list[Listed]]:
     return {operator: library.list(operator) for operator in OPERATORS}
 
 
-def described(found: Mapping[str, list[Listed]]) -> dict[str, Any]:
+def described(by_operator: Mapping[str, list[Listed]]) -> dict[str, Any]:
     """The implementations as plain data."""
     return {
-        operator: [{**way._asdict(), "file": str(way.file)} for way in listed]
-        for operator, listed in found.items()
+        operator: [{**each._asdict(), "file": str(each.file)} for each in listed]
+        for operator, listed in by_operator.items()
     }
 
 
-def list_lines(found: Mapping[str, list[Listed]], width: int) -> Iterator[str]:
+def list_lines(by_operator: Mapping[str, list[Listed]], width: int) -> Iterator[str]:
     """Each implementation with its parameters and its guarantee, and a sentence about it."""
-    wide = max(map(len, found)) + 2
+    wide = max(map(len, by_operator)) + 2
     room = max(width - wide - 2, 20)
-    for operator, listed in found.items():
-        for i, way in enumerate(listed):
+    for operator, listed in by_operator.items():
+        for i, each in enumerate(listed):
             answers = (
-                "the reference" if way.reference else "same answers" if way.same else "may differ"
+                "the reference" if each.reference else "same answers" if each.same else "may differ"
             )
-            yield (operator if i == 0 else "").ljust(wide) + f"{way.signature}  [{answers}]"
-            yield from (" " * (wide + 2) + line for line in textwrap.wrap(way.doc, room))
+            yield (operator if i == 0 else "").ljust(wide) + f"{each.signature}  [{answers}]"
+            yield from (" " * (wide + 2) + line for line in textwrap.wrap(each.doc, room))

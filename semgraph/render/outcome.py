@@ -126,16 +126,16 @@ def drawing(result: Result, plan: LogicalPlan) -> list[Picture]:
 
 def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> list[Column]:
     """The semantic steps with rows or failures, and their costs; empty if there are none."""
-    shown = {
+    listed = {
         name: m
         for name, m in steps.items()
         if every or m.rows_failed or (m.operator and (m.rows_in or _answers(m)))
     }
-    if not shown:
+    if not listed:
         return []
-    rows = list(shown.values())
+    rows = list(listed.values())
     return [
-        Column("step", list(shown)),
+        Column("step", list(listed)),
         Column("operator", [m.operator or UNKNOWN for m in rows]),
         Column("how", [m.how for m in rows]),
         Column("in → out", [f"{known(m.rows_in)} → {known(m.rows_out)}" for m in rows], right=True),
@@ -173,8 +173,8 @@ def _answers(m: StepMetrics) -> int:
 
 
 def _calls(m: StepMetrics) -> str:
-    kept = [(m.calls_journal, "journal"), (m.calls_coalesced, "shared")]
-    more = ", ".join(f"+{count(number)} {where}" for number, where in kept if number)
+    reused = [(m.calls_journal, "journal"), (m.calls_coalesced, "shared")]
+    more = ", ".join(f"+{count(number)} {where}" for number, where in reused if number)
     return f"{count(m.calls_issued)} ({more})" if more else count(m.calls_issued)
 
 
@@ -240,7 +240,7 @@ def remarks(result: Result, plan: LogicalPlan, typed: str, anew: str = "") -> It
     for note in result.notes:
         if note not in warned:
             yield f"! {note}"
-    if _found_nothing(result, plan):
+    if _is_empty(result, plan):
         yield "! nothing was found. What the store holds, by label: semgraph doctor; try other words, or another --store"
     for step, m in result.meter.steps.items():
         if m.unusable:
@@ -254,7 +254,7 @@ def remarks(result: Result, plan: LogicalPlan, typed: str, anew: str = "") -> It
         yield f"Go on: semgraph run {typed} --resume {result.run}"
 
 
-def _found_nothing(result: Result, plan: LogicalPlan) -> bool:
+def _is_empty(result: Result, plan: LogicalPlan) -> bool:
     """Whether a plan that only reads a store returned no rows."""
     if plan.writes or result.failed or result.stopped or not result.tables:
         return False
@@ -292,9 +292,9 @@ def unfinished(
     yield f"Go on: semgraph run {command}{options} --resume {run.name}{then}"
 
 
-def _safe(done: int, given: int, plan: LogicalPlan, record: Path | None) -> str:
+def _safe(done: int, of: int, plan: LogicalPlan, record: Path | None) -> str:
     """How many rows are written; rows in memory are lost for a resumed run."""
-    rows = f"{count(done)} of {count(given)} {plan.order.input if plan.order else 'rows'}"
+    rows = f"{count(done)} of {count(of)} {plan.order.input if plan.order else 'rows'}"
     facts = Run(record).facts if record is not None else {}
     if (facts.get("settings") or {}).get("store", {}).get("value") != "memory":
         return f"{rows} are written and complete"
@@ -323,12 +323,12 @@ def _failures(result: Result, plan: LogicalPlan, typed: str) -> Iterator[str]:
         )
     file = result.record / "failed.jsonl" if result.record else None
     if file is not None and file.exists() and not plan.order:
-        yield f"  these rows are in {_shown(file)}"
+        yield f"  these rows are in {_relative(file)}"
     elif file is not None and file.exists() and plan.order:
-        yield f"  these rows only: semgraph run {typed} -i {plan.order.input}={_shown(file)}"
+        yield f"  these rows only: semgraph run {typed} -i {plan.order.input}={_relative(file)}"
 
 
-def _shown(path: Path) -> Path:
+def _relative(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 

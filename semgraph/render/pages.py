@@ -110,7 +110,10 @@ def _settings(file: PlanFile, notes: Notes) -> Iterator[str]:
 def _preset(body: Mapping[str, Any]) -> str:
     values = [f"`{name} = {_plain(value)}`" for name, value in (body.get("params") or {}).items()]
     return ", ".join(
-        [*values, *(f"`{step}: {_plain(way)}`" for step, way in (body.get("use") or {}).items())]
+        [
+            *values,
+            *(f"`{step}: {_plain(choice)}`" for step, choice in (body.get("use") or {}).items()),
+        ]
     )
 
 
@@ -138,7 +141,7 @@ def _steps(file: PlanFile, notes: Notes) -> Iterator[str]:
         (
             name,
             ", ".join(dict.fromkeys(_operators(body))),
-            _asked(file, asks.get(name)),
+            _prompt_text(file, asks.get(name)),
             notes.at("steps", name),
         )
         for name, body in steps.items()
@@ -146,7 +149,7 @@ def _steps(file: PlanFile, notes: Notes) -> Iterator[str]:
     yield from table(("step", "operators", "asks", ""), rows)
 
 
-def _asked(file: PlanFile, node: Semantic | None) -> str:
+def _prompt_text(file: PlanFile, node: Semantic | None) -> str:
     if node is None:
         return ""
     choice = file.plan.choice(node.step)

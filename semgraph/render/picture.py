@@ -123,21 +123,21 @@ def lines(
 
     place = {key: i for i, key in enumerate(picture.nodes)}
     edges = sorted(picture.edges.values(), key=lambda edge: place.get(edge.source, len(place)))
-    shown = edges[:_EDGES]
-    left = _room([picture.name(edge.source) for edge in shown])
-    right = _room([picture.name(edge.target) for edge in shown])
-    arrows = [f"─ {_cut(edge.name)} " if edge.name else "─" for edge in shown]
+    drawn = edges[:_EDGES]
+    left = _room([picture.name(edge.source) for edge in drawn])
+    right = _room([picture.name(edge.target) for edge in drawn])
+    arrows = [f"─ {_cut(edge.name)} " if edge.name else "─" for edge in drawn]
     arrow = max(map(len, arrows), default=0) + 1
     title = _title(picture, graph)
     body = max(2 + left + 1 + arrow + 2 + right, cell_len(title))
-    columns, gone = _columns(shown, members or {}, width - body)
+    columns, gone = _columns(drawn, members or {}, width - body)
     head = "".join(f"  {fit(title, size)}" for title, size, _ in columns)
     yield (
         (fit(_title(picture, graph), body) + head).rstrip()
         if columns
         else fit(_title(picture, graph), width).rstrip()
     )
-    for source, group in groupby(enumerate(shown), key=lambda pair: pair[1].source):
+    for source, group in groupby(enumerate(drawn), key=lambda pair: pair[1].source):
         lead = fit(picture.name(source), left)
         for i, edge in group:
             line = f"  {lead} {arrows[i]:─<{arrow}}▶ {fit(picture.name(edge.target), right)}"

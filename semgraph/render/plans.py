@@ -93,7 +93,8 @@ def described(file: PlanFile) -> dict[str, Any]:
         "presets": plan.document.get("presets") or {},
         "steps": len(plan.steps),
         "semantic": {
-            node.step: {"operator": node.keyword, "how": _way(plan, node)} for node in file.semantic
+            node.step: {"operator": node.keyword, "how": _implementation(plan, node)}
+            for node in file.semantic
         },
         "prompts": [prompt.name for prompt in file.prompts],
         "writes": [sink.label.name for sink in plan.writes] + (["schema"] if plan.schema else []),
@@ -101,7 +102,7 @@ def described(file: PlanFile) -> dict[str, Any]:
     }
 
 
-def _way(plan: LogicalPlan, node: Semantic) -> str:
+def _implementation(plan: LogicalPlan, node: Semantic) -> str:
     return str(plan.use[node.step]) if node.step in plan.use else "reference"
 
 
@@ -210,7 +211,7 @@ def _asking(file: PlanFile, width: int) -> Iterator[str]:
         [
             Column("step", [node.step for node in nodes]),
             Column("operator", [node.keyword for node in nodes]),
-            Column("way", [_way(file.plan, node) for node in nodes]),
+            Column("way", [_implementation(file.plan, node) for node in nodes]),
             Column(
                 "prompt", [", ".join(prompt.name for prompt in node.prompt.all) for node in nodes]
             ),
@@ -250,11 +251,11 @@ def copied(ref: str, folder: Path) -> list[Path]:
 def _prompt_files(document: Mapping[str, Any], home: Path) -> Iterator[Path]:
     """The prompts of all steps, including those that only other parameters use."""
     for _, value in walk_paths(document):
-        if isinstance(value, dict) and (given := value.get("prompt")):
+        if isinstance(value, dict) and (prompt := value.get("prompt")):
             names = (
-                [name for key, name in given.items() if key != "by"]
-                if isinstance(given, dict)
-                else [given]
+                [name for key, name in prompt.items() if key != "by"]
+                if isinstance(prompt, dict)
+                else [prompt]
             )
             files = (
                 home / "prompts" / f"{name}.md"
@@ -367,10 +368,10 @@ def _plan(path: Path, library: Library) -> tuple[str, tuple[Problem, ...]]:
     return made_of, tuple(warnings)
 
 
-def verdict(found: Sequence[PlanCheck]) -> str:
+def verdict(checks: Sequence[PlanCheck]) -> str:
     """A sentence on how many files have errors; "" if none has."""
-    wrong, whole = sum(bool(c.problems) for c in found), len(found)
-    kinds = {c.kind for c in found}
+    wrong, whole = sum(bool(c.problems) for c in checks), len(checks)
+    kinds = {c.kind for c in checks}
     kind = kinds.pop() if len(kinds) == 1 else "file"
     if not wrong:
         return ""

@@ -63,7 +63,7 @@ class Watch:
         """Seconds since the start."""
         return self.clock() - self.started
 
-    def asked(self, step: str) -> bool:
+    def calls_model(self, step: str) -> bool:
         """Whether a step calls a model; steps decided without one are not reported."""
         done, total = self.steps[step]
         metrics = self.meter.steps.get(step) if self.meter is not None else None
@@ -124,13 +124,15 @@ def _drawn(watch: Watch, width: int) -> RenderableType:
     from rich.text import Text
 
     spinner = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"[int(watch.elapsed * 10) % 10]
-    named = [(name, *counts) for name, counts in watch.steps.items() if name and watch.asked(name)]
+    named = [
+        (name, *counts) for name, counts in watch.steps.items() if name and watch.calls_model(name)
+    ]
     running = [step for step in named if step[1] < step[2]]
     finished = [step for step in named if step[1] >= step[2]]
-    shown = [*finished[-max(1, _STEPS - len(running)) :], *running[:_STEPS]] if named else []
+    listed = [*finished[-max(1, _STEPS - len(running)) :], *running[:_STEPS]] if named else []
     parts = [
         f"{'✓' if done >= total else spinner} {name}  {done} of {total}"
-        for name, done, total in shown
+        for name, done, total in listed
     ]
     lines = [f"  {'     '.join(parts)}"] if parts else []
     return Group(*(Text(fit(line, width).rstrip()) for line in (*lines, f"  {watch.summary()}")))

@@ -99,11 +99,13 @@ def lines(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator
         width: Of the terminal.
         indent: Blanks before each line.
     """
-    kept, widths = fitting(columns, width - indent)
-    for row in (tuple(c.title for c in kept), *zip(*(c.cells for c in kept), strict=True)):
-        parts = [fit(text, w, right=c.right) for text, w, c in zip(row, widths, kept, strict=True)]
+    fitted, widths = fitting(columns, width - indent)
+    for row in (tuple(c.title for c in fitted), *zip(*(c.cells for c in fitted), strict=True)):
+        parts = [
+            fit(text, w, right=c.right) for text, w, c in zip(row, widths, fitted, strict=True)
+        ]
         yield (" " * indent + (" " * GAP).join(parts)).rstrip()
-    if gone := columns[len(kept) :]:
+    if gone := columns[len(fitted) :]:
         names = ", ".join(c.title for c in gone)
         note = f"… {plural(len(gone), 'more column')}: {names}"
         yield fit(" " * indent + note, width).rstrip()

@@ -34,16 +34,16 @@ def described(chain: Chain) -> dict[str, Any]:
                 "row": dict(link.row),
                 "asked": [
                     {
-                        "left": asked.left,
-                        "right": asked.right,
-                        "answers": dict(asked.answers),
-                        "error": asked.error,
+                        "left": item.left,
+                        "right": item.right,
+                        "answers": dict(item.answers),
+                        "error": item.error,
                         "calls": [
                             {"id": call, **(_exchange(exchange) if exchange else {})}
-                            for call, exchange in asked.calls
+                            for call, exchange in item.calls
                         ],
                     }
-                    for asked in link.asked
+                    for item in link.asked
                 ],
             }
             for link in chain.links
@@ -52,16 +52,16 @@ def described(chain: Chain) -> dict[str, Any]:
     }
 
 
-def _exchange(found: Exchange) -> dict[str, Any]:
+def _exchange(exchange: Exchange) -> dict[str, Any]:
     return {
-        "model": found.model,
-        "role": found.request.role,
-        "messages": [asdict(message) for message in found.request.messages],
-        "schema": found.request.schema,
-        "answer": found.reply.text,
-        "usage": asdict(found.reply.usage),
-        "seconds": found.reply.seconds,
-        "dollars": found.reply.dollars,
+        "model": exchange.model,
+        "role": exchange.request.role,
+        "messages": [asdict(message) for message in exchange.request.messages],
+        "schema": exchange.request.schema,
+        "answer": exchange.reply.text,
+        "usage": asdict(exchange.reply.usage),
+        "seconds": exchange.reply.seconds,
+        "dollars": exchange.reply.dollars,
     }
 
 
@@ -86,8 +86,8 @@ def lines(
             yield fit(f"← {link.step}   {row}", width).rstrip()
         else:
             yield from _wrapped(f"{link.step}   ", row, width)
-        for asked in link.asked:
-            yield from _asked(asked, width, printed, messages=messages)
+        for item in link.asked:
+            yield from _item_lines(item, width, printed, messages=messages)
     if not any(link.asked for link in chain.links):
         yield "  no model was asked about it"
     if chain.others:
@@ -112,8 +112,8 @@ def _wrapped(lead: str, text: str, width: int) -> Iterator[str]:
 
 def _row(row: Row) -> str:
     """A row in a line: texts first, then abbreviated keys, without NULLs and hidden columns."""
-    shown = {n: v for n, v in row.items() if v not in (None, "", []) and not n.startswith("_")}
-    parts = sorted(shown.items(), key=lambda part: _is_key(part[1]))
+    visible = {n: v for n, v in row.items() if v not in (None, "", []) and not n.startswith("_")}
+    parts = sorted(visible.items(), key=lambda part: _is_key(part[1]))
     return " · ".join(f"{name} {_value(value)}" for name, value in parts) if parts else "(empty)"
 
 
@@ -138,25 +138,25 @@ def _value(value: Any) -> str:
     return f"“{text}”" if isinstance(value, str) and " " in text else text
 
 
-def _asked(asked: AskedItem, width: int, printed: set[str], *, messages: bool) -> Iterator[str]:
-    yield fit(f"    asked about {_value(asked.left)}", width).rstrip()
-    if asked.right not in (None, {}, ""):
-        yield fit(f"      beside {_value(asked.right)}", width).rstrip()
-    answer = f"failed: {asked.error}" if asked.error else _row(asked.answers)
+def _item_lines(item: AskedItem, width: int, printed: set[str], *, messages: bool) -> Iterator[str]:
+    yield fit(f"    asked about {_value(item.left)}", width).rstrip()
+    if item.right not in (None, {}, ""):
+        yield fit(f"      beside {_value(item.right)}", width).rstrip()
+    answer = f"failed: {item.error}" if item.error else _row(item.answers)
     yield from _wrapped("      answer  ", answer, width)
-    for call, exchange in asked.calls:
+    for call, exchange in item.calls:
         yield fit(f"      {_call(call, exchange)}", width).rstrip()
         if messages and exchange is not None and call not in printed:
             yield from _messages(exchange, " " * 8)
         printed.add(call)
 
 
-def _call(call: str, found: Exchange | None) -> str:
-    if found is None:
+def _call(call: str, exchange: Exchange | None) -> str:
+    if exchange is None:
         return f"call {call}: the journal does not have it (any more)"
-    usage, reply = found.reply.usage, found.reply
+    usage, reply = exchange.reply.usage, exchange.reply
     tokens = f"{count(usage.prompt)} → {count(usage.completion)} tokens"
-    return f"call {call} · {found.model} · {tokens} · {duration(reply.seconds)} · {dollars(reply.dollars)}"
+    return f"call {call} · {exchange.model} · {tokens} · {duration(reply.seconds)} · {dollars(reply.dollars)}"
 
 
 def _messages(exchange: Exchange, indent: str, *, schema: bool = True) -> Iterator[str]:
@@ -175,14 +175,14 @@ def evidence_lines(evidence: Evidence) -> Iterator[str]:
         yield f"row {_pairs(row)}"
     if not evidence.asked:
         yield f"  {evidence.variant} asked nothing about it"
-    for asked in evidence.asked:
-        right = asked.right if isinstance(asked.right, Mapping) else None
+    for item in evidence.asked:
+        right = item.right if isinstance(item.right, Mapping) else None
         beside = f" beside {_pairs(right)}" if right else ""
         yield f"← {evidence.variant}, trial {evidence.trial}{beside}"
-        yield f"  answer  {f'failed: {asked.error}' if asked.error else _pairs(asked.answers)}"
-        if not asked.calls:
+        yield f"  answer  {f'failed: {item.error}' if item.error else _pairs(item.answers)}"
+        if not item.calls:
             yield "  decided without a call"
-        for call, exchange in asked.calls:
+        for call, exchange in item.calls:
             if exchange is None:
                 yield f"  ← call {call}: the journal does not have it (any more)"
                 continue

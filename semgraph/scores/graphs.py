@@ -232,7 +232,7 @@ def score_graph(
         times: The times at which valid edges are compared; None: `moments(truth)`.
     """
     alignment = align(graph.nodes, truth.nodes)
-    ours, theirs = _said(graph.edges, alignment), _said(truth.edges, None)
+    ours, theirs = _by_content(graph.edges, alignment), _by_content(truth.edges, None)
     tally: dict[Hashable, tuple[int, int, int]] = {
         saying: _counts(ours.get(saying, ()), theirs.get(saying, ()))
         for saying in {**ours, **theirs}
@@ -264,7 +264,7 @@ def moments(graph: ScoredGraph, most: int = _MOMENTS) -> list[Any]:
     return [result[round(i * (len(result) - 1) / (most - 1))] for i in range(most)]
 
 
-def _said(
+def _by_content(
     edges: Iterable[Edge], alignment: Mapping[Hashable, Hashable] | None
 ) -> dict[Saying, list[Edge]]:
     """The edges by content: their ends as true nodes, label and properties."""

@@ -72,7 +72,7 @@ class Explanation:
         plan = mark_empty(self.plan, self.inputs or {})
         optimized, changes = rewrites.optimized(plan)
         if form == "rules":
-            return rewrites.shown(plan, changes)
+            return rewrites.text(plan, changes)
         async with self.resources.opened_store(self.plan.graph) as store:
             physical = self._compiled(optimized, store)
         if form == "prompts":
@@ -112,7 +112,7 @@ class Explanation:
                 stored = (await held(self.plan, store, partitions_read(self.plan, inputs))).rows
         estimator = Estimator.over(physical, inputs, memory, stored)
         semantic = [node for node in walk(*physical.roots) if isinstance(node, Semantic)]
-        if all(estimator.asked(node).tokens_in.known for node in semantic):
+        if all(estimator.call_estimate(node).tokens_in.known for node in semantic):
             return estimator
         return replace(estimator, tokens=await self._tokens(physical, inputs))
 
@@ -149,7 +149,7 @@ class Explanation:
                 plan = self._compiled(physical.logical, store)
                 length = next(iter(lengths), _LENGTH)
                 statements = await store_queries.store_queries(plan, store, length)
-                parts.append(store_queries.shown(statements))
+                parts.append(store_queries.text(statements))
         return "\n\n".join(part for part in parts if part)
 
     async def _prompts(self, physical: PhysicalPlan) -> str:
@@ -165,7 +165,7 @@ class Explanation:
             plan = self._compiled(physical.logical, store)
             now = datetime.now(UTC)
             prompts = await first_prompts.first_prompts(plan, opened.llm, store, inputs, now)
-            return first_prompts.shown(prompts, exact=opened.llm.exact_tokens)
+            return first_prompts.text(prompts, exact=opened.llm.exact_tokens)
 
 
 def _note(run: Run, plan: LogicalPlan) -> str:

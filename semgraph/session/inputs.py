@@ -47,10 +47,10 @@ def example_rows(plan: LogicalPlan) -> Example:
     return Example(example.get("inputs") or {}, tuple(example.get("after") or ()))
 
 
-def refuse_taken(plan: LogicalPlan, given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+def refuse_taken(plan: LogicalPlan, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """Refuse rows of an input whose name is an option of the call. Raises PlanError."""
     for name, value in options.items():
-        if name in plan.inputs and name not in given and value is not None and value is not False:
+        if name in plan.inputs and name not in inputs and value is not None and value is not False:
             line = next(
                 (node.origin for node in walk(*plan.steps.values()) if _is_input(node, name)), None
             )
@@ -63,10 +63,10 @@ def _is_input(node: Node, name: str) -> bool:
 
 
 def typed_inputs(
-    plan: LogicalPlan, given: Mapping[str, Any], rows: int | None
+    plan: LogicalPlan, inputs: Mapping[str, Any], rows: int | None
 ) -> dict[str, pa.Table]:
     """Every input as a typed table; without rows, the example's. Raises PlanError or InputError."""
-    for name in given:
+    for name in inputs:
         if name not in plan.inputs:
             there = "inputs: " + (", ".join(plan.inputs) or "none")
             raise PlanError(
@@ -76,7 +76,7 @@ def typed_inputs(
                     hint=did_you_mean(name, plan.inputs),
                 )
             )
-    source = given or (dict(example_rows(plan).inputs) if plan.inputs else {})
+    source = inputs or (dict(example_rows(plan).inputs) if plan.inputs else {})
     tables: dict[str, pa.Table] = {}
     for name, spec in plan.inputs.items():
         order = plan.order if plan.order is not None and plan.order.input == name else None

@@ -245,9 +245,9 @@ class Owned:
             return False
         return resources is not None and resources.runs > 0
 
-    def limiter_of(self, made: LLM | Embedder, make: Callable[[], Limiter]) -> Limiter:
+    def limiter_of(self, own: LLM | Embedder, make: Callable[[], Limiter]) -> Limiter:
         """The limiter of a model or an embedder given as an object."""
-        return self._given.get(id(made)) or self._given.setdefault(id(made), make())
+        return self._given.get(id(own)) or self._given.setdefault(id(own), make())
 
     @asynccontextmanager
     async def given(self, store: Store, graph: Graph | None) -> AsyncIterator[Store]:
@@ -387,14 +387,14 @@ class Resources:
     """
 
     settings: Settings
-    given: UserObjects
+    objects: UserObjects
     owned: Owned
     budget: Budget | None = None
 
     @property
     def replays(self) -> bool:
         """Whether answers come from a recording, which has only one for each request."""
-        return self.given.llm is None and self.settings.model().provider == "recorded"
+        return self.objects.llm is None and self.settings.model().provider == "recorded"
 
     def under(self, settings: Settings) -> Resources:
         """These resources with other settings."""
@@ -406,7 +406,7 @@ class Resources:
 
     def over(self, store: Store) -> Resources:
         """These resources with another store, and a budget for each run."""
-        return replace(self, given=replace(self.given, store=store), budget=None)
+        return replace(self, objects=replace(self.objects, store=store), budget=None)
 
     def _budget(self) -> Budget:
         limits = self.settings.limits
@@ -454,36 +454,36 @@ class Resources:
         """The models of all roles behind one `LLM`, in a scope of the journal. All scopes share
         endpoints and limiters.
         """
-        stack, made = replace(stack, scope=scope), self.given.llm
-        if made is None:
+        stack, own = replace(stack, scope=scope), self.objects.llm
+        if own is None:
             return endpoints.wrapped_models(self.settings, stack, recording)
-        return stack.model(Borrowed(made), self._limiter(made, made.limits.in_flight))
+        return stack.model(Borrowed(own), self._limiter(own, own.limits.in_flight))
 
     def _embedder(
         self, endpoints: Endpoints, stack: Stack, recording: Path, scope: str
     ) -> Embedder:
         """The embedder, in a scope of the journal."""
-        stack, made = replace(stack, scope=scope), self.given.embedder
-        if made is None:
+        stack, own = replace(stack, scope=scope), self.objects.embedder
+        if own is None:
             return endpoints.wrapped_embedder(self.settings, stack, recording)
-        return stack.embedder(Borrowed(made), self._limiter(made, Limits().in_flight))
+        return stack.embedder(Borrowed(own), self._limiter(own, Limits().in_flight))
 
-    def _limiter(self, made: LLM | Embedder, in_flight: int) -> Limiter:
+    def _limiter(self, own: LLM | Embedder, in_flight: int) -> Limiter:
         limits = self.settings.limits
         return self.owned.limiter_of(
-            made, lambda: Limiter(limits.in_flight or in_flight, limits.rpm, limits.tpm)
+            own, lambda: Limiter(limits.in_flight or in_flight, limits.rpm, limits.tpm)
         )
 
     async def tokenizers(self, plan: LogicalPlan) -> LLM:
         """The models, for counting tokens; nothing is sent. Raises PlanError if there is none."""
-        if self.given.llm is not None:
-            return self.given.llm
+        if self.objects.llm is not None:
+            return self.objects.llm
         endpoints = (await self.owned.here()).endpoints
         return endpoints.wrapped_models(self.settings, Stack(), recording_of(plan))
 
     def _clock(self, recording: Path) -> Clock:
         spec = self.settings.model()
-        if self.given.llm is not None or spec.provider != "recorded":
+        if self.objects.llm is not None or spec.provider != "recorded":
             return lambda _name: datetime.now(UTC)
         from semgraph.llm.recording import Recorded
 
@@ -493,8 +493,8 @@ class Resources:
     async def opened_store(self, graph: Graph | None = None) -> AsyncIterator[Store]:
         """The store, for one run over a graph. Raises StoreUnavailable or PlanError."""
         async with AsyncExitStack() as closing:
-            if self.given.store is not None:
-                yield await closing.enter_async_context(self.owned.given(self.given.store, graph))
+            if self.objects.store is not None:
+                yield await closing.enter_async_context(self.owned.given(self.objects.store, graph))
                 return
             if self.settings.store == "memory":
                 lent = self.owned.memory()
@@ -537,7 +537,7 @@ class Resources:
         """Whether the store may hold rows: a file that does not exist holds none."""
         scheme, _, path = self.settings.store.partition(":")
         return (
-            self.given.store is not None
+            self.objects.store is not None
             or scheme != "sqlite"
             or (self.settings.cwd / path).exists()
         )
@@ -546,14 +546,14 @@ class Resources:
         """Refuse to read a store that does not exist. Raises StoreUnavailable."""
         if not self.may_hold_rows:
             file = self.settings.cwd / self.settings.store.removeprefix("sqlite:")
-            shown = (
+            path = (
                 file.relative_to(self.settings.cwd)
                 if file.is_relative_to(self.settings.cwd)
                 else file
             )
             origin = self.settings["store"].origin
             raise StoreUnavailable(
-                f"there is no graph at {shown} ({origin}), and this plan only reads one. "
+                f"there is no graph at {path} ({origin}), and this plan only reads one. "
                 "Name another store: --store sqlite:PATH; or run a plan that writes one: semgraph plans list"
             )
 

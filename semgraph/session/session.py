@@ -118,13 +118,13 @@ class Session:
             if runs is None
             else (self.folder / runs if runs else None)
         )
-        given = UserObjects(
+        objects = UserObjects(
             None if isinstance(llm, str) else llm,
             None if isinstance(embedder, str) else embedder,
             None if isinstance(store, str) else store,
         )
         self._owned = Owned()
-        self._resources = Resources(self.settings, given, self._owned)
+        self._resources = Resources(self.settings, objects, self._owned)
         self._plans = LoadedPlans(self.folder)
         self._waiting = Waiting(self._owned.is_busy_here)
         weakref.finalize(self, _abandon, self._owned, self._waiting).atexit = False
@@ -235,24 +235,26 @@ class Session:
             InputError: The rows of an input are wrong; nothing was spent.
             UnavailableError: The model, endpoint or store does not answer.
         """
-        given = dict(plan.tables) if isinstance(plan, Frame) else {}
-        given |= {
+        rows_by_input = dict(plan.tables) if isinstance(plan, Frame) else {}
+        rows_by_input |= {
             name: value for name, value in {**(inputs or {}), **more}.items() if value is not None
         }
         logical = self.prepare(plan, params=params, preset=preset, use=use, resume=resume)
-        refuse_taken(logical, given, {"rows": rows, "until": until, "again": again, "fresh": fresh})
+        refuse_taken(
+            logical, rows_by_input, {"rows": rows, "until": until, "again": again, "fresh": fresh}
+        )
         earlier = self.resumed(resume)
-        given = given or dict(earlier.inputs)
+        rows_by_input = rows_by_input or dict(earlier.inputs)
         resources = self._resources.under(earlier.settings(self.settings))
         request = RunRequest(
             logical, {}, until, again, fresh, write, on_error, progress, self.runs, record_to,
             begun=begun,
         )  # fmt: skip
         first: list[Result] = []
-        if not given and logical.inputs:
+        if not rows_by_input and logical.inputs:
             resources = resources.sharing()
             first = await run_before(request, self.prepare, resources)
-        tables = typed_inputs(logical, given, rows)
+        tables = typed_inputs(logical, rows_by_input, rows)
         request = replace(request, inputs=tables).continuing(earlier)
         return replace(await run_plan(request, resources), first=tuple(first))
 
@@ -289,9 +291,13 @@ class Session:
             more: The same as arguments.
         """
         logical = self.prepare(plan)
-        given = {**(dict(plan.tables) if isinstance(plan, Frame) else {}), **(inputs or {}), **more}
-        has_rows = given or not logical.inputs or logical.document.get("example")
-        tables = typed_inputs(logical, given, None) if has_rows else None
+        rows_by_input = {
+            **(dict(plan.tables) if isinstance(plan, Frame) else {}),
+            **(inputs or {}),
+            **more,
+        }
+        has_rows = rows_by_input or not logical.inputs or logical.document.get("example")
+        tables = typed_inputs(logical, rows_by_input, None) if has_rows else None
 
         async def work() -> str:
             if compare is not None:
@@ -368,12 +374,12 @@ class Session:
             BudgetReached: The comparison would pass a limit; nothing was spent.
         """
         checked = requested(variants, step, trials, replays=self._resources.replays)
-        given = dict(plan.tables) if isinstance(plan, Frame) else {}
-        given |= {
+        rows_by_input = dict(plan.tables) if isinstance(plan, Frame) else {}
+        rows_by_input |= {
             name: value for name, value in {**(inputs or {}), **more}.items() if value is not None
         }
         logical = self.prepare(plan, params=params, preset=preset, use=use)
-        tables = typed_inputs(logical, given, rows)
+        tables = typed_inputs(logical, rows_by_input, rows)
         quiet: Say = lambda _line: None  # noqa: E731
         request = ComparisonRequest(
             logical, tables, checked, step or "", truth, trials, self.runs, fresh, say or quiet
@@ -503,8 +509,8 @@ class Session:
         """The HTML for notebooks. Nothing is opened."""
         from semgraph.render.notebook import session_html
 
-        given = self._resources.given
-        return session_html(self.settings, given.llm, given.embedder, given.store)
+        objects = self._resources.objects
+        return session_html(self.settings, objects.llm, objects.embedder, objects.store)
 
     def __repr__(self) -> str:
         shown = ", ".join(
