@@ -209,9 +209,9 @@ def test_a_bound_holds_however_rows_are_spread_over_parts(
 
 
 def test_a_sum_with_parts_that_are_not_known_is_at_least_what_is_no_mere_bound() -> None:
-    assert total([Amount(3, "most"), Amount()]).shown() == "?"
-    assert total([Amount(3, "most"), Amount(2, "exact"), Amount()]).shown() == "≥ 2"
-    assert total([Amount(3, "most"), Amount(2, "exact")]).shown() == "≤ 5"
+    assert total([Amount(3, "most"), Amount()]).text() == "?"
+    assert total([Amount(3, "most"), Amount(2, "exact"), Amount()]).text() == "≥ 2"
+    assert total([Amount(3, "most"), Amount(2, "exact")]).text() == "≤ 5"
 
 
 async def test_another_prompt_or_way_is_another_thing(

@@ -156,10 +156,27 @@ def test_a_run_that_was_stopped_says_what_is_safe_and_how_to_go_on(plan: Logical
 
 def test_a_run_that_broke_off_says_so_too(plan: LogicalPlan, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"members": {"given": 9, "skipped": 1, "committed": 3}}')
-    assert list(unfinished(Run(tmp_path), plan, "people")) == [
+    lines = list(unfinished([Run(tmp_path)], plan, "people", " --config c", lambda _name: plan))
+    assert lines == [
         f"run {tmp_path.name}: 4 of 9 notes are written and complete",
-        f"Go on: semgraph run people --resume {tmp_path.name}",
+        f"Go on: semgraph run people --config c --resume {tmp_path.name}",
     ]
+
+
+def test_if_a_plan_of_the_example_broke_off_both_commands_are_printed(
+    plan: LogicalPlan, tmp_path: Path
+) -> None:
+    (tmp_path / "run.json").write_text('{"plan": "before"}')
+    asked: list[str] = []
+
+    def prepare(name: str) -> LogicalPlan:
+        asked.append(name)
+        return plan
+
+    lines = list(unfinished([Run(tmp_path)], plan, "people", " --config c", prepare))
+    first = f"semgraph run before --config c --resume {tmp_path.name}"
+    assert lines == [f"Go on: {first}, then semgraph run people --config c"]
+    assert asked == ["before"]
 
 
 def test_a_result_is_a_line_in_python() -> None:
