@@ -53,17 +53,11 @@ class Server:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With `--dist loadgroup`, tests on the shared Neo4j run in one process, because each has the
-    database for itself, and so do those that share a fixture of their module.
+    database for itself; and so do those of a file, which share fixtures and loaded plans.
     """
     for item in items:
-        if "neo4j" in item.nodeid and item.path.stem != "test_neo4j_local":
-            item.add_marker(pytest.mark.xdist_group("neo4j"))
-        elif isinstance(item, pytest.Function) and any(
-            fixture.scope == "module"
-            for fixtures in item._fixtureinfo.name2fixturedefs.values()
-            for fixture in fixtures
-        ):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        on_neo4j = "neo4j" in item.nodeid and item.path.stem != "test_neo4j_local"
+        item.add_marker(pytest.mark.xdist_group("neo4j" if on_neo4j else str(item.path)))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -32,7 +32,9 @@ async def held_after(work: Work, windows: int, count: int) -> asyncio.Task[objec
     return task
 
 
-@pytest.mark.parametrize("windows", [0, 2])
+@pytest.mark.parametrize(
+    ("place", "windows"), [("sqlite", 0), ("sqlite", 2), ("neo4j", 2)], indirect=["place"]
+)
 async def test_a_cancelled_run_stops_though_the_model_hangs(work: Work, windows: int) -> None:
     if windows:
         task = await held_after(work, windows, 5)
@@ -68,17 +70,17 @@ async def test_a_run_can_be_taken_up_by_its_name(simple: Work) -> None:
     assert (result.members, result.skipped, result.committed) == (3, 1, 2)
 
 
-async def test_a_keyboard_interrupt_stops_a_script_that_waits_for_run(work: Work) -> None:
-    work.model.gate.clear()
-    process = await work.start(said(STORY[:3]))
-    await work.model.until(lambda: work.model.arrived)
+async def test_a_keyboard_interrupt_stops_a_script_that_waits_for_run(simple: Work) -> None:
+    simple.model.gate.clear()
+    process = await simple.start(said(STORY[:3]))
+    await simple.model.until(lambda: simple.model.arrived)
     process.send_signal(signal.SIGINT)
     async with asyncio.timeout(HANGS):
         assert await ended(process) == {"interrupted": True}
-    (record,) = work.records
+    (record,) = simple.records
     assert record["status"] == "interrupted"
-    work.model.gate.set()
-    assert (await work.run(said(STORY[:3]))).committed == 3
+    simple.model.gate.set()
+    assert (await simple.run(said(STORY[:3]))).committed == 3
 
 
 async def test_a_failing_run_cancels_what_it_had_asked(simple: Work) -> None:

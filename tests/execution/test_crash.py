@@ -38,18 +38,18 @@ async def wipe(work: Work) -> None:
 
 
 async def test_a_run_killed_again_and_again_ends_with_the_graph_of_one_that_was_not(
-    work: Work,
+    simple: Work,
 ) -> None:
     print(f"SEED={SEED}")  # shown where it fails; another one draws other moments
-    model, episodes, draw = work.model, said(STORY), random.Random(SEED)
-    await work.run(episodes, session={"journal": False})
-    undisturbed, plain = await work.place.dump(), wire(model.requests)
-    await wipe(work)
+    model, episodes, draw = simple.model, said(STORY), random.Random(SEED)
+    await simple.run(episodes, session={"journal": False})
+    undisturbed, plain = await simple.place.dump(), wire(model.requests)
+    await wipe(simple)
     model.reset()
     paid_twice: list[str] = []
     for kill in range(KILLS + 1):
-        had, before = answered(work.folder / ".semgraph" / "journal.db"), len(model.requests)
-        process = await work.start(episodes)
+        had, before = answered(simple.folder / ".semgraph" / "journal.db"), len(model.requests)
+        process = await simple.start(episodes)
         if kill < KILLS:
             enough = before + draw.randint(1, 12)
             await model.until(
@@ -71,17 +71,17 @@ async def test_a_run_killed_again_and_again_ends_with_the_graph_of_one_that_was_
     assert set(wire(model.requests)) == set(plain), (
         "nothing is asked that a whole run would not ask"
     )
-    assert await work.place.dump() == undisturbed
+    assert await simple.place.dump() == undisturbed
 
 
-async def test_of_two_processes_on_one_group_one_goes_on_and_the_other_stops(work: Work) -> None:
+async def test_of_two_processes_on_one_group_one_goes_on_and_the_other_stops(simple: Work) -> None:
     episodes = said(STORY[:6])
-    work.model.gate.clear()
-    both = [await work.start(episodes, journal=f"journal{n}.db") for n in range(2)]
-    await work.model.until(
-        lambda: len(work.model.arrived) >= 2 and min(wire(work.model.arrived).values()) >= 2
+    simple.model.gate.clear()
+    both = [await simple.start(episodes, journal=f"journal{n}.db") for n in range(2)]
+    await simple.model.until(
+        lambda: len(simple.model.arrived) >= 2 and min(wire(simple.model.arrived).values()) >= 2
     )
-    work.model.gate.set()
+    simple.model.gate.set()
     told = sorted(
         await asyncio.gather(*(ended(process) for process in both)), key=lambda t: t["exit_code"]
     )
@@ -92,12 +92,12 @@ async def test_of_two_processes_on_one_group_one_goes_on_and_the_other_stops(wor
         "only one of them has committed: the first window decides"
     )
     assert told[1]["committed"] == 0
-    between = await work.place.dump()
-    again = await work.run(episodes)
+    between = await simple.place.dump()
+    again = await simple.run(episodes)
     assert (again.skipped, again.committed, again.exit_code) == (len(episodes), 0, 0)
-    await wipe(work)
-    await work.run(episodes)
-    assert await work.place.dump() == between
+    await wipe(simple)
+    await simple.run(episodes)
+    assert await simple.place.dump() == between
 
 
 async def test_two_runs_of_two_groups_do_not_disturb_each_other(work: Work) -> None:

@@ -50,11 +50,11 @@ async def test_a_row_that_gets_no_answer_is_set_aside_and_the_others_are_committ
     )
 
 
-async def test_failed_rows_are_kept_as_they_were_given_and_can_be_given_again(work: Work) -> None:
-    work.model.poison("refusal", BAD)
+async def test_failed_rows_are_kept_as_they_were_given_and_can_be_given_again(simple: Work) -> None:
+    simple.model.poison("refusal", BAD)
     episodes = with_bad(3, 1)
     episodes[1] |= {"name": "one", "source": "message", "uuid": None}
-    first = await work.run(episodes)
+    first = await simple.run(episodes)
     assert first.record is not None
     lines = (first.record / "failed.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
@@ -65,11 +65,11 @@ async def test_failed_rows_are_kept_as_they_were_given_and_can_be_given_again(wo
     }  # fmt: skip
     assert step in {"mentions", "claims"}
     assert "refused" in error
-    work.model.poison("refusal", "nothing like it")
-    second = await work.run([row])
+    simple.model.poison("refusal", "nothing like it")
+    second = await simple.run([row])
     assert (second.committed, second.exit_code, second.keys) == (1, 0, first.keys[1:2])
-    assert "Mallory" in {row["name"] for row in (await work.place.dump())["Entity"].values()}
-    assert (await work.run(episodes)).skipped == 4
+    assert "Mallory" in {row["name"] for row in (await simple.place.dump())["Entity"].values()}
+    assert (await simple.run(episodes)).skipped == 4
 
 
 async def test_a_row_that_fails_where_windows_meet_the_graph_is_set_aside_too(work: Work) -> None:
@@ -118,16 +118,16 @@ async def test_on_error_stop_ends_its_group_alone(simple: Work, tmp_path: Path) 
     assert len((await simple.place.dump(group="a"))["Episodic"]) == 4
 
 
-async def test_a_model_that_is_not_there_costs_no_text(work: Work) -> None:
+async def test_a_model_that_is_not_there_costs_no_text(simple: Work) -> None:
     episodes = said(STORY[:3])
     with pytest.raises(ModelUnavailable) as raised:
-        await work.run(episodes, session={"llm": "openai:gpt-4.1-mini@http://127.0.0.1:9/v1"})
+        await simple.run(episodes, session={"llm": "openai:gpt-4.1-mini@http://127.0.0.1:9/v1"})
     assert raised.value.exit_code == 5
-    assert STORY[0] in await texts_of(work)
-    (record,) = work.records
+    assert STORY[0] in await texts_of(simple)
+    (record,) = simple.records
     assert (record["status"], record["members"]["committed"]) == ("failed", 0)
     assert "127.0.0.1:9" in record["why"]
-    result = await work.run(episodes)
+    result = await simple.run(episodes)
     assert (result.committed, result.exit_code) == (3, 0)
 
 

@@ -10,28 +10,33 @@ from semgraph.errors import InputError
 from tests.execution.conftest import PLAN, STORY, Work, declared, said
 
 
-async def test_the_example_is_the_graph_that_it_tells_in_eight_calls(work: Work) -> None:
-    async with work.session() as session:
+async def test_the_example_is_the_graph_that_it_tells_in_eight_calls(simple: Work) -> None:
+    async with simple.session() as session:
         result = await session.arun(PLAN)
-    assert (result.committed, result.meter.total().calls_issued, len(work.model.requests)) == (
+    assert (result.committed, result.meter.total().calls_issued, len(simple.model.requests)) == (
         3,
         8,
         8,
     )
-    assert await work.place.counts() == {"Episodic": 3, "Entity": 3, "MENTIONS": 6, "RELATES_TO": 3}
-    facts = (await work.place.dump())["RELATES_TO"].values()
+    assert await simple.place.counts() == {
+        "Episodic": 3,
+        "Entity": 3,
+        "MENTIONS": 6,
+        "RELATES_TO": 3,
+    }
+    facts = (await simple.place.dump())["RELATES_TO"].values()
     assert sorted(len(f["episodes"]) for f in facts) == [1, 1, 2]
-    assert dict(result.written) == await work.place.counts()
+    assert dict(result.written) == await simple.place.counts()
 
 
-async def test_a_finished_input_costs_nothing_and_writes_nothing(work: Work) -> None:
-    await work.run(said(STORY[:4]))
-    before = await work.place.dump(times=True)
-    work.model.reset()
-    result = await work.run(said(STORY[:4]), session={"journal": False})
+async def test_a_finished_input_costs_nothing_and_writes_nothing(simple: Work) -> None:
+    await simple.run(said(STORY[:4]))
+    before = await simple.place.dump(times=True)
+    simple.model.reset()
+    result = await simple.run(said(STORY[:4]), session={"journal": False})
     assert (result.members, result.skipped, result.committed, dict(result.written)) == (4, 4, 0, {})
-    assert (len(work.model.requests), work.model.counters.embedding_calls) == (0, 0)
-    assert await work.place.dump(times=True) == before
+    assert (len(simple.model.requests), simple.model.counters.embedding_calls) == (0, 0)
+    assert await simple.place.dump(times=True) == before
     assert (result.exit_code, result.notes) == (0, ())
 
 
@@ -60,11 +65,11 @@ async def test_what_was_said_before_is_context_also_across_runs(simple: Work) ->
     assert len(apart["Episodic"]) == 3
 
 
-async def test_read_again_on_purpose_a_graph_stays_as_it_is(work: Work) -> None:
-    await work.run(said(STORY[:6]))
-    before = await work.place.dump()
-    result = await work.run(said(STORY[:6]), again=True)
-    after = await work.place.dump()
+async def test_read_again_on_purpose_a_graph_stays_as_it_is(simple: Work) -> None:
+    await simple.run(said(STORY[:6]))
+    before = await simple.place.dump()
+    result = await simple.run(said(STORY[:6]), again=True)
+    after = await simple.place.dump()
     assert (result.skipped, result.committed) == (0, 6)
     assert {name: set(rows) for name, rows in after.items()} == {
         name: set(rows) for name, rows in before.items()
@@ -72,15 +77,15 @@ async def test_read_again_on_purpose_a_graph_stays_as_it_is(work: Work) -> None:
     assert after["Entity"] == before["Entity"]
 
 
-async def test_rows_of_another_version_of_the_plan_are_left_and_told(work: Work) -> None:
-    await work.run(said(STORY[:2]))
-    result = await work.run(said(STORY[:3]), params={"candidates": 7})
+async def test_rows_of_another_version_of_the_plan_are_left_and_told(simple: Work) -> None:
+    await simple.run(said(STORY[:2]))
+    result = await simple.run(said(STORY[:3]), params={"candidates": 7})
     (note,) = result.notes
     assert note.startswith(
         "the plan, its parameters or its implementations changed since 2 of these rows were written"
     )
     assert (result.skipped, result.committed) == (2, 1)
-    assert work.records[-1]["notes"] == [note]
+    assert simple.records[-1]["notes"] == [note]
 
 
 async def test_another_way_of_asking_is_another_version_too(simple: Work) -> None:
@@ -89,12 +94,12 @@ async def test_another_way_of_asking_is_another_version_too(simple: Work) -> Non
     assert result.notes
 
 
-async def test_a_row_with_a_name_is_known_by_it_whatever_it_says(work: Work) -> None:
+async def test_a_row_with_a_name_is_known_by_it_whatever_it_says(simple: Work) -> None:
     (first,), (second,) = said(STORY[:1]), said(STORY[1:2])
-    await work.run([first | {"uuid": "e1"}])
-    result = await work.run([second | {"uuid": "e1"}])
+    await simple.run([first | {"uuid": "e1"}])
+    result = await simple.run([second | {"uuid": "e1"}])
     assert (result.skipped, result.committed) == (1, 0)
-    assert (await work.place.dump())["Episodic"]["e1"]["content"] == STORY[0]
+    assert (await simple.place.dump())["Episodic"]["e1"]["content"] == STORY[0]
 
 
 async def test_one_name_for_two_rows_is_refused_before_anything_is_spent(simple: Work) -> None:

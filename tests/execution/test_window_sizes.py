@@ -31,19 +31,17 @@ def shifted(group: str) -> list[dict[str, Any]]:
     return said(texts[:5], group)
 
 
-@pytest.mark.parametrize(
-    ("place", "window"), [("sqlite", "3"), ("sqlite", "all"), ("neo4j", "all")], indirect=["place"]
-)
+@pytest.mark.parametrize("window", ["3", "all"])
 async def test_larger_windows_write_the_graph_that_windows_of_one_write(
-    work: Work, tmp_path: Path, window: str
+    simple: Work, tmp_path: Path, window: str
 ) -> None:
     plan = variant(tmp_path, ("window: $window", f"window: {window}"))
-    large = await work.run(said(PLAIN, "large"), plan=plan)
-    small = await work.run(said(PLAIN, "small"))
+    large = await simple.run(said(PLAIN, "large"), plan=plan)
+    small = await simple.run(said(PLAIN, "small"))
     assert (large.committed, small.committed) == (len(PLAIN), len(PLAIN))
     names = {}
     for group in ("large", "small"):
-        graph = await work.place.dump(group=group)
+        graph = await simple.place.dump(group=group)
         called = {key: row["name"] for key, row in graph["Entity"].items()}
         told = {key: row["content"] for key, row in graph["Episodic"].items()}
         names[group] = (
@@ -85,20 +83,20 @@ async def test_neither_the_place_of_a_row_nor_other_groups_change_anything(simpl
     assert after == before
 
 
-async def test_groups_that_run_in_waves_are_each_as_if_alone(work: Work) -> None:
+async def test_groups_that_run_in_waves_are_each_as_if_alone(simple: Work) -> None:
     groups = ["A", "B", "C"]
     rows = [row for rows in zip(*(shifted(g) for g in groups), strict=True) for row in rows]
-    result = await work.run(rows, session={"journal": False})
+    result = await simple.run(rows, session={"journal": False})
     assert result.committed == len(rows)
-    together, asked = await work.place.dump(), wire(work.model.requests)
+    together, asked = await simple.place.dump(), wire(simple.model.requests)
     async with Watched() as model:
-        alone = Work(model, work.place, work.folder / "alone")
+        alone = Work(model, simple.place, simple.folder / "alone")
         async with alone.session(
-            store=f"sqlite:{work.folder / 'alone.db'}", journal=False
+            store=f"sqlite:{simple.folder / 'alone.db'}", journal=False
         ) as session:
             for group in groups:
                 await session.arun("add_episode", episodes=shifted(group))
-        found = await Place("", lambda: SqliteStore(work.folder / "alone.db")).dump()
+        found = await Place("", lambda: SqliteStore(simple.folder / "alone.db")).dump()
         assert wire(model.requests) == asked
     assert together == found
 

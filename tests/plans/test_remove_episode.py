@@ -44,7 +44,6 @@ async def remove(memory: Memory, *uuids: str, **options: Any) -> Any:
     )
 
 
-@both_stores
 async def test_removing_what_was_added_last_restores_the_graph(memory: Memory) -> None:
     await hear(memory, 0, saga="tour")
     for last in range(1, 6):
@@ -59,6 +58,7 @@ async def test_removing_what_was_added_last_restores_the_graph(memory: Memory) -
         await hear(memory, last, saga="tour")
 
 
+@both_stores
 async def test_facts_go_that_no_other_episode_states_and_the_others_forget_it(
     memory: Memory,
 ) -> None:
