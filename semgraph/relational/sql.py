@@ -64,8 +64,11 @@ def scalar_sql(
 ) -> str:
     """SQL of a scalar: aggregates see rows by their own order, else by `order`, ties by the
     ordinal; those of distinct values by the values; window functions stay within the partition.
+    The distinct values of a list are sorted: DuckDB's own order is that of a hash table.
     """
     tree = scalar.ast
+    for distinct in list(tree.find_all(exp.ArrayDistinct)):
+        tree = _sorted_list(distinct, tree)
     for window in list(tree.find_all(exp.Window)):
         if partitioned:
             window.set(
@@ -81,6 +84,14 @@ def scalar_sql(
         elif own is not None and name in _PICKING:
             _order_call(aggregate, [*_terms(own), *_by(ordinal)])
     return to_sql(tree)
+
+
+def _sorted_list(items: exp.Expr, tree: exp.Expr) -> exp.Expr:
+    """A tree in which a list of it is sorted."""
+    if items is tree:
+        return exp.ArraySort(this=items)
+    items.replace(exp.ArraySort(this=items.copy()))
+    return tree
 
 
 def _by(ordinal: str) -> list[exp.Ordered]:

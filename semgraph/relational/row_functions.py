@@ -1,0 +1,645 @@
+"""What generated row functions call: DuckDB's functions on Python values.
+
+NULL is None. Where a value is known to differ between Python and DuckDB (numbers out of range,
+letters outside ASCII, control characters in JSON), a function raises `FallBack`, and DuckDB computes
+the segment.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache, wraps
+from itertools import accumulate, groupby
+from typing import Any
+
+from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, Pick
+
+Row = tuple[Any, ...]
+Rows = list[Row]
+Key = Callable[[Any], Any]
+Term = tuple[Key, bool, bool]
+"""What a row is sorted by, whether it descends, and whether NULLs come first."""
+
+_INT64, _INT32 = 2**63, 2**31
+_MOST = 1_000_000  # items of a list that a function makes
+_BLANKS = "".join(map(chr, (0x20, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)))
+_FOLDED = re.compile("[\u017f\u212a]")  # letters outside ASCII that RE2 folds to ASCII letters
+_ESCAPED = re.compile(r"[\x00-\x07\x0b\x0e-\x1f]")  # DuckDB writes their codes in capitals
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+
+
+class FallBack(Exception):
+    """DuckDB must compute the segment: a value that only its own code has, or an error."""
+
+
+class _NaN:
+    """NaN as DuckDB orders it: equal to itself, greater than all other numbers."""
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __le__(self, other: object) -> bool:
+        return other is self
+
+    def __gt__(self, other: object) -> bool:
+        return other is not self
+
+    def __ge__(self, other: object) -> bool:
+        return True
+
+
+_NAN = _NaN()
+
+
+def strict(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with NULL for NULL in any argument."""
+
+    @wraps(function)
+    def of_values(*arguments: Any) -> Any:
+        for argument in arguments:
+            if argument is None:
+                return None
+        return function(*arguments)
+
+    return of_values
+
+
+# Comparisons and logic -----------------------------------------------------------------------------
+
+
+def eq(a: Any, b: Any) -> Any:
+    return None if a is None or b is None else a == b
+
+
+def ne(a: Any, b: Any) -> Any:
+    return None if a is None or b is None else a != b
+
+
+def lt(a: Any, b: Any) -> Any:
+    return None if a is None or b is None else a < b
+
+
+def le(a: Any, b: Any) -> Any:
+    return None if a is None or b is None else a <= b
+
+
+def gt(a: Any, b: Any) -> Any:
+    return None if a is None or b is None else a > b
+
+
+def ge(a: Any, b: Any) -> Any:
+    return None if a is None or b is None else a >= b
+
+
+def ordered(x: Any) -> Any:
+    """A double as it is compared, sorted and grouped."""
+    return x if x == x else _NAN  # noqa: PLR0124 - NaN differs from itself
+
+
+def frozen(x: Any) -> Any:
+    """A nested value as it is grouped: NULLs and NaNs are equal."""
+    if isinstance(x, Mapping):
+        return tuple(frozen(part) for part in x.values())
+    return tuple(frozen(part) for part in x) if isinstance(x, list) else ordered(x)
+
+
+def and_(*parts: Any) -> Any:
+    return False if False in parts else None if None in parts else True
+
+
+def or_(*parts: Any) -> Any:
+    return True if True in parts else None if None in parts else False
+
+
+def not_(x: Any) -> Any:
+    return None if x is None else not x
+
+
+def among(x: Any, items: Sequence[Any]) -> Any:
+    return None if x is None else True if x in items else None if None in items else False
+
+
+def coalesce(*parts: Any) -> Any:
+    return next((part for part in parts if part is not None), None)
+
+
+def nullif(a: Any, b: Any) -> Any:
+    return None if a is not None and b is not None and ordered(a) == ordered(b) else a
+
+
+def greatest(*parts: Any) -> Any:
+    return max((part for part in parts if part is not None), key=ordered, default=None)
+
+
+def least(*parts: Any) -> Any:
+    return min((part for part in parts if part is not None), key=ordered, default=None)
+
+
+def field(struct: Any, name: str) -> Any:
+    return None if struct is None else struct[name]
+
+
+def fail(*_: Any) -> Any:
+    """The function `error`."""
+    raise FallBack
+
+
+# Numbers and times ---------------------------------------------------------------------------------
+
+
+def add(a: Any, b: Any) -> Any:
+    return None if a is None or b is None else a + b
+
+
+def subtract(a: Any, b: Any) -> Any:
+    return None if a is None or b is None else a - b
+
+
+def multiply(a: Any, b: Any) -> Any:
+    return None if a is None or b is None else a * b
+
+
+def divide(a: Any, b: Any) -> Any:
+    if a is None or b is None:
+        return None
+    if not b:
+        raise FallBack
+    return a / b
+
+
+def negated(a: Any) -> Any:
+    return None if a is None else -a
+
+
+def int64(x: Any) -> Any:
+    if x is not None and not -_INT64 <= x < _INT64:
+        raise FallBack
+    return x
+
+
+def int32(x: Any) -> Any:
+    if x is not None and not -_INT32 <= x < _INT32:
+        raise FallBack
+    return x
+
+
+def number(x: Any) -> Any:
+    return None if x is None else float(x)
+
+
+@strict
+def rounded_int(x: float) -> int:
+    """A double as an int64."""
+    if not abs(x) < _INT64 / 2:
+        raise FallBack
+    return round(x)
+
+
+@strict
+def rounded(x: float, digits: int) -> float:
+    """`round`, where neither the last bits of a sum nor half a digit decide."""
+    power = 10.0**digits
+    y = x * power
+    if not abs(y) < 2**43 or abs(abs(y - math.floor(y)) - 0.5) < 0.01:
+        raise FallBack
+    return math.copysign(float(round(y)) / power, x)
+
+
+@strict
+def int_of_bool(x: bool) -> int:
+    return int(x)
+
+
+@strict
+def int_of_text(x: str) -> int:
+    if not _WHOLE.fullmatch(x):
+        raise FallBack
+    return int(x)
+
+
+@strict
+def text_of_bool(x: bool) -> str:
+    return "true" if x else "false"
+
+
+@strict
+def text_of_int(x: int) -> str:
+    return str(x)
+
+
+@strict
+def text_of_time(x: datetime) -> str:
+    text = x.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
+    return (text.rstrip("0") if x.microsecond else text) + "+00"
+
+
+# Texts ---------------------------------------------------------------------------------------------
+
+
+@strict
+def length(x: Any) -> int:
+    return len(x)
+
+
+@strict
+def left(x: str, n: int) -> str:
+    if abs(n) >= _INT32:
+        raise FallBack
+    return x[:n]
+
+
+@strict
+def trim(x: str) -> str:
+    return x.strip(_BLANKS)
+
+
+@strict
+def upper(x: str) -> str:
+    return _ascii(x).upper()
+
+
+@strict
+def lower(x: str) -> str:
+    return _ascii(x).lower()
+
+
+def _ascii(x: str) -> str:
+    if not x.isascii():
+        raise FallBack
+    return x
+
+
+@strict
+def contains(x: str, part: str) -> bool:
+    return part in x
+
+
+@strict
+def starts_with(x: str, part: str) -> bool:
+    return x.startswith(part)
+
+
+@strict
+def ends_with(x: str, part: str) -> bool:
+    return x.endswith(part)
+
+
+@strict
+def replaced(x: str, old: str, new: str) -> str:
+    return x.replace(old, new) if old else x
+
+
+def concat(*parts: str | None) -> str:
+    return "".join(part for part in parts if part is not None)
+
+
+def concat_ws(separator: str | None, *parts: str | None) -> str | None:
+    return None if separator is None else separator.join(p for p in parts if p is not None)
+
+
+def split(x: str | None, separator: str | None) -> list[str] | None:
+    if separator == "" or (x is not None and separator is None):
+        raise FallBack
+    return None if x is None else x.split(separator)
+
+
+def joined_list(items: list[Any] | None, separator: str | None) -> str | None:
+    """`array_to_string`."""
+    if separator is None:
+        raise FallBack
+    return None if items is None else separator.join(item for item in items if item is not None)
+
+
+@lru_cache(maxsize=1024)
+def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
+    return re.compile(text, re.ASCII | re.IGNORECASE if ignore_case else re.ASCII)
+
+
+@strict
+def matches(x: str, pattern: str, ignore_case: bool) -> bool:
+    if ignore_case and _FOLDED.search(x):
+        raise FallBack
+    return _pattern(pattern, ignore_case).search(x) is not None
+
+
+@strict
+def full_match(x: str, pattern: str, ignore_case: bool) -> bool:
+    if ignore_case and _FOLDED.search(x):
+        raise FallBack
+    return _pattern(pattern, ignore_case).fullmatch(x) is not None
+
+
+def json_array(*parts: Any) -> str:
+    texts = [text for part in parts for text in (part if isinstance(part, list) else [part])]
+    if any(isinstance(text, str) and _ESCAPED.search(text) for text in texts):
+        raise FallBack
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+
+
+@strict
+def checked_json(x: str) -> str:
+    """A text as JSON. Only texts that this engine writes are known to be what DuckDB reads."""
+    try:
+        value = json.loads(x)
+        same = json.dumps(value, ensure_ascii=False, separators=(",", ":")) == x
+    except (ValueError, RecursionError):
+        same = False
+    if not same or _ESCAPED.search(x):
+        raise FallBack
+    return x
+
+
+# Lists ---------------------------------------------------------------------------------------------
+
+
+@strict
+def list_contains(items: list[Any], x: Any) -> bool:
+    return x in items
+
+
+@strict
+def has_any(items: list[Any], others: list[Any]) -> bool:
+    return any(other is not None and other in items for other in others)
+
+
+@strict
+def has_all(items: list[Any], others: list[Any]) -> bool:
+    return all(other is None or other in items for other in others)
+
+
+@strict
+def list_sort(items: list[Any]) -> list[Any]:
+    values = [item for item in items if item is not None]
+    return sorted(values, key=ordered) + [None] * (len(items) - len(values))
+
+
+@strict
+def list_distinct(items: list[Any]) -> list[Any]:
+    """The distinct values, sorted."""
+    return sorted({item for item in items if item is not None})
+
+
+def list_concat(items: list[Any] | None, others: list[Any] | None) -> list[Any]:
+    return [*(items or ()), *(others or ())]
+
+
+def list_append(items: list[Any] | None, x: Any) -> list[Any]:
+    return [*(items or ()), x]
+
+
+@strict
+def flatten(lists: list[list[Any] | None]) -> list[Any]:
+    return [item for items in lists if items is not None for item in items]
+
+
+@strict
+def item(items: list[Any], place: int) -> Any:
+    """An item by its place from 1, or from -1 at the end."""
+    if not 0 < abs(place) <= len(items):
+        return None
+    return items[place - 1 if place > 0 else place]
+
+
+@strict
+def list_slice(items: list[Any], first: int, last: int) -> list[Any]:
+    if first < 0 or last < 0:
+        raise FallBack
+    return items[max(first, 1) - 1 : last]
+
+
+@strict
+def series(start: int, end: int) -> list[int]:
+    """`range`."""
+    if end - start > _MOST:
+        raise FallBack
+    return list(range(start, end))
+
+
+def each(items: list[Any] | None, make: Key, test: Key | None = None) -> list[Any] | None:
+    """A list comprehension."""
+    if items is None:
+        return None
+    return [make(item) for item in items if test is None or test(item)]
+
+
+# Aggregates of a list of values --------------------------------------------------------------------
+
+
+def _known(values: Iterable[Any]) -> list[Any]:
+    return [value for value in values if value is not None]
+
+
+def agg_list(values: list[Any]) -> list[Any] | None:
+    return values or None
+
+
+def agg_first(values: list[Any]) -> Any:
+    return values[0] if values else None
+
+
+def agg_last(values: list[Any]) -> Any:
+    return values[-1] if values else None
+
+
+def agg_any_value(values: list[Any]) -> Any:
+    return next(iter(_known(values)), None)
+
+
+def agg_min(values: list[Any]) -> Any:
+    return min(_known(values), key=ordered, default=None)
+
+
+def agg_max(values: list[Any]) -> Any:
+    return max(_known(values), key=ordered, default=None)
+
+
+def agg_sum(values: list[Any]) -> Any:
+    return sum(known) if (known := _known(values)) else None
+
+
+def agg_sum_double(values: list[Any]) -> Any:
+    """One addition after another, without the compensation of `sum`."""
+    known, total = _known(values), 0.0
+    for value in known:
+        total += value
+    return total if known else None
+
+
+def agg_bool_or(values: list[Any]) -> Any:
+    return any(known) if (known := _known(values)) else None
+
+
+def agg_bool_and(values: list[Any]) -> Any:
+    return all(known) if (known := _known(values)) else None
+
+
+def agg_count(values: list[Any]) -> int:
+    return len(_known(values))
+
+
+def agg_string_agg(values: list[Any], separator: str) -> str | None:
+    return separator.join(known) if (known := _known(values)) else None
+
+
+def distinct(values: list[Any]) -> list[Any]:
+    """The distinct values of an aggregate, sorted, NULL last."""
+    return list_sort(list(dict.fromkeys(values)))  # type: ignore[no-any-return]
+
+
+def in_order(values: list[Row], *terms: tuple[bool, bool]) -> list[Any]:
+    """The values of an aggregate by its own order: tuples of a value and the value of each term."""
+    places: list[Term] = [(lambda r, i=i: r[i], *term) for i, term in enumerate(terms, 1)]  # type: ignore[misc]
+    return [row[0] for row in sort(values, *places)]
+
+
+# Relations -----------------------------------------------------------------------------------------
+
+
+def sort(rows: list[Any], *terms: Term) -> list[Any]:
+    """Rows by terms, ties as they were."""
+    for key, descending, nulls_first in reversed(terms):
+        keyed = [(key(row), row) for row in rows]
+        nulls = [row for value, row in keyed if value is None]
+        rest = [pair for pair in keyed if pair[0] is not None]
+        rest.sort(key=_first_of_pair, reverse=descending)
+        values = [row for _, row in rest]
+        rows = nulls + values if nulls_first else values + nulls
+    return rows
+
+
+def _first_of_pair(pair: tuple[Any, Any]) -> Any:
+    return pair[0]
+
+
+def first_of(rows: Rows, per: Key, n: int, *terms: Term) -> Rows:
+    """The first `n` rows of each group by terms, in the order of the relation."""
+    counts: dict[Any, int] = {}
+    taken: list[bool] = [False] * len(rows)
+    places = sort(list(range(len(rows))), *_of_places(rows, terms)) if terms else range(len(rows))
+    for place in places:
+        group = per(rows[place])
+        count = counts.get(group, 0)
+        if count < n:
+            counts[group], taken[place] = count + 1, True
+    return [row for row, stays in zip(rows, taken, strict=True) if stays]
+
+
+def _of_places(rows: Rows, terms: Iterable[Term]) -> list[Term]:
+    return [
+        (lambda place, key=key: key(rows[place]), descending, nulls_first)  # type: ignore[misc]
+        for key, descending, nulls_first in terms
+    ]
+
+
+def groups(rows: Rows, key: Key, *, whole: bool = False) -> list[Rows]:
+    """The groups of equal keys, by their first rows; with `whole` one group of no rows at least."""
+    by_key: dict[Any, Rows] = {}
+    for row in rows:
+        by_key.setdefault(key(row), []).append(row)
+    return list(by_key.values()) or ([[]] if whole else [])
+
+
+def index(rows: Rows, key: Callable[[Row], Row], make: Callable[[Row], Row]) -> dict[Row, Rows]:
+    """What `make` makes of each row, by key; a key with NULL matches nothing."""
+    by_key: dict[Row, Rows] = {}
+    for row in rows:
+        own = key(row)
+        if None not in own:
+            by_key.setdefault(own, []).append(make(row))
+    return by_key
+
+
+def windows(rows: Rows, per: Key, *terms: Term) -> list[list[int]]:
+    """The places of the rows of each partition of a window function, in its order."""
+    by_key: dict[Any, list[int]] = {}
+    for place in sort(list(range(len(rows))), *_of_places(rows, terms)):
+        by_key.setdefault(per(rows[place]), []).append(place)
+    return list(by_key.values())
+
+
+def row_numbers(rows: Rows, per: Key, *terms: Term) -> list[int]:
+    numbers = [0] * len(rows)
+    for places in windows(rows, per, *terms):
+        for number, place in enumerate(places, 1):
+            numbers[place] = number
+    return numbers
+
+
+def lagged(rows: Rows, value: Key, per: Key, *terms: Term) -> list[Any]:
+    values: list[Any] = [None] * len(rows)
+    for places in windows(rows, per, *terms):
+        for before, place in zip(places, places[1:], strict=False):
+            values[place] = value(rows[before])
+    return values
+
+
+def ranks(rows: Rows, per: Key, *terms: Term) -> list[int]:
+    numbers = [0] * len(rows)
+    for places in windows(rows, per, *terms):
+        for start, peers in _peers(rows, places, terms):
+            for place in peers:
+                numbers[place] = start + 1
+    return numbers
+
+
+def over_peers(rows: Rows, value: Key, compute: Key, per: Key, *terms: Term) -> list[Any]:
+    """An aggregate of each row's partition up to the rows that its order leaves equal."""
+    values: list[Any] = [None] * len(rows)
+    for places in windows(rows, per, *terms):
+        listed = [value(rows[place]) for place in places]
+        for start, peers in _peers(rows, places, terms):
+            result = compute(listed[: start + len(peers)])
+            for place in peers:
+                values[place] = result
+    return values
+
+
+def _peers(rows: Rows, places: list[int], terms: Iterable[Term]) -> list[tuple[int, list[int]]]:
+    """The places that an order leaves equal, with how many are before them."""
+    keyed = groupby(places, lambda place: [key(rows[place]) for key, *_ in terms])
+    peers = [list(group) for _, group in keyed]
+    starts = accumulate(map(len, peers), initial=0)
+    return list(zip(starts, peers, strict=False))
+
+
+def over_partition(rows: Rows, value: Key, compute: Key, per: Key) -> list[Any]:
+    """An aggregate of each row's whole partition."""
+    values: list[Any] = [None] * len(rows)
+    for places in windows(rows, per):
+        result = compute([value(rows[place]) for place in places])
+        for place in places:
+            values[place] = result
+    return values
+
+
+def least_input_row(rows: Rows) -> Any:
+    """The least input row of a group, which is the last column."""
+    return min((row[-1] for row in rows if row[-1] is not None), default=None)
+
+
+# The engine's own functions ------------------------------------------------------------------------
+
+
+def _of_vectors(function: Callable[..., Any], nulls: Sequence[bool]) -> Callable[..., Any]:
+    def compute(*arguments: Any) -> Any:
+        if any(a is None and not may for a, may in zip(arguments, nulls, strict=True)):
+            return None
+        picks: list[Pick] = function(*arguments)
+        return [pick._asdict() for pick in picks]
+
+    return compute
+
+
+OWN: dict[str, Callable[..., Any]] = {
+    **{name: strict(function.python) for name, function in TEXT_FUNCTIONS.items()},
+    **{
+        name: _of_vectors(function.python, function.nulls)
+        for name, function in VECTOR_FUNCTIONS.items()
+        if name != "mean_vector"  # rounds to 32 bits in DuckDB
+    },
+}
+"""Functions of `expr.functions` by name, NULLs included."""

@@ -1,0 +1,889 @@
+"""SQL scalars as Python expressions over tuples.
+
+DuckDB defines what a scalar means; what is not known to be equal here is refused. Every expression
+has the type that DuckDB gives it: columns have theirs from the schema, and a function is admitted
+for the exact types that its entry lists, so no implicit cast happens unseen. Types are Arrow's;
+some stand for DuckDB types that no column has: int32 for a small literal, `FRACTION` for a decimal
+one, `HUGE` for a sum of integers, `JSON`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+from sqlglot import exp
+
+from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS
+from semgraph.expr.types import TIMESTAMP
+from semgraph.relational import row_functions
+
+Kind = pa.DataType
+TEXT, INT, SMALL, DOUBLE, BOOL = pa.string(), pa.int64(), pa.int32(), pa.float64(), pa.bool_()
+DATE, NULL, JSON = pa.date32(), pa.null(), pa.large_string()
+HUGE, FRACTION = pa.decimal128(38, 0), pa.decimal128(38, 1)
+_WHOLE = (SMALL, INT, HUGE)
+_ATOMS = (TEXT, *_WHOLE, DOUBLE, BOOL, TIMESTAMP, DATE)  # with an order that Python has too
+_DIGITS = 15  # of a decimal literal that is the nearest double
+
+
+class Unsupported(Exception):
+    """An expression or operator that DuckDB alone computes; its text is the reason."""
+
+
+class Code(NamedTuple):
+    """A Python expression, and the type of its values."""
+
+    text: str
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What the names of an expression stand for.
+
+    Args:
+        columns: The columns.
+        group: The columns of a row `r` of `rows`, inside aggregates; None where none may stand.
+        window: Makes a column of a window function; None where none may stand.
+        prefix: Of the names that lambdas bind.
+    """
+
+    columns: Mapping[str, Code]
+    group: Mapping[str, Code] | None = None
+    window: Callable[[exp.Window], Code] | None = None
+    prefix: str = "x"
+
+    def bind(self, name: str, kind: Kind) -> tuple[str, Scope]:
+        """The Python name of what a lambda binds, and the scope of its body. Raises Unsupported."""
+        if any(n != name and n.lower() == name.lower() for n in self.columns):
+            raise Unsupported(f'a lambda\'s name "{name}" beside a column of other case')
+        own = f"{self.prefix}{len(self.columns)}"
+        columns = {**self.columns, name: Code(own, kind), f"#{own}": Code(own, kind)}
+        return own, replace(self, columns=columns)
+
+
+def value(tree: exp.Expr, scope: Scope) -> Code:
+    """The value of an expression. Raises Unsupported."""
+    handler = _EXPRESSIONS.get(type(tree))
+    if handler is not None:
+        return handler(tree, scope)
+    if isinstance(tree, exp.Func):
+        return _call(tree, scope)
+    raise Unsupported(type(tree).__name__.lower())
+
+
+def test(tree: exp.Expr, scope: Scope) -> str:
+    """An expression that Python takes for true exactly where the condition is TRUE. Raises
+    Unsupported.
+    """
+    if isinstance(tree, exp.Paren):
+        return test(tree.this, scope)
+    if isinstance(tree, (exp.And, exp.Or)):
+        word = " and " if isinstance(tree, exp.And) else " or "
+        return f"({word.join(test(part, scope) for part in tree.flatten())})"
+    if isinstance(tree, exp.Not) and not _is_null_test(tree.this):
+        return f"({_boolean(tree.this, scope)} is False)"
+    return _boolean(tree, scope)
+
+
+def as_kind(code: Code, kind: Kind) -> str:
+    """An expression converted as DuckDB does implicitly. Raises Unsupported."""
+    if _represents(code.kind, kind):
+        return code.text
+    if kind == DOUBLE and code.kind in {SMALL, INT}:
+        return f"{code.text}.0" if code.text.isdigit() else f"number({code.text})"
+    if kind == INT and code.kind == HUGE:
+        return f"int64({code.text})"
+    raise Unsupported(f"a conversion of {code.kind} to {kind}")
+
+
+def _represents(kind: Kind, wanted: Kind) -> bool:
+    """Whether the values of a type are those of another as they are."""
+    if kind in {wanted, NULL}:
+        return True
+    if kind in _WHOLE and wanted in _WHOLE:
+        return _WHOLE.index(kind) <= _WHOLE.index(wanted)
+    if kind in {FRACTION, JSON}:
+        return wanted == (DOUBLE if kind == FRACTION else TEXT)
+    if pa.types.is_list(kind) and pa.types.is_list(wanted):
+        return _represents(kind.value_type, wanted.value_type)
+    if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
+        return [f.name for f in kind] == [f.name for f in wanted] and all(
+            _represents(a.type, b.type) for a, b in zip(kind, wanted, strict=True)
+        )
+    return False
+
+
+def common(kinds: Iterable[Kind]) -> Kind:
+    """The type that DuckDB gives values that meet. Raises Unsupported."""
+    known = list(dict.fromkeys(kind for kind in kinds if kind != NULL))
+    if len(known) < 2:
+        return known[0] if known else NULL
+    if all(kind in _WHOLE for kind in known):
+        return max(known, key=_WHOLE.index)
+    if DOUBLE in known and all(kind in {DOUBLE, FRACTION, SMALL, INT} for kind in known):
+        return DOUBLE
+    if all(pa.types.is_list(kind) for kind in known):
+        return pa.list_(common(kind.value_type for kind in known))
+    if all(pa.types.is_struct(kind) for kind in known):
+        names = [f.name for f in known[0]]
+        if all([f.name for f in kind] == names for kind in known):
+            parts = (common(kind.field(i).type for kind in known) for i in range(len(names)))
+            return pa.struct(list(zip(names, parts, strict=True)))
+    raise Unsupported("types that differ: " + ", ".join(map(str, known)))
+
+
+def meeting(trees: Sequence[exp.Expr], scope: Scope) -> tuple[list[str], Kind]:
+    """Values that meet, converted to their common type."""
+    codes = [value(tree, scope) for tree in trees]
+    kind = common(code.kind for code in codes)
+    return [as_kind(code, kind) for code in codes], kind
+
+
+def key(code: Code) -> str:
+    """A value as it is grouped, joined and counted."""
+    if code.kind == DOUBLE:
+        return f"ordered({code.text})"
+    return f"frozen({code.text})" if pa.types.is_nested(code.kind) else code.text
+
+
+def sort_key(code: Code) -> str:
+    """A value as it is sorted. Raises Unsupported."""
+    _need(code.kind, "an order by", *_ATOMS)
+    return key(code)
+
+
+def term(ordered: exp.Expr, scope: Scope) -> tuple[str, bool, bool]:
+    """A term of an ORDER BY: what it sorts by, whether it descends, whether NULLs come first."""
+    nulls_first = bool(ordered.args.get("nulls_first"))
+    return sort_key(value(ordered.this, scope)), bool(ordered.args.get("desc")), nulls_first
+
+
+def _need(kind: Kind, what: str, *admitted: Kind) -> None:
+    if kind not in admitted:
+        raise Unsupported(f"{what} {kind}")
+
+
+# Expressions with a syntax of their own ------------------------------------------------------------
+
+Handler = Callable[[Any, Scope], Code]
+H = TypeVar("H", bound=Handler)
+_EXPRESSIONS: dict[type[exp.Expr], Handler] = {}
+
+
+def _of(*kinds: type[exp.Expr]) -> Callable[[H], H]:
+    def register(handler: H) -> H:
+        _EXPRESSIONS.update(dict.fromkeys(kinds, handler))
+        return handler
+
+    return register
+
+
+def _boolean(tree: exp.Expr, scope: Scope) -> str:
+    code = value(tree, scope)
+    _need(code.kind, "a condition of type", BOOL, NULL)
+    return code.text
+
+
+@_of(exp.Paren)
+def _paren(tree: exp.Paren, scope: Scope) -> Code:
+    return value(tree.this, scope)
+
+
+@_of(exp.Column)
+def _column(tree: exp.Column, scope: Scope) -> Code:
+    root, *path = [part.name for part in tree.parts]
+    if root not in scope.columns:
+        raise Unsupported(f'the column "{root}" here')
+    code = scope.columns[root]
+    for name in path:
+        code = field(code, name)
+    return code
+
+
+@_of(exp.Identifier)
+def _identifier(tree: exp.Identifier, scope: Scope) -> Code:
+    if tree.name not in scope.columns:
+        raise Unsupported(f'the name "{tree.name}" here')
+    return scope.columns[tree.name]
+
+
+@_of(exp.Dot)
+def _dot(tree: exp.Dot, scope: Scope) -> Code:
+    return field(value(tree.this, scope), tree.expression.name)
+
+
+def field(struct: Code, name: str) -> Code:
+    """A field of a struct. Raises Unsupported."""
+    if not pa.types.is_struct(struct.kind) or struct.kind.get_field_index(name) < 0:
+        raise Unsupported(f'the field "{name}" of {struct.kind}')
+    return Code(f"field({struct.text}, {name!r})", struct.kind.field(name).type)
+
+
+@_of(exp.Literal)
+def _literal(tree: exp.Literal, scope: Scope) -> Code:  # noqa: ARG001
+    text = tree.this
+    if tree.is_string:
+        return Code(repr(text), TEXT)
+    if text.isdigit() and int(text) < 2**63:
+        return Code(str(int(text)), SMALL if int(text) < 2**31 else INT)
+    if re.fullmatch(r"\d*\.\d+", text) and len(text) <= _DIGITS:
+        return Code(repr(float(text)), FRACTION)
+    if re.fullmatch(r"\d+(\.\d+)?[eE]-?\d{1,2}", text) and len(text) <= _DIGITS:
+        return Code(repr(float(text)), DOUBLE)
+    raise Unsupported(f"the number {text}")
+
+
+@_of(exp.Boolean)
+def _bool_literal(tree: exp.Boolean, scope: Scope) -> Code:  # noqa: ARG001
+    return Code(repr(bool(tree.this)), BOOL)
+
+
+@_of(exp.Null)
+def _null(tree: exp.Null, scope: Scope) -> Code:  # noqa: ARG001
+    return Code("None", NULL)
+
+
+@_of(exp.Parameter, exp.Placeholder)
+def _now(tree: exp.Expr, scope: Scope) -> Code:  # noqa: ARG001
+    return Code("now", TIMESTAMP)
+
+
+@_of(exp.And, exp.Or)
+def _logical(tree: exp.Connector, scope: Scope) -> Code:
+    parts = ", ".join(_boolean(part, scope) for part in tree.flatten())
+    return Code(f"{'and_' if isinstance(tree, exp.And) else 'or_'}({parts})", BOOL)
+
+
+def _is_null_test(tree: exp.Expr) -> bool:
+    return isinstance(tree, exp.Is) and isinstance(tree.expression, exp.Null)
+
+
+@_of(exp.Not)
+def _not(tree: exp.Not, scope: Scope) -> Code:
+    if _is_null_test(tree.this):
+        return Code(f"({value(tree.this.this, scope).text} is not None)", BOOL)
+    return Code(f"not_({_boolean(tree.this, scope)})", BOOL)
+
+
+@_of(exp.Is)
+def _is(tree: exp.Is, scope: Scope) -> Code:
+    if isinstance(tree.expression, exp.Null):
+        return Code(f"({value(tree.this, scope).text} is None)", BOOL)
+    if isinstance(tree.expression, exp.Boolean):
+        return Code(f"({_boolean(tree.this, scope)} is {bool(tree.expression.this)})", BOOL)
+    raise Unsupported("IS of a value")
+
+
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "eq", exp.NEQ: "ne", exp.LT: "lt", exp.LTE: "le", exp.GT: "gt", exp.GTE: "ge",
+}  # fmt: skip
+
+
+def _compared(trees: Sequence[exp.Expr], scope: Scope) -> list[str]:
+    texts, kind = meeting(trees, scope)
+    _need(kind, "a comparison of", *_ATOMS, NULL)
+    return [key(Code(text, kind)) for text in texts]
+
+
+@_of(*_COMPARISONS)
+def _comparison(tree: exp.Binary, scope: Scope) -> Code:
+    a, b = _compared([tree.this, tree.expression], scope)
+    return Code(f"{_COMPARISONS[type(tree)]}({a}, {b})", BOOL)
+
+
+@_of(exp.NullSafeEQ, exp.NullSafeNEQ)
+def _null_safe(tree: exp.Binary, scope: Scope) -> Code:
+    a, b = _compared([tree.this, tree.expression], scope)
+    return Code(f"({a} {'==' if isinstance(tree, exp.NullSafeEQ) else '!='} {b})", BOOL)
+
+
+@_of(exp.Between)
+def _between(tree: exp.Between, scope: Scope) -> Code:
+    x, low, high = _compared([tree.this, tree.args["low"], tree.args["high"]], scope)
+    return Code(f"and_(ge({x}, {low}), le({x}, {high}))", BOOL)
+
+
+@_of(exp.In)
+def _in(tree: exp.In, scope: Scope) -> Code:
+    if tree.args.get("query") or tree.args.get("field") or tree.args.get("unnest"):
+        raise Unsupported("IN of a list")
+    if len(tree.expressions) == 1:
+        only = value(tree.expressions[0], scope)
+        if pa.types.is_list(only.kind):
+            raise Unsupported("IN of a list")
+    x, *items = _compared([tree.this, *tree.expressions], scope)
+    return Code(f"among({x}, ({', '.join(items)},))", BOOL)
+
+
+@_of(exp.Add, exp.Sub, exp.Mul)
+def _arithmetic(tree: exp.Binary, scope: Scope) -> Code:
+    (a, b), kind = meeting([tree.this, tree.expression], scope)
+    _need(kind, "arithmetic of", SMALL, INT, DOUBLE)
+    name = {exp.Add: "add", exp.Sub: "subtract", exp.Mul: "multiply"}[type(tree)]
+    text = f"{name}({a}, {b})"
+    return Code(text if kind == DOUBLE else f"{kind}({text})", kind)
+
+
+@_of(exp.Div)
+def _division(tree: exp.Div, scope: Scope) -> Code:
+    a, b = (as_kind(value(part, scope), DOUBLE) for part in (tree.this, tree.expression))
+    return Code(f"divide({a}, {b})", DOUBLE)
+
+
+@_of(exp.Neg)
+def _negation(tree: exp.Neg, scope: Scope) -> Code:
+    code = value(tree.this, scope)
+    _need(code.kind, "the negation of", SMALL, INT, DOUBLE, FRACTION)
+    if isinstance(tree.this, exp.Literal):
+        return Code(f"(-{code.text})", code.kind)
+    text = f"negated({code.text})"
+    return Code(f"{code.kind}({text})" if code.kind in _WHOLE else text, code.kind)
+
+
+@_of(exp.Coalesce)
+def _coalesce(tree: exp.Coalesce, scope: Scope) -> Code:
+    texts, kind = meeting([tree.this, *tree.expressions], scope)
+    return Code(f"coalesce({', '.join(texts)})", kind)
+
+
+@_of(exp.Greatest, exp.Least)
+def _extreme(tree: exp.Greatest | exp.Least, scope: Scope) -> Code:
+    texts, kind = meeting([tree.this, *tree.expressions], scope)
+    _need(kind, "the greatest of", *_ATOMS)
+    name = "greatest" if isinstance(tree, exp.Greatest) else "least"
+    return Code(f"{name}({', '.join(texts)})", kind)
+
+
+@_of(exp.Nullif)
+def _nullif(tree: exp.Nullif, scope: Scope) -> Code:
+    own = value(tree.this, scope)
+    (a, b), kind = meeting([tree.this, tree.expression], scope)
+    _need(kind, "nullif of", *_ATOMS)
+    _need(own.kind, "nullif of two types, the first", kind)
+    return Code(f"nullif({a}, {b})", kind)
+
+
+@_of(exp.Case)
+def _case(tree: exp.Case, scope: Scope) -> Code:
+    branches, default = tree.args["ifs"], tree.args.get("default") or exp.Null()
+    texts, kind = meeting([*(branch.args["true"] for branch in branches), default], scope)
+    text = texts.pop()
+    for branch, result in reversed(list(zip(branches, texts, strict=True))):
+        condition = exp.EQ(this=tree.this, expression=branch.this) if tree.this else branch.this
+        text = f"({result} if {test(condition, scope)} else {text})"
+    return Code(text, kind)
+
+
+@_of(exp.Array)
+def _array(tree: exp.Array, scope: Scope) -> Code:
+    parts = tree.expressions
+    if len(parts) == 1 and isinstance(parts[0], exp.Comprehension):
+        return _comprehension(parts[0], scope)
+    texts, kind = meeting(parts, scope)
+    return Code(f"[{', '.join(texts)}]", pa.list_(kind))
+
+
+def _comprehension(tree: exp.Comprehension, scope: Scope) -> Code:
+    items, condition = value(tree.args["iterator"], scope), tree.args.get("condition")
+    name, inner = scope.bind(tree.expression.name, _item(items))
+    made = value(tree.this, inner)
+    where = "" if condition is None else f", lambda {name}: {test(condition, inner)}"
+    return Code(f"each({items.text}, lambda {name}: {made.text}{where})", pa.list_(made.kind))
+
+
+def _item(items: Code) -> Kind:
+    if not pa.types.is_list(items.kind):
+        raise Unsupported(f"the items of {items.kind}")
+    return items.kind.value_type
+
+
+@_of(exp.ArrayFilter)
+def _list_filter(tree: exp.ArrayFilter, scope: Scope) -> Code:
+    items, function = value(tree.this, scope), tree.expression
+    if not isinstance(function, exp.Lambda) or len(function.expressions) != 1:
+        raise Unsupported("a filter with two names")
+    name, inner = scope.bind(function.expressions[0].name, _item(items))
+    where = test(function.this, inner)
+    return Code(f"each({items.text}, lambda {name}: {name}, lambda {name}: {where})", items.kind)
+
+
+@_of(exp.ArraySort)
+def _list_sort(tree: exp.ArraySort, scope: Scope) -> Code:
+    items, nulls_first = value(tree.this, scope), tree.args.get("nulls_first")
+    if tree.args.get("asc") is not None or (nulls_first is not None and nulls_first.this):
+        raise Unsupported("list_sort in an order of its own")
+    if not _list_of_atoms(items.kind):
+        raise Unsupported(f"list_sort of {items.kind}")
+    return Code(f"list_sort({items.text})", items.kind)
+
+
+@_of(exp.Struct)
+def _struct(tree: exp.Struct, scope: Scope) -> Code:
+    if not all(isinstance(part, exp.PropertyEQ) for part in tree.expressions):
+        raise Unsupported("a struct without names")
+    fields = [(part.this.name, value(part.expression, scope)) for part in tree.expressions]
+    text = ", ".join(f"{name!r}: {code.text}" for name, code in fields)
+    return Code(f"{{{text}}}", pa.struct([(name, code.kind) for name, code in fields]))
+
+
+@_of(exp.Bracket)
+def _bracket(tree: exp.Bracket, scope: Scope) -> Code:
+    items = value(tree.this, scope)
+    kind, place = _item(items), tree.expressions[0]
+    if len(tree.expressions) != 1 or not isinstance(place, (exp.Literal, exp.Column)):
+        raise Unsupported("an item by a computed place")
+    code = value(place, scope)
+    _need(code.kind, "an item by", SMALL, INT)
+    # the parser counts literal places from 0
+    text = str(int(code.text) + 1) if isinstance(place, exp.Literal) else code.text
+    return Code(f"item({items.text}, {text})", kind)
+
+
+@_of(exp.Chr)
+def _chr(tree: exp.Chr, scope: Scope) -> Code:  # noqa: ARG001
+    [code] = tree.expressions
+    if not isinstance(code, exp.Literal) or not 0 < int(code.this) < 128:
+        raise Unsupported("chr of a value")
+    return Code(repr(chr(int(code.this))), TEXT)
+
+
+@_of(exp.Cast)
+def _cast(tree: exp.Cast, scope: Scope) -> Code:
+    code, wanted = value(tree.this, scope), _type(tree.to)
+    if (code.kind, wanted) in _CASTS:
+        return Code(f"{_CASTS[code.kind, wanted]}({code.text})", wanted)
+    return Code(as_kind(code, wanted), wanted)
+
+
+_CASTS = {
+    (BOOL, TEXT): "text_of_bool", (SMALL, TEXT): "text_of_int", (INT, TEXT): "text_of_int",
+    (HUGE, TEXT): "text_of_int", (TIMESTAMP, TEXT): "text_of_time", (DOUBLE, INT): "rounded_int",
+    (TEXT, INT): "int_of_text", (TEXT, JSON): "checked_json", (BOOL, INT): "int_of_bool",
+}  # fmt: skip
+_TYPES = {
+    exp.DType.TEXT: TEXT, exp.DType.VARCHAR: TEXT, exp.DType.BIGINT: INT, exp.DType.DOUBLE: DOUBLE,
+    exp.DType.BOOLEAN: BOOL, exp.DType.TIMESTAMPTZ: TIMESTAMP, exp.DType.DATE: DATE, exp.DType.JSON: JSON,
+}  # fmt: skip
+
+
+def _type(tree: exp.DataType) -> Kind:
+    """The type that a cast names. Raises Unsupported."""
+    if tree.this == exp.DType.ARRAY and len(tree.expressions) == 1 and not tree.args.get("values"):
+        return pa.list_(_type(tree.expressions[0]))
+    if tree.this == exp.DType.STRUCT:
+        return pa.struct([(part.name, _type(part.args["kind"])) for part in tree.expressions])
+    if tree.this not in _TYPES or tree.expressions:
+        raise Unsupported(f"a cast to {tree.sql(dialect='duckdb')}")
+    return _TYPES[tree.this]
+
+
+_TEXT_OF = {BOOL: "text_of_bool", SMALL: "text_of_int", INT: "text_of_int"}
+
+
+def _texts(trees: Iterable[exp.Expr], scope: Scope, lists: bool) -> str:
+    """Arguments of functions that make texts of what they are given."""
+    texts = []
+    for code in (value(tree, scope) for tree in trees):
+        if lists and code.kind == pa.list_(TEXT):
+            texts.append(f"*({code.text} or ())")
+        else:
+            _need(code.kind, "a text made of", TEXT, JSON, NULL, *_TEXT_OF)
+            name = _TEXT_OF.get(code.kind)
+            texts.append(f"{name}({code.text})" if name else code.text)
+    return ", ".join(texts)
+
+
+@_of(exp.Concat)
+def _concat(tree: exp.Concat, scope: Scope) -> Code:
+    return Code(f"concat({_texts(tree.expressions, scope, lists=False)})", TEXT)
+
+
+@_of(exp.ConcatWs)
+def _concat_ws(tree: exp.ConcatWs, scope: Scope) -> Code:
+    separator, *parts = tree.expressions
+    own = value(separator, scope)
+    _need(own.kind, "a separator of", TEXT)
+    return Code(f"concat_ws({own.text}, {_texts(parts, scope, lists=True)})", TEXT)
+
+
+@_of(exp.DPipe)
+def _pipe(tree: exp.DPipe, scope: Scope) -> Code:
+    a, b = value(tree.this, scope), value(tree.expression, scope)
+    _need(a.kind, "|| of", TEXT)
+    _need(b.kind, "|| of", TEXT)
+    return Code(f"add({a.text}, {b.text})", TEXT)
+
+
+@_of(exp.JSONArray)
+def _json_array(tree: exp.JSONArray, scope: Scope) -> Code:
+    texts = []
+    for code in (value(part, scope) for part in tree.expressions):
+        _need(code.kind, "JSON of", TEXT, BOOL, SMALL, INT, TIMESTAMP, NULL, pa.list_(TEXT))
+        texts.append(f"text_of_time({code.text})" if code.kind == TIMESTAMP else code.text)
+    return Code(f"json_array({', '.join(texts)})", JSON)
+
+
+@_of(exp.Round)
+def _round(tree: exp.Round, scope: Scope) -> Code:
+    digits, inner = tree.args.get("decimals"), tree.this
+    if not isinstance(digits, exp.Literal) or int(digits.this) > 12:
+        raise Unsupported("round to a computed number of digits")
+    if isinstance(inner, exp.Window) and isinstance(inner.this, exp.Sum) and scope.window:
+        code = scope.window(inner)  # the order of the additions is in digits that are cut
+    else:
+        code = value(inner, scope)
+    _need(code.kind, "round of", DOUBLE)
+    return Code(f"rounded({code.text}, {int(digits.this)})", DOUBLE)
+
+
+@_of(exp.GenerateSeries)
+def _range(tree: exp.GenerateSeries, scope: Scope) -> Code:
+    if not tree.args.get("is_end_exclusive") or tree.args.get("step"):
+        raise Unsupported("generate_series")
+    start, end = (value(tree.args[name], scope) for name in ("start", "end"))
+    for code in (start, end):
+        _need(code.kind, "range of", SMALL, INT)
+    return Code(f"series({start.text}, {end.text})", pa.list_(INT))
+
+
+@_of(exp.RegexpLike, exp.RegexpFullMatch)
+def _regexp(tree: exp.RegexpLike | exp.RegexpFullMatch, scope: Scope) -> Code:
+    text, pattern = value(tree.this, scope), tree.expression
+    flag = tree.args.get("flag") or tree.args.get("options")
+    _need(text.kind, "a regular expression over", TEXT)
+    if not isinstance(pattern, exp.Literal) or not pattern.is_string:
+        raise Unsupported("a regular expression that is computed")
+    if flag is not None and flag.name != "i":
+        raise Unsupported("an option of a regular expression")
+    name = "matches" if isinstance(tree, exp.RegexpLike) else "full_match"
+    own = python_pattern(pattern.this, ignore_case=flag is not None)
+    return Code(f"{name}({text.text}, {own!r}, {flag is not None})", BOOL)
+
+
+@_of(exp.Window)
+def _window(tree: exp.Window, scope: Scope) -> Code:
+    if scope.window is None:
+        raise Unsupported("a window function here")
+    code = scope.window(tree)
+    if code.kind == DOUBLE and isinstance(tree.this, exp.Sum):
+        raise Unsupported("a sum of doubles over a window")
+    return code
+
+
+# Regular expressions -------------------------------------------------------------------------------
+
+_TOKEN = re.compile(
+    r"(?P<class>\[\^?(?:[^\]\[\\^-]|\\[wd]|(?<=\[)-|(?<=\^)-|-(?=\])|[A-Za-z0-9]-[A-Za-z0-9])+\])"
+    r"|(?P<open>\((?:\?:)?(?!\?))|(?P<close>\))|(?P<bar>\|)|(?P<end>\$)"
+    r"|(?P<count>[*+?](?![*+?{])|\{\d{1,2}(?:,\d{0,2})?\}(?![*+?{]))"
+    r"|(?P<sign>\\[bdw.()\[\]*+?|/-]|[^\\()\[\]{}|*+?$^.])"
+)
+
+
+def python_pattern(pattern: str, *, ignore_case: bool) -> str:
+    """A pattern of RE2 that Python matches alike, with ASCII classes, and in time that does not
+    explode. Raises Unsupported.
+    """
+    if ignore_case and (not pattern.isascii() or "[^" in pattern):
+        raise Unsupported("a regular expression that ignores the case of such letters")
+    texts: list[str] = []
+    groups: list[tuple[int, bool]] = [(0, False)]  # where each open group begins; whether it repeats
+    place, closed = 0, (0, False)
+    while place < len(pattern):
+        token = _TOKEN.match(pattern, place)
+        if token is None:
+            raise Unsupported(f"the regular expression {pattern!r}")
+        kind, text = token.lastgroup, token[0]
+        if kind == "open":
+            groups.append((place, False))
+        elif kind == "close":
+            if len(groups) == 1:
+                raise Unsupported(f"the regular expression {pattern!r}")
+            closed = groups.pop()
+            groups[-1] = (groups[-1][0], groups[-1][1] or closed[1])
+        elif kind == "count" and text not in {"?"}:
+            if pattern[place - 1 : place] == ")" and pattern[place - 2 : place - 1] != "\\":
+                _refuse_ambiguous(pattern[closed[0] : place], repeats=closed[1])
+            groups[-1] = (groups[-1][0], True)
+        texts.append(r"\Z" if kind == "end" else text)
+        place = token.end()
+    try:
+        re.compile(own := "".join(texts), re.ASCII)
+    except re.error:
+        raise Unsupported(f"the regular expression {pattern!r}") from None
+    return own
+
+
+def _refuse_ambiguous(group: str, *, repeats: bool) -> None:
+    """Refuse a repeated group that may match one text in two ways: Python tries them all."""
+    words = [word for part in re.findall(r"[^()]+", group) for word in part.split("|") if word]
+    plain = all(re.fullmatch(r"[\w' -]+|\[[ -]+\]", word) for word in words)
+    if repeats or not plain or any(a != b and b.startswith(a) for a in words for b in words):
+        raise Unsupported(f"the repeated group {group!r} of a regular expression")
+
+
+# Functions -----------------------------------------------------------------------------------------
+
+
+class Function(NamedTuple):
+    """A function for exact types of arguments.
+
+    Args:
+        takes: Each argument's type, or a test of it.
+        gives: The type of the result, or how it follows from the arguments'.
+        python: The name in `row_functions`.
+    """
+
+    takes: tuple[Kind | Callable[[Kind], bool], ...]
+    gives: Kind | Callable[..., Kind]
+    python: str
+
+
+def _whole(kind: Kind) -> bool:
+    return kind in {SMALL, INT}
+
+
+def _list_of_atoms(kind: Kind) -> bool:
+    """Whether Python compares the items of a list as DuckDB does."""
+    return pa.types.is_list(kind) and kind.value_type in {*_ATOMS, NULL} - {DOUBLE}
+
+
+def _lists(kind: Kind) -> bool:
+    return bool(pa.types.is_list(kind))
+
+
+def _lists_of_lists(kind: Kind) -> bool:
+    return _lists(kind) and _lists(kind.value_type)
+
+
+def _first(kind: Kind, *_rest: Kind) -> Kind:
+    return kind
+
+
+def _same_lists(kind: Kind, other: Kind) -> Kind:
+    return common([kind, other])
+
+
+def _appended(kind: Kind, item: Kind) -> Kind:
+    return pa.list_(common([kind.value_type, item]))
+
+
+def _any(_kind: Kind) -> bool:
+    return True
+
+
+FUNCTIONS: dict[str | type[exp.Expr], tuple[Function, ...]] = {
+    exp.Length: (Function((TEXT,), INT, "length"), Function((_lists,), INT, "length")),
+    exp.Left: (Function((TEXT, _whole), TEXT, "left"),),
+    exp.Trim: (Function((TEXT,), TEXT, "trim"),),
+    exp.Upper: (Function((TEXT,), TEXT, "upper"),),
+    exp.Lower: (Function((TEXT,), TEXT, "lower"),),
+    exp.Contains: (Function((TEXT, TEXT), BOOL, "contains"),),
+    exp.StartsWith: (Function((TEXT, TEXT), BOOL, "starts_with"),),
+    exp.EndsWith: (Function((TEXT, TEXT), BOOL, "ends_with"),),
+    exp.Replace: (Function((TEXT, TEXT, TEXT), TEXT, "replaced"),),
+    exp.Split: (Function((TEXT, TEXT), pa.list_(TEXT), "split"),),
+    exp.ArrayToString: (Function((pa.list_(TEXT), TEXT), TEXT, "joined_list"),),
+    exp.ArrayContains: (Function((_list_of_atoms, _any), BOOL, "list_contains"),),
+    exp.ArrayOverlaps: (Function((_list_of_atoms, _list_of_atoms), BOOL, "has_any"),),
+    "list_has_all": (Function((_list_of_atoms, _list_of_atoms), BOOL, "has_all"),),
+    exp.ArrayDistinct: (Function((_list_of_atoms,), _first, "list_distinct"),),
+    exp.ArrayConcat: (Function((_lists, _lists), _same_lists, "list_concat"),),
+    exp.ArrayAppend: (Function((_lists, _any), _appended, "list_append"),),
+    exp.Flatten: (Function((_lists_of_lists,), lambda kind: kind.value_type, "flatten"),),
+    "list_slice": (Function((_lists, _whole, _whole), _first, "list_slice"),),
+    "error": (Function((_any,), NULL, "fail"),),
+}
+_SQL_KINDS = {"VARCHAR": TEXT, "BIGINT": _whole}
+FUNCTIONS |= {
+    name: (
+        Function(tuple(_SQL_KINDS[kind] for kind in own.parameters), own.arrow, f"OWN[{name!r}]"),
+    )
+    for name, own in TEXT_FUNCTIONS.items()
+}
+
+
+def _vector(kind: Kind) -> bool:
+    return kind == pa.list_(pa.float32()) or (
+        pa.types.is_fixed_size_list(kind) and pa.types.is_float32(kind.value_type)
+    )
+
+
+def _vectors(kind: Kind) -> bool:
+    return _lists(kind) and _vector(kind.value_type)
+
+
+def _numeric(kind: Kind) -> bool:
+    return kind in {SMALL, FRACTION, DOUBLE}
+
+
+FUNCTIONS |= {
+    name: (Function((_vector, _vectors, _numeric), VECTOR_FUNCTIONS[name].arrow, f"OWN[{name!r}]"),)
+    for name in ("mmr", "mmr_static")
+}
+
+
+def _call(tree: exp.Func, scope: Scope) -> Code:
+    name = str(tree.this).lower() if isinstance(tree, exp.Anonymous) else type(tree)
+    trees = tree.expressions if isinstance(tree, exp.Anonymous) else _arguments(tree)
+    if name not in FUNCTIONS:
+        if is_aggregate_call(tree):
+            return aggregate(tree, scope)
+        raise Unsupported(f"the function {tree.sql(dialect='duckdb').partition('(')[0].lower()}")
+    codes = [value(part, scope) for part in trees]
+    kinds = [code.kind for code in codes]
+    for function in FUNCTIONS[name]:
+        if len(function.takes) == len(kinds) and all(map(_takes, function.takes, kinds)):
+            if function.python in {"list_contains", "has_any", "has_all"}:
+                common([kinds[0].value_type, getattr(kinds[1], "value_type", kinds[1])])
+            gives = function.gives if isinstance(function.gives, Kind) else function.gives(*kinds)
+            return Code(f"{function.python}({', '.join(code.text for code in codes)})", gives)
+    shown = ", ".join(map(str, kinds))
+    raise Unsupported(f"{tree.sql(dialect='duckdb').partition('(')[0].lower()} of {shown}")
+
+
+def _arguments(tree: exp.Func) -> list[exp.Expr]:
+    values = [tree.args.get(name) for name in tree.arg_types]
+    return [
+        part
+        for one in values
+        for part in (one if isinstance(one, list) else [one])
+        if isinstance(part, exp.Expr)
+    ]
+
+
+def _takes(wanted: Kind | Callable[[Kind], bool], kind: Kind) -> bool:
+    return kind == wanted if isinstance(wanted, Kind) else wanted(kind)
+
+
+# Aggregates ----------------------------------------------------------------------------------------
+
+
+class Aggregation(NamedTuple):
+    """An aggregate: its function in `row_functions`, the types that it takes, and what it gives."""
+
+    python: str
+    takes: Callable[[Kind], bool]
+    gives: Callable[[Kind], Kind]
+
+
+def _atom(kind: Kind) -> bool:
+    return kind in _ATOMS
+
+
+def _is_bool(kind: Kind) -> bool:
+    return bool(kind == BOOL)
+
+
+def _is_text(kind: Kind) -> bool:
+    return bool(kind == TEXT)
+
+
+def _as_bool(_kind: Kind) -> Kind:
+    return BOOL
+
+
+AGGREGATES: dict[type[exp.Expr], Aggregation] = {
+    exp.ArrayAgg: Aggregation("agg_list", _any, pa.list_),
+    exp.First: Aggregation("agg_first", _any, _first),
+    exp.Last: Aggregation("agg_last", _any, _first),
+    exp.AnyValue: Aggregation("agg_any_value", _any, _first),
+    exp.Min: Aggregation("agg_min", _atom, _first),
+    exp.Max: Aggregation("agg_max", _atom, _first),
+    exp.LogicalOr: Aggregation("agg_bool_or", _is_bool, _as_bool),
+    exp.LogicalAnd: Aggregation("agg_bool_and", _is_bool, _as_bool),
+    exp.Count: Aggregation("agg_count", _any, lambda _kind: INT),
+    exp.GroupConcat: Aggregation("agg_string_agg", _is_text, lambda _kind: TEXT),
+    exp.Sum: Aggregation("agg_sum", _whole, lambda _kind: HUGE),
+}
+SUM_OF_DOUBLES = Aggregation("agg_sum_double", lambda kind: bool(kind == DOUBLE), _first)
+
+
+def is_aggregate_call(tree: exp.Expr) -> bool:
+    """Whether an expression is an aggregate that is admitted."""
+    return type(tree) in AGGREGATES
+
+
+def aggregation(tree: exp.Expr, kind: Kind) -> Aggregation:
+    """The aggregate for values of a type. Raises Unsupported."""
+    own = AGGREGATES.get(type(tree))
+    if isinstance(tree, exp.Sum) and kind == DOUBLE:
+        own = SUM_OF_DOUBLES
+    if own is None or not own.takes(kind):
+        raise Unsupported(f"the aggregate {type(tree).__name__.lower()} of {kind}")
+    return own
+
+
+@_of(exp.Filter)
+def _filtered(tree: exp.Filter, scope: Scope) -> Code:
+    return aggregate(tree.this, scope, tree.expression.this)
+
+
+@_of(exp.IgnoreNulls)
+def _ignore_nulls(tree: exp.IgnoreNulls, scope: Scope) -> Code:
+    return aggregate(tree, scope)
+
+
+def aggregate(tree: exp.Expr, scope: Scope, where: exp.Expr | None = None) -> Code:
+    """An aggregate of `rows`, which are in row order."""
+    if isinstance(tree, exp.IgnoreNulls) and isinstance(tree.this, exp.AnyValue):
+        tree = tree.this  # how the parser writes any_value
+    if scope.group is None:
+        raise Unsupported(f"the aggregate {type(tree).__name__.lower()} here")
+    inner = Scope(scope.group)
+    values, code, options = _aggregated(tree, inner)
+    kind = code.kind
+    own = aggregation(tree, kind)
+    condition = f" if {test(where, inner)}" if where is not None else ""
+    rows = f"[{values} for r in rows{condition}]"
+    if options.order:
+        rows = f"in_order({rows}, {options.order})"
+    if options.distinct:
+        rows = f"distinct({rows})"
+    rest = f", {options.separator}" if options.separator else ""
+    return Code(f"{own.python}({rows}{rest})", own.gives(kind))
+
+
+class _Options(NamedTuple):
+    order: str
+    distinct: bool
+    separator: str
+
+
+def _aggregated(tree: exp.Expr, scope: Scope) -> tuple[str, Code, _Options]:
+    """What an aggregate takes of each row, the value in it, and how the values are treated."""
+    if tree.args.get("count") is not None or tree.args.get("expressions"):
+        raise Unsupported("an aggregate of several arguments")
+    argument, terms, distinct = tree.this, [], False
+    if isinstance(argument, exp.Order):
+        argument, terms = argument.this, argument.expressions
+    if isinstance(argument, exp.Distinct):
+        [argument], distinct = argument.expressions, True
+    code = Code("1", SMALL) if isinstance(argument, exp.Star) else value(argument, scope)
+    if distinct and (terms or code.kind not in {*_ATOMS} - {DOUBLE}):
+        raise Unsupported("distinct values in an order of their own, or of such a type")
+    if distinct and not isinstance(tree, (exp.ArrayAgg, exp.Count)):
+        raise Unsupported("an aggregate of distinct values")
+    separator = ""
+    if isinstance(tree, exp.GroupConcat):
+        last = tree.args.get("separator")
+        if not isinstance(last, (exp.Literal, exp.Chr)):
+            raise Unsupported("string_agg without a constant separator")
+        separator = value(last, scope).text
+    if not terms:
+        return code.text, code, _Options("", distinct, separator)
+    own = [term(one, scope) for one in terms]
+    values = f"({code.text}, {', '.join(text for text, *_ in own)})"
+    order = ", ".join(f"({descending}, {nulls_first})" for _, descending, nulls_first in own)
+    return values, code, _Options(order, distinct, separator)
+
+
+NAMESPACE: dict[str, Any] = {
+    name: own for name, own in vars(row_functions).items() if not name.startswith("_")
+}
+"""What generated code sees."""

@@ -1,0 +1,415 @@
+"""Segments over few rows as generated Python: one function of lists of tuples for each segment.
+
+DuckDB takes milliseconds for a statement over a handful of rows, a generated function microseconds.
+A row is a tuple in the order of `runtime_schema`; the ordinal is its position. What is not known to
+have DuckDB's result is `Unsupported`, as a whole segment; `sql` says what operators mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from functools import singledispatchmethod
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from semgraph.expr.scalar import Scalar
+from semgraph.logical.node import Node
+from semgraph.logical.relational import (
+    Add,
+    Aggregate,
+    Distinct,
+    Filter,
+    GroupJoin,
+    Join,
+    Limit,
+    Ordered,
+    Project,
+    Union,
+    Unnest,
+)
+from semgraph.logical.typecheck import Columns, Sort
+from semgraph.relational.batch import INPUT_ROW, PARTITION, runtime_schema
+from semgraph.relational.row_functions import Rows
+from semgraph.relational.row_scalars import (
+    AGGREGATES,
+    INT,
+    NAMESPACE,
+    NULL,
+    Code,
+    Scope,
+    Unsupported,
+    aggregation,
+    as_kind,
+    field,
+    key,
+    sort_key,
+    term,
+    test,
+    value,
+)
+
+_RIGHT = "_right"  # the other row of a semi or anti join
+
+
+class RowFunction:
+    """The rows of a segment, as a function of those of its inputs.
+
+    Args:
+        source: The generated code, a function `rows(now, in0, in1, ...)`.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        names = dict(NAMESPACE)
+        exec(compile(source, "<segment>", "exec"), names)  # noqa: S102 - made here of admitted expressions
+        self._run: Callable[..., Rows] = names["rows"]
+
+    def __call__(self, inputs: Sequence[Rows], now: datetime | None) -> Rows:
+        """The rows in the order of the ordinal.
+
+        Any exception means that DuckDB must compute the segment, which defines the error, if it is one.
+        """
+        return self._run(now and now.astimezone(UTC), *inputs)
+
+
+def compile_rows(root: Node, inputs: Sequence[Node]) -> RowFunction | Unsupported:
+    """The function of a segment, or why there is none.
+
+    Args:
+        root: The node whose rows it computes.
+        inputs: The nodes that it reads, in the order of the function's arguments.
+    """
+    try:
+        return RowFunction(_Generator(inputs).function(root))
+    except Unsupported as reason:
+        return reason
+
+
+def compile_scalar(scalar: Scalar, source: Node, kind: pa.DataType) -> RowFunction | Unsupported:
+    """The function that computes one column of the rows of a node, as tuples of one value."""
+    try:
+        generator = _Generator([source])
+        columns = _columns(source)
+        rows, scope = generator.windowed(source, "in0", [scalar])
+        code = Code(generator.converted(scalar, scope, columns, kind), kind)
+        generator.step(source, f"[({code.text},) for {rows}]")
+        return RowFunction(generator.source("t0"))
+    except Unsupported as reason:
+        return reason
+
+
+def _columns(node: Node, row: str = "r") -> dict[str, Code]:
+    """The columns of a row of a node, hidden ones included."""
+    return {f.name: Code(f"{row}[{i}]", f.type) for i, f in enumerate(runtime_schema(node))}
+
+
+def _tuple(parts: Iterable[str]) -> str:
+    listed = list(parts)
+    return f"({', '.join(listed)}{',' if len(listed) == 1 else ''})"
+
+
+def _path(path: str, columns: dict[str, Code]) -> Code:
+    root, *fields = path.split(".")
+    code = columns[root]
+    for name in fields:
+        code = field(code, name)
+    return code
+
+
+class _Generator:
+    """Writes the lines of a function, one assignment for each operator."""
+
+    def __init__(self, inputs: Sequence[Node]) -> None:
+        self._names = {node: f"in{i}" for i, node in enumerate(inputs)}
+        self._arguments = ", ".join(["now", *self._names.values()])
+        self._lines: list[str] = []
+        self._made = 0
+
+    def function(self, root: Node) -> str:
+        """The source of the function that computes a node."""
+        return self.source(self.rows(root))
+
+    def source(self, result: str) -> str:
+        """The source of the function that returns a variable."""
+        lines = [f"def rows({self._arguments}):", *self._lines, f"return {result}"]
+        return "\n    ".join(lines) + "\n"
+
+    def rows(self, node: Node) -> str:
+        """The variable that holds the rows of a node."""
+        if node not in self._names:
+            try:
+                self._names[node] = self._operator(node)
+            except Unsupported as reason:
+                if reason.args[0].startswith("["):
+                    raise
+                raise Unsupported(f"[{node.keyword} of {node.step or 'a sink'}] {reason}") from None
+        return self._names[node]
+
+    def step(self, node: Node, rows: str) -> str:
+        """Assign the rows of a node to a new variable."""
+        name = f"t{self._made}"
+        self._made += 1
+        self._lines.append(f"{name} = {rows}  # {node.keyword}")
+        return name
+
+    @singledispatchmethod
+    def _operator(self, node: Node) -> str:
+        raise Unsupported(f"the operator {node.keyword}")
+
+    # Operators over the rows of one relation -------------------------------------------------------
+
+    @_operator.register
+    def _(self, node: Filter) -> str:
+        rows, scope = self.windowed(node.input, self.rows(node.input), [node.where])
+        where = test(node.where.ast, scope)
+        return self.step(node, f"[r for {rows} if {where}]")
+
+    @_operator.register(Project)
+    @_operator.register(Add)
+    def _(self, node: Project | Add) -> str:
+        source, columns = node.input, _columns(node.input)
+        rows, scope = self.windowed(source, self.rows(source), [s for _, s in node.columns])
+        texts = {name: code.text for name, code in columns.items()}
+        texts |= self._computed(node.columns, scope, columns, node)
+        made = _tuple(texts[name] for name in runtime_schema(node).names)
+        return self.step(node, f"[{made} for {rows}]")
+
+    def _computed(
+        self, computed: Columns, scope: Scope, columns: dict[str, Code], node: Node
+    ) -> dict[str, str]:
+        kinds = {f.name: f.type for f in node.schema}
+        return {name: self.converted(s, scope, columns, kinds[name]) for name, s in computed}
+
+    def converted(
+        self, scalar: Scalar, scope: Scope, columns: dict[str, Code], kind: pa.DataType
+    ) -> str:
+        """A computed column, with the type that the schema has."""
+        if len(scalar.columns) == 1 and scalar.sql == f'"{scalar.columns[0]}"':
+            return columns[scalar.columns[0]].text
+        try:
+            return as_kind(value(scalar.ast, scope), kind)
+        except Unsupported as reason:
+            raise Unsupported(f"{reason}: {scalar.text}") from None
+
+    def windowed(self, node: Node, rows: str, scalars: Iterable[Scalar]) -> tuple[object, Scope]:
+        """The loop over rows and the values of window functions, and the scope of its body."""
+        columns = _columns(node)
+        values: list[str] = []
+
+        def window(tree: exp.Window) -> Code:
+            code = self._window(tree, node, rows)
+            values.append(code.text)
+            return Code(f"w{len(values)}", code.kind)
+
+        if not any(scalar.has_window for scalar in scalars):
+            return f"r in {rows}", Scope(columns)
+        return _Loop(rows, values), Scope(columns, window=window)
+
+    def _window(self, tree: exp.Window, node: Node, rows: str) -> Code:
+        """A list with a value of a window function for each row."""
+        scope, call = Scope(_columns(node)), tree.this
+        parts = [value(part, scope) for part in tree.args.get("partition_by") or []]
+        parts += [scope.columns[PARTITION]] if node.partitioned else []
+        per = f"lambda r: {_tuple(key(part) for part in parts)}"
+        order = tree.args.get("order")
+        terms = self._terms([term(one, scope) for one in (order.expressions if order else [])])
+        if tree.args.get("spec") is not None:
+            raise Unsupported("a frame of a window function")
+        if isinstance(call, exp.RowNumber):
+            return self._over(Code(f"row_numbers({rows}, {per}{terms})", INT))
+        if isinstance(call, exp.Rank) and terms:
+            return self._over(Code(f"ranks({rows}, {per}{terms})", INT))
+        if isinstance(call, exp.Lag) and not call.args.get("offset"):
+            code = value(call.this, scope)
+            text = f"lagged({rows}, lambda r: {code.text}, {per}{terms})"
+            return self._over(Code(text, code.kind))
+        special = call.args.get("count") or isinstance(call.this, (exp.Order, exp.Distinct))
+        if type(call) not in AGGREGATES or special:
+            raise Unsupported(f"the window function {type(call).__name__.lower()}")
+        if isinstance(call, (exp.ArrayAgg, exp.First, exp.Last, exp.GroupConcat)):
+            raise Unsupported("a list over a window")
+        code = Code("1", INT) if isinstance(call.this, exp.Star) else value(call.this, scope)
+        own = aggregation(call, code.kind)
+        name = "over_peers" if terms else "over_partition"
+        text = f"{name}({rows}, lambda r: {code.text}, {own.python}, {per}{terms})"
+        return self._over(Code(text, own.gives(code.kind)))
+
+    def _over(self, code: Code) -> Code:
+        name = f"t{self._made}"
+        self._made += 1
+        self._lines.append(f"{name} = {code.text}")
+        return Code(name, code.kind)
+
+    def _terms(self, terms: Iterable[tuple[str, bool, bool]], row: str = "r") -> str:
+        """Arguments of functions that sort."""
+        return "".join(
+            f", (lambda {row}: {text}, {descending}, {nulls_first})"
+            for text, descending, nulls_first in terms
+        )
+
+    def _sorted_by(self, order: Sequence[Sort], scope: Scope, row: str = "r") -> str:
+        """The terms of an operator's order: NULLs last; a constant orders nothing."""
+        terms = (
+            (sort_key(value(t.by.ast, scope)), t.descending, False) for t in order if t.by.columns
+        )
+        return self._terms(terms, row)
+
+    def _per(self, node: Node, names: Iterable[str]) -> str:
+        """The group of a row, within its partition."""
+        columns = _columns(node)
+        parts = [*names, *([PARTITION] if node.partitioned else [])]
+        return f"lambda r: {_tuple(key(columns[name]) for name in parts)}"
+
+    @_operator.register
+    def _(self, node: Limit) -> str:
+        terms = self._sorted_by(node.order, Scope(_columns(node.input)))
+        rows = self.rows(node.input)
+        return self.step(node, f"first_of({rows}, {self._per(node, node.per)}, {node.n}{terms})")
+
+    @_operator.register
+    def _(self, node: Distinct) -> str:
+        per = self._per(node, node.by or node.schema.names)
+        return self.step(node, f"first_of({self.rows(node.input)}, {per}, 1)")
+
+    @_operator.register
+    def _(self, node: Ordered) -> str:
+        terms = self._sorted_by(node.by, Scope(_columns(node.input)))
+        return self.step(node, f"sort({self.rows(node.input)}{terms})")
+
+    @_operator.register
+    def _(self, node: Aggregate) -> str:
+        source = node.input
+        columns = _columns(source)
+        first = _columns(source, "rows[0]")
+        kinds = {f.name: f.type for f in node.schema}
+        by = self._computed(node.by, Scope(columns), columns, node)
+        parts = [key(Code(text, kinds[name])) for name, text in by.items()]
+        parts += [columns[PARTITION].text] if node.partitioned else []
+        texts = self._computed(node.by, Scope(first), first, node)
+        texts |= self._computed(node.add, Scope(first, group=columns), first, node)
+        if node.partitioned:
+            texts |= {PARTITION: first[PARTITION].text, INPUT_ROW: "least_input_row(rows)"}
+        whole = "" if parts else ", whole=True"
+        grouped = f"groups({self.rows(source)}, lambda r: {_tuple(parts)}{whole})"
+        made = _tuple(texts[name] for name in runtime_schema(node).names)
+        result = self.step(node, f"[{made} for rows in {grouped}]")
+        if node.having is None:
+            return result
+        return self.step(
+            node, f"[r for r in {result} if {test(node.having.ast, Scope(_columns(node)))}]"
+        )
+
+    @_operator.register
+    def _(self, node: Union) -> str:
+        parts = []
+        names = runtime_schema(node).names
+        for branch in node.relations:
+            columns = _columns(branch)
+            texts = {name: code.text for name, code in columns.items()}
+            texts |= {f.name: _narrowed(columns[f.name], f.type) for f in node.schema}
+            same = list(columns) == names and all(
+                texts[name] == columns[name].text for name in names
+            )
+            made = _tuple(texts.get(name, "None") for name in names)
+            rows = self.rows(branch)
+            parts.append(f"*{rows}" if same else f"*({made} for r in {rows})")
+        return self.step(node, f"[{', '.join(parts)}]")
+
+    @_operator.register
+    def _(self, node: Unnest) -> str:
+        columns = _columns(node.input)
+        texts = {name: code.text for name, code in columns.items()}
+        texts |= {node.alias: "x"} | ({node.position: "n"} if node.position else {})
+        made = _tuple(texts[name] for name in runtime_schema(node).names)
+        none = "()" if node.how == "inner" else "(None,)"
+        items = f"enumerate({columns[node.column].text} or {none}, 1)"
+        rows = self.rows(node.input)
+        return self.step(node, f"[{made} for r in {rows} for n, x in {items}]")
+
+    # Operators over two relations ------------------------------------------------------------------
+
+    def _matches(self, node: Join | GroupJoin, alias: str, fields: Sequence[str] | None) -> str:
+        """The matches `q` of a row `r` in the order of the other relation: a struct, and hidden
+        columns.
+        """
+        left, right = node.input, node.other
+        own, others = _columns(left), _columns(right)
+        pairs = [(_path(a, own), _path(b, others)) for a, b in node.using]
+        if left.partitioned and right.partitioned:
+            pairs.append((own[PARTITION], others[PARTITION]))
+        for _, code in pairs:
+            if pa.types.is_nested(code.kind):
+                raise Unsupported(f"a join by {code.kind}")
+        names = [name for name in right.schema.names if fields is None or name in fields]
+        struct = "{" + ", ".join(f"{name!r}: {others[name].text}" for name in names) + "}"
+        hidden = [others[name].text for name in (PARTITION, INPUT_ROW) if name in others]
+        keys = _tuple(key(code) for _, code in pairs)
+        index = self._over(
+            Code(
+                f"index({self.rows(right)}, lambda r: {keys}, lambda r: {_tuple([struct, *hidden])})",
+                NULL,
+            )
+        )
+        matches = f"{index.text}.get({_tuple(key(code) for code, _ in pairs)}, ())"
+        if node.where is None:
+            return matches
+        brought = pa.struct([right.schema.field(name) for name in names])
+        scope = Scope({**own, alias: Code("q[0]", brought)})
+        return f"[q for q in {matches} if {test(node.where.ast, scope)}]"
+
+    @_operator.register
+    def _(self, node: Join) -> str:
+        left, alias = node.input, node.alias or _RIGHT
+        rows, matches = self.rows(left), self._matches(node, alias, node.fields)
+        if node.how in {"semi", "anti"}:
+            no = "not " if node.how == "anti" else ""
+            return self.step(node, f"[r for r in {rows} if {no}{matches}]")
+        texts = {name: code.text for name, code in _columns(left).items()} | {alias: "q[0]"}
+        if not left.partitioned:
+            texts |= {PARTITION: "q[1]", INPUT_ROW: "q[2]"}
+        made = _tuple(texts[name] for name in runtime_schema(node).names)
+        if node.how == "left":
+            matches = f"({matches} or ((None, None, None),))"
+        return self.step(node, f"[{made} for r in {rows} for q in {matches}]")
+
+    @_operator.register
+    def _(self, node: GroupJoin) -> str:
+        left, alias = node.input, node.alias
+        own, brought = _columns(left), Code("q[0]", pa.struct(list(node.other.schema)))
+        rows, matches = self.rows(left), self._matches(node, alias, None)
+        terms = self._sorted_by(node.order, Scope({**own, alias: brought}), "q")
+        matches = f"sort({matches}{terms})" if terms else matches
+        matches += f"[:{node.limit}]" if node.limit is not None else ""
+        of_left = _columns(left, "left")
+        group = {**of_left, alias: Code("r[0]", brought.kind)}
+        texts = {name: code.text for name, code in of_left.items()}
+        texts |= self._computed(node.add, Scope({}, group=group), of_left, node)
+        made = _tuple(texts[name] for name in runtime_schema(node).names)
+        pairs = f"[(r, {matches}) for r in {rows}]"
+        return self.step(node, f"[{made} for left, rows in {pairs}]")
+
+
+class _Loop:
+    """The loop over rows, written once all window functions of its body are known."""
+
+    def __init__(self, rows: str, values: list[str]) -> None:
+        self._rows, self._values = rows, values
+
+    def __str__(self) -> str:
+        if not self._values:
+            return f"r in {self._rows}"
+        names = ", ".join(f"w{i}" for i in range(1, len(self._values) + 1))
+        return f"r, {names} in zip({', '.join([self._rows, *self._values])}, strict=True)"
+
+
+def _narrowed(code: Code, wanted: pa.DataType) -> str:
+    """A column, of a struct the fields that are wanted. Raises Unsupported."""
+    if code.kind == wanted:
+        return code.text
+    if not pa.types.is_struct(code.kind) or not pa.types.is_struct(wanted):
+        raise Unsupported(f"a union of {code.kind} and {wanted}")
+    parts = ", ".join(f"{f.name!r}: {_narrowed(field(code, f.name), f.type)}" for f in wanted)
+    return f"(None if {code.text} is None else {{{parts}}})"
