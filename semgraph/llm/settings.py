@@ -31,7 +31,13 @@ _VARIABLES = {
     "SEMGRAPH_RETRIES_ATTEMPTS": "retries.attempts",
     "SEMGRAPH_RETRIES_SECONDS": "retries.seconds",
 }
-VARIABLES = (*_VARIABLES, "SEMGRAPH_HOME", "SEMGRAPH_CONFIG", "SEMGRAPH_OFFLINE")
+VARIABLES = (
+    *_VARIABLES,
+    "SEMGRAPH_HOME",
+    "SEMGRAPH_CONFIG",
+    "SEMGRAPH_OFFLINE",
+    "SEMGRAPH_SEGMENTS",
+)
 _NUMBERS: dict[str, type] = {
     "limits.rpm": int,
     "limits.tpm": int,

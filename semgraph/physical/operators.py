@@ -194,7 +194,7 @@ async def required(
 
 async def without_faulty(
     segment: Segment, inputs: Sequence[Batch], now: datetime, error: DataError
-) -> tuple[pa.Table, list[Failure]]:
+) -> tuple[Batch, list[Failure]]:
     """The rows of a statement that failed without the input rows that it fails with, and these.
 
     Args:
@@ -214,7 +214,7 @@ async def without_faulty(
     if not faulty or await _error_with(segment, inputs, now, rest) is not None:
         raise error
     failures = [await _failure(segment, inputs, now, row, own) for row, own in faulty.items()]
-    return await run_segment(segment, _tables(inputs, rest), now), failures
+    return await run_segment(segment, _deriving(inputs, rest), now), failures
 
 
 async def _faulty(
@@ -236,7 +236,7 @@ async def _error_with(
 ) -> DataError | None:
     """The error of a statement over what derives from some input rows, if it has one."""
     try:
-        await run_segment(segment, _tables(inputs, rows), now)
+        await run_segment(segment, _deriving(inputs, rows), now)
     except DataError as error:
         return error
     return None
@@ -245,19 +245,19 @@ async def _error_with(
 async def _failure(
     segment: Segment, inputs: Sequence[Batch], now: datetime, row: int, error: DataError
 ) -> Failure:
-    tables = _tables(inputs, [row])
-    placed = await place_segment_error(error, segment, tables, now)
+    own = _deriving(inputs, [row])
+    placed = await place_segment_error(error, segment, own, now)
     step = placed.problem.step or segment.root.step
-    return Failure(step, placed.without_step, row, _first_row(tables))
+    return Failure(step, placed.without_step, row, _first_row(own))
 
 
-def _first_row(tables: Sequence[pa.Table]) -> dict[str, Any]:
+def _first_row(inputs: Sequence[Batch]) -> dict[str, Any]:
     """The first row that derives from an input row, without hidden columns."""
-    for batch in map(Batch.of_table, tables):
+    for batch in inputs:
         if batch.num_rows and batch.has_input_rows:
-            return dict(Batch.of_table(batch.table.slice(0, 1)).visible().to_pylist()[0])
+            return dict(batch.slice(0, 1).visible().to_pylist()[0])
     return {}
 
 
-def _tables(inputs: Sequence[Batch], rows: Sequence[int]) -> list[pa.Table]:
-    return [batch.of_rows(rows, shared=True).table for batch in inputs]
+def _deriving(inputs: Sequence[Batch], rows: Sequence[int]) -> list[Batch]:
+    return [batch.of_rows(rows, shared=True) for batch in inputs]

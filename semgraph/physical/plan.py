@@ -212,18 +212,17 @@ class SqlSegment(PhysicalNode):
     segment: Segment
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
-        """Run the statement; input rows that it fails with are set aside."""
-        tables = [batch.table for batch in inputs]
-        if gives_nothing(self.segment, tables):
-            return Batch.of_table(self.schema.empty_table())
+        """Run the segment; input rows that it fails with are set aside."""
+        if gives_nothing(self.segment, inputs):
+            return Batch.of_tuples([], self.schema)
         started = time.perf_counter()
         try:
-            table = await run_segment(self.segment, tables, ctx.now)
+            batch = await run_segment(self.segment, inputs, ctx.now)
         except DataError as error:
-            table, failures = await without_faulty(self.segment, inputs, ctx.now, error)
+            batch, failures = await without_faulty(self.segment, inputs, ctx.now, error)
             ctx.fail(failures)
         ctx.metrics(self.logical.step).seconds += time.perf_counter() - started
-        return Batch.of_table(table)
+        return batch
 
     @property
     def operators(self) -> tuple[Node, ...]:
@@ -235,8 +234,7 @@ class SqlSegment(PhysicalNode):
         known: dict[Node, Batch | None] = dict(
             zip((node for _, node in self.segment.inputs), inputs, strict=True)
         )
-        tables = [each.table for each in inputs]
-        if not any(each.num_rows for each in tables) and gives_nothing(self.segment, tables):
+        if not any(each.num_rows for each in inputs) and gives_nothing(self.segment, inputs):
             known |= dict.fromkeys(self.operators, batch)
         known[self.logical] = batch
         for node in self.operators:
@@ -258,8 +256,7 @@ class SqlSegment(PhysicalNode):
         self, error: DataError, inputs: Sequence[Batch], now: datetime
     ) -> DataError:
         """The place of the first operator that fails."""
-        tables = [batch.table for batch in inputs]
-        return await place_segment_error(error, self.segment, tables, now)
+        return await place_segment_error(error, self.segment, inputs, now)
 
 
 @dataclass(frozen=True, eq=False)

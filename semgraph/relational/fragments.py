@@ -5,10 +5,12 @@ statement.
 from __future__ import annotations
 
 import asyncio
+import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, lru_cache, reduce
+from functools import cache, cached_property, lru_cache, reduce
 from typing import Any
 
 import duckdb
@@ -16,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from semgraph.errors import DataError, Fault
+from semgraph.errors import DataError, EngineError, Fault
 from semgraph.expr.duckdb import ORDINAL, Prepared, connection, prepared, type_of
 from semgraph.expr.functions import TEXT_FUNCTIONS, on_columns
 from semgraph.expr.scalar import ROWS, Scalar, from_ast
@@ -24,15 +26,20 @@ from semgraph.expr.types import TIMESTAMP, sql_type
 from semgraph.logical.node import Node, walk
 from semgraph.logical.relational import Add, Filter, Project
 from semgraph.relational.batch import (
+    FEW,
     INPUT_ROW,
     PARTITION,
     Batch,
     Column,
+    Row,
     conform,
     hidden,
     pick,
     runtime_schema,
 )
+from semgraph.relational.row_functions import FallBack
+from semgraph.relational.row_scalars import Unsupported
+from semgraph.relational.rows import RowFunction, compile_rows
 from semgraph.relational.sql import operator_sql, quote, scalar_sql
 
 Value = Callable[[pa.Table, datetime | None], Column]
@@ -289,6 +296,11 @@ class Segment:
     direct: Change | None = None
 
     @cached_property
+    def function(self) -> RowFunction | Unsupported:
+        """The same over few rows, or why only DuckDB computes it."""
+        return compile_rows(self.root, [node for _, node in self.inputs])
+
+    @cached_property
     def operators(self) -> tuple[Node, ...]:
         """The operators that the statement computes, inputs before what reads them."""
         inputs = {node for _, node in self.inputs}
@@ -337,10 +349,10 @@ def compile_segment(root: Node, materialised: Mapping[Node, str]) -> Segment:
     )
 
 
-def gives_nothing(segment: Segment, tables: Sequence[pa.Table]) -> bool:
+def gives_nothing(segment: Segment, inputs: Sequence[Batch]) -> bool:
     """Whether a segment has no rows because inputs have none: known without running it."""
     empty = {
-        node: not table.num_rows for (_, node), table in zip(segment.inputs, tables, strict=True)
+        node: not batch.num_rows for (_, node), batch in zip(segment.inputs, inputs, strict=True)
     }
 
     def visit(node: Node) -> bool:
@@ -350,15 +362,74 @@ def gives_nothing(segment: Segment, tables: Sequence[pa.Table]) -> bool:
     return any(empty.values()) and visit(segment.root)
 
 
-async def run_segment(
-    segment: Segment, tables: Sequence[pa.Table], now: datetime | None
-) -> pa.Table:
-    """The rows of a segment over those of its inputs."""
-    schema = runtime_schema(segment.root)
-    if segment.direct is not None:
-        return conform(segment.direct(tables[0], now), schema)
-    named = dict(zip((name for name, _ in segment.inputs), tables, strict=True))
-    return await execute(segment.sql, named, schema, now)
+async def run_segment(segment: Segment, inputs: Sequence[Batch], now: datetime | None) -> Batch:
+    """The rows of a segment over those of its inputs: by its Python function where they are few,
+    else by its statement. `SEMGRAPH_SEGMENTS` names one executor for all segments, or both, which
+    must agree.
+
+    Raises:
+        DataError: A row has no value.
+        EngineError: The executors differ.
+    """
+    executor = _executor()
+    if executor != "duckdb" and (executor or sum(batch.num_rows for batch in inputs) <= FEW):
+        rows = _by_function(segment, inputs, now)
+        if rows is not None and executor != "both":
+            return Batch.of_tuples(rows, runtime_schema(segment.root))
+    else:
+        rows = None
+    named = dict(zip((name for name, _ in segment.inputs), [b.table for b in inputs], strict=True))
+    table = await execute(segment.sql, named, runtime_schema(segment.root), now)
+    batch = Batch.of_table(table)
+    if rows is not None:
+        check_equal(segment.root, segment.sql, inputs, rows, batch.rows)
+    return batch
+
+
+@cache
+def _executor() -> str:
+    name = os.environ.get("SEMGRAPH_SEGMENTS", "")
+    if name not in {"", "duckdb", "rows", "both"}:
+        raise EngineError(f'SEMGRAPH_SEGMENTS is duckdb, rows or both, not "{name}"')
+    return name
+
+
+def _by_function(
+    segment: Segment, inputs: Sequence[Batch], now: datetime | None
+) -> list[Row] | None:
+    """The rows by the segment's function; None where DuckDB must compute them."""
+    if isinstance(segment.function, Unsupported):
+        return None
+    try:
+        return segment.function([batch.rows for batch in inputs], now)
+    except FallBack:
+        return None
+    except Exception:
+        if _executor() == "both":
+            raise
+        return None  # of a value that Python cannot hold; an error is DuckDB's to report
+
+
+def check_equal(
+    node: Node, what: str, inputs: Sequence[Batch], rows: list[Row], others: list[Row]
+) -> None:
+    """Refuse rows of the two executors that differ. Raises EngineError."""
+    if len(rows) != len(others) or not all(map(same, rows, others)):
+        shown = "\n".join(map(str, [what, *(batch.rows for batch in inputs), rows, others]))
+        raise EngineError(f"the executors of step {node.step} differ:\n{shown}")
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether values are equal, their types and NaN included; DuckDB's sorts lose the sign of
+    zero.
+    """
+    if isinstance(a, (tuple, list)) and type(a) is type(b):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return list(a) == list(b) and all(same(a[name], b[name]) for name in a)
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or (math.isnan(a) and math.isnan(b))
+    return type(a) is type(b) and bool(a == b)
 
 
 async def execute(
@@ -453,17 +524,17 @@ def place_error(error: DataError, node: Node) -> DataError:
 
 
 async def place_segment_error(
-    error: DataError, segment: Segment, tables: Sequence[pa.Table], now: datetime | None
+    error: DataError, segment: Segment, inputs: Sequence[Batch], now: datetime | None
 ) -> DataError:
     """An error of a segment with the place of its first operator that fails."""
     if error.problem.position is None and isinstance(error.__cause__, duckdb.Error):
         names = {node: name for name, node in segment.inputs}
-        named = dict(zip(names.values(), tables, strict=True))
+        named = dict(zip(names.values(), (batch.table for batch in inputs), strict=True))
         for operator in segment.operators:
             own = compile_segment(operator, names)
-            inputs = {name: named[name] for name, _ in own.inputs}
+            tables = {name: named[name] for name, _ in own.inputs}
             try:
-                await execute(own.sql, inputs, runtime_schema(operator), now)
+                await execute(own.sql, tables, runtime_schema(operator), now)
             except DataError as first:
                 return place_error(first, operator)
     return place_error(error, segment.root)

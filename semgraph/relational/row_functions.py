@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, wraps
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, Pick
@@ -307,11 +307,11 @@ def split(x: str | None, separator: str | None) -> list[str] | None:
     return None if x is None else x.split(separator)
 
 
-def joined_list(items: list[Any] | None, separator: str | None) -> str | None:
+@strict
+def joined_list(items: list[str | None], separator: str) -> str | None:
     """`array_to_string`."""
-    if separator is None:
-        raise FallBack
-    return None if items is None else separator.join(item for item in items if item is not None)
+    known = _known(items)
+    return separator.join(known) if known or not items else None
 
 
 @lru_cache(maxsize=1024)
@@ -572,7 +572,7 @@ def row_numbers(rows: Rows, per: Key, *terms: Term) -> list[int]:
 def lagged(rows: Rows, value: Key, per: Key, *terms: Term) -> list[Any]:
     values: list[Any] = [None] * len(rows)
     for places in windows(rows, per, *terms):
-        for before, place in zip(places, places[1:], strict=False):
+        for before, place in pairwise(places):
             values[place] = value(rows[before])
     return values
 

@@ -21,7 +21,7 @@ from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS
 from semgraph.expr.types import TIMESTAMP
 from semgraph.relational import row_functions
 
-Kind = pa.DataType
+Kind = Any  # pa.DataType, whose stubs know no nested types
 TEXT, INT, SMALL, DOUBLE, BOOL = pa.string(), pa.int64(), pa.int32(), pa.float64(), pa.bool_()
 DATE, NULL, JSON = pa.date32(), pa.null(), pa.large_string()
 HUGE, FRACTION = pa.decimal128(38, 0), pa.decimal128(38, 1)
@@ -108,7 +108,7 @@ def _represents(kind: Kind, wanted: Kind) -> bool:
     if kind in _WHOLE and wanted in _WHOLE:
         return _WHOLE.index(kind) <= _WHOLE.index(wanted)
     if kind in {FRACTION, JSON}:
-        return wanted == (DOUBLE if kind == FRACTION else TEXT)
+        return bool(wanted == (DOUBLE if kind == FRACTION else TEXT))
     if pa.types.is_list(kind) and pa.types.is_list(wanted):
         return _represents(kind.value_type, wanted.value_type)
     if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
@@ -265,7 +265,7 @@ def _is_null_test(tree: exp.Expr) -> bool:
 
 @_of(exp.Not)
 def _not(tree: exp.Not, scope: Scope) -> Code:
-    if _is_null_test(tree.this):
+    if _is_null_test(tree.this) and not isinstance(tree.this.this, exp.Literal):
         return Code(f"({value(tree.this.this, scope).text} is not None)", BOOL)
     return Code(f"not_({_boolean(tree.this, scope)})", BOOL)
 
@@ -273,7 +273,9 @@ def _not(tree: exp.Not, scope: Scope) -> Code:
 @_of(exp.Is)
 def _is(tree: exp.Is, scope: Scope) -> Code:
     if isinstance(tree.expression, exp.Null):
-        return Code(f"({value(tree.this, scope).text} is None)", BOOL)
+        code = value(tree.this, scope)
+        known = isinstance(tree.this, exp.Literal)  # Python warns of `is` with a literal
+        return Code("False" if known else f"({code.text} is None)", BOOL)
     if isinstance(tree.expression, exp.Boolean):
         return Code(f"({_boolean(tree.this, scope)} is {bool(tree.expression.this)})", BOOL)
     raise Unsupported("IS of a value")
@@ -435,13 +437,17 @@ def _struct(tree: exp.Struct, scope: Scope) -> Code:
 def _bracket(tree: exp.Bracket, scope: Scope) -> Code:
     items = value(tree.this, scope)
     kind, place = _item(items), tree.expressions[0]
-    if len(tree.expressions) != 1 or not isinstance(place, (exp.Literal, exp.Column)):
+    if len(tree.expressions) > 1 or not (isinstance(place, exp.Column) or _is_number(place)):
         raise Unsupported("an item by a computed place")
     code = value(place, scope)
     _need(code.kind, "an item by", SMALL, INT)
     # the parser counts literal places from 0
-    text = str(int(code.text) + 1) if isinstance(place, exp.Literal) else code.text
+    text = f"{code.text} + 1" if _is_number(place) else code.text
     return Code(f"item({items.text}, {text})", kind)
+
+
+def _is_number(tree: exp.Expr) -> bool:
+    return isinstance(tree.this if isinstance(tree, exp.Neg) else tree, exp.Literal)
 
 
 @_of(exp.Chr)
@@ -592,7 +598,9 @@ def python_pattern(pattern: str, *, ignore_case: bool) -> str:
     if ignore_case and (not pattern.isascii() or "[^" in pattern):
         raise Unsupported("a regular expression that ignores the case of such letters")
     texts: list[str] = []
-    groups: list[tuple[int, bool]] = [(0, False)]  # where each open group begins; whether it repeats
+    groups: list[tuple[int, bool]] = [
+        (0, False)
+    ]  # where each open group begins; whether it repeats
     place, closed = 0, (0, False)
     while place < len(pattern):
         token = _TOKEN.match(pattern, place)
@@ -606,7 +614,7 @@ def python_pattern(pattern: str, *, ignore_case: bool) -> str:
                 raise Unsupported(f"the regular expression {pattern!r}")
             closed = groups.pop()
             groups[-1] = (groups[-1][0], groups[-1][1] or closed[1])
-        elif kind == "count" and text not in {"?"}:
+        elif kind == "count" and text != "?":
             if pattern[place - 1 : place] == ")" and pattern[place - 2 : place - 1] != "\\":
                 _refuse_ambiguous(pattern[closed[0] : place], repeats=closed[1])
             groups[-1] = (groups[-1][0], True)
@@ -741,7 +749,11 @@ def _call(tree: exp.Func, scope: Scope) -> Code:
         if len(function.takes) == len(kinds) and all(map(_takes, function.takes, kinds)):
             if function.python in {"list_contains", "has_any", "has_all"}:
                 common([kinds[0].value_type, getattr(kinds[1], "value_type", kinds[1])])
-            gives = function.gives if isinstance(function.gives, Kind) else function.gives(*kinds)
+            gives = (
+                function.gives
+                if isinstance(function.gives, pa.DataType)
+                else function.gives(*kinds)
+            )
             return Code(f"{function.python}({', '.join(code.text for code in codes)})", gives)
     shown = ", ".join(map(str, kinds))
     raise Unsupported(f"{tree.sql(dialect='duckdb').partition('(')[0].lower()} of {shown}")
@@ -758,7 +770,7 @@ def _arguments(tree: exp.Func) -> list[exp.Expr]:
 
 
 def _takes(wanted: Kind | Callable[[Kind], bool], kind: Kind) -> bool:
-    return kind == wanted if isinstance(wanted, Kind) else wanted(kind)
+    return bool(kind == wanted if isinstance(wanted, pa.DataType) else wanted(kind))
 
 
 # Aggregates ----------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import singledispatchmethod
-from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
@@ -378,6 +377,8 @@ class _Generator:
     @_operator.register
     def _(self, node: GroupJoin) -> str:
         left, alias = node.input, node.alias
+        if node.partitioned and not left.partitioned:
+            raise Unsupported("matches of windows for rows of none")
         own, brought = _columns(left), Code("q[0]", pa.struct(list(node.other.schema)))
         rows, matches = self.rows(left), self._matches(node, alias, None)
         terms = self._sorted_by(node.order, Scope({**own, alias: brought}), "q")
