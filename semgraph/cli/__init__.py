@@ -6,6 +6,7 @@ commands that use them.
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ _OTHER_SPELLINGS = {
     "--way": "--variant",
     "--ways": "--implementations",
 }
+_ALLOCATIONS = 50_000  # between collections: modules, plans and their texts stay to the end
 _UsageError: Any = typer.BadParameter.__bases__[0]  # of the click that typer uses
 
 
@@ -87,6 +89,7 @@ for name, group in {
 
 def main() -> None:
     """Run the command line; the entry point `semgraph`."""
+    gc.set_threshold(_ALLOCATIONS)
     try:
         app()
     except KeyboardInterrupt:

@@ -252,12 +252,18 @@ def check_rows(
     Raises:
         InputError: With what is wrong, by row (from 1) and column.
     """
-    table, faults = read_rows(spec, rows, partition=partition, key=key, source=source)
+    columns, faults = _typed_columns(spec, rows, partition, key, source)
     if faults:
         raise InputError(
             *(Problem(_message(fault, spec, source), hint=fault.hint) for fault in faults)
         )
-    return table
+    if not columns:
+        return spec.schema.empty_table()
+    arrays = [
+        values if isinstance(values, pa.Array) else pa.array(values, kind.arrow)
+        for (_, kind), values in zip(spec.columns, columns, strict=True)
+    ]
+    return pa.table(arrays, schema=spec.schema)
 
 
 def _message(fault: RowFault, spec: InputSpec, source: str) -> str:
@@ -267,11 +273,16 @@ def _message(fault: RowFault, spec: InputSpec, source: str) -> str:
     return f"{start}input {spec.name}, row {fault.row + 1}, column {fault.column}: {fault.what}"
 
 
-def read_rows(
-    spec: InputSpec, rows: Any, *, partition: str = "", key: str = "", source: str = ""
-) -> tuple[pa.Table, list[RowFault]]:
-    """As `check_rows`, with the faults in place of an error; the table is of use only if there are
-    none.
+def row_faults(spec: InputSpec, rows: Any, *, partition: str = "", key: str = "") -> list[RowFault]:
+    """What is wrong with given rows, as `check_rows` finds it."""
+    return _typed_columns(spec, rows, partition, key, "")[1]
+
+
+def _typed_columns(
+    spec: InputSpec, rows: Any, partition: str, key: str, source: str
+) -> tuple[list[Any], list[RowFault]]:
+    """The declared columns, each an Arrow array or a list of values of its type; none, if the rows
+    have none.
     """
     rows = list(rows) if isinstance(rows, Iterator) else rows
     try:
@@ -285,35 +296,23 @@ def read_rows(
             if isinstance(rows, (str, bytes, Mapping))
             else ""
         )
-        return spec.schema.empty_table(), [
-            RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)
-        ]
+        return [], [RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)]
     if not columns and not count:  # an empty list or file says nothing of its columns
-        return spec.schema.empty_table(), []
+        return [], []
     slips = dict(_slips(spec, columns, rows))
     faults = [*_missing(spec, columns, source), *slips.values()]
-    arrays: dict[str, Any] = {}
+    converted: dict[str, Any] = {}
     for name, kind in spec.columns:
-        values = columns.get(name, [None] * count)
-        array: Any
-        array, wrong = _column(name, kind, values)
+        values, wrong = _column(name, kind, columns.get(name, [None] * count))
         if name == partition and kind.nullable and not wrong:
-            array = pc.fill_null(array, "")
+            values = _without_null(values)
         faults += wrong
-        if (
-            not wrong
-            and name in columns
-            and name not in slips
-            and not kind.nullable
-            and array.null_count
-        ):
-            faults += list(_nulls(name, array))
-        arrays[name] = array
+        if not wrong and name in columns and name not in slips and not kind.nullable:
+            faults += list(_nulls(name, values))
+        converted[name] = values
     if key in columns and not faults:
-        faults += list(_doubles(key, arrays[key]))
-    if faults:
-        return spec.schema.empty_table(), faults
-    return pa.table(list(arrays.values()), schema=spec.schema), []
+        faults += list(_doubles(key, _values(converted[key])))
+    return list(converted.values()), faults
 
 
 def columns_of(rows: Any) -> tuple[dict[str, Any], int]:
@@ -415,7 +414,8 @@ def _guess(name: str, extra: Sequence[str]) -> str:
     return hint.split('"')[1] if hint else "COLUMN"
 
 
-def _column(name: str, kind: Type, values: Any) -> tuple[pa.Array[Any], list[RowFault]]:
+def _column(name: str, kind: Type, values: Any) -> tuple[Any, list[RowFault]]:
+    """A column as an Arrow array, or a list of values of its type, and what is wrong with it."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         quick = _cast(kind, values)
         if quick is not None:
@@ -434,7 +434,7 @@ def _column(name: str, kind: Type, values: Any) -> tuple[pa.Array[Any], list[Row
     if count > _SHOWN:
         last = faults[-1]
         faults[-1] = last._replace(what=f"{last.what} (and {count - _SHOWN} more rows)")
-    return (pa.array([], kind.arrow), faults) if faults else (pa.array(converted, kind.arrow), [])
+    return converted, faults
 
 
 def _cast(kind: Type, values: Any) -> pa.Array[Any] | None:
@@ -459,8 +459,21 @@ def _clean(array: Any) -> bool:
     return not pa.types.is_floating(array.type) or pc.all(pc.is_finite(array)).as_py() is not False
 
 
-def _nulls(name: str, array: pa.Array[Any]) -> Iterator[RowFault]:
-    rows = pc.indices_nonzero(pc.is_null(array)).to_pylist()
+def _values(column: Any) -> list[Any]:
+    return column if isinstance(column, list) else column.to_pylist()
+
+
+def _without_null(column: Any) -> Any:
+    """A column of texts with "" in place of NULL."""
+    if isinstance(column, list):
+        return ["" if value is None else value for value in column]
+    return pc.fill_null(column, "")
+
+
+def _nulls(name: str, column: Any) -> Iterator[RowFault]:
+    if not isinstance(column, list) and not column.null_count:
+        return
+    rows = [row for row, value in enumerate(_values(column)) if value is None]
     for row in rows[:1]:
         more = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
         yield RowFault(
@@ -468,9 +481,9 @@ def _nulls(name: str, array: pa.Array[Any]) -> Iterator[RowFault]:
         )
 
 
-def _doubles(key: str, array: pa.Array[Any]) -> Iterator[RowFault]:
+def _doubles(key: str, values: Sequence[Any]) -> Iterator[RowFault]:
     seen: dict[Any, int] = {}
-    for row, value in enumerate(array.to_pylist()):
+    for row, value in enumerate(values):
         if value is None:
             continue
         first = seen.setdefault(value, row)

@@ -59,7 +59,7 @@ from semgraph.frontend.head import (
     read_head,
     settle,
 )
-from semgraph.frontend.inputs import read_rows
+from semgraph.frontend.inputs import row_faults
 from semgraph.frontend.prompt_files import Prompts
 from semgraph.frontend.warnings import warnings
 from semgraph.logical.graph import Scan
@@ -807,7 +807,7 @@ def _example_faults(head: Head, name: str, rows: Any) -> list[Fault]:
     order = head.order if head.order is not None and head.order.input == name else None
     ordered = {"partition": order.partition, "key": order.key} if order is not None else {}
     faults = []
-    for fault in read_rows(head.inputs[name], rows, **ordered)[1]:
+    for fault in row_faults(head.inputs[name], rows, **ordered):
         what = f"the example's {name} {fault.what}"
         where: Trail = ()
         if fault.row is not None:

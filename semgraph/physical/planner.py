@@ -15,13 +15,12 @@ from semgraph.llm.base import Limits
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan, StoreRead
 from semgraph.logical.node import Node, walk
-from semgraph.logical.plan import Choice, LogicalPlan
+from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input, Project, Require, Union
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import Embed, Semantic, SemFilter, SemMap
 from semgraph.logical.sinks import Delete, Merge, Sink
 from semgraph.logical.typecheck import Columns
-from semgraph.optimizer import check_choices, optimized
 from semgraph.physical.plan import (
     AskModel,
     ClusterRows,
@@ -41,11 +40,8 @@ from semgraph.physical.plan import (
 )
 from semgraph.physical.retrieval import SearchSpec
 from semgraph.relational.fragments import Segment, compile_segment, plan_segments
-from semgraph.semantic.contract import Implementation
-from semgraph.semantic.library import Library
+from semgraph.semantic.library import Implementations, Library, choose
 from semgraph.stores.base import Store
-
-Implementations = Mapping[Node, tuple[Implementation[Any], Choice]]
 
 
 def compile_plan(
@@ -60,7 +56,7 @@ def compile_plan(
         _LAYOUTS[plan] = _layout(plan)
     layout = _LAYOUTS[plan]
     nodes = list(walk(*(rows for _, rows in layout.sinks), *plan.returns.values()))
-    builder = _TreeBuilder(layout, nodes, store, _choose(plan, nodes, library, limits))
+    builder = _TreeBuilder(layout, nodes, store, choose(plan, nodes, library, limits))
     for node in nodes:
         builder.add(node)
     physical = builder.physical
@@ -72,18 +68,6 @@ def compile_plan(
         exchange=tuple(physical[node] for node in layout.exchange),
         whole=tuple(builder.whole.values()),
     )
-
-
-def check_implementations(plan: LogicalPlan, library: Library) -> None:
-    """Refuse a plan with implementations that `compile_plan` refuses, whatever the store and the
-    models are. Raises PlanError.
-
-    Rules that keep the answer keep prompts and numbers, which is all that implementations look at,
-    so that a plan which allows no others is checked as it was written.
-    """
-    check_choices(plan)
-    rewritten = optimized(plan, {}) if plan.allow else plan
-    _choose(plan, list(walk(*rewritten.roots)), library, {})
 
 
 _OPERATORS: dict[type[Node], Callable[[Any, tuple[PhysicalNode, ...]], PhysicalNode]] = {
@@ -335,33 +319,3 @@ def _search_groups(nodes: Iterable[Node], store: Store) -> dict[Node, SearchGrou
             groups.setdefault(node.trip or node, []).append(SearchSpec.compile(node, store))
     made = (SearchGroup(tuple(specs)) for specs in groups.values())
     return {spec.node: group for group in made for spec in group.specs}
-
-
-def _choose(
-    plan: LogicalPlan, nodes: list[Node], library: Library, limits: Mapping[str, Limits]
-) -> dict[Node, tuple[Implementation[Any], Choice]]:
-    """The implementation of each semantic node: by its step's name, else the operator's
-    reference.
-    """
-    chosen: dict[Node, tuple[Implementation[Any], Choice]] = {}
-    problems: list[Problem] = []
-    for node in nodes:
-        if not isinstance(node, Semantic):
-            continue
-        choice = plan.choice(node.step) or library.reference(node.keyword)
-        try:
-            implementation = library.get(node.keyword, choice)
-        except PlanError as error:
-            problems += [
-                Problem(p.what, node.step, node.origin, p.there, p.hint) for p in error.problems
-            ]
-            continue
-        role = node.prompt.first.role
-        role_limits = limits.get(role) or limits.get("default") or Limits()
-        refusal = implementation.refuses(node, role_limits)
-        if refusal is not None:
-            problems.append(Problem(f"{choice} cannot do this: {refusal}", node.step, node.origin))
-        chosen[node] = (implementation, choice)
-    if problems:
-        raise PlanError(*problems)
-    return chosen

@@ -19,9 +19,8 @@ from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
-from semgraph.physical.planner import check_implementations
 from semgraph.render.tables import Column, lines
-from semgraph.semantic.library import Library
+from semgraph.semantic.library import Library, check_implementations
 from semgraph.shipped import plans_folder
 
 _OWN = Path("plans")

@@ -12,7 +12,7 @@ import inspect
 import math
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from functools import cached_property
 from numbers import Real
@@ -22,8 +22,11 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 
 from semgraph.errors import EngineError, PlanError, Problem, SemgraphError, did_you_mean
 from semgraph.expr.functions import canonical_json
-from semgraph.logical.plan import Choice
+from semgraph.llm.base import Limits
+from semgraph.logical.node import Node, walk
+from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
+from semgraph.optimizer import check_choices, optimized
 from semgraph.semantic.answers import named
 from semgraph.semantic.contract import REFERENCES, Cost, Implementation, Observed, RowEstimate
 from semgraph.shipped import operators_folder
@@ -355,3 +358,48 @@ def _is_number(value: object) -> bool:
 def _shown(value: object) -> str:
     text = repr(value)
     return f"{type(value).__name__} {text}" if len(text) <= 40 else f"a {type(value).__name__}"
+
+
+Implementations = Mapping[Node, tuple[Implementation[Any], Choice]]
+
+
+def choose(
+    plan: LogicalPlan, nodes: Iterable[Node], library: Library, limits: Mapping[str, Limits]
+) -> Implementations:
+    """The implementation of each semantic node: by its step's name, else the operator's
+    reference. Raises PlanError.
+    """
+    chosen: dict[Node, tuple[Implementation[Any], Choice]] = {}
+    problems: list[Problem] = []
+    for node in nodes:
+        if not isinstance(node, Semantic):
+            continue
+        choice = plan.choice(node.step) or library.reference(node.keyword)
+        try:
+            implementation = library.get(node.keyword, choice)
+        except PlanError as error:
+            problems += [
+                Problem(p.what, node.step, node.origin, p.there, p.hint) for p in error.problems
+            ]
+            continue
+        role = node.prompt.first.role
+        role_limits = limits.get(role) or limits.get("default") or Limits()
+        refusal = implementation.refuses(node, role_limits)
+        if refusal is not None:
+            problems.append(Problem(f"{choice} cannot do this: {refusal}", node.step, node.origin))
+        chosen[node] = (implementation, choice)
+    if problems:
+        raise PlanError(*problems)
+    return chosen
+
+
+def check_implementations(plan: LogicalPlan, library: Library) -> None:
+    """Refuse a plan with implementations that cannot be used, whatever the store and the models
+    are. Raises PlanError.
+
+    Rules that keep the answer keep prompts and numbers, which is all that implementations look at,
+    so that a plan which allows no others is checked as it was written.
+    """
+    check_choices(plan)
+    rewritten = optimized(plan, {}) if plan.allow else plan
+    choose(plan, walk(*rewritten.roots), library, {})
