@@ -62,11 +62,11 @@ class Candidate:
         """Whether its answers equal the reference's."""
         return self.implementation.same
 
-    async def answers(self, case: Case, llm: Any = None, instead: Any = None) -> pa.Table:
+    async def answers(self, case: Case, llm: Any = None, asked: Any = None) -> pa.Table:
         """Its answers, by item. Raises Broken if they are invalid, Stuck if it does not end."""
         try:
             async with asyncio.timeout(PATIENCE):
-                return await run(case, self.implementation, llm, instead=instead)
+                return await run(case, self.implementation, llm, instead=asked)
         except TimeoutError:
             raise Stuck(f"{named(self.implementation)} did not end in {PATIENCE:g} s") from None
         except Blocked as error:
@@ -207,17 +207,17 @@ class Outcomes(NamedTuple):
     broken: str | None
 
 
-async def run_checks(candidate: Candidate, outcomes: list[Outcomes]) -> None:
-    """Run all checks over a candidate, adding their outcomes to `outcomes`; a stuck check ends them."""
+async def run_checks(candidate: Candidate, found: list[Outcomes]) -> None:
+    """Run all checks over a candidate, adding their outcomes to `found`; a stuck check ends them."""
     for name, check in CHECKS.items():
         try:
             await check(candidate)
         except Broken as broken:
-            outcomes.append(Outcomes(name, str(broken)))
+            found.append(Outcomes(name, str(broken)))
             if isinstance(broken, Stuck):
                 return
         else:
-            outcomes.append(Outcomes(name, None))
+            found.append(Outcomes(name, None))
 
 
 def _first_error(table: pa.Table) -> str | None:
