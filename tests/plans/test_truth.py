@@ -5,14 +5,13 @@ change nothing.
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from benchmarks.world import StandIn, World
 from benchmarks.world.scoring import as_graph
@@ -63,23 +62,31 @@ def asked(model: StandIn) -> Counter[str]:
     return Counter(json.dumps(body["messages"], sort_keys=True) for body in model.requests)
 
 
-WAYS: dict[str, dict[str, Any]] = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "one by one": {"params": {"window": 1}},
     "all at once": {"params": {"window": "all", "rivals": 60}},
     "one question for all that is open": {"params": {"fuse_resolve": True}},
 }
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
-@pytest.mark.parametrize(("seed", "difficulty"), [(14, 0), (10, 1)])
+@pytest.mark.parametrize(
+    ("seed", "difficulty", "options"),
+    [
+        (14, 0, "one by one"),
+        (14, 0, "all at once"),
+        (14, 0, "one question for all that is open"),
+        (10, 1, "all at once"),
+        (10, 1, "one question for all that is open"),
+    ],
+)
 async def test_the_graph_equals_the_truth_of_the_world(
-    memory: Memory, seed: int, difficulty: int, way: dict[str, Any]
+    memory: Memory, seed: int, difficulty: int, options: str
 ) -> None:
     """At once, what is said again is among the candidates as often as it is said: their list must
     be long enough.
     """
     world = World.make(seed, 2, difficulty)
-    await memory.hear(*world.rows, **way)
+    await memory.hear(*world.rows, **OPTIONS[options])
     assert right(against(await memory.graph(), world))
 
 
@@ -104,52 +111,36 @@ async def test_differences_by_design_are_bounded(
     assert score.edges.f1 >= 0.6
 
 
-GROUPS = [World.make(seed, 2, 1, group) for seed, group in ((10, "a"), (52, "b"), (53, "c"))]
 FIRST = 10  # messages that are told of each: a fact has ended by then
-ALONE: Counter[str] = Counter()  # what is asked of each by itself
+GROUPS = [World.make(seed, 2, 1, group) for seed, group in ((10, "a"), (52, "b"), (53, "c"))]
 
 
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-async def test_interleaved_groups_give_the_same_graphs_as_single_ones(
-    tmp_path_factory: Any, data: st.DataObject
+async def test_groups_told_one_after_the_other_or_interleaved_are_the_same(
+    remember: Remember,
 ) -> None:
-    order = data.draw(st.permutations([w.group for w in GROUPS] * FIRST))
-    left = {w.group: w.rows[:FIRST] for w in GROUPS}
-    rows = [left[group].pop(0) for group in order]
-    if not ALONE:
-        alone: Counter[str] = Counter()
-        for world in GROUPS:
-            async with StandIn() as model:
-                memory = Memory("memory", model, tmp_path_factory.mktemp("alone"))
-                await memory.hear(*world.rows[:FIRST])
-                await memory.session.aclose()
-                alone += asked(model)
-        ALONE.update(alone)
+    """What one tells changes nothing of another, asks nothing else, and told twice changes
+    nothing.
+    """
     async with StandIn() as model:
-        memory = Memory("memory", model, tmp_path_factory.mktemp("together"))
+        memory, earlier = remember(model), {}
+        for world in GROUPS:
+            await memory.hear(*world.rows[:FIRST])
+            graph = await memory.graph()
+            assert {group: of_group(graph, group) for group in earlier} == earlier
+            assert right(against(graph, world, FIRST))
+            earlier[world.group] = of_group(graph, world.group)
+        in_turn = asked(model)
+    left = {world.group: iter(world.rows) for world in GROUPS}
+    order = random.Random(0).sample([world.group for world in GROUPS] * FIRST, len(GROUPS) * FIRST)
+    rows = [next(left[group]) for group in order]
+    async with StandIn() as model:
+        memory = remember(model)
         await memory.hear(*rows)
         graph = await memory.graph()
-        await memory.session.aclose()
-        assert asked(model) == ALONE
-    assert all(right(against(graph, world, FIRST)) for world in GROUPS)
-
-
-async def test_running_twice_changes_nothing(memory: Memory, model: StandIn) -> None:
-    rows = GROUPS[0].rows[:FIRST]
-    await memory.hear(*rows)
-    before, requests = await memory.graph(), len(model.requests)
-    again = await memory.hear(*rows)
-    assert (await memory.graph(), len(model.requests)) == (before, requests)
-    assert again.skipped == FIRST
-
-
-async def test_what_another_group_says_changes_nothing(memory: Memory) -> None:
-    a, b = GROUPS[:2]
-    await memory.hear(*a.rows[:FIRST])
-    before = of_group(await memory.graph(), "a")
-    await memory.hear(*b.rows[:FIRST])
-    assert of_group(await memory.graph(), "a") == before
+        assert asked(model) == in_turn
+        assert all(right(against(graph, world, FIRST)) for world in GROUPS)
+        again = await memory.hear(*rows)
+        assert (again.skipped, asked(model), await memory.graph()) == (len(rows), in_turn, graph)
 
 
 async def test_what_was_added_last_can_be_taken_back(memory: Memory, tmp_path: Path) -> None:
