@@ -45,9 +45,9 @@ class Request:
             would be one.
         partition: The partition of the rows, so that the journal can forget it. Not part of the
             fingerprint.
-        step: The step that asks. Not part of the fingerprint.
-        words: The answer is one of these words, in one token, and the reply says how probable each
-            is. None of them begins as another does. Empty: the answer has any form.
+        step: The step that sends it. Not part of the fingerprint.
+        words: The answer is one of these words, in one token, and the reply has the probability of
+            each. No word is a prefix of another. Empty: the answer has any form.
     """
 
     role: str
@@ -62,8 +62,8 @@ class Request:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over everything that determines the answer, except the model that the role is
-        bound to (the journal adds it).
+        """SHA-256 of everything that determines the answer, except the model of the role (the
+        journal adds it).
         """
         body: list[Any] = [
             self.role,
@@ -97,11 +97,11 @@ class Reply:
         usage: Tokens as the endpoint counted them.
         origin: `issued` now, read from the `journal`, or `coalesced` with an equal request in
             flight.
-        seconds: How long the endpoint took when the answer was issued.
+        seconds: How long the endpoint took when it issued the answer.
         call_id: The permanent id of the answer: the same for replays from the journal.
         model: The model as the endpoint names it.
         attempts: HTTP requests sent for it by this process; 0 for a replay.
-        dollars: What it cost when issued; None if no price is known.
+        dollars: The cost of the call that issued it; None if no price is known.
         finish: `stop`, `length` (truncated at max_tokens), `refusal`, or another reason of the
             endpoint.
         logprobs: For each of the request's `words` the natural logarithm of its probability; -inf
@@ -128,12 +128,12 @@ class Limits:
     Args:
         context_tokens: Prompt and answer together.
         max_output_tokens: The longest answer.
-        in_flight: Requests at one time.
+        in_flight: Concurrent requests.
         logprobs: Whether replies have log-probabilities; None: not known before the first reply.
         yes_no: The form of yes/no questions: the answer is a JSON object, or one `word` after
             examples.
-        yes_from: For one word: the log-odds from which the answer counts as yes. Small models
-            say yes too easily.
+        yes_from: For one word: the log-odds from which the answer counts as yes. Small models are
+            biased towards yes.
     """
 
     context_tokens: int = 128_000
@@ -205,9 +205,9 @@ class Embeddings:
         usage: Tokens as the endpoint counted them.
         calls: Requests that were answered.
         attempts: Requests that were sent.
-        replayed: Positions of the texts whose vectors came from the journal.
+        replayed: Positions of the texts with vectors from the journal.
         seconds: How long the endpoint took.
-        dollars: What they cost; None if no price is known.
+        dollars: The cost; None if no price is known.
     """
 
     vectors: Vectors
@@ -249,7 +249,7 @@ class Embedder(Protocol):
         """Embed distinct texts, in their order.
 
         Raises:
-            RowError: The endpoint does not take one of these texts; none of this call was embedded.
+            RowError: The endpoint rejects one of these texts; none of this call was embedded.
             ModelUnavailable: No text will be embedded; the run must stop.
             BudgetReached: The next request would pass a limit; it was not sent.
         """
@@ -264,14 +264,15 @@ class _Either(LLM, Embedder, Protocol):
     """A model or an embedder; a wrapper uses one of the two protocols."""
 
 
-Asked = Request | Sequence[str]
+Payload = Request | Sequence[str]
 """The input of a wrapper: a request, or texts to embed."""
 
 
 class Wrapper:
-    """A model or an embedder that hands on to another one.
+    """A model or an embedder that delegates to an inner one.
 
-    A wrapper that treats both alike overrides `_around`; others override `complete` or `embed`.
+    Wrappers that treat models and embedders alike override `_around`; others override `complete` or
+    `embed`.
 
     Args:
         inner: The model or embedder.
@@ -319,8 +320,8 @@ class Wrapper:
         """Close the inner one."""
         await self.inner.aclose()
 
-    async def _around(self, asked: Asked, send: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
-        """Send a request, or texts. `asked` is empty when the length of vectors is wanted."""
+    async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
+        """Send a request, or texts. The payload is empty for a probe of the vectors' length."""
         return await send()
 
 
@@ -328,4 +329,4 @@ class Borrowed(Wrapper):
     """A model or an embedder that its owner closes."""
 
     async def aclose(self) -> None:
-        """Leave it open."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""Sends what is asked several times at once only once: requests of a model, texts of an embedder."""
+"""Coalescing: equal concurrent requests are sent once; concurrent texts share requests."""
 
 from __future__ import annotations
 
@@ -29,17 +29,19 @@ class _Flight:
 
 @dataclass(eq=False)
 class _Call:
-    """A question in flight, how many callers wait for its answer, and whether one has it."""
+    """A request or a text in flight, the number of callers that wait for its answer, and whether one
+    of them is charged for it.
+    """
 
     key: _Key
     flight: _Flight
     answer: asyncio.Future[Any]
     waiting: int = 0
-    claimed: bool = False
+    charged: bool = False
 
 
 class _InFlight(Wrapper):
-    """The questions in flight, by key. A flight that nobody waits for any more is cancelled."""
+    """The calls in flight, by key. A flight without waiting callers is cancelled."""
 
     def __init__(self, inner: LLM | Embedder) -> None:
         super().__init__(inner)
@@ -59,7 +61,7 @@ class _InFlight(Wrapper):
         return call
 
     async def _wait(self, calls: Sequence[_Call]) -> None:
-        """Wait until all of these are answered or have failed: what is in flight is paid for."""
+        """Wait until all of these are answered or have failed: requests in flight are paid for."""
         for call in calls:
             call.waiting += 1
         try:
@@ -69,21 +71,21 @@ class _InFlight(Wrapper):
                 call.waiting -= 1
             for flight in {call.flight for call in calls}:
                 if not flight.task.done() and not any(call.waiting for call in flight.calls):
-                    for call in flight.calls:  # who asks the same from now on begins anew
+                    for call in flight.calls:  # a later equal request starts its own flight
                         self._forget(call)
                     flight.task.cancel()
 
     def _end(self, call: _Call, done: asyncio.Future[Any]) -> None:
         self._forget(call)
         if not done.cancelled():
-            done.exception()  # those who waited for it may be gone
+            done.exception()  # mark it retrieved: its callers may be cancelled
 
     def _forget(self, call: _Call) -> None:
         if self._calls.get(call.key) is call:
             del self._calls[call.key]
 
     async def aclose(self) -> None:
-        """Cancel what is in flight, wait until it has ended, and close the inner one."""
+        """Cancel the flights, wait until they have ended, and close the inner one."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -94,8 +96,8 @@ class _InFlight(Wrapper):
 class Coalesced(_InFlight):
     """Sends equal requests of one partition once while the first is in flight.
 
-    The first caller to go on gets the answer with its origin, the others `coalesced`, so that the
-    call is counted once. A cancelled caller does not disturb the others.
+    The first caller to resume gets the answer with its origin, the rest get `coalesced`, so that the
+    call is counted once. A cancelled caller does not affect the rest.
     """
 
     async def complete(self, request: Request) -> Reply:
@@ -106,21 +108,19 @@ class Coalesced(_InFlight):
             flight = self._start(self.inner.complete(request))
             call = self._join(key, flight, flight.task)
         await self._wait([call])
-        claimed = call.claimed
+        charged, call.charged = call.charged, True
         try:
             reply: Reply = call.answer.result()
         except RowError as error:
-            call.claimed = True
-            if claimed:
+            if charged:
                 raise RowError(error.kind, str(error)) from error
             raise
-        call.claimed = True
-        return replace(reply, origin="coalesced", attempts=0) if claimed else reply
+        return replace(reply, origin="coalesced", attempts=0) if charged else reply
 
 
 @dataclass
 class _Charges:
-    """What one caller's embeddings took."""
+    """The cost of one caller's embeddings."""
 
     prompt: int = 0
     calls: int = 0
@@ -146,15 +146,14 @@ class _Charges:
 class CoalescedTexts(_InFlight):
     """Embeds each text of a partition once.
 
-    Texts that are asked for in one turn of the event loop share requests; the first to ask for a
-    text is charged for it. No partition gets a vector that another one asked for. A text that the
-    endpoint rejects does not cost the others of its request their vectors.
+    Texts of one turn of the event loop share requests; the first caller of a text is charged for it.
+    Vectors are not shared between partitions. A text that the endpoint rejects does not cost the
+    rest of its request their vectors.
 
     Args:
         inner: The embedder.
         batch: Texts in one request, at most.
-        remember: Bytes of vectors kept in memory. A text that is no longer in memory is asked of
-            `inner` again.
+        remember: Bytes of vectors kept in memory. Older ones are requested from `inner` again.
     """
 
     def __init__(
@@ -164,15 +163,15 @@ class CoalescedTexts(_InFlight):
         self._batch, self._remember = batch, remember
         self._memory: OrderedDict[_Key, Vectors] = OrderedDict()
         self._bytes = 0
-        self._boarding: dict[str, _Flight] = {}
+        self._open: dict[str, _Flight] = {}
         self._charges: dict[_Call, _Charges] = {}
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
-        """Embed texts, in their order. What the partition asked for before, or at the same time,
-        costs nothing.
+        """Embed texts, in their order. Texts that the partition embedded before, or is embedding,
+        cost nothing.
 
         Raises:
-            RowError: The endpoint does not take one of these texts.
+            RowError: The endpoint rejects one of these texts.
             ModelUnavailable: No text will be embedded.
             BudgetReached: The next request would pass a limit, or the run's time is up.
         """
@@ -188,7 +187,7 @@ class CoalescedTexts(_InFlight):
                 self._memory.move_to_end(key)
                 vectors[text] = self._memory[key]
             else:
-                calls.append(self._calls.get(key) or self._board(key, charges))
+                calls.append(self._calls.get(key) or self._enqueue(key, charges))
         if calls:
             await self._wait(calls)
             vectors |= {call.key[1]: call.answer.result() for call in calls}
@@ -202,18 +201,18 @@ class CoalescedTexts(_InFlight):
             dollars=charges.dollars,
         )
 
-    def _board(self, key: _Key, charges: _Charges) -> _Call:
+    def _enqueue(self, key: _Key, charges: _Charges) -> _Call:
         partition = key[0]
-        flight = self._boarding.get(partition)
+        flight = self._open.get(partition)
         if flight is None or flight.task.done() or flight.task.cancelling():
-            flight = self._boarding[partition] = self._start(self._depart(partition))
+            flight = self._open[partition] = self._start(self._send(partition))
         call = self._join(key, flight, asyncio.get_running_loop().create_future())
         self._charges[call] = charges
         return call
 
-    async def _depart(self, partition: str) -> None:
-        """Embed the texts that were asked for since the last departure."""
-        calls = self._boarding.pop(partition).calls
+    async def _send(self, partition: str) -> None:
+        """Embed the texts of the partition's open flight."""
+        calls = self._open.pop(partition).calls
         try:
             await asyncio.gather(*(self._embed(part) for part in self._parts(calls)))
         except BaseException as error:
@@ -233,7 +232,7 @@ class CoalescedTexts(_InFlight):
         yield calls[first:]
 
     async def _embed(self, part: Sequence[_Call]) -> None:
-        """Embed some texts. An error fails these only: other parts are in flight, and paid for."""
+        """Embed some texts. An error fails these only: the other parts are paid for."""
         partition, texts = part[0].key[0], [call.key[1] for call in part]
         try:
             done: Embeddings = await self.inner.embed(texts, partition)
@@ -243,13 +242,13 @@ class CoalescedTexts(_InFlight):
             else:
                 half = len(part) // 2
                 await asyncio.gather(self._embed(part[:half]), self._embed(part[half:]))
-        except Exception as error:  # noqa: BLE001 - those who wait for these texts raise it
+        except Exception as error:  # noqa: BLE001 - the callers of these texts raise it
             for call in part:
                 self._fail(call, error)
         else:
-            self._arrive(part, done)
+            self._resolve(part, done)
 
-    def _arrive(self, part: Sequence[_Call], done: Embeddings) -> None:
+    def _resolve(self, part: Sequence[_Call], done: Embeddings) -> None:
         replayed = set(done.replayed)
         sizes = [0 if i in replayed else len(call.key[1]) + 1 for i, call in enumerate(part)]
         ends = np.cumsum([0, *sizes]) / max(sum(sizes), 1)
@@ -260,11 +259,11 @@ class CoalescedTexts(_InFlight):
             else:
                 charges.add(done, float(ends[i]), float(ends[i + 1]))
             vector = done.vectors[i].copy()
-            self._keep(call.key, vector)
+            self._store(call.key, vector)
             if not call.answer.done():
                 call.answer.set_result(vector)
 
-    def _keep(self, key: _Key, vector: Vectors) -> None:
+    def _store(self, key: _Key, vector: Vectors) -> None:
         if key not in self._memory:
             self._memory[key] = vector
             self._bytes += vector.nbytes

@@ -20,11 +20,11 @@ def build_model(spec: ModelSpec, settings: Settings, recording: Path | None = No
 
     Args:
         spec: The model.
-        settings: They have keys, addresses and limits.
+        settings: Keys, addresses and limits.
         recording: The plan's own recording, for `recorded` without a path.
 
     Raises:
-        PlanError: There is no such local model, or no recording.
+        PlanError: The local model or the recording does not exist.
     """
     if spec.provider == "recorded":
         from semgraph.llm.recording import Recorded
@@ -66,7 +66,7 @@ def build_embedder(settings: Settings, recording: Path | None = None) -> Embedde
         recording: The plan's own recording, for `recorded` without a path.
 
     Raises:
-        PlanError: There is no such local model, or no recording.
+        PlanError: The local model or the recording does not exist.
     """
     spec = settings.embedder
     if spec.provider == "recorded":
@@ -104,7 +104,7 @@ def retry_policy(settings: Settings) -> RetryPolicy:
 
 
 def _new_limiter(spec: ModelSpec, settings: Settings, in_flight: int) -> Limiter:
-    """A limiter for an endpoint. The specification's limits go before those of the settings."""
+    """A limiter for an endpoint. The specification's limits override those of the settings."""
     limits = settings.limits
     return Limiter(in_flight, spec.option("rpm") or limits.rpm, spec.option("tpm") or limits.tpm)
 
@@ -117,21 +117,21 @@ def _in_flight(spec: ModelSpec, settings: Settings) -> int:
 class Endpoints:
     """Models and embedders, each made once, with the limiters of their endpoints.
 
-    All models of one address and key share a limiter, except those with their own limits
-    (`?rpm=`, `?tpm=`, `?in_flight=`); so do all embedders.
+    Models of one address and key share a limiter, except those with their own limits
+    (`?rpm=`, `?tpm=`, `?in_flight=`); so do embedders.
 
     Args:
-        limiters: By endpoint. They serve all event loops.
-        local: Models that run in this process, by specification. They serve all event loops.
-        remote: Connections, by specification. They serve one event loop.
+        limiters: By endpoint, for all event loops.
+        local: Models that run in this process, by specification, for all event loops.
+        remote: Connections, by specification, for one event loop.
     """
 
     limiters: dict[tuple[Any, ...], Limiter] = field(default_factory=dict)
     local: dict[str, LLM | Embedder] = field(default_factory=dict)
     remote: dict[str, LLM | Embedder] = field(default_factory=dict)
 
-    def beside(self) -> Endpoints:
-        """The same endpoints with connections of their own, for another event loop."""
+    def for_other_loop(self) -> Endpoints:
+        """The same endpoints with separate connections, for another event loop."""
         return Endpoints(self.limiters, self.local)
 
     def wrapped_models(
@@ -139,8 +139,8 @@ class Endpoints:
     ) -> LLM:
         """The models of all roles behind one `LLM`, each wrapped. Closing it leaves them open.
 
-        Answers of a recording do not pass the journal: they would outlive the recording there.
-        Raises as `build_model`.
+        Replayed answers are not journalled: they would outlive their recording. Raises as
+        `build_model`.
         """
         wrapped: dict[str, LLM] = {}
         for role in settings.roles:
@@ -186,7 +186,7 @@ class Endpoints:
         )
 
     def _opened(self, spec: ModelSpec, build: Callable[[], LLM | Embedder]) -> Any:
-        if spec.provider == "recorded":  # one for each plan, and its file may change between runs
+        if spec.provider == "recorded":  # one per plan, and its file may change between runs
             return build()
         opened = self.remote if spec.provider == "openai" else self.local
         name = f"{spec.kind} {spec}"
@@ -202,18 +202,18 @@ def _unrecorded(stack: Stack, spec: ModelSpec) -> Stack:
     return replace(stack, journal=None) if spec.provider == "recorded" else stack
 
 
-def _recording(spec: ModelSpec, settings: Settings, of_plan: Path | None) -> Path:
+def _recording(spec: ModelSpec, settings: Settings, plan_recording: Path | None) -> Path:
     if spec.model:
         return settings.cwd / spec.model
-    if of_plan is None:
+    if plan_recording is None:
         raise PlanError(
             Problem(f"{spec}: there is no plan with a recording here", hint="write recorded:FILE")
         )
-    return of_plan
+    return plan_recording
 
 
 def _key(spec: ModelSpec, settings: Settings) -> str | None:
-    """The key from the variable that the specification names, and from no other."""
+    """The key, only from the variable that the specification names."""
     name = spec.option("key_env")
     key = settings.environment.get(name or "OPENAI_API_KEY")
     if name and not key:

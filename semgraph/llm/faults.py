@@ -1,4 +1,4 @@
-"""Failures of OpenAI-compatible endpoints as errors of a row, of an attempt, or of the run."""
+"""Failures of OpenAI-compatible endpoints, as errors of a row, of an attempt, or of the run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 _LONGEST_QUOTE = 300
 _OUT_OF_CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
 _FILTERED = ("content_filter", "content_policy_violation")
-_PASSING = {408: "timeout", 409: "server", 429: "throttled"}
-# Gateways send these as well, for all requests.
+_TRANSIENT = {408: "timeout", 409: "server", 429: "throttled"}
+# These affect every request; gateways send them, too.
 _WHOLE_ENDPOINT = (429, 502, 503, 504, 529)
 _REMEDY = {
     401: "The key was not accepted: set OPENAI_API_KEY, or name the variable that holds the key with ?key_env=NAME",
@@ -33,44 +32,37 @@ _REMEDY = {
 }
 
 
-@dataclass(frozen=True)
-class FailedAttempt:
-    """A failed attempt: the model's name (with the address unless it is OpenAI's), the base URL,
-    seconds.
+def failure(error: openai.OpenAIError, name: str, url: str, seconds: float) -> Exception:
+    """The error to raise for an error of the openai package.
+
+    Args:
+        error: Of the package.
+        name: The model's name, with the address unless it is OpenAI's.
+        url: The base URL.
+        seconds: How long the attempt took.
     """
-
-    name: str
-    url: str
-    seconds: float = 0.0
-
-
-def explain(error: openai.OpenAIError, attempt: FailedAttempt) -> Exception:
-    """The error to raise for an error of the openai package."""
     import openai
 
     if isinstance(error, openai.APIStatusError):
         code = error.code or error.type or ""
-        return _status(
-            error.status_code,
-            code,
-            _words(error.body or error.message),
-            error.response.headers,
-            attempt,
-        )
+        message = _message(error.body or error.message)
+        return _status(name, error.status_code, code, message, seconds, error.response.headers)
     if isinstance(error, openai.APIConnectionError):
-        return _connection(error, attempt)
-    return ModelUnavailable(f"{attempt.name}: {error}")
+        return _connection(error, name, url, seconds)
+    return ModelUnavailable(f"{name}: {error}")
 
 
-def reported(error: Any, attempt: FailedAttempt) -> Exception:
-    """The error to raise for an error with status 200: gateways report the provider's that way."""
+def failure_in_body(error: Any, name: str, seconds: float) -> Exception:
+    """The error to raise for an error in a reply with status 200: some gateways report the
+    provider's errors so.
+    """
     code = error.get("code") if isinstance(error, Mapping) else None
     status = code if isinstance(code, int) else 500
-    return _status(status, str(code or ""), _words(error), {}, attempt)
+    return _status(name, status, str(code or ""), _message(error), seconds, {})
 
 
 def not_openai(name: str, url: str, text: str) -> ModelUnavailable:
-    """The error to raise for an answer that is not of this protocol."""
+    """The error to raise for a reply of another protocol."""
     return ModelUnavailable(
         f"{name}: the answer of {url} is not that of an OpenAI-compatible endpoint: “{_short(text)}”. "
         "Check the address: it usually ends in /v1"
@@ -78,36 +70,35 @@ def not_openai(name: str, url: str, text: str) -> ModelUnavailable:
 
 
 def _status(
-    status: int, code: str, words: str, headers: Mapping[str, str], attempt: FailedAttempt
+    name: str, status: int, code: str, reason: str, seconds: float, headers: Mapping[str, str]
 ) -> Exception:
-    message = f"{attempt.name} ({status}): {words.rstrip('.')}"
+    message = f"{name} ({status}): {reason.rstrip('.')}"
     if code in _OUT_OF_CREDIT:
         return ModelUnavailable(f"{message}. {_REMEDY[402]}")
     if status in _REMEDY:
         return ModelUnavailable(f"{message}. {_REMEDY[status]}")
     if code in _FILTERED:
-        return RowError("refused", f"refused by the provider's content filter: {words}", attempts=1)
-    if status in _PASSING or status >= 500:
+        return RowError(
+            "refused", f"refused by the provider's content filter: {reason}", attempts=1
+        )
+    if status in _TRANSIENT or status >= 500:
         return Transient(
-            _PASSING.get(status, "server"),
+            _TRANSIENT.get(status, "server"),
             message,
-            seconds=attempt.seconds,
+            seconds=seconds,
             retry_after=retry_after(headers),
             endpoint=status in _WHOLE_ENDPOINT,
         )
-    return RowError(
-        "rejected", f"{attempt.name} rejected the request ({status}): {words}", attempts=1
-    )
+    return RowError("rejected", f"{name} rejected the request ({status}): {reason}", attempts=1)
 
 
-def _connection(error: openai.APIConnectionError, attempt: FailedAttempt) -> Exception:
+def _connection(error: openai.APIConnectionError, name: str, url: str, seconds: float) -> Exception:
     import aiohttp
     import httpx2
 
     # The aiohttp transport calls nearly all of these a timeout; the cause is at the end of the
     # chain.
-    name, url, seconds = attempt.name, attempt.url, attempt.seconds
-    where = urlsplit(url)
+    address = urlsplit(url)
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(
@@ -117,10 +108,10 @@ def _connection(error: openai.APIConnectionError, attempt: FailedAttempt) -> Exc
             return ModelUnavailable(
                 f"{name}: invalid address {url}: it must begin with http:// or https://"
             )
-        host = f"{where.hostname}:{where.port or {'https': 443}.get(where.scheme, 80)}"
+        host = f"{address.hostname}:{address.port or {'https': 443}.get(address.scheme, 80)}"
         if isinstance(cause, aiohttp.ClientConnectorDNSError):
             return ModelUnavailable(
-                f"{name}: unknown host {where.hostname}. Check the address {url}"
+                f"{name}: unknown host {address.hostname}. Check the address {url}"
             )
         if isinstance(cause, aiohttp.ClientSSLError):
             return ModelUnavailable(
@@ -171,7 +162,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def _words(body: Any) -> str:
+def _message(body: Any) -> str:
     """The endpoint's message, as one short line."""
     if isinstance(body, Mapping):
         body = body.get("message") or body.get("detail") or body.get("error") or dict(body)

@@ -1,4 +1,4 @@
-"""The journal: all paid answers and vectors in one SQLite file, so that none is paid for twice."""
+"""The journal: a cache of paid answers and vectors in one SQLite file."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ _APPLICATION_ID = 0x73676A31
 _VERSION = 2  # from 2 on keys depend on the partition
 _OPEN_SECONDS = 10.0
 _BUSY_MS = 20
+_LOCK_SECONDS = 30.0
+_LOCK_PAUSE = 0.02
 
 _TABLES = f"""
 CREATE TABLE IF NOT EXISTS texts (hash BLOB PRIMARY KEY, text NOT NULL);
@@ -63,15 +65,15 @@ class JournalLocked(SemgraphError):
 
 
 def open_journal(path: Path, patience: float = _OPEN_SECONDS) -> sqlite3.Connection:
-    """Open or make a journal's file: WAL, autocommit, readable by its owner only.
+    """Open or create a journal's file: WAL, autocommit, readable by its owner only.
 
     Args:
         path: The file.
-        patience: Seconds to wait while another process holds it.
+        patience: Seconds to wait while another process locks it.
 
     Raises:
-        JournalLocked: Another process held it all the time.
-        SemgraphError: It cannot be opened, is damaged, or is another kind of file.
+        JournalLocked: Another process locked it all the time.
+        SemgraphError: It cannot be opened, is damaged, or is not a journal.
     """
     try:
         create_private(path)
@@ -94,7 +96,7 @@ def open_journal(path: Path, patience: float = _OPEN_SECONDS) -> sqlite3.Connect
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
-    database.execute("BEGIN")  # one view of all three, while another process may be making the file
+    database.execute("BEGIN")  # one snapshot of all three: another process may be creating the file
     application = database.execute("PRAGMA application_id").fetchone()[0]
     tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     version = database.execute("PRAGMA user_version").fetchone()[0]
@@ -118,15 +120,15 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
             database.execute(statement)
         database.execute("COMMIT")
     _migrate(database)
-    # From here on callers repeat locked statements themselves, without blocking an event loop.
+    # From now on callers repeat locked statements themselves, without blocking an event loop.
     database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
 
 
 def _migrate(database: sqlite3.Connection) -> None:
     """Upgrade a journal of an earlier release, all or nothing.
 
-    Release 0.1.0 served an answer to every partition. Since then only the partition that asked gets
-    it.
+    Release 0.1.0 served an answer to every partition, later ones only to the partition that
+    requested it.
     """
     if database.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
         return
@@ -148,13 +150,13 @@ def _migrate(database: sqlite3.Connection) -> None:
 
 
 def key_in_partition(key: bytes, partition: str | bytes) -> bytes:
-    """The key of an answer or vector within a partition. The partition is as it is stored."""
+    """The key of an answer or vector within a partition, as stored."""
     stored = partition.encode() if isinstance(partition, str) else partition
     return hashlib.blake2b(key + stored, digest_size=16).digest()
 
 
 def shrink(database: sqlite3.Connection) -> None:
-    """Free the space of deleted rows, and overwrite the log that may still hold them."""
+    """Free the space of deleted rows, and overwrite the log, which may still hold them."""
     database.execute("PRAGMA incremental_vacuum").fetchall()
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
@@ -186,22 +188,19 @@ def problem(error: sqlite3.Error, path: Path) -> SemgraphError:
 
 Statement = tuple[str, Sequence[Any]]
 
-_LOCK_PATIENCE = 30.0
-_LOCK_PAUSE = 0.02
-
 
 class GroupCommit:
     """Collects statements and commits them together at the end of the current turn of the event
     loop.
 
     Commits stay on the loop's thread: in WAL mode a commit is a short write without fsync, cheaper
-    than a switch of threads. While another process holds the file's lock, the commit is repeated
-    and the loop is not blocked.
+    than a thread switch. While another process locks the file, the commit is repeated without
+    blocking the loop.
 
     Args:
         database: A connection in autocommit mode (`isolation_level=None`) with a short busy
             timeout.
-        explain: Turns an error of SQLite into the error that waiters get.
+        explain: Translates an error of SQLite into the error that waiters get.
     """
 
     def __init__(
@@ -218,21 +217,21 @@ class GroupCommit:
 
         Returns:
             A future that is done when they are committed, shared by all statements of the turn:
-            await it behind `shield`. If they cannot be written it raises, and they are kept for the
-            next commit, or for `flush`.
+            await it behind `shield`. It raises if they cannot be written; they stay pending for the
+            next commit or `flush`.
         """
         self._pending.extend(statements)
         loop = asyncio.get_running_loop()
         # A loop that ended before its turn did leaves a future that is never set.
         if self._committed is None or self._committed.get_loop() is not loop:
             self._committed = loop.create_future()
-            # No caller may be waiting any more when it fails.
+            # Mark its exception retrieved: all callers may be gone when it fails.
             self._committed.add_done_callback(lambda done: done.cancelled() or done.exception())
             loop.call_soon(self._commit)
         return self._committed
 
     def flush(self) -> None:
-        """Commit now what is pending. Raises SQLite's errors."""
+        """Commit pending statements now. Raises SQLite's errors."""
         if self._pending:
             with self.transaction() as database:
                 for sql, values in self._pending:
@@ -242,7 +241,7 @@ class GroupCommit:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A separate transaction, which has the write lock from its beginning."""
+        """A separate transaction, with the write lock from its beginning."""
         with self._lock:
             self._database.execute("BEGIN IMMEDIATE")
             try:
@@ -266,7 +265,7 @@ class GroupCommit:
 
     def _patient(self) -> bool:
         self._locked_since = self._locked_since or time.monotonic()
-        return time.monotonic() - self._locked_since < _LOCK_PATIENCE
+        return time.monotonic() - self._locked_since < _LOCK_SECONDS
 
     def _done(self, error: Exception | None) -> None:
         committed, self._committed, self._locked_since = self._committed, None, None
@@ -279,7 +278,7 @@ class GroupCommit:
 
 
 def is_locked(error: sqlite3.Error) -> bool:
-    """Whether another connection holds the file at the moment."""
+    """Whether the error says that another connection locks the file."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_LOCKED,
@@ -300,7 +299,6 @@ _INSERT_VECTOR = (
 _WITHDRAW = "UPDATE answers SET key = x'' WHERE call_id = ?"
 _REPLY = "call_id, answer, usage, seconds, dollars, said_model, finish, logprobs"
 _AT_ONCE = 500
-_PATIENCE = 30.0
 
 
 @dataclass(frozen=True)
@@ -322,26 +320,26 @@ class OwnText(NamedTuple):
 
 
 class Journal:
-    """Answers and vectors by request, model, scope and partition. No partition gets what another one
-    asked for. Several processes may use one file.
+    """Answers and vectors by request, model, scope and partition. Partitions share none of them.
+    Several processes may use one file.
 
     The file holds the user's text: only its owner can read it, each row has its partition so that
     `forget` can delete it, deleted text is overwritten, and rows are deleted after `keep_days`.
-    Answers are kept, errors are not. A committed answer survives the end of the process; the last
-    ones before a power failure may be lost.
+    Errors are not recorded. A committed answer survives the end of the process; the last ones before
+    a power failure may be lost.
 
     Args:
-        path: The file; it and its folder are made if they do not exist.
+        path: The file; it and its folder are created if they do not exist.
         keep_days: Rows older than this are deleted now; None keeps all.
-        patience: Seconds to wait while another process holds the file.
+        patience: Seconds to wait while another process locks the file.
 
     Raises:
-        JournalLocked: Another process held the file all the time.
+        JournalLocked: Another process locked the file all the time.
         SemgraphError: The file cannot be opened, is damaged, or is not a journal.
     """
 
     def __init__(
-        self, path: Path | str, keep_days: float | None = 30, patience: float = _PATIENCE
+        self, path: Path | str, keep_days: float | None = 30, patience: float = _LOCK_SECONDS
     ) -> None:
         self.path = Path(path)
         self._patience = patience
@@ -355,7 +353,7 @@ class Journal:
         except BaseException:
             self._database.close()
             raise
-        self._patience = _PATIENCE
+        self._patience = _LOCK_SECONDS
 
     async def find(self, request: Request, model: str, scope: str = "") -> Reply | None:
         """The newest answer to an equal request of the same partition to this model in this scope,
@@ -367,8 +365,7 @@ class Journal:
         return None if row is None else replace(_reply(row), origin="journal", attempts=0)
 
     async def record(self, request: Request, reply: Reply, model: str, scope: str = "") -> None:
-        """Record an answer; returns when it is in the file. It is recorded also if the caller is
-        cancelled meanwhile.
+        """Record an answer; return when it is in the file. A cancelled caller does not stop it.
 
         Raises:
             SemgraphError: It could not be written (disk full, ...). It is written with the next
@@ -422,19 +419,19 @@ class Journal:
         return None if row is None else _exchange(row)
 
     def forget(self, partitions: Iterable[str]) -> int:
-        """Delete all rows of these partitions, overwrite them, and return how many there were.
+        """Delete and overwrite all rows of these partitions; return how many.
 
         Raises:
-            SemgraphError: Another process holds the file, or it cannot be written; nothing was
+            SemgraphError: Another process locks the file, or it cannot be written; nothing was
                 deleted.
         """
         return self._delete("partition = ?", [(_text(partition),) for partition in partitions])
 
     def close(self) -> None:
-        """Write what is pending and close the file. Safe to call twice.
+        """Write pending statements and close the file. Safe to call twice.
 
         Raises:
-            SemgraphError: Something is pending that still cannot be written.
+            SemgraphError: Pending statements cannot be written.
         """
         if not self._closed:
             self._closed = True
@@ -470,17 +467,17 @@ class Journal:
         """Run a query. While another process locks out readers (rarely), wait without blocking the
         loop.
         """
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + _LOCK_SECONDS
         while True:
             try:
                 return query()
             except sqlite3.Error as error:
                 if not is_locked(error) or time.monotonic() > until:
                     raise problem(error, self.path) from error
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(_LOCK_PAUSE)
 
     def _now(self, action: Callable[[], T]) -> T:
-        """Do something off the event loop's hot path: it may block while another process holds the
+        """Do something off the event loop's hot path: it may block while another process locks the
         file.
         """
         until = time.monotonic() + self._patience
@@ -490,18 +487,17 @@ class Journal:
             except sqlite3.Error as error:
                 if not is_locked(error) or time.monotonic() > until:
                     raise problem(error, self.path) from error
-            time.sleep(0.02)
+            time.sleep(_LOCK_PAUSE)
 
 
 class Journalled(Wrapper):
-    """Answers from the journal what was answered before, and records new answers before they are
-    used.
+    """Serves recorded answers, and records new ones before they are used.
 
     Args:
         inner: The model or embedder.
         journal: The file.
-        scope: Answers are shared within a scope only: the variants of a comparison have one each.
-        fresh: Ignore what the journal has; new answers are recorded.
+        scope: Answers are shared within a scope only: each variant of a comparison has its own.
+        fresh: Ignore recorded answers; new ones are recorded.
     """
 
     def __init__(
@@ -511,7 +507,7 @@ class Journalled(Wrapper):
         self.journal, self.scope, self.fresh = journal, scope, fresh
 
     async def complete(self, request: Request) -> Reply:
-        """Answer one request, from the journal if it is there."""
+        """Answer one request, from the journal if it has the answer."""
         if not self.fresh:
             recorded = await self.journal.find(request, self.name, self.scope)
             if recorded is not None and (recorded.logprobs or not request.words):
@@ -521,7 +517,7 @@ class Journalled(Wrapper):
         return reply
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
-        """Embed distinct texts; those in the journal are not sent."""
+        """Embed distinct texts, with vectors from the journal if it has them."""
         model = f"{self.name} {self.scope}" if self.scope else self.name
         own = [OwnText(partition, text) for text in texts]
         recorded = {} if self.fresh else await self.journal.find_vectors(own, model)
@@ -541,22 +537,22 @@ class Journalled(Wrapper):
 
 
 def _answer_key(request: Request, model: str, scope: str) -> bytes:
-    asked = hashlib.blake2b(
+    key = hashlib.blake2b(
         f"{request.fingerprint}\n{model}\n{scope}".encode(), digest_size=16
     ).digest()
-    return key_in_partition(asked, _text(request.partition))
+    return key_in_partition(key, _text(request.partition))
 
 
 def _vector_key(text: OwnText, model: str) -> bytes:
-    embedded = hashlib.blake2b(
+    key = hashlib.blake2b(
         f"{model}\n{text.text}".encode("utf-8", "surrogatepass"), digest_size=16
     ).digest()
-    return key_in_partition(embedded, _text(text.partition))
+    return key_in_partition(key, _text(text.partition))
 
 
 @lru_cache(maxsize=512)
 def _hashed(text: str) -> tuple[bytes, str | bytes]:
-    """A text that many requests share, with its key in the table of texts."""
+    """The key of a shared text in the table of texts, and the text as stored."""
     stored = _text(text)
     raw = stored if isinstance(stored, bytes) else stored.encode()
     return hashlib.blake2b(raw, digest_size=16).digest(), stored
@@ -578,7 +574,7 @@ def _str(stored: str | bytes) -> str:
 def _answer_rows(
     request: Request, reply: Reply, model: str, scope: str
 ) -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
-    """The rows to write: the shared texts (the system messages, and the schema), and the answer."""
+    """The rows to write: the shared texts (system messages and schema), and the answer."""
     messages = request.messages
     first = next(
         (i for i, message in enumerate(messages) if message.role != "system"), len(messages)
@@ -587,14 +583,14 @@ def _answer_rows(
     schema = _hashed(request.schema)
     rest = [(message.role, message.content) for message in messages[first:]]
     words = [request.words] if request.words else []
-    asked = json.dumps(
+    own = json.dumps(
         [request.role, request.max_tokens, request.params, request.trial, rest, *words],
         ensure_ascii=False,
     )
     usage = f"{reply.usage.prompt} {reply.usage.cached} {reply.usage.completion}"
     answer = (
         _answer_key(request, model, scope), reply.call_id, model, scope, _text(request.partition), request.step,
-        time.time(), _text(asked), rules[0], schema[0], _text(reply.text), usage, reply.seconds, reply.dollars,
+        time.time(), _text(own), rules[0], schema[0], _text(reply.text), usage, reply.seconds, reply.dollars,
         reply.attempts, reply.model, reply.finish, json.dumps(reply.logprobs) if reply.logprobs else None,
     )  # fmt: skip
     return [rules, schema], answer
@@ -616,8 +612,8 @@ def _reply(row: Sequence[Any]) -> Reply:
 
 
 def _exchange(row: Sequence[Any]) -> Exchange:
-    asked, attempts, model, scope, partition, step, created, rules, schema = row[8:]
-    role, max_tokens, params, trial, rest, *words = json.loads(_str(asked))
+    own, attempts, model, scope, partition, step, created, rules, schema = row[8:]
+    role, max_tokens, params, trial, rest, *words = json.loads(_str(own))
     system = [Message("system", content) for content in json.loads(_str(rules))]
     request = Request(
         role=role,

@@ -19,9 +19,10 @@ from urllib.request import getproxies
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import Limits, Reply, Request, Usage
-from semgraph.llm.faults import FailedAttempt, explain, not_openai, reported
-from semgraph.llm.local.model import asks_logprobs, first_tokens, word_logprobs
+from semgraph.llm.faults import failure, failure_in_body, not_openai
+from semgraph.llm.logprobs import LOGPROBS, first_tokens, word_logprobs
 from semgraph.llm.prices import OPENAI_URL, Price, Prices
+from semgraph.llm.specs import without_password
 from semgraph.llm.stack import Transient
 from semgraph.llm.tokens import TokenCounter, prompt_tokens
 from semgraph.redaction import learn, learn_from_addresses
@@ -36,14 +37,12 @@ if TYPE_CHECKING:
 
 
 _CONNECT_SECONDS = 10.0
-_KEPT_SECONDS = 5.0
-"""How long a connection stays open unused."""
+_KEEPALIVE_SECONDS = 5.0
 _MAX_CONNECTIONS = 1000
 
 
 class Wire:
-    """A connection pool to one endpoint. Nothing is opened, and nothing heavy imported, before the
-    first request.
+    """A connection pool to one endpoint. Connections, and heavy imports, wait for the first request.
 
     Args:
         name: The model, for messages: `openai:gpt-4.1-mini`.
@@ -51,7 +50,7 @@ class Wire:
             OpenAI's own.
         api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
             may do without.
-        timeout: Seconds that one attempt may take in all.
+        timeout: Seconds that one attempt may take.
     """
 
     def __init__(
@@ -68,12 +67,12 @@ class Wire:
         """Send one request.
 
         Returns:
-            The JSON object that the endpoint answers with status 200, and how many seconds it took.
+            The JSON object of a reply with status 200, and how many seconds it took.
 
         Raises:
             RowError: The endpoint rejects this request.
-            ModelUnavailable: It will answer no request: wrong address, key, model or protocol.
-            Transient: It may answer the next attempt.
+            ModelUnavailable: The address, key, model or protocol is wrong: every request fails.
+            Transient: The next attempt may succeed.
         """
         import openai
 
@@ -85,9 +84,8 @@ class Wire:
             text = f"{self.name}: no answer from {self.base_url} in {self.timeout:g} s"
             raise Transient("timeout", text, seconds=self.timeout) from None
         except openai.OpenAIError as error:
-            raise explain(
-                error, FailedAttempt(self.name, self.base_url, time.perf_counter() - began)
-            ) from error
+            seconds = time.perf_counter() - began
+            raise failure(error, self.name, self.base_url, seconds) from error
         seconds = time.perf_counter() - began
         try:
             document = json.loads(content)
@@ -96,7 +94,7 @@ class Wire:
         if not isinstance(document, dict):
             raise not_openai(self.name, self.base_url, content.decode(errors="replace"))
         if document.get("error"):
-            raise reported(document["error"], FailedAttempt(self.name, self.base_url, seconds))
+            raise failure_in_body(document["error"], self.name, seconds)
         return document, seconds
 
     @cached_property
@@ -105,8 +103,9 @@ class Wire:
         return not {"http", "https", "all"}.isdisjoint(getproxies())
 
     async def _send(self, path: str, body: bytes) -> bytes:
-        """The answer's content. Sends what the openai package would, without building it anew for
-        each request: that costs more than all else of a request. Raises OpenAIError.
+        """The reply's content. The request is the one that the openai package would send, with the
+        headers built once: building them takes longer than the rest of a request. Raises
+        OpenAIError.
         """
         import httpx2
         import openai
@@ -119,7 +118,7 @@ class Wire:
                 url, data=body, headers=headers, allow_redirects=False
             ) as response:
                 content = await response.read()
-        except Exception as error:  # the openai package lets none pass either
+        except Exception as error:  # as the openai package does
             raise openai.APIConnectionError(request=httpx2.Request("POST", str(url))) from error
         if response.status == 200 and "Content-Encoding" not in response.headers:
             return content
@@ -143,20 +142,20 @@ class Wire:
 
         sent: list[httpx2.Request] = []
 
-        def note(request: httpx2.Request) -> httpx2.Response:
+        def record(request: httpx2.Request) -> httpx2.Response:
             sent.append(request)
             return httpx2.Response(200, json={})
 
-        async with httpx2.AsyncClient(transport=httpx2.MockTransport(note)) as nobody:
-            await self._sdk(nobody).post(path, cast_to=httpx2.Response, content=b"{}")
+        async with httpx2.AsyncClient(transport=httpx2.MockTransport(record)) as client:
+            await self._sdk(client).post(path, cast_to=httpx2.Response, content=b"{}")
         headers = {
             name: value for name, value in sent[0].headers.items() if name != "content-length"
         }
         return URL(str(sent[0].url)), headers
 
     async def _by_sdk(self, path: str, body: bytes) -> bytes:
-        """The answer's content, sent by the openai package: through proxies, and to where the
-        endpoint redirects. Raises OpenAIError.
+        """The reply's content, by the openai package, which uses proxies and follows redirects.
+        Raises OpenAIError.
         """
         import httpx2
 
@@ -174,7 +173,7 @@ class Wire:
 
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=_MAX_CONNECTIONS, ssl=_trusted(), keepalive_timeout=_KEPT_SECONDS
+                limit=_MAX_CONNECTIONS, ssl=_trusted(), keepalive_timeout=_KEEPALIVE_SECONDS
             ),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
             auto_decompress=False,
@@ -188,7 +187,7 @@ class Wire:
         limits = httpx2.Limits(
             max_connections=_MAX_CONNECTIONS,
             max_keepalive_connections=_MAX_CONNECTIONS,
-            keepalive_expiry=_KEPT_SECONDS,
+            keepalive_expiry=_KEEPALIVE_SECONDS,
         )
         return self._sdk(openai.DefaultAioHttpClient(limits=limits, verify=_trusted()))
 
@@ -204,7 +203,7 @@ class Wire:
         return openai.AsyncOpenAI(
             base_url=self.base_url,
             api_key=key
-            or "none",  # vLLM, llama.cpp and the like ask for none; the package insists on one
+            or "none",  # vLLM, llama.cpp and the like need no key; the package insists on one
             max_retries=0,
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
             http_client=http_client,
@@ -212,7 +211,7 @@ class Wire:
 
 
 def _status_error(response: Response) -> APIStatusError:
-    """The error of the openai package for a status, as that package makes it."""
+    """The openai package's error for a status."""
     import openai
 
     text = response.text.strip()
@@ -227,8 +226,8 @@ def _status_error(response: Response) -> APIStatusError:
 
 @cache
 def _trusted() -> SSLContext:
-    """The certificates that are trusted, read once: that takes longer than a call to a model
-    nearby.
+    """The trusted certificates, read once: reading them takes longer than a call to a nearby
+    model.
     """
     import httpx2
 
@@ -236,15 +235,17 @@ def _trusted() -> SSLContext:
 
 
 def effective_url(base_url: str | None) -> str:
-    """The address that is asked when `base_url` is given, without a slash at its end."""
+    """The endpoint's address: `base_url`, else the environment's, else OpenAI's; no slash at its
+    end.
+    """
     return (base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL).rstrip("/")
 
 
 Structured = Literal["json_schema", "tool"]
 
-# OpenAI's reasoning models count their thinking as part of the answer: they take
-# `max_completion_tokens` instead of `max_tokens`, and no temperature. All other models, here and
-# elsewhere, take both.
+# OpenAI's reasoning models count their reasoning as part of the answer: they take
+# `max_completion_tokens` instead of `max_tokens`, and no temperature. All other models take
+# `max_tokens` and a temperature.
 _REASONING = re.compile(r"(o\d|gpt-5(?!.*chat))(?![a-z0-9])")
 _DEFAULT_LIMITS = Limits()
 
@@ -261,11 +262,11 @@ class OpenAI:
             OpenAI's own.
         api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
             may do without.
-        limits: What the model takes.
-        structured: How the schema is enforced: `json_schema` (`response_format`, strict) or `tool`
-            (a required function call, for endpoints that ignore the former).
-        timeout: Seconds that one attempt may take in all.
-        price: What tokens cost, in place of the list of `semgraph.llm.prices`.
+        limits: The model's limits.
+        structured: The means that enforces the schema: `json_schema` (`response_format`, strict) or
+            `tool` (a required function call, for endpoints that ignore `response_format`).
+        timeout: Seconds that one attempt may take.
+        price: The price of tokens, instead of the list of `semgraph.llm.prices`.
         extra: Further members of the request's body, such as `{"reasoning_effort": "low"}`.
     """
 
@@ -284,7 +285,7 @@ class OpenAI:
         url = effective_url(base_url)
         options = [f"structured={structured}"] * (structured != "json_schema")
         options += [f"{key}={_dump(value)}" for key, value in sorted((extra or {}).items())]
-        self._name = endpoint_name("openai", model, url, options)
+        self._name = endpoint_name(model, url, options)
         self._limits = limits
         self._counter = TokenCounter(model)
         self._extra = dict(extra or {})
@@ -295,7 +296,7 @@ class OpenAI:
 
     @property
     def name(self) -> str:
-        """Such as `openai:gpt-4.1-mini`, with the address where it is not OpenAI's own."""
+        """Such as `openai:gpt-4.1-mini`, with the address unless it is OpenAI's own."""
         return self._name
 
     @property
@@ -313,7 +314,7 @@ class OpenAI:
         return self._counter.count(text)
 
     def dollars(self, usage: Usage) -> float | None:
-        """What tokens cost, or None if no price is known."""
+        """The cost of tokens, or None if no price is known."""
         return self._prices.dollars(usage)
 
     async def complete(self, request: Request) -> Reply:
@@ -322,7 +323,7 @@ class OpenAI:
         Raises:
             RowError: `truncated` at max_tokens, `refused`, or `rejected` by the endpoint.
             ModelUnavailable: The endpoint will answer no request.
-            Transient: This attempt failed; another may not.
+            Transient: This attempt failed; the next may succeed.
         """
         document, seconds = await self._wire.post("/chat/completions", self._body(request))
         try:
@@ -344,12 +345,12 @@ class OpenAI:
             logprobs=word_logprobs(request.words, first_tokens(choice.get("logprobs"))),
         )
         if refusal or finish == "content_filter":
-            why = (
+            reason = (
                 f"refused by the model: {refusal}"
                 if refusal
                 else "refused by the provider's content filter"
             )
-            raise RowError("refused", why, attempts=1, spent=reply)
+            raise RowError("refused", reason, attempts=1, spent=reply)
         if finish == "length" and not request.words:
             raise RowError(
                 "truncated", f"answer cut at {request.max_tokens:,} tokens", attempts=1, spent=reply
@@ -369,15 +370,15 @@ class OpenAI:
             "max_completion_tokens" if self._reasoning else "max_tokens": request.max_tokens,
             **dict(request.params),
             **self._extra,
-            **(asks_logprobs() if request.words else {}),
+            **(LOGPROBS if request.words else {}),
         }
         if self._reasoning:
             body.pop("temperature", None)
-        # The schema is JSON text already: it is inserted as it is.
+        # The schema is JSON text already.
         tail = f",{self._format(request.schema)}}}" if request.schema else "}"
         try:
             return (_dump(body)[:-1] + tail).encode()
-        except UnicodeEncodeError:  # lone surrogates can be sent as escapes only
+        except UnicodeEncodeError:  # lone surrogates can only be sent as escapes
             return (json.dumps(body)[:-1] + tail).encode("utf-8", "surrogatepass")
 
     def _answer_format(self, schema: str) -> str:
@@ -406,10 +407,10 @@ class OpenAI:
         return not_openai(self._name, self._wire.base_url, _dump(document))
 
 
-def endpoint_name(kind: str, model: str, url: str, options: list[str]) -> str:
+def endpoint_name(model: str, url: str, options: list[str]) -> str:
     """A model as configured, `openai:MODEL@URL?option=value`, without a password in the URL."""
-    address = "" if url == OPENAI_URL else "@" + re.sub(r"//[^/@]*@", "//", url)
-    return f"{kind}:{model}{address}" + ("?" + "&".join(options) if options else "")
+    address = "" if url == OPENAI_URL else f"@{without_password(url)}"
+    return f"openai:{model}{address}" + ("?" + "&".join(options) if options else "")
 
 
 def _dump(value: Any) -> str:

@@ -54,7 +54,7 @@ class Prices:
     """
 
     def __init__(self, model: str, url: str, price: Price | None = None) -> None:
-        self._model, self._url, self._given = model, url, price
+        self._model, self._url, self._own = model, url, price
 
     def dollars(self, usage: Usage) -> float | None:
         """The cost of these tokens, or None if no price is known."""
@@ -64,7 +64,7 @@ class Prices:
     @cached_property
     def _price(self) -> Price | None:
         base_url = None if self._url == OPENAI_URL else self._url
-        return self._given or price_of(self._model, base_url)
+        return self._own or price_of(self._model, base_url)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ recordings differ where their answers differ:
 1. The head: the format's version, the model and its limits, the embedder and its dimensions, the
    date, and every `$now` by the name of its slice or wave.
 2. One line for each answer: the request's fingerprint (without the model), the step, the beginning
-   of the question, hashes of the parts of the request, and the text with its tokens and seconds; or
-   the row's error.
+   of the last message, hashes of the parts of the request, and the text with its tokens and seconds;
+   or the row's error.
 3. One line for each embedded text: its vector as little-endian float32 in base64.
 """
 
@@ -50,7 +50,7 @@ class RecordedAnswer:
     """The recorded answer to one request.
 
     Args:
-        step: The step that asked.
+        step: The step that sent the request.
         asks: The beginning of the last message, for people.
         parts: Short hashes of the request's parts by name: `rules`, `schema`, `parameters`, `rows`.
         text: The answer; of an error, the paid answer, if any.
@@ -86,7 +86,7 @@ class Recording:
     vectors: dict[str, Vectors] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
-        """Replace the file, whole or not at all."""
+        """Replace the file atomically."""
         draft = path.with_name(f"{path.name}.new")
         lines = (json.dumps(line, ensure_ascii=False) for line in self._lines())
         write_private(draft, "".join(f"{line}\n" for line in lines), errors="surrogatepass")
@@ -97,7 +97,7 @@ class Recording:
         """Read a file.
 
         Raises:
-            PlanError: There is none, or it is not a recording.
+            PlanError: It cannot be read, or is not a recording.
         """
         try:
             lines = (
@@ -164,10 +164,10 @@ class Recording:
         if first:
             if line["recording"] != VERSION:
                 raise ValueError(f"version {line['recording']}, expected {VERSION}")
-            asking = {
+            options = {
                 name: line[name] for name in ("logprobs", "yes_no", "yes_from") if name in line
             }
-            self.model, self.limits = line["model"], Limits(*line["limits"], **asking)
+            self.model, self.limits = line["model"], Limits(*line["limits"], **options)
             self.embedder, self.dimensions, self.date = (
                 line["embedder"],
                 line["dimensions"],
@@ -196,7 +196,7 @@ class Recording:
 
 
 def parts(request: Request) -> dict[str, str]:
-    """Short hashes of a request's parts. They show the difference if there is no recorded answer."""
+    """Short hashes of a request's parts, which name the difference if no recorded answer matches."""
     static = next(
         (i for i, m in enumerate(request.messages) if m.role != "system"), len(request.messages)
     )
@@ -239,8 +239,8 @@ class Recorded:
     """Replays the answers of a recorded run, on any store.
 
     A reply is `issued` and has its recorded tokens and seconds, so that tables show those of the
-    recorded run. It comes at once and costs nothing, and its `attempts` are 0, because nothing is
-    sent. Rows that got an error get it again.
+    recorded run. It arrives at once and costs nothing, and its `attempts` are 0, because nothing is
+    sent. Rows that failed fail with the same error.
 
     Args:
         recording: The file, or a recording in memory.
@@ -248,9 +248,7 @@ class Recorded:
 
     def __init__(self, recording: Path | str | Recording) -> None:
         self.path = None if isinstance(recording, Recording) else Path(recording)
-        self.recording = (
-            recording if isinstance(recording, Recording) else Recording.read(Path(recording))
-        )
+        self.recording = _read(recording)
         self._counter = TokenCounter(bare_name(self.recording.model))
 
     @property
@@ -265,7 +263,7 @@ class Recorded:
 
     @property
     def limits(self) -> Limits:
-        """The limits of the model that answered: they determine what is packed into a request."""
+        """The limits of the model that answered: they determine which rows share a request."""
         return self.recording.limits
 
     @property
@@ -277,8 +275,8 @@ class Recorded:
         """Count tokens as while recording: without the files of a local model."""
         return self._counter.count(text)
 
-    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002 - whatever they are
-        """Nothing."""
+    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
+        """Zero: a replay costs nothing."""
         return 0.0
 
     async def complete(self, request: Request) -> Reply:
@@ -286,7 +284,7 @@ class Recorded:
 
         Raises:
             RowError: As recorded.
-            ModelUnavailable: There is none; names the difference from the recorded requests.
+            ModelUnavailable: No answer is recorded; names the difference from the recorded requests.
         """
         answer = self.recording.answers.get(request.fingerprint)
         if answer is None:
@@ -328,26 +326,26 @@ class Recorded:
         return f"the recording {where} ({self.recording.model}, {self.recording.date})"
 
     def _miss(self, request: Request) -> str:
-        asked = parts(request)
-        alike = [
-            answer for answer in self.recording.answers.values() if answer.step == request.step
-        ]
-        if not alike:
-            steps = (
-                ", ".join(sorted({answer.step for answer in self.recording.answers.values()}))
-                or "none"
-            )
-            why = f"it has answers of other steps only ({steps})"
+        hashes = parts(request)
+        answers = self.recording.answers.values()
+        candidates = [answer for answer in answers if answer.step == request.step]
+        if not candidates:
+            steps = ", ".join(sorted({answer.step for answer in answers})) or "none"
+            reason = f"it has answers of other steps only ({steps})"
         else:
-            for part in asked:
-                alike = [answer for answer in alike if answer.parts.get(part) == asked[part]]
-                if not alike:
+            for part, value in hashes.items():
+                candidates = [answer for answer in candidates if answer.parts.get(part) == value]
+                if not candidates:
                     break
-            why = _CHANGED[part]
-        return f"step {request.step}: {self._what} has no answer to “{excerpt(request)}”: {why}. {_REMEDY}"
+            reason = _CHANGED[part]
+        return f"step {request.step}: {self._what} has no answer to “{excerpt(request)}”: {reason}. {_REMEDY}"
 
 
 _REMEDY = "Record it again, Session(llm=MODEL).run(PLAN, ..., record_to=FILE), or use a model: --llm local, --llm openai:MODEL"
+
+
+def _read(recording: Path | str | Recording) -> Recording:
+    return recording if isinstance(recording, Recording) else Recording.read(Path(recording))
 
 
 def _call_id(request: Request) -> str:
@@ -366,14 +364,12 @@ class RecordedEmbedder:
     """
 
     def __init__(self, recording: Path | str | Recording) -> None:
-        self.recording = (
-            recording if isinstance(recording, Recording) else Recording.read(Path(recording))
-        )
+        self.recording = _read(recording)
         self._counter = TokenCounter(bare_name(self.recording.embedder))
 
     @property
     def name(self) -> str:
-        """The embedder that made the vectors: stores may hold its vectors beside these."""
+        """The embedder that made the vectors, so that a store may hold its own vectors too."""
         return self.recording.embedder
 
     async def dimensions(self) -> int:
@@ -384,11 +380,11 @@ class RecordedEmbedder:
         """Tokens of a text, without the files of a local model."""
         return self._counter.count(text)
 
-    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002 - whatever they are
-        """Nothing."""
+    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
+        """Zero: a replay costs nothing."""
         return 0.0
 
-    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002 - as the protocol has it
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
         """The recorded vectors.
 
         Raises:
@@ -454,7 +450,7 @@ class Recorder:
 
 class RecordingModel(Wrapper):
     """Records the answers of a model. It counts tokens as the replay does, because the counts
-    determine what is packed together.
+    determine which rows share a request.
     """
 
     def __init__(self, inner: LLM, recording: Recording) -> None:
@@ -472,17 +468,17 @@ class RecordingModel(Wrapper):
         return self._counter.count(text)
 
     async def complete(self, request: Request) -> Reply:
-        """Answer one request and keep the answer, or the row's error."""
+        """Answer one request, and record the answer or the row's error."""
         try:
             reply = await self.inner.complete(request)
         except RowError as error:
             spent = error.spent if isinstance(error.spent, Reply) else Reply("")
-            self._keep(request, spent, (error.kind, str(error)))
+            self._record(request, spent, (error.kind, str(error)))
             raise
-        self._keep(request, reply, None)
+        self._record(request, reply, None)
         return reply
 
-    def _keep(self, request: Request, reply: Reply, error: tuple[str, str] | None) -> None:
+    def _record(self, request: Request, reply: Reply, error: tuple[str, str] | None) -> None:
         self._recording.answers[request.fingerprint] = RecordedAnswer(
             step=request.step,
             asks=excerpt(request),
@@ -509,7 +505,7 @@ class RecordingEmbedder(Wrapper):
         return self._recording.dimensions
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
-        """Embed texts and keep their vectors."""
+        """Embed texts, and record their vectors."""
         done = await self.inner.embed(texts, partition)
         self._recording.dimensions = done.vectors.shape[1]
         self._recording.vectors.update(zip(texts, done.vectors, strict=True))

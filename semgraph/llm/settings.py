@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.llm.local.catalogue import find
+from semgraph.llm.local.catalogue import find, offline
 from semgraph.llm.prices import OPENAI_URL
-from semgraph.llm.specs import ModelSpec, parse_spec, without_password
+from semgraph.llm.specs import ModelSpec, parse_spec, unbound_role, without_password
 from semgraph.redaction import learn, learn_from_addresses, learn_from_environment
 
 OPTION = "option"  # the origin of values from the command line or from `Session`
-_OURS = "SEMGRAPH_"
+_PREFIX = "SEMGRAPH_"
 _VARIABLES = {
     "SEMGRAPH_LLM": "llm",
     "SEMGRAPH_EMBEDDER": "models.embed",
@@ -54,7 +54,7 @@ KEYS = ("store", "operators", "models", "limits", "retries", "journal", "journal
 TABLES = ("models", "limits", "retries", "journal")
 ROLES = ("default", "small", "embed")  # the keys of [models] that semgraph itself reads
 _ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_ALIKE = 0.84  # "defualt", "smal": a misspelling rather than the name of another role
+_SIMILAR = 0.84  # "defualt", "smal": a misspelling, not a new role
 _OPTIONS = {"embedder": "models.embed"}
 
 
@@ -92,15 +92,15 @@ def from_options(overrides: Mapping[str, Any], cwd: Path, problems: list[Problem
 def from_environment(env: Mapping[str, str], cwd: Path, problems: list[Problem]) -> Source:
     """The variables of the environment that set a key. A misspelt one is an error."""
     for name in env:
-        if name.startswith(_OURS) and name not in VARIABLES:
+        if name.startswith(_PREFIX) and name not in VARIABLES:
             near = did_you_mean(
-                name.removeprefix(_OURS), [known.removeprefix(_OURS) for known in VARIABLES]
+                name.removeprefix(_PREFIX), [known.removeprefix(_PREFIX) for known in VARIABLES]
             )
             if near:
                 problems.append(
                     Problem(
                         f"environment: unknown variable {name}",
-                        hint=near.replace('"', f'"{_OURS}', 1),
+                        hint=near.replace('"', f'"{_PREFIX}', 1),
                     )
                 )
     values = {key: env[name] for name, key in _VARIABLES.items() if name in env}
@@ -198,7 +198,7 @@ def _check_role(role: str) -> None:
     """Refuse a role that is a misspelling of one of semgraph's: no prompt would use its model."""
     if role in ROLES:
         return
-    near = get_close_matches(role.lower(), ROLES, n=1, cutoff=_ALIKE)
+    near = get_close_matches(role.lower(), ROLES, n=1, cutoff=_SIMILAR)
     meant = near[0] if near else "embed" if role.lower().startswith("embed") else ""
     if meant:
         there = f"semgraph's roles are {', '.join(ROLES)}; names of your own roles must not resemble them"
@@ -252,7 +252,6 @@ _DEFAULTS: dict[str, Any] = {
     "retries.attempts": 10,
     "retries.seconds": 600.0,
 }
-_FALSE = ("", "0", "false", "no", "off")
 
 
 @dataclass(frozen=True, repr=False)
@@ -268,8 +267,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class RunLimits:
-    """Configured limits; None: no limit. `rpm`, `tpm` and `in_flight` hold for an endpoint, the
-    others for a run.
+    """Configured limits; None: no limit. `rpm`, `tpm` and `in_flight` limit an endpoint, the rest a
+    run.
     """
 
     rpm: int | None = None
@@ -374,14 +373,7 @@ class Settings:
             self["models.default"] if role == "small" else None
         )
         if bound is None or role == "embed":
-            hint = (
-                did_you_mean(role, self.roles)
-                or f"set it: {role} = ... under [models] in semgraph.toml"
-            )
-            there = f"roles with a model: {', '.join(self.roles)}"
-            raise PlanError(
-                Problem(f'no model is bound to the role "{role}"', there=there, hint=hint)
-            )
+            raise unbound_role(role, self.roles)
         assert isinstance(bound.value, ModelSpec)
         return bound.value
 
@@ -406,7 +398,7 @@ class Settings:
 
     @property
     def keep_days(self) -> int:
-        """Days that the journal keeps an answer; 0: there is no journal."""
+        """Days before the journal deletes an answer; 0: no journal."""
         return int(self["journal.keep_days"].value)
 
     @property
@@ -417,7 +409,7 @@ class Settings:
     @property
     def offline(self) -> bool:
         """Whether `SEMGRAPH_OFFLINE` forbids downloads."""
-        return self.environment.get("SEMGRAPH_OFFLINE", "").lower() not in _FALSE
+        return offline(self.environment)
 
     def rows(self) -> Iterator[tuple[str, str, str]]:
         """(key, value, origin) of every setting, as text that is safe to print."""
@@ -442,7 +434,7 @@ class Settings:
 
 
 def masked(key: str) -> str:
-    """A key as it may be printed: its last four letters, or none of a short one.
+    """A key masked for printing: its last four letters, or `set` if it is short.
 
     >>> masked("sk-abcdefghijklmnop"), masked("secret")
     ('…mnop', 'set')
@@ -457,7 +449,7 @@ def _short(value: Any, cwd: Path) -> str:
 
 
 def _plain(sources: Sequence[Source], cwd: Path) -> dict[str, Setting]:
-    """All settings but models, each from the first source that has it."""
+    """All settings except models, each from the first source that has it."""
     values = {
         key: Setting(cwd / v if isinstance(v, Path) else v, "default")
         for key, v in _DEFAULTS.items()

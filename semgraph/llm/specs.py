@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import parse_qsl
@@ -94,8 +94,20 @@ class ModelSpec:
 
 
 def without_password(url: str) -> str:
-    """A URL that may be printed: `http://name:secret@host/v1` becomes `http://host/v1`."""
+    """A URL without user name and password: `http://name:secret@host/v1` becomes `http://host/v1`."""
     return _NAME_AND_PASSWORD.sub("//", url)
+
+
+def unbound_role(role: str, roles: Collection[str]) -> PlanError:
+    """The error to raise for a role without a model; `roles` have one."""
+    hint = did_you_mean(role, roles) or f"set it: {role} = ... under [models] in semgraph.toml"
+    return PlanError(
+        Problem(
+            f'no model is bound to the role "{role}"',
+            there=f"roles with a model: {', '.join(roles)}",
+            hint=hint,
+        )
+    )
 
 
 def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:

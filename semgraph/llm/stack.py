@@ -1,4 +1,4 @@
-"""The wrappers around models and embedders, and their order: retry, limits, budget and roles."""
+"""Wrappers around models and embedders (retry, limits, budget, roles), and their order."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from semgraph.errors import (
     PlanError,
     Problem,
     RowError,
-    did_you_mean,
 )
 from semgraph.llm.base import (
     LLM,
-    Asked,
     Embedder,
     Embeddings,
+    Payload,
     Reply,
     Request,
     Usage,
@@ -31,6 +30,7 @@ from semgraph.llm.base import (
 )
 from semgraph.llm.coalesce import Coalesced, CoalescedTexts
 from semgraph.llm.journal import Journal, Journalled
+from semgraph.llm.specs import unbound_role
 from semgraph.llm.tokens import most_usage
 from semgraph.turns import Turns
 
@@ -38,15 +38,15 @@ T = TypeVar("T")
 
 
 class Transient(Exception):
-    """A failed attempt that may succeed when repeated. Endpoints raise it; it never leaves the
-    stack.
+    """A failed attempt that may succeed when repeated. Endpoints raise it, and the stack catches
+    it.
 
     Args:
         kind: `throttled`, `server`, `timeout` or `connection`: the kind of the row's error, if all
             attempts fail.
         message: What happened, and where.
         seconds: How long the attempt took.
-        retry_after: Seconds that the endpoint asks all clients to wait, if it does.
+        retry_after: Seconds to wait before the next request of any caller, if the endpoint says so.
         endpoint: Whether the endpoint fails for all requests, not for this one alone.
     """
 
@@ -102,7 +102,7 @@ class RetryPolicy:
 
 
 class Retried(Wrapper):
-    """Repeats attempts that fail in a way that may pass; the answer says how many it took.
+    """Repeats attempts that fail with `Transient`; the answer counts them.
 
     Args:
         inner: Makes one attempt.
@@ -114,13 +114,13 @@ class Retried(Wrapper):
         self.policy = policy or RetryPolicy()
         self._answered = 0
 
-    async def _around(self, asked: Asked, send: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
-        """Attempt it until it succeeds.
+    async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
+        """Repeat it until it succeeds.
 
         Raises:
             RowError: It kept failing, or failed for good; `attempts` counts all of them.
-            ModelUnavailable: It kept failing, the endpoint is what fails, and it answered no other
-                request meanwhile.
+            ModelUnavailable: It kept failing for reasons that affect every request, and the
+                endpoint answered none meanwhile.
         """
         failed, seconds, answered = 0, 0.0, self._answered
         while True:
@@ -147,7 +147,7 @@ class Retried(Wrapper):
         if failure.retry_after is not None and seconds + failure.retry_after > self.policy.deadline:
             raise ModelUnavailable(
                 f"{failure}: it asks to wait {failure.retry_after:.0f} s ({tried}, deadline "
-                f"{self.policy.deadline:.0f} s). Resume the run later: its answers are kept"
+                f"{self.policy.deadline:.0f} s). Resume the run later: its answers are recorded"
             ) from failure
         if failure.endpoint and self._answered == answered:
             raise ModelUnavailable(
@@ -161,7 +161,7 @@ Clock = Callable[[], float]
 
 
 class _Bucket:
-    """A token bucket. It holds the tokens of one second, so that no minute has much more than
+    """A token bucket with a capacity of one second, so that no minute gets much more than
     `per_minute`.
     """
 
@@ -189,7 +189,7 @@ class Limiter:
     Args:
         in_flight: Requests that are sent and not yet answered, at most.
         rpm: Requests per minute, at most; None for any number.
-        tpm: Tokens per minute, prompt and longest answer, at most; unused tokens are given back.
+        tpm: Tokens per minute, prompt and longest answer, at most; unused tokens are returned.
         clock: A monotonic clock, in seconds.
 
     Raises:
@@ -219,7 +219,7 @@ class Limiter:
         return self._tokens is not None
 
     async def enter(self, tokens: int = 0) -> None:
-        """Wait for a free place, first come first served. Pair it with `leave`; a cancelled wait
+        """Wait for a free slot, first come first served. Pair it with `leave`; a cancelled wait
         takes nothing.
         """
         await self._slots.acquire()
@@ -233,14 +233,14 @@ class Limiter:
             raise
 
     def leave(self, unused_tokens: int = 0) -> None:
-        """Free the place, and give back unused tokens."""
+        """Free the slot, and return unused tokens."""
         if self._tokens:
             with self._guard:
                 self._tokens.take(-unused_tokens)
         self._slots.release()
 
     def pause(self, seconds: float) -> None:
-        """Admit no request for so long, as the endpoint asked. Requests in flight stay."""
+        """Admit no request for so long. Requests in flight continue."""
         self._resume_at = max(self._resume_at, self._clock() + seconds)
 
     def _taken(self, tokens: int) -> float:
@@ -262,16 +262,16 @@ class Limiter:
 
 
 class Limited(Wrapper):
-    """Sends no more to an endpoint than its limiter allows."""
+    """Sends requests as the endpoint's limiter admits them."""
 
     def __init__(self, inner: LLM | Embedder, limiter: Limiter) -> None:
         super().__init__(inner)
         self.limiter = limiter
 
-    async def _around(self, asked: Asked, send: Callable[[], Awaitable[T]]) -> T:
-        """Send it when the limiter has a free place."""
+    async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:
+        """Send it when the limiter admits it."""
         limiter = self.limiter
-        tokens = _tokens(most_usage(self, asked)) if limiter.counts_tokens else 0
+        tokens = _tokens(most_usage(self, payload)) if limiter.counts_tokens else 0
         await limiter.enter(tokens)
         used = tokens
         try:
@@ -314,7 +314,7 @@ class Spending:
 
 
 class Budget:
-    """The limits of one run and its spending, over all its models and embedders. None: no limit.
+    """The limits and the spending of one run, over all its models and embedders. None: no limit.
 
     Args:
         max_calls: Answers of language models. Embeddings are not calls.
@@ -340,13 +340,13 @@ class Budget:
         self._reserved = Spending()
         self._turn = asyncio.Lock()
         self._charged: asyncio.Future[None] | None = None
-        self._asking = 0
-        self._quiet = asyncio.Event()
+        self._in_flight = 0
+        self._idle = asyncio.Event()
         self._began = time.monotonic()
 
     @property
     def seconds(self) -> float:
-        """How long the run has been going."""
+        """How long the run has taken so far."""
         return time.monotonic() - self._began
 
     @property
@@ -362,7 +362,7 @@ class Budget:
     async def reserve(self, most: Spending, what: str = "") -> None:
         """Reserve the most that a request can cost; pair it with `charge`.
 
-        If only the reservations of requests in flight stand in the way, it waits for them, first
+        If only the reservations of requests in flight exceed the limit, it waits for them, first
         come first served: most requests cost far less than they can.
 
         Args:
@@ -395,10 +395,10 @@ class Budget:
         send: Callable[[], Awaitable[T]],
         what: str = "",
     ) -> T:
-        """Send a request, of a model or an embedder, if it cannot pass a limit; it ends when
+        """Send a request, of a model or an embedder, if it cannot pass a limit; stop it when
         `max_seconds` pass.
 
-        A request that is cancelled or fails is charged nothing, because the provider's charge is
+        A request that is cancelled or fails costs nothing here, because the provider's charge is
         not known. A failed request that was answered (`RowError.spent`) is charged.
 
         Args:
@@ -433,37 +433,33 @@ class Budget:
             self.charge(most, actual)
 
     async def drained(self, work: Awaitable[T]) -> T:
-        """Do work that sends requests. If it ends with `BudgetReached`, wait for all other requests
-        in flight first, so that paid answers are recorded and counted; `max_seconds` bounds that
-        wait too.
+        """Await work that sends requests. Before `BudgetReached` leaves, wait for all other requests
+        in flight, so that paid answers are recorded and counted; `max_seconds` bounds that wait
+        too.
         """
         try:
-            with self._asked():
+            with self._counted():
                 return await work
         except BudgetReached:
-            await self.quiet()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.seconds_left):
+                    while self._in_flight:
+                        await self._idle.wait()
             raise
 
     @contextmanager
-    def _asked(self) -> Iterator[None]:
-        self._asking += 1
-        self._quiet.clear()
+    def _counted(self) -> Iterator[None]:
+        self._in_flight += 1
+        self._idle.clear()
         try:
             yield
         finally:
-            self._asking -= 1
-            if not self._asking:
-                self._quiet.set()
-
-    async def quiet(self) -> None:
-        """Wait until no request is in flight, but not longer than `max_seconds`."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self.seconds_left):
-                while self._asking:
-                    await self._quiet.wait()
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._idle.set()
 
     def _passed(self, total: Spending) -> tuple[str, str, str] | None:
-        """The first limit that a total passes: its name, its value, and the amount spent."""
+        """The first limit that a total exceeds: its name, its value, and the amount spent."""
         spent = self.spent
         if self.max_calls is not None and total.calls > self.max_calls:
             return "max_calls", f"{self.max_calls:,}", f"{spent.calls:,}"
@@ -489,13 +485,13 @@ class Budget:
             dollars: The cost of a token; None if it is not known.
 
         Raises:
-            PlanError: There is such a limit, and the price is not known.
+            PlanError: The budget limits dollars, and the price is not known.
         """
         if self.max_usd is not None and dollars is None:
             raise PlanError(
                 Problem(
-                    f"max_usd {_usd(self.max_usd)} cannot be kept: no price is known for {name}",
-                    hint="Limit max_tokens or max_calls instead, or give the model's price",
+                    f"max_usd {_usd(self.max_usd)} cannot be enforced: no price is known for {name}",
+                    hint="Limit max_tokens or max_calls instead, or pass the model's price",
                 )
             )
 
@@ -511,42 +507,42 @@ class Budgeted(Wrapper):
         super().__init__(inner)
         self.budget = budget
 
-    async def _around(self, asked: Asked, send: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:
         """Send it if it cannot pass a limit.
 
         Raises:
             PlanError: The budget limits dollars, and no price is known.
         """
-        if asked:
+        if payload:
             self.budget.require_price(self.name, self.dollars(Usage(1, 0, 1)))
-            what = "" if isinstance(asked, Request) else "the next embeddings"
+            what = "" if isinstance(payload, Request) else "the next embeddings"
         else:
             what = "the embedder's probe"
-        return await self.budget.spend(self._most(asked), send, what)
+        return await self.budget.spend(self._most(payload), send, what)
 
-    def _most(self, asked: Asked) -> Spending:
-        calls = int(isinstance(asked, Request))
+    def _most(self, payload: Payload) -> Spending:
+        calls = int(isinstance(payload, Request))
         if not self.budget.counts_tokens:
             return Spending(calls)
-        usage = most_usage(self, asked)
+        usage = most_usage(self, payload)
         return Spending(calls, _tokens(usage), self.dollars(usage) or 0.0)
 
 
 class Drained(Wrapper):
-    """Waits for the run's requests in flight before it raises BudgetReached: they are paid for, and
-    their answers are recorded.
+    """Waits for in-flight requests before raising BudgetReached, so that paid answers are
+    recorded.
     """
 
     def __init__(self, inner: LLM | Embedder, budget: Budget) -> None:
         super().__init__(inner)
         self.budget = budget
 
-    async def _around(self, asked: Asked, send: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
+    async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
         return await self.budget.drained(send())
 
 
 def cost_of(answer: object) -> Spending:
-    """What an answer cost. Embeddings are not calls."""
+    """The cost of an answer. Embeddings are not calls."""
     if not isinstance(answer, Reply | Embeddings):
         return Spending()
     return Spending(int(isinstance(answer, Reply)), _tokens(answer.usage), answer.dollars or 0.0)
@@ -557,17 +553,17 @@ class Stack:
     """One run's wrappers around endpoints:
     `Drained(Coalesced(Journalled(Budgeted(Retried(Limited(endpoint))))))`.
 
-    Every attempt passes the limiter; the budget admits a request once, whatever its attempts; what
-    the journal has passes neither; equal questions reach the journal once; where the budget ends,
-    requests in flight are waited for. Closing a wrapped endpoint closes the endpoint; the journal
-    is closed by its owner.
+    The limiter admits every attempt, the budget every request once; answers of the journal pass
+    neither; equal concurrent requests reach the journal once; when the budget is reached, requests
+    in flight finish first. Closing a wrapped endpoint closes the endpoint; the journal's owner
+    closes the journal.
 
     Args:
         retry: When a failed attempt is repeated; None for the default policy.
         budget: The run's, the same for all its models and embedders; None for no limit.
-        journal: Where answers and vectors are kept; None for nowhere.
+        journal: Records answers and vectors; None for no record.
         scope: Answers and vectors are shared within a scope only.
-        fresh: Ignore what the journal has.
+        fresh: Ignore recorded answers.
     """
 
     retry: RetryPolicy | None = None
@@ -601,14 +597,14 @@ class Roles(Wrapper):
     those of `default`.
 
     Args:
-        default: Answers the role `default`.
-        small: Answers the role `small`; None: `default` does. No other role has a substitute.
-        others: Further roles of the configuration.
+        default: The model of the role `default`.
+        small: The model of the role `small`; None for `default`. No other role has a substitute.
+        further: The models of further roles.
     """
 
-    def __init__(self, default: LLM, small: LLM | None = None, **others: LLM) -> None:
+    def __init__(self, default: LLM, small: LLM | None = None, **further: LLM) -> None:
         super().__init__(default)
-        self.models: dict[str, LLM] = {"default": default, "small": small or default, **others}
+        self.models: dict[str, LLM] = {"default": default, "small": small or default, **further}
 
     def bound(self, role: str) -> LLM:
         """The model of a role, for its limits, its tokenizer and its prices.
@@ -616,20 +612,9 @@ class Roles(Wrapper):
         Raises:
             PlanError: No model is bound to it.
         """
-        model = self.models.get(role)
-        if model is None:
-            hint = (
-                did_you_mean(role, self.models)
-                or f"set it: {role} = ... under [models] in semgraph.toml"
-            )
-            raise PlanError(
-                Problem(
-                    f'no model is bound to the role "{role}"',
-                    there=f"roles with a model: {', '.join(self.models)}",
-                    hint=hint,
-                )
-            )
-        return model
+        if role not in self.models:
+            raise unbound_role(role, self.models)
+        return self.models[role]
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request with the model of its role."""
@@ -642,7 +627,5 @@ class Roles(Wrapper):
 
 
 def bound(llm: LLM, role: str) -> LLM:
-    """The model that answers a role: the one bound to it where there are roles, else the model
-    itself.
-    """
+    """The model of a role, if `llm` has roles, else `llm` itself."""
     return llm.bound(role) if isinstance(llm, Roles) else llm

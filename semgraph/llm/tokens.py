@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib.machinery import PathFinder
 from typing import Any
 
-from semgraph.llm.base import LLM, Asked, Embedder, Request, Usage
+from semgraph.llm.base import LLM, Embedder, Payload, Request, Usage
 
 _ENCODINGS = (
     (
@@ -18,7 +18,7 @@ _ENCODINGS = (
     ),
     (re.compile(r"(gpt-4|gpt-3\.5|text-embedding-(3|ada))(?![a-z0-9])"), "cl100k_base"),
 )
-# What the chat format adds: three tokens before the answer, and about four around each message.
+# Tokens of the chat format: three before the answer, and about four around each message.
 _PER_CHAT, _PER_MESSAGE = 3, 4
 
 
@@ -79,13 +79,13 @@ def _rust_tokenizers() -> Any:
 
 
 def prompt_tokens(llm: LLM | Embedder, request: Request) -> int:
-    """Tokens that a request is charged as its prompt: messages, the chat format, and the schema."""
+    """The prompt tokens of a request: messages, the chat format, and the schema."""
     messages = sum(_PER_MESSAGE + llm.count_tokens(message.content) for message in request.messages)
     return _PER_CHAT + messages + llm.count_tokens(request.schema)
 
 
-def most_usage(model: LLM | Embedder, asked: Asked) -> Usage:
+def most_usage(model: LLM | Embedder, payload: Payload) -> Usage:
     """The most tokens that a request, or embedding some texts, can take."""
-    if isinstance(asked, Request):
-        return Usage(prompt_tokens(model, asked), 0, asked.max_tokens)
-    return Usage(sum(map(model.count_tokens, asked)))
+    if isinstance(payload, Request):
+        return Usage(prompt_tokens(model, payload), 0, payload.max_tokens)
+    return Usage(sum(map(model.count_tokens, payload)))

@@ -232,7 +232,7 @@ class Owned:
         resources = self._loops.get(loop)
         if resources is None:
             resources = self._loops[loop] = LoopResources(
-                self._endpoints.beside(), lambda: self._loops.pop(loop, None)
+                self._endpoints.for_other_loop(), lambda: self._loops.pop(loop, None)
             )
             await resources.begin()
         return resources

@@ -48,7 +48,7 @@ async def test_what_is_asked_needs_a_price_before_anything_is_sent(
     async with session(tmp_path, model, llm) as opened:
         with pytest.raises(
             PlanError,
-            match=r"max_usd 1\.00 cannot be kept: no price is known for openai:nobody-knows",
+            match=r"max_usd 1\.00 cannot be enforced: no price is known for openai:nobody-knows",
         ):
             await opened.arun(tmp_path / "p.yaml", notes=NOTES)
     assert not model.arrived

@@ -19,7 +19,6 @@ class Behaviour:
     """How the server treats requests for a file."""
 
     ranges: bool = True
-    etag: str = '"v1"'
     break_after: list[int] = field(
         default_factory=list
     )  # bytes of each answer in turn, then whole ones
@@ -31,12 +30,12 @@ class Behaviour:
 
 
 class FileServer:
-    """Serves `files` by path; notes each request as (path, Range, If-Range)."""
+    """Serves `files` by path; notes each request as (path, Range)."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.behaviour: dict[str, Behaviour] = {}
-        self.requests: list[tuple[str, str | None, str | None]] = []
+        self.requests: list[tuple[str, str | None]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.01}
@@ -97,9 +96,7 @@ class FileServer:
                 pass
 
             def do_GET(self) -> None:
-                server.requests.append(
-                    (self.path, self.headers.get("Range"), self.headers.get("If-Range"))
-                )
+                server.requests.append((self.path, self.headers.get("Range")))
                 if self.path not in server.files:
                     self.send_error(404)
                     return
@@ -118,7 +115,6 @@ class FileServer:
                 start = self.start(body, how)
                 rest = body[start:]
                 self.send_response(206 if start else 200)
-                self.send_header("ETag", how.etag)
                 self.send_header(
                     "Content-Type",
                     "text/html" if self.path.endswith("/") else "application/octet-stream",
@@ -140,15 +136,9 @@ class FileServer:
                     self.close_connection = True
 
             def start(self, body: bytes, how: Behaviour) -> int:
-                """Where to begin, by the request's range, if the file is still the one that it was
-                begun from.
-                """
+                """The first byte, by the request's range."""
                 match = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
-                if (
-                    not match
-                    or not how.ranges
-                    or self.headers.get("If-Range", how.etag) != how.etag
-                ):
+                if not match or not how.ranges:
                     return 0
                 return int(match[1])
 

@@ -240,7 +240,8 @@ async def test_repeated_attempts_are_one_call(server: ModelServer, endpoint, ask
 async def test_a_limit_in_dollars_needs_a_price(server: ModelServer, ask):
     unpriced = Budgeted(OpenAI("Qwen3", server.base_url), Budget(max_usd=5))
     with pytest.raises(
-        PlanError, match=r"max_usd 5\.00 cannot be kept: no price is known for openai:Qwen3@http"
+        PlanError,
+        match=r"max_usd 5\.00 cannot be enforced: no price is known for openai:Qwen3@http",
     ):
         await unpriced.complete(ask())
     assert not server.requests

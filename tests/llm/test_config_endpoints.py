@@ -181,13 +181,13 @@ class TestLimits:
         second = endpoints.model(parse_spec(other, "model"), settings)
         assert (first[1] is second[1]) is shared
         assert endpoints.model(settings.model(), settings) == first
-        assert endpoints.beside().model(settings.model(), settings)[1] is first[1]
-        assert endpoints.beside().model(settings.model(), settings)[0] is not first[0]
+        assert endpoints.for_other_loop().model(settings.model(), settings)[1] is first[1]
+        assert endpoints.for_other_loop().model(settings.model(), settings)[0] is not first[0]
 
     def test_a_model_on_this_machine_is_one_for_all_event_loops(self, load) -> None:
         settings = load(llm="local", embedder="local")
         endpoints = Endpoints()
-        assert endpoints.beside().model(settings.model(), settings) == endpoints.model(
+        assert endpoints.for_other_loop().model(settings.model(), settings) == endpoints.model(
             settings.model(), settings
         )
-        assert endpoints.beside().embedder(settings) == endpoints.embedder(settings)
+        assert endpoints.for_other_loop().embedder(settings) == endpoints.embedder(settings)

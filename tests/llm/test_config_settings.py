@@ -211,7 +211,7 @@ class TestMistakes:
             ("operators = 3", "operators must be a list of folders"),
             ("store = 3", "store must be text"),
             ("[models]\ndefault = 3", "models.default must be text"),
-            ('[models]\ndefault = "local:Qwen"', 'there is no local model "Qwen"'),
+            ('[models]\ndefault = "local:Qwen"', 'unknown local model "Qwen"'),
             ('llm = "local"', 'unknown setting "llm"'),
             ("store = ", "cannot be read"),
         ],

@@ -88,7 +88,6 @@ class TestBreaks:
             "bytes=1000000-",
             "bytes=1700000-",
         ]
-        assert server.requests[1][2] == '"v1"'
 
     def test_a_later_process_resumes_an_interrupted_download(self, server, env):
         model = model_of(server.serve("/m", BODY))
@@ -116,9 +115,9 @@ class TestBreaks:
         model = model_of(url)
         with pytest.raises(KeyboardInterrupt):
             pull(model, progress=interrupt_at(1_000_000), env=env)
-        server.serve("/m", BODY, etag='"v2"')
+        server.serve("/m", BODY)
         assert fetched(model, env) == BODY
-        assert server.requests[-1][2] == '"v1"'
+        assert server.requests[-1][1] is None
 
     def test_a_wrong_range_is_followed_by_a_request_for_the_whole_file(self, server, env):
         url = server.serve("/m", BODY, break_after=[1_000_000], lie_start=999_999)
@@ -164,7 +163,7 @@ class TestLies:
         bad = server.serve("/bad", bytes(len(BODY)), break_after=[1_000_000, *[0] * 20])
         good = server.serve("/good", BODY)
         assert fetched(model_of(bad, good), env) == BODY
-        assert [range_ for path, range_, _ in server.requests if path == "/good"] == [
+        assert [range_ for path, range_ in server.requests if path == "/good"] == [
             "bytes=1000000-",
             None,
         ]
@@ -251,7 +250,7 @@ class TestFrom:
             model_of(server.serve("/theirs", BODY)), server.serve("/mine", BODY), env=env
         )
         assert path.read_bytes() == BODY
-        assert [path for path, _, _ in server.requests] == ["/mine"]
+        assert [path for path, _ in server.requests] == ["/mine"]
 
     def test_an_address_is_forbidden_offline(self, server, env):
         with pytest.raises(ModelUnavailable, match="SEMGRAPH_OFFLINE"):
@@ -327,10 +326,10 @@ class TestCatalogue:
         assert find("smollm2-135m").name == "SmolLM2-135M"
         with pytest.raises(
             PlanError,
-            match=r'no local model "Qwen2.5-Coder-15B".*Did you mean "Qwen2.5-Coder-1.5B"',
+            match=r'unknown local model "Qwen2.5-Coder-15B".*Did you mean "Qwen2.5-Coder-1.5B"',
         ):
             find("Qwen2.5-Coder-15B", "model")
-        with pytest.raises(PlanError, match="no local embedder"):
+        with pytest.raises(PlanError, match="unknown local embedder"):
             find("SmolLM2-135M", "embedder")
 
     @pytest.mark.parametrize("model", CATALOGUE, ids=lambda model: model.name)

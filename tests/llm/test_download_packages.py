@@ -61,7 +61,7 @@ def env(tmp_path):
 
 
 def packages_asked(server: FileServer) -> list[str]:
-    return [path for path, _, _ in server.requests if path.startswith("/files/")]
+    return [path for path, _ in server.requests if path.startswith("/files/")]
 
 
 def test_pieces_are_joined_in_order_and_nothing_is_left_or_installed(index, env):

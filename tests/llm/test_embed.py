@@ -140,7 +140,7 @@ class TestOverTheWire:
         server.embedding_fault = fault
         embedder = OpenAIEmbedder("e", dimensions=5, base_url=server.base_url)
         with pytest.raises(
-            ModelUnavailable, match=r"asked for 2 vectors of 5 dimensions, got 2 of 8\."
+            ModelUnavailable, match=r"requested 2 vectors of 5 dimensions, got 2 of 8\."
         ):
             await embedder.embed(["x", "y"])
         await embedder.aclose()
@@ -164,7 +164,7 @@ class TestOverTheWire:
             "x", Fault(body={"data": [{"index": 0, "embedding": [1.0]}]})
         )
         with pytest.raises(
-            ModelUnavailable, match="asked for 2 vectors of 1 dimensions, got 1 of 1"
+            ModelUnavailable, match="requested 2 vectors of 1 dimensions, got 1 of 1"
         ):
             await embedder.embed(["x", "y"])
 

@@ -439,7 +439,7 @@ class TestOtherProcesses:
     async def test_a_lock_that_is_never_released_is_reported(
         self, journal: Journal, ask, monkeypatch
     ):
-        monkeypatch.setattr("semgraph.llm.journal._LOCK_PATIENCE", 0.1)
+        monkeypatch.setattr("semgraph.llm.journal._LOCK_SECONDS", 0.1)
         other = sqlite3.connect(journal.path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(SemgraphError, match="another process keeps the journal locked"):

@@ -129,7 +129,7 @@ class TestErrors:
         assert await without_files.dimensions() == 384
 
     def test_a_language_model_is_not_an_embedder(self):
-        with pytest.raises(PlanError, match="no local embedder"):
+        with pytest.raises(PlanError, match="unknown local embedder"):
             LocalEmbedder("SmolLM2-135M")
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from semgraph.llm.base import Limits, Message, Reply, Request
 from semgraph.llm.journal import Journal, Journalled
-from semgraph.llm.local.model import word_logprobs
+from semgraph.llm.logprobs import word_logprobs
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.recording import Recorded, Recorder, Recording
 from tests.llm.server import Answer, ModelServer

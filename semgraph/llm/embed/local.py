@@ -74,11 +74,11 @@ class LocalEmbedder:
             return TokenCounter(self.model.name).count(text)
         return len(self._tokenizer.encode(encodable(text)))
 
-    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002 - whatever they are
-        """Nothing."""
+    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
+        """Zero: a local model costs nothing."""
         return 0.0
 
-    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002 - they stay here
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
         """Embed texts, in their order.
 
         Raises:

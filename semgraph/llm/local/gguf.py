@@ -32,8 +32,7 @@ _NUMBERS = {
 _STRING, _ARRAY = 8, 9
 _CONTROL, _USER_DEFINED = 3, 4
 
-# How each kind of tokenizer splits a text before pairs are merged: (pattern, whether digits are
-# split one by one).
+# The pre-tokenization of each kind of tokenizer: (pattern, whether digits are split one by one).
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _WORDS_OF_QWEN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -46,7 +45,7 @@ def metadata(path: Path) -> dict[str, Any]:
     """The metadata of a model file: its architecture, sizes and vocabulary.
 
     Raises:
-        ModelUnavailable: It is no GGUF file, or a broken one.
+        ModelUnavailable: It is not a GGUF file, or it is damaged.
     """
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as head:
@@ -90,7 +89,7 @@ class _GgufReader:
 
 
 def context_bytes(meta: dict[str, Any]) -> int:
-    """Memory that each token of context takes: keys and values of all layers in 16 bits."""
+    """Bytes of memory for each token of context: keys and values of all layers in 16 bits."""
     name = meta["general.architecture"]
     heads = meta[f"{name}.attention.head_count"]
     per_head = meta[f"{name}.embedding_length"] // heads
@@ -104,7 +103,7 @@ def context_bytes(meta: dict[str, Any]) -> int:
 
 
 def counter(path: Path) -> Callable[[str], int] | None:
-    """A function that counts tokens as the model does; None if its kind of tokenizer is unknown.
+    """A function that counts tokens with the model's tokenizer; None if its kind is unknown.
 
     Raises:
         ImportError: The package `tokenizers` is not installed.
@@ -152,7 +151,7 @@ def default_threads(busy: float | None = None) -> int:
     are many times slower than one.
 
     Args:
-        busy: Cores in use by others; None for the system's load over the last minute, if known.
+        busy: Cores that other processes use; None for the system's load over the last minute.
     """
     usable = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -161,7 +160,7 @@ def default_threads(busy: float | None = None) -> int:
         busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if busy >= usable:
         return 1
-    return usable if usable <= 4 else usable // 2  # the second thread of a core only waits
+    return usable if usable <= 4 else usable // 2  # a core's second thread only waits
 
 
 def available_memory() -> int | None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,72 +23,23 @@ from semgraph.llm.local.gguf import (
     patient_threads,
 )
 from semgraph.llm.local.worker import Cancelled, Worker
+from semgraph.llm.logprobs import LOGPROBS, first_tokens, word_logprobs
 from semgraph.llm.tokens import TokenCounter
-
-TOP = 20
-"""The number of first tokens requested: the most that OpenAI and vLLM give."""
-
-
-def word_logprobs(words: Sequence[str], tokens: Iterable[tuple[str, float]]) -> tuple[float, ...]:
-    """The logarithm of each word's probability: the sum over all tokens that begin the word, in any
-    case.
-
-    A word without a token has the least probability of the list, which is an upper bound. If no
-    token is a word, the model answered something else: every word has -inf. Without tokens the
-    result is empty.
-
-    >>> [
-    ...     round(p, 2)
-    ...     for p in word_logprobs(
-    ...         ["yes", "no"], [("Yes", -0.1), (" yes", -3.0), ("No", -2.5), ("It", -6.0)]
-    ...     )
-    ... ]
-    [-0.05, -2.5]
-    >>> word_logprobs(["yes", "no"], [("Certainly", -0.1), ("It", -6.0)])
-    (-inf, -inf)
-    >>> word_logprobs(["yes", "no"], [])
-    ()
-    """
-    listed = list(tokens)
-    if not listed:
-        return ()
-    own: list[list[float]] = [[] for _ in words]
-    for token, logprob in listed:
-        text = token.strip().lower()
-        for place, word in enumerate(words):
-            if text and word.startswith(text):
-                own[place].append(logprob)
-    least = min(logprob for _, logprob in listed) if any(own) else -math.inf
-    return tuple(math.log(math.fsum(map(math.exp, some))) if some else least for some in own)
-
-
-def first_tokens(logprobs: Any) -> list[tuple[str, float]]:
-    """The first tokens in a choice's `logprobs`, as in OpenAI's protocol; none if it has none."""
-    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
-    top = (content[0].get("top_logprobs") or [content[0]]) if content else []
-    return [(one["token"], float(one["logprob"])) for one in top]
-
-
-def asks_logprobs() -> dict[str, Any]:
-    """The members of a request's body that request log-probabilities."""
-    return {"logprobs": True, "top_logprobs": TOP}
-
 
 _CONTEXT = 16_384
 _BATCH = 64
-_KEPT_MIB = 256
-_WORKING_BYTES = (400 + _KEPT_MIB) << 20
-# Blanks between tokens cost time: one after each comma and colon, as in training data, and no more.
+_PROMPT_CACHE_MIB = 256
+_WORKING_BYTES = (400 + _PROMPT_CACHE_MIB) << 20
+# Spaces cost time: one after each comma and colon, as in training data, and no more.
 _LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
 class Local:
-    """A model of the catalogue, run by llama.cpp on the CPU. One request at a time: two at once are
-    slower than two in turn, and their answers are not reproducible.
+    """A model of the catalogue, run by llama.cpp on the CPU. It answers one request at a time: two
+    concurrent ones would take longer, and their answers would not be reproducible.
 
-    The first request downloads the file and loads the model. Static text at the beginning of
-    requests is read once: text equal to the previous request's is taken from memory
-    (`usage.cached`).
+    The first request downloads the file and loads the model. A prefix equal to the previous
+    request's is not evaluated again (`usage.cached`).
 
     Args:
         model: Its name in the catalogue.
@@ -137,7 +87,7 @@ class Local:
 
     @property
     def exact_tokens(self) -> bool:
-        """Whether the model's file, which has its vocabulary, is here."""
+        """Whether the model's file, which has its vocabulary, is on disk."""
         return self._tokenizer() is not None
 
     def count_tokens(self, text: str) -> int:
@@ -146,8 +96,8 @@ class Local:
         """
         return (self._tokenizer() or self._estimate)(encodable(text))
 
-    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002 - whatever they are
-        """Nothing."""
+    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
+        """Zero: a local model costs nothing."""
         return 0.0
 
     async def complete(self, request: Request) -> Reply:
@@ -157,8 +107,8 @@ class Local:
         Raises:
             RowError: `truncated` at max_tokens; `rejected`: the prompt is longer than the context,
                 or llama.cpp cannot enforce the schema.
-            ModelUnavailable: The extra is not installed, the file cannot be had, or the model does
-                not load.
+            ModelUnavailable: The extra is not installed, the file cannot be downloaded, or the
+                model does not load.
         """
         return await self._worker.run(lambda cancelled: self._answer(request, cancelled))
 
@@ -199,7 +149,7 @@ class Local:
                 "truncated", f"answer cut at {request.max_tokens:,} tokens", attempts=1, spent=reply
             )
         if request.schema and not cancelled() and not _is_json(reply.text):
-            # llama.cpp ignores a schema that it cannot make a grammar of.
+            # llama.cpp ignores a schema that it cannot translate into a grammar.
             message = (
                 f"{self.name} cannot enforce this schema: llama.cpp does not support all of it"
             )
@@ -216,7 +166,7 @@ class Local:
             ],
             "max_tokens": request.max_tokens,
             **({"grammar": self._grammar(request.schema)} if request.schema else {}),
-            **(asks_logprobs() if request.words else {}),
+            **(LOGPROBS if request.words else {}),
             "stream": True,  # cancellation is noticed between batches and tokens
             "stream_options": {"include_usage": True},
             "return_progress": True,
@@ -236,9 +186,9 @@ class Local:
         params.n_ctx, params.n_parallel = self._context, 1
         params.n_batch = params.n_ubatch = _BATCH
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.threads
-        params.cache_ram_mib = _KEPT_MIB  # for the prompts of other steps, which take turns
+        params.cache_ram_mib = _PROMPT_CACHE_MIB  # for alternating prompts of several steps
         params.verbosity = -1
-        # The library always opens a port on this machine: nobody else may use it.
+        # The library always opens a local port: a random key keeps other programs out.
         params.api_keys, params.cors_origins, params.ui, params.n_threads_http = (
             [secrets.token_hex()],
             "",
@@ -329,7 +279,7 @@ def missing_extra(name: str) -> ModelUnavailable:
 
 
 def while_wanted(cancelled: Cancelled, progress: Progress | None) -> Progress:
-    """A progress callback that also stops the download when no caller waits for it."""
+    """A progress callback that also stops the download when no caller waits for it any more."""
 
     def report(done: int, total: int, source: str) -> None:
         if cancelled():

@@ -1,4 +1,4 @@
-"""A thread that runs one call at a time, for libraries that would block the event loop."""
+"""A worker thread for libraries that would block the event loop."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Cancelled = Callable[[], bool]
 class Worker:
     """Runs calls one after the other in its own thread, from any event loop.
 
-    The thread lives while there is work. It is not a daemon: a daemon inside a C++ library when the
-    interpreter ends crashes the process.
+    The thread ends when there is no work. It is not a daemon: a daemon thread inside a C++ library
+    at interpreter exit crashes the process.
     """
 
     def __init__(self, name: str) -> None:
@@ -31,8 +31,8 @@ class Worker:
     async def run(self, call: Callable[[Cancelled], T]) -> T:
         """Make the call in the thread, and wait for its result or exception.
 
-        A cancelled caller does not wait: the call sees it through its argument, and a call that has
-        not begun is dropped.
+        A cancelled caller does not wait: the call learns of it through its argument, and a call that
+        has not begun is dropped.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -47,7 +47,7 @@ class Worker:
                 future.set_result(result)  # type: ignore[arg-type]  # no error: a result
 
         def cancelled() -> bool:
-            # The tasks of a loop that no longer runs do not wait, though nobody cancelled them.
+            # Tasks of a stopped loop do not wait, even if they were not cancelled.
             return unwanted.is_set() or not loop.is_running()
 
         def job() -> None:
