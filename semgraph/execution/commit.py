@@ -165,10 +165,11 @@ async def _write(
         raise EngineError(f"step {sink.step}: {sink.keyword} does not write")
     for derived in sink.label.derived.values():
         if derived.by == "embed" and derived.of in rows.column_names:
-            texts = rows.column(derived.of).combine_chunks()
+            texts = values(rows.column(derived.of))
             vectors: pa.Array[Any] = pa.nulls(0)
-            if len(texts):
-                vectors = await vectors_of(texts, embed, partitions_of(rows, sink.graph.partition))
+            if texts:
+                partitions = partitions_of(Batch.of_table(rows), sink.graph.partition)
+                vectors = await vectors_of(texts, embed, partitions)
             rows = rows.append_column(derived.name, vectors)
     create = frozenset(name for name, _ in sink.create)
     kind = NodeWrite if sink.label.kind == "node" else EdgeWrite

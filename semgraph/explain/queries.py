@@ -23,7 +23,7 @@ from semgraph.physical.plan import PhysicalPlan, SqlSegment, StoreSearch
 from semgraph.physical.reads import run_match, scanned_where
 from semgraph.physical.retrieval import Partition
 from semgraph.physical.search import run_searches
-from semgraph.relational.batch import runtime_schema
+from semgraph.relational.batch import Batch, runtime_schema
 from semgraph.stores.base import Observable, Store
 
 _NOW = datetime(2000, 1, 1, tzinfo=UTC)
@@ -74,10 +74,11 @@ async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -
         if group[0].node is not node:
             return []
         withins = [
-            None if s.node.within is None else runtime_schema(s.node.within).empty_table()
+            None if s.node.within is None else Batch.of_tuples([], runtime_schema(s.node.within))
             for s in group
         ]
-        await run_searches(group, _row(node.inputs[0], dimensions), withins, store, embed, _NOW)
+        row = Batch.of_table(_row(node.inputs[0], dimensions))
+        await run_searches(group, row, withins, store, embed, _NOW)
         return [spec.node.step for spec in group]
     if isinstance(node, Match):
         await run_match(node, _row(node.inputs[0], dimensions), store, _NOW)

@@ -149,14 +149,14 @@ _ALGORITHMS = {
 
 
 async def run_embed(
-    node: Embed, left: pa.Table, embed: EmbedTextsOf, partition: str, now: datetime | None
+    node: Embed, left: Batch, embed: EmbedTextsOf, partition: str, now: datetime | None
 ) -> pa.Table:
     """The rows with their vectors; texts of two partitions never share a request."""
     schema = runtime_schema(node)
-    rows = left
+    rows = left.table
     for name, scalar in node.add:
-        texts = await column_of(scalar, node.input, left, now)
-        vectors = await vectors_of(texts, embed, partitions_of(left, partition))
+        texts = await column_of(scalar, node.input, left.table, now)
+        vectors = await vectors_of(values(texts), embed, partitions_of(left, partition))
         rows = rows.append_column(name, vectors.cast(VECTOR))
     return conform(rows.select(schema.names), schema)
 

@@ -273,14 +273,14 @@ class SearchGroup:
                 any.
             ctx: The context.
         """
-        left, *steps = (ctx.by_partition(batch).table for batch in inputs)
+        left, *steps = map(ctx.by_partition, inputs)
         rest = iter(steps)
         withins = [next(rest) if spec.node.within is not None else None for spec in self.specs]
         step = self.specs[0].node.step
-        tables = await run_searches(
+        results = await run_searches(
             self.specs, left, withins, ctx.store(step), partial(ctx.embed, step), ctx.now
         )
-        return [ctx.by_window(Batch.of_table(table)) for table in tables]
+        return [ctx.by_window(result) for result in results]
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,7 +362,7 @@ class EmbedTexts(PhysicalNode):
         metrics.operator, metrics.how = node.keyword, ctx.embedder_name
         started = time.perf_counter()
         embed = partial(ctx.embed, node.step)
-        table = await run_embed(node, rows.table, embed, ctx.partition_column, ctx.now)
+        table = await run_embed(node, rows, embed, ctx.partition_column, ctx.now)
         metrics.rows_in = (metrics.rows_in or 0) + rows.num_rows
         metrics.seconds += time.perf_counter() - started
         return Batch.of_table(table)

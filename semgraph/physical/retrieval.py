@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
+from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
@@ -18,7 +20,6 @@ from semgraph.logical.schema import Label
 from semgraph.logical.search import RANKING, Search
 from semgraph.physical.reads import is_pushed
 from semgraph.relational.batch import Batch, values
-from semgraph.relational.fragments import Value, value_of
 from semgraph.relational.sql import quote
 from semgraph.stores.base import Method, SearchQuery, Store
 
@@ -125,6 +126,16 @@ class SearchSpec:
     def fields(self) -> tuple[str, ...]:
         """Fields of a hit, without those of its ranking."""
         return tuple(f.name for f in self.node.hit_type if f.name not in _NAMES)
+
+    @cached_property
+    def ranking(self) -> tuple[str, ...]:
+        """The fields of a hit that say how it was ranked."""
+        return tuple(f.name for f in self.node.hit_type if f.name in _NAMES)
+
+    @cached_property
+    def ends(self) -> dict[str, pa.StructType]:
+        """As `Search.ends`."""
+        return self.node.ends
 
     @cached_property
     def step_vectors(self) -> dict[str, str]:
@@ -238,13 +249,6 @@ class SearchSpec:
         )
         return frozenset(own | partition)
 
-    @cached_property
-    def direct_tests(self) -> tuple[Value, ...]:
-        """The conjuncts of `where` that can be looked at without a statement."""
-        parts = self.node.where.conjuncts() if self.node.where is not None else ()
-        tests = (value_of(part, self.node.schema) for part in parts)
-        return tuple(test for test in tests if test is not None)
-
 
 def _plain_term(scalar: Scalar, node: Search) -> bool:
     path = scalar.columns[0] if len(scalar.columns) == 1 else ""
@@ -258,35 +262,72 @@ Partition = str | int
 EmbedTextsOf = Callable[[Sequence[str], Partition], Awaitable[Vectors]]
 
 
-def partitions_of(table: pa.Table, column: str) -> Sequence[Partition]:
+@dataclass(frozen=True)
+class SearchInput:
+    """A search and the rows that it is run for.
+
+    Args:
+        spec: The search.
+        left: The rows.
+        within: The rows of the step that is searched; None: none is.
+        values: What each method compares with hits: for each row a value, words or a vector.
+    """
+
+    spec: SearchSpec
+    left: Batch
+    within: Batch | None
+    values: Sequence[pa.Array[Any]]
+
+    def column(self, method: int) -> list[Any]:
+        """The values or words of a method."""
+        return self._columns[method]
+
+    @cached_property
+    def _columns(self) -> dict[int, list[Any]]:
+        return {
+            method: values(self.values[method])
+            for method, by in enumerate(self.spec.node.by)
+            if by.via != "nearest"
+        }
+
+
+def step_texts(spec: SearchSpec, method: int) -> list[str]:
+    """The columns of a step's rows that a method by full text compares."""
+    within = spec.node.within
+    names = within.schema.names if within is not None else ()
+    return [name for name in spec.node.texts[method] if name in names]
+
+
+def partitions_of(batch: Batch, column: str) -> Sequence[Partition]:
     """The partition of each row: the one that it names in a column, else that of its window.
 
     Texts of two partitions never share a request.
     """
-    batch = Batch.of_table(table)
     named = batch.owners(column)
-    return named if named is not None else batch.partitions() or [""] * table.num_rows
+    return named if named is not None else batch.partitions() or [""] * batch.num_rows
 
 
-async def vectors_of(texts: pa.Array, embed: EmbedTextsOf, of: Sequence[Partition]) -> pa.Array:  # type: ignore[type-arg]
-    """Vectors of a column of texts, each distinct text of a partition embedded once; NULL stays
-    NULL.
+async def vectors_of(
+    texts: Sequence[str | None], embed: EmbedTextsOf, of: Sequence[Partition]
+) -> pa.Array:  # type: ignore[type-arg]
+    """Vectors of texts, each distinct text of a partition embedded once; None gives NULL.
 
     Vectors have one element where there is no text at all: how many a vector has is not known then.
     """
-    asked: dict[Partition, dict[str, int]] = {}
-    for text, partition in zip(values(texts), of, strict=True):
-        if text is not None:
-            asked.setdefault(partition, {}).setdefault(text, len(asked.get(partition, ())))
+    places: dict[tuple[Partition, str], int] = {}
+    asked: dict[Partition, list[str]] = {}
+    for text, partition in zip(texts, of, strict=True):
+        if text is not None and (partition, text) not in places:
+            own = asked.setdefault(partition, [])
+            places[partition, text] = len(own)
+            own.append(text)
     if not asked:
         return pa.nulls(len(texts), pa.list_(pa.float32(), 1))
-    vectors = await asyncio.gather(
-        *(embed(list(distinct), partition) for partition, distinct in asked.items())
-    )
-    starts = dict(zip(asked, _starts([len(distinct) for distinct in asked.values()]), strict=True))
+    vectors = await asyncio.gather(*(embed(own, partition) for partition, own in asked.items()))
+    starts = dict(zip(asked, accumulate(map(len, asked.values()), initial=0), strict=False))
     index = [
-        None if text is None else starts[partition] + asked[partition][text]
-        for text, partition in zip(values(texts), of, strict=True)
+        None if text is None else starts[partition] + places[partition, text]
+        for text, partition in zip(texts, of, strict=True)
     ]
     flat = pa.concat_arrays([pa.array(part.reshape(-1), pa.float32()) for part in vectors])
     return pa.FixedSizeListArray.from_arrays(flat, vectors[0].shape[1]).take(
@@ -305,10 +346,6 @@ def given_vectors(column: pa.Array) -> pa.Array:  # type: ignore[type-arg]
             f"vectors of {sizes[0]:,} and of {sizes[1]:,} numbers cannot be compared with the same hits"
         )
     return pa.array(vectors, pa.list_(pa.float32(), sizes[0] if sizes and sizes[0] else 1))
-
-
-def _starts(lengths: Sequence[int]) -> list[int]:
-    return [sum(lengths[:i]) for i in range(len(lengths))]
 
 
 def of_one_size(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:  # type: ignore[type-arg]

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from semgraph.expr.functions import distinct_words
 from semgraph.expr.scalar import LEFT, STEP
 from semgraph.logical.search import By
-from semgraph.physical.fusion import PAIR, allowed, asked_column, step_texts, vector_column
-from semgraph.physical.retrieval import SearchSpec
+from semgraph.physical.fusion import PAIR, allowed, asked_column, vector_column
+from semgraph.physical.retrieval import SearchSpec, step_texts
 from semgraph.relational.batch import PARTITION, dense, values
 from semgraph.relational.fragments import execute
 

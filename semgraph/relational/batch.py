@@ -107,6 +107,12 @@ class Batch:
         place = self.schema.get_field_index(name)
         return [row[place] for row in self._rows]
 
+    def array(self, name: str) -> Any:
+        """A column as an Arrow array."""
+        if self._table is None:
+            return _array(self.column(name), self.schema.field(name).type)
+        return self.table.column(name).combine_chunks()
+
     def has(self, name: str) -> bool:
         """Whether there is a column of this name."""
         return self.schema.get_field_index(name) >= 0

@@ -5,28 +5,25 @@ alike.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from semgraph.expr import parse_scalar as sql
-from semgraph.expr.functions import words
-from semgraph.expr.scalar import LEFT, STORED
 from semgraph.llm.base import Vectors
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
 from semgraph.logical.search import By, Search
 from semgraph.logical.typecheck import Sort
-from semgraph.physical.fusion import SearchInput, asked_column, fuse, statement
-from semgraph.physical.retrieval import SearchSpec, partitions_of, vectors_of
-from semgraph.physical.search import run_searches
-from semgraph.relational.batch import runtime_schema
-from semgraph.relational.fragments import execute
+from semgraph.physical import hits as hits_module
+from semgraph.physical.hits import RowSearch
+from semgraph.physical.retrieval import SearchInput, SearchSpec, partitions_of, vectors_of
+from semgraph.physical.search import by_statement, method_values, run_searches
+from semgraph.relational.batch import Batch, runtime_schema
 from semgraph.stores.base import NodeWrite, WriteBatch
 from semgraph.stores.sqlite.store import SqliteStore
 
@@ -109,16 +106,15 @@ async def store_with(names: Sequence[str]) -> SqliteStore:
 
 
 def run(node: Search, rows: pa.Table, stored: Sequence[str]) -> list[dict[str, Any]]:
-    async def go() -> pa.Table:
+    async def go() -> Batch:
         store = await store_with(stored)
-        spec = SearchSpec.compile(node, store)
-        (found,) = await run_searches(
-            [spec], rows, [rows if node.within is not None else None], store, embed, None
-        )
+        spec, left = SearchSpec.compile(node, store), Batch.of_table(rows)
+        within = left if node.within is not None else None
+        (result,) = await run_searches([spec], left, [within], store, embed, None)
         await store.aclose()
-        return found
+        return result
 
-    return asyncio.run(go()).to_pylist()
+    return asyncio.run(go()).table.to_pylist()
 
 
 def test_hits_are_ranked_by_each_method_and_fused_by_reciprocal_ranks() -> None:
@@ -275,50 +271,165 @@ def test_texts_of_two_partitions_are_embedded_apart() -> None:
         told.append((tuple(texts), partition))
         return await embed(texts)
 
-    names = pa.array(["ann", None, "bob", "ann", "ann"], pa.string())
-    table = pa.table({"name": names, "group_id": ["g", "g", "h", "h", "g"]})
-    found = asyncio.run(vectors_of(names, embedding, partitions_of(table, "group_id"))).to_pylist()
+    names = ["ann", None, "bob", "ann", "ann"]
+    rows = Batch.of_table(pa.table({"name": names, "group_id": ["g", "g", "h", "h", "g"]}))
+    found = asyncio.run(vectors_of(names, embedding, partitions_of(rows, "group_id"))).to_pylist()
     assert told == [(("ann",), "g"), (("bob", "ann"), "h")]
     assert found[0] == found[3] == found[4] != found[2]
     assert found[1] is None
 
 
+EQUAL = By("equal", "name_key", sql("name_key"))
+SHARED = By("fulltext", "name", sql("name"), rank="overlap")
+STORE_RANKED = By("fulltext", "name", sql("name"))
+NEAR = By("nearest", "name", sql("name"), above=0.9)
+BEFORE = "coalesce(hit.turn < turn, TRUE)"
+NULLABLE = [*NAMES, "zed", "", None]
+
+
+def some_rows(draw: random.Random, prefix: str, count: int) -> Batch:
+    """Rows of a step in one or two windows; some keys are those of stored nodes."""
+    rows = []
+    for i in range(count):
+        key = f"s{i}" if draw.random() < 0.3 else f"{prefix}{i}"
+        name, window = draw.choice(NULLABLE), draw.choice((0, 0, 1))
+        turn = draw.choice((0, 1, 2, None))
+        rows.append((key, draw.choice(("g", "h", None)), name, name, turn, window, window))
+    return Batch.of_tuples(rows, runtime_schema(ROWS))
+
+
+def some_hits(draw: random.Random, node: Search, asked: int) -> Batch:
+    """Hits as a store might return them, with equal scores and NULLs; each of a row and method
+    once.
+    """
+    ages = [draw.choice((1, 2, 3, None)) for _ in range(7)]
+    names = [draw.choice(NULLABLE) for _ in range(7)]
+    hits = []
+    for q in range(asked):
+        for method in range(max(len(node.by), 1)):
+            for rank, i in enumerate(draw.sample(range(7), draw.randrange(7))):
+                score = draw.choice((1.0, 0.5, 0.25, -0.5))
+                hits.append((q, method, rank, score, f"s{i}", "g", names[i], names[i], ages[i]))
+    kinds = [
+        ("_q", pa.int64()),
+        ("method", pa.int32()),
+        ("rank", pa.int64()),
+        ("score", pa.float64()),
+    ]
+    kinds += [(name, pa.string()) for name in ("uuid", "group_id", "name", "name_key")] + [
+        ("age", pa.int64())
+    ]
+    return Batch.of_table(Batch.of_tuples(hits, pa.schema(kinds)).table)
+
+
+async def by_rows_and_by_statement(
+    spec: SearchSpec, left: Batch, within: Batch | None, hits: Batch | None
+) -> tuple[Any, Any]:
+    asked = SearchInput(spec, left, within, await method_values(spec.node, left, embed, None))
+    search = RowSearch(asked, hits, None)
+
+    async def vectors(method: int) -> Any:
+        assert within is not None
+        texts = within.column(spec.node.by[method].prop)
+        return await vectors_of(texts, embed, [""] * len(texts))
+
+    result = await search.result(vectors)
+    assert result is not None
+    statement = await by_statement(asked, hits, embed, None, with_step=within is not None)
+    return [(batch.table.to_pylist(), of) for batch, of in (result, statement)]
+
+
+@pytest.mark.parametrize("fuse", ["rrf", "none"])
 @pytest.mark.parametrize(
-    "options", [{}, {"k": 1}, {"how": "left"}, {"fuse": "none"}, {"where": sql("hit.age <> 1")}]
+    "by", [(EQUAL,), (SHARED,), (STORE_RANKED, EQUAL), (NEAR,), (EQUAL, SHARED, NEAR)]
 )
-@settings(max_examples=12, deadline=None)
-@given(
-    stored=st.lists(st.sampled_from(NAMES), max_size=6),
-    asked=st.lists(st.sampled_from([*NAMES, "zed"]), min_size=1, max_size=4),
-)
-def test_fusing_in_memory_is_what_the_statement_does(
-    options: dict[str, Any], stored: list[str], asked: list[str]
+@pytest.mark.parametrize("seed", range(12))
+def test_searches_over_rows_are_what_the_statement_finds(
+    seed: int, by: tuple[By, ...], fuse: str
 ) -> None:
-    node = search(**options)
-    left = given_rows(*asked)
+    draw = random.Random(f"{seed} {by} {fuse}")
+    where = draw.choice((None, BEFORE, "hit.age > 1", "hit.name <> name OR turn IS NULL"))
+    within = None if STORE_RANKED in by else draw.choice((None, ROWS))
+    node = search(
+        by=by,
+        fuse=fuse,
+        k=draw.choice((1, 2, 3, 20)),
+        how=draw.choice(("inner", "left")),
+        within=within,
+        where=sql(where) if where and (within or "turn" not in where) else None,
+    )
+    left = some_rows(draw, "l", draw.randrange(1, 5))
+    residual = tuple(node.where.conjuncts()) if node.where and draw.random() < 0.5 else ()
+    spec = SearchSpec(node, (), residual)
+    step = some_rows(draw, "r", draw.randrange(6)) if within else None
+    hits = some_hits(draw, node, left.num_rows)
+    rows, statement = asyncio.run(by_rows_and_by_statement(spec, left, step, hits))
+    assert rows == statement
 
-    async def both() -> tuple[pa.Table, pa.Table]:
-        store = await store_with(stored)
-        spec = SearchSpec.compile(node, store)
-        texts = [left.column("name").combine_chunks()] * 2
-        vectors = pa.FixedSizeListArray.from_arrays(pa.array((await embed(asked)).reshape(-1)), 8)
-        columns = [texts[0], pa.array([words(t) for t in asked]), vectors]
-        rows = pa.table(
-            {"_q": pa.array(range(left.num_rows), pa.int64()), "group_id": left.column("group_id")}
-        )
-        for i, column in enumerate(columns):
-            rows = rows.append_column(f"_x0_{i}", column)
-        (hits,) = await store.search([spec.query(node.k, "_x0_")], rows)
-        await store.aclose()
-        tables = {LEFT: left, STORED: hits}
-        for i, column in enumerate(columns):
-            tables[LEFT] = tables[LEFT].append_column(asked_column(i), column)
-        return fuse(SearchInput(spec, left, None, columns), hits), await execute(
-            statement(spec), tables, runtime_schema(node)
-        )
 
-    here, there = asyncio.run(both())
-    assert here.to_pylist() == there.to_pylist()
+@pytest.mark.parametrize("seed", range(30))
+def test_searches_by_order_over_rows_are_what_the_statement_finds(seed: int) -> None:
+    draw = random.Random(seed)
+    within = draw.choice((None, ROWS))
+    terms = ["hit.age", "hit.name", "length(hit.name)", "length(hit.name) - length(name)"]
+    chosen = [*draw.sample(terms, 2), *(["hit.turn"] if within else [])]
+    node = search(
+        by=(),
+        order=tuple(Sort(sql(term), descending=draw.random() < 0.5) for term in chosen),
+        k=draw.choice((1, 3)),
+        how=draw.choice(("inner", "left")),
+        within=within,
+        where=sql(BEFORE) if within else None,
+    )
+    left = some_rows(draw, "l", draw.randrange(1, 5))
+    step = some_rows(draw, "r", draw.randrange(6)) if within else None
+    spec = SearchSpec(node, (), ())
+    hits = some_hits(draw, node, left.num_rows)
+    rows, statement = asyncio.run(by_rows_and_by_statement(spec, left, step, hits))
+    assert rows == statement
+
+
+def test_the_nodes_at_the_ends_of_edges_come_along_as_the_statement_has_them() -> None:
+    graph = Graph.build(
+        {
+            "nodes": {"Person": {"properties": {"name": "string"}}},
+            "edges": {
+                "KNOWS": {
+                    "source": "Person",
+                    "target": "Person",
+                    "properties": {"since": "int64"},
+                }
+            },
+        }
+    )
+    node = Search(
+        graph=graph, input=ROWS, label="KNOWS", alias="hit", k=2, source="a", how="left",
+        order=(Sort(sql("hit.since")),), where=sql("a.name <> name"),
+    )  # fmt: skip
+    end = pa.struct([("uuid", pa.string()), ("group_id", pa.string()), ("name", pa.string())])
+    schema = pa.schema(
+        [("_q", pa.int64()), ("method", pa.int32()), ("rank", pa.int64()), ("score", pa.float64()),
+         *((name, pa.string()) for name in ("uuid", "group_id", "source", "target")), ("since", pa.int64()),
+         ("#source", end)]
+    )  # fmt: skip
+    ann = {"uuid": "p1", "group_id": "g", "name": "ann"}
+    hits = [
+        (0, 0, 0, 1.0, "e1", "g", "p1", "p2", 3, ann),
+        (0, 0, 1, 1.0, "e2", "g", "p2", "p1", None, None),
+        (1, 0, 0, 1.0, "e1", "g", "p1", "p2", 3, ann),
+    ]
+    left = Batch.of_table(given_rows("ann", "bob"))
+    spec = SearchSpec(node, (), tuple(node.where.conjuncts()) if node.where else ())
+    stored = Batch.of_table(Batch.of_tuples(hits, schema).table)
+    rows, statement = asyncio.run(by_rows_and_by_statement(spec, left, None, stored))
+    assert rows == statement
+    assert [row["a"] for row in rows[0]] == [None, ann]
+
+
+def test_many_hits_are_ranked_by_the_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = run(search(), given_rows("ann lee", "cy"), NAMES)
+    monkeypatch.setattr(hits_module, "FEW", 0)
+    assert run(search(), given_rows("ann lee", "cy"), NAMES) == rows
 
 
 @pytest.mark.parametrize(

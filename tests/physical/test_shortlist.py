@@ -17,10 +17,10 @@ from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
 from semgraph.logical.search import By, Search
 from semgraph.logical.typecheck import Sort
-from semgraph.physical import shortlist
+from semgraph.physical import hits, shortlist
 from semgraph.physical.retrieval import SearchSpec
 from semgraph.physical.search import run_searches
-from semgraph.relational.batch import runtime_schema
+from semgraph.relational.batch import Batch, runtime_schema
 from semgraph.stores.sqlite.store import SqliteStore
 
 GRAPH = Graph.build(
@@ -99,17 +99,17 @@ def found(
     }
     node = Search(**own | {"by": (SHARED,)} | options)
     monkeypatch.setattr(shortlist, "MANY", many)
+    monkeypatch.setattr(hits, "FEW", 0)
 
-    async def go() -> pa.Table:
+    async def go() -> Batch:
         store = SqliteStore(":memory:")
         await store.ensure(GRAPH, 12)
-        (table,) = await run_searches(
-            [SearchSpec.compile(node, store)], rows, [rows], store, embed, None
-        )
+        spec, batch = SearchSpec.compile(node, store), Batch.of_table(rows)
+        (result,) = await run_searches([spec], batch, [batch], store, embed, None)
         await store.aclose()
-        return table
+        return result
 
-    return asyncio.run(go()).to_pylist()
+    return asyncio.run(go()).table.to_pylist()
 
 
 @pytest.mark.parametrize("by", [(EQUAL,), (SHARED,), (NEAR,), (EQUAL, SHARED, NEAR)])

@@ -1,0 +1,399 @@
+"""Searches over few rows, as tuples: hits of the store and of a step's rows, ranked by each method,
+fused and cut to k.
+
+`fusion.statement` defines the result, and computes what is not known to be the same here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property, lru_cache
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from semgraph.expr.duckdb import ORDINAL, type_of
+from semgraph.expr.functions import overlap
+from semgraph.expr.scalar import PAIRS, Scalar
+from semgraph.expr.types import TIMESTAMP
+from semgraph.physical.retrieval import SearchInput, SearchSpec, of_one_size, step_texts
+from semgraph.relational.batch import FEW, PARTITION, Batch, Row, runtime_schema
+from semgraph.relational.fragments import execute
+from semgraph.relational.row_scalars import Unsupported
+from semgraph.relational.rows import RowFunction, compile_scalar
+from semgraph.stores.batch_io import end_column
+
+Pair = tuple[int, int]
+"""The places of a row and of a row of the step."""
+VectorsOf = Callable[[int], Awaitable[Any]]
+"""The vectors of the step's rows for a method, as an Arrow column."""
+
+_MANY_PAIRS = 4_096  # of row and step row: a statement finds sooner which of them `where` admits
+_COMPARED = frozenset({pa.string(), pa.int64(), pa.bool_(), pa.date32(), TIMESTAMP})
+"""Types that Python compares and orders as DuckDB does."""
+_COSINES = (
+    f"SELECT CAST(array_cosine_similarity(a, b) AS DOUBLE) AS x FROM {PAIRS} ORDER BY {ORDINAL}"
+)
+_COSINE_SCHEMA = pa.schema([("x", pa.float64())])
+
+
+class _Hit(NamedTuple):
+    """A hit of one method: the place of the row that it is for, and its own among the store's hits
+    and, after them, the rows of the step.
+    """
+
+    q: int
+    method: int
+    score: float
+    key: str
+    place: int
+
+
+class _Result(NamedTuple):
+    """A hit of the result; `first` is the least `rank * 100 + method` by which it was found."""
+
+    q: int
+    rank: int
+    score: float
+    first: int
+    place: int
+
+
+@dataclass(frozen=True)
+class _Functions:
+    """The conditions and the order of a search, as functions of rows.
+
+    Args:
+        where: What a row of the step must fulfil; None: nothing.
+        residual: What a stored hit must fulfil besides what the store decides.
+        terms: What hits are ordered by, each with whether it descends.
+    """
+
+    where: RowFunction | None
+    residual: tuple[RowFunction, ...]
+    terms: tuple[tuple[RowFunction, bool], ...]
+
+
+@lru_cache(maxsize=256)
+def _functions_of(spec: SearchSpec) -> _Functions | None:
+    """The functions of a search; None where its result over rows is not known to be that of the
+    statement.
+    """
+    node = spec.node
+
+    def compiled(scalar: Scalar, kind: pa.DataType) -> RowFunction:
+        function = compile_scalar(scalar, node, kind)
+        if isinstance(function, Unsupported):
+            raise function
+        return function
+
+    kinds = [type_of(term.by, node.schema) for term in node.order]
+    if not _COMPARED.issuperset([*kinds, *_equal_kinds(spec)]):
+        return None
+    try:
+        where = node.where if node.within is not None else None
+        return _Functions(
+            None if where is None else compiled(where, pa.bool_()),
+            tuple(compiled(part, pa.bool_()) for part in spec.residual),
+            tuple(
+                (compiled(term.by, kind), term.descending)
+                for term, kind in zip(node.order, kinds, strict=True)
+            ),
+        )
+    except Unsupported:
+        return None
+
+
+def _equal_kinds(spec: SearchSpec) -> Iterator[pa.DataType]:
+    """The types of what methods `equal` compare with rows of a step."""
+    within = spec.node.within
+    for by in spec.node.by if within is not None else ():
+        if by.via == "equal" and within is not None:
+            yield type_of(by.to, spec.node.input.schema)
+            yield within.schema.field(by.prop).type
+
+
+class RowSearch:
+    """One search over few rows.
+
+    Args:
+        asked: The search and its rows.
+        hits: Those of the store; None: it was not asked.
+        now: The value of `$now`.
+    """
+
+    def __init__(self, asked: SearchInput, hits: Batch | None, now: datetime | None) -> None:
+        self.asked, self.spec, self.node = asked, asked.spec, asked.spec.node
+        self.left, self.step, self.hits, self.now = asked.left, asked.within, hits, now
+        self.stored = hits.num_rows if hits is not None else 0
+        self.functions = _functions_of(asked.spec)
+        self._structs: dict[int, dict[str, Any]] = {}
+
+    @property
+    def with_step(self) -> bool:
+        """Whether rows of the step may be hits, or stand for stored ones."""
+        if self.step is None or self.hits is None or self.pairs != []:
+            return self.step is not None
+        keys = set(self.step.column(self.node.graph.key))
+        return not keys.isdisjoint(self.hits.column(self.node.graph.key))
+
+    async def result(self, vectors_of: VectorsOf) -> tuple[Batch, list[int]] | None:
+        """The result, and for which row each of its rows is; None where the statement must compute
+        it.
+
+        Args:
+            vectors_of: Is called only if rows of the step may be hits.
+        """
+        pairs, functions = self.pairs, self.functions
+        few = self.left.num_rows + self.stored <= FEW
+        if pairs is None or functions is None or not few or (pairs and self.spec.step_vectors):
+            return None
+        scores = {}
+        for method, by in enumerate(self.node.by) if pairs else ():
+            if by.via == "nearest":
+                vectors = await vectors_of(method)
+                scores[method] = await _cosines(self.asked.values[method], vectors, pairs)
+        try:
+            hits = [*self._stored_hits(functions), *self._step_hits(pairs, scores)]
+            if any(math.isnan(hit.score) for hit in hits):  # to DuckDB the greatest
+                return None
+            return self._best(hits, functions)
+        except Exception:  # noqa: BLE001 - of generated code: the statement defines with which error
+            return None
+
+    # -- hits
+
+    @cached_property
+    def pairs(self) -> list[Pair] | None:
+        """Rows, each with every row of the step that it may find; None where the statement must find
+        them.
+        """
+        if self.step is None or not self.step.num_rows:
+            return []
+        step_rows: dict[Any, list[int]] = defaultdict(list)
+        for n, scope in enumerate(self._scopes(self.step)):
+            step_rows[scope].append(n)
+        near = [step_rows.get(scope, ()) for scope in self._scopes(self.left)]
+        if self.functions is None or sum(map(len, near)) > _MANY_PAIRS:
+            return None
+        pairs = [(q, n) for q, places in enumerate(near) for n in places]
+        if self.functions.where is None:
+            return pairs
+        try:
+            joined = [self._joined(q, self.stored + n) for q, n in pairs]
+            passes = self.functions.where([joined], self.now)
+        except Exception:  # noqa: BLE001 - of generated code: the statement defines with which error
+            return None
+        return [pair for pair, (holds,) in zip(pairs, passes, strict=True) if holds]
+
+    def _scopes(self, batch: Batch) -> Sequence[Any]:
+        """Equal for a row and for the rows of the step that it may find."""
+        if self.node.by_window:
+            return batch.column(PARTITION)
+        if self.node.by_owner:
+            return [name or "" for name in batch.column(self.node.graph.partition)]
+        return [None] * batch.num_rows
+
+    def _stored_hits(self, functions: _Functions) -> list[_Hit]:
+        """The hits of the store that the search admits."""
+        if self.hits is None:
+            return []
+        names = ("_q", "method", "score", self.node.graph.key)
+        columns = zip(*map(self.hits.column, names), range(self.stored), strict=True)
+        hits = self._without_step([_Hit(*hit) for hit in columns])
+        overlaps = [n for n, by in enumerate(self.node.by) if by.rank == "overlap"]
+        for method in overlaps:
+            hits = self._by_overlap(hits, method)
+        if overlaps:
+            hits = [hit for hit in hits if hit.score > 0]
+        for test in functions.residual if hits else ():
+            passes = test([[self._joined(hit.q, hit.place) for hit in hits]], self.now)
+            hits = [hit for hit, (holds,) in zip(hits, passes, strict=True) if holds]
+        return hits
+
+    def _without_step(self, hits: list[_Hit]) -> list[_Hit]:
+        """Hits without those that a row of the step stands for."""
+        if self.step is None or not self.step.num_rows:
+            return hits
+        keys: dict[Any, set[str]] = defaultdict(set)
+        step_keys = self.step.column(self.node.graph.key)
+        for scope, key in zip(self._scopes(self.step), step_keys, strict=True):
+            keys[scope].add(key)
+        own = [keys.get(scope, ()) for scope in self._scopes(self.left)]
+        return [hit for hit in hits if hit.key not in own[hit.q]]
+
+    def _by_overlap(self, hits: list[_Hit], method: int) -> list[_Hit]:
+        """Hits with the words that row and hit share as the score of a method."""
+        assert self.hits is not None
+        asked, texts = self.asked.column(method), _texts(self.hits, self.node.texts[method])
+        return [
+            hit._replace(score=overlap(asked[hit.q] or "", texts[hit.place]))
+            if hit.method == method
+            else hit
+            for hit in hits
+        ]
+
+    def _step_hits(
+        self, pairs: Sequence[Pair], cosines: Mapping[int, Sequence[float | None]]
+    ) -> list[_Hit]:
+        """The hits of each method among the rows of the step."""
+        if self.step is None or not pairs:
+            return []
+        keys = self.step.column(self.node.graph.key)
+        if None in keys:
+            raise Unsupported("a row of the step without a key")
+        if not self.node.by:
+            return [_Hit(q, 0, 1.0, keys[n], self.stored + n) for q, n in pairs]
+        hits = []
+        for method, by in enumerate(self.node.by):
+            scores, least = cosines.get(method), by.above
+            if scores is None:
+                scores, least = self._likeness(method, pairs), 0.0
+            hits += [
+                _Hit(q, method, score, keys[n], self.stored + n)
+                for (q, n), score in zip(pairs, scores, strict=True)
+                if score is not None and not score <= least
+            ]
+        return hits
+
+    def _likeness(self, method: int, pairs: Sequence[Pair]) -> list[float]:
+        """Whether a row and a row of the step are equal, or how many words they share."""
+        assert self.step is not None
+        asked = self.asked.column(method)
+        if self.node.by[method].via == "equal":
+            column = self.step.column(self.node.by[method].prop)
+            return [float(asked[q] is not None and asked[q] == column[n]) for q, n in pairs]
+        texts = _texts(self.step, step_texts(self.spec, method))
+        return [overlap(asked[q] or "", texts[n]) for q, n in pairs]
+
+    # -- the best of them
+
+    def _best(self, hits: list[_Hit], functions: _Functions) -> tuple[Batch, list[int]]:
+        """The k best hits of each row, and for which row each row of the result is."""
+        counts: dict[Pair, int] = defaultdict(int)
+        best = []
+        for hit in self._in_order(hits, functions):
+            rank = counts[hit.q, hit.method]
+            counts[hit.q, hit.method] += 1
+            if rank < self.node.k:
+                best.append((hit, rank))
+        fused = self.node.by and self.node.fuse == "rrf"
+        of_row: dict[int, list[_Result]] = defaultdict(list)
+        for result in _fused(best, self.node.k) if fused else _unfused(best):
+            of_row[result.q].append(result)
+        rows, result_of = list[Row](), list[int]()
+        for q, row in enumerate(self.left.rows):
+            own = [self._row(row, result) for result in of_row[q]]
+            if not own and self.node.how == "left":
+                own = [self._with_hit(row, None, None)]
+            rows += own
+            result_of += [q] * len(own)
+        return Batch.of_tuples(rows, runtime_schema(self.node)), result_of
+
+    def _in_order(self, hits: list[_Hit], functions: _Functions) -> list[_Hit]:
+        """Hits as each method ranks them; ties by key."""
+        if self.node.by:
+            return sorted(hits, key=lambda hit: (hit.q, hit.method, -hit.score, hit.key))
+        hits = sorted(hits, key=itemgetter(3))
+        for function, descending in reversed(functions.terms):
+            column = function([[self._joined(hit.q, hit.place) for hit in hits]], self.now)
+            pairs = [(value, hit) for (value,), hit in zip(column, hits, strict=True)]
+            known = [pair for pair in pairs if pair[0] is not None]
+            known.sort(key=itemgetter(0), reverse=descending)
+            hits = [hit for _, hit in known] + [hit for value, hit in pairs if value is None]
+        return sorted(hits, key=itemgetter(0))
+
+    # -- as rows
+
+    def _struct(self, place: int) -> dict[str, Any]:
+        """A hit without its rank; a field that its side does not have is NULL."""
+        struct = self._structs.get(place)
+        if struct is None:
+            batch, row = self._source(place)
+            places = ((name, batch.schema.get_field_index(name)) for name in self.spec.fields)
+            struct = {name: None if i < 0 else row[i] for name, i in places}
+            self._structs[place] = struct
+        return struct
+
+    def _source(self, place: int) -> tuple[Batch, Row]:
+        if self.hits is not None and place < self.stored:
+            return self.hits, self.hits.rows[place]
+        assert self.step is not None
+        return self.step, self.step.rows[place - self.stored]
+
+    def _joined(self, q: int, place: int) -> Row:
+        """A row with a hit that is not ranked yet."""
+        return self._with_hit(self.left.rows[q], self._struct(place), place)
+
+    def _row(self, row: Row, result: _Result) -> Row:
+        via = self.node.by[result.first % 100].via if self.node.by else "order"
+        ranking = {"rank": result.rank, "score": result.score, "via": via}
+        hit = self._struct(result.place) | {name: ranking[name] for name in self.spec.ranking}
+        return self._with_hit(row, hit, result.place)
+
+    def _with_hit(self, row: Row, hit: dict[str, Any] | None, place: int | None) -> Row:
+        width = len(self.node.input.schema)
+        ends = [self._end(end, kind, place) for end, kind in self.spec.ends.items()]
+        return (*row[:width], hit, *ends, *row[width:])
+
+    def _end(self, end: str, kind: pa.StructType, place: int | None) -> dict[str, Any] | None:
+        """The node at an end of a stored hit."""
+        if place is None or self.hits is None:
+            return None
+        node = self.hits.rows[place][self.hits.schema.get_field_index(end_column(end))]
+        return None if node is None else {field.name: node[field.name] for field in kind}
+
+
+def _fused(best: Sequence[tuple[_Hit, int]], k: int) -> list[_Result]:
+    """Hits of all methods together, by the sum of 1 / (rank + 1), at most k of each row."""
+    scores: dict[tuple[int, str], float] = defaultdict(float)
+    firsts: dict[tuple[int, str], Pair] = {}
+    for hit, rank in best:
+        scores[hit.q, hit.key] += 1.0 / (rank + 1)
+        first = (rank * 100 + hit.method, hit.place)
+        firsts[hit.q, hit.key] = min(firsts.get((hit.q, hit.key), first), first)
+    ordered = sorted(
+        (q, -_rounded(score), firsts[q, key][0], key, firsts[q, key][1])
+        for (q, key), score in scores.items()
+    )
+    ranks: dict[int, int] = defaultdict(int)
+    results = []
+    for q, score, best_rank, _, place in ordered:
+        if ranks[q] < k:
+            results.append(_Result(q, ranks[q], -score, best_rank, place))
+        ranks[q] += 1
+    return results
+
+
+def _rounded(score: float) -> float:
+    """To 12 digits; half a digit up, as DuckDB does."""
+    return math.floor(score * 1e12 + 0.5) / 1e12
+
+
+def _unfused(best: Sequence[tuple[_Hit, int]]) -> list[_Result]:
+    """Each hit of each method, the best of all methods first."""
+    ordered = sorted(best, key=lambda one: (one[0].q, one[1], one[0].method, one[0].key))
+    return [
+        _Result(hit.q, rank, hit.score, rank * 100 + hit.method, hit.place) for hit, rank in ordered
+    ]
+
+
+def _texts(batch: Batch, names: Sequence[str]) -> list[str]:
+    """The text of each row in some columns together."""
+    if not names:
+        return [""] * batch.num_rows
+    columns = zip(*map(batch.column, names), strict=True)
+    return [" ".join(text for text in row if text is not None) for row in columns]
+
+
+async def _cosines(asked: Any, vectors: Any, pairs: Sequence[Pair]) -> list[float | None]:
+    """The cosine of each pair by DuckDB, whose sums in float32 define its last bits."""
+    asked, vectors = of_one_size(asked, vectors)
+    rows, others = (pa.array(places, pa.int64()) for places in zip(*pairs, strict=True))
+    table = pa.table({"a": asked.take(rows), "b": vectors.take(others)})
+    return Batch.of_table(await execute(_COSINES, {PAIRS: table}, _COSINE_SCHEMA)).column("x")
