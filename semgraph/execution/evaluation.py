@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -110,6 +111,48 @@ class Uniform:
         return [note for own in self._operators.values() if (note := own.note(run)) is not None]
 
 
+class _Pending:
+    """Physical nodes that are not computed yet, and which of them have all their inputs.
+
+    Args:
+        roots: What is to be computed.
+        known: What is computed.
+    """
+
+    def __init__(self, roots: Sequence[PhysicalNode], known: Mapping[PhysicalNode, Batch]) -> None:
+        self.ready: deque[PhysicalNode] = deque()
+        self._missing: dict[PhysicalNode, int] = {}  # inputs
+        self._readers: dict[PhysicalNode, list[PhysicalNode]] = {}
+        for root in roots:
+            self._add(root, known)
+
+    def _add(self, node: PhysicalNode, known: Mapping[PhysicalNode, Batch]) -> None:
+        if node in known or node in self._missing:
+            return
+        self._missing[node] = 0
+        for child in dict.fromkeys(node.inputs):
+            self._add(child, known)
+            if child not in known:
+                self._missing[node] += 1
+                self._readers.setdefault(child, []).append(node)
+        if not self._missing[node]:
+            self.ready.append(node)
+
+    def done(self, node: PhysicalNode) -> None:
+        """Note that a node is computed."""
+        for reader in self._readers.get(node, ()):
+            self._missing[reader] -= 1
+            if not self._missing[reader]:
+                self.ready.append(reader)
+
+    def placed(self, error: DataError, node: PhysicalNode) -> DataError:
+        """An error without a place at the first step above its node that has one."""
+        while (readers := self._readers.get(node)) is not None:
+            node = readers[0]
+            error = error.at(node.logical.step, node.logical.origin)
+        return error
+
+
 Replies = dict[str, Reply]
 
 
@@ -167,7 +210,7 @@ class Evaluation:
         self.failures: list[Failure] = []
         self._llm = runtime.llm if replies is None else remembering(runtime.llm, replies)
         self._windows = windows
-        self._given = given
+        self._batches = dict(given)
         self._tasks: dict[object, asyncio.Future[Any]] = {}
         self._held: list[RowsReport | AnswersReport] | None = [] if held else None
         self._recorded = False
@@ -215,24 +258,41 @@ class Evaluation:
 
     # -- rows
 
-    async def batch(self, node: PhysicalNode) -> Batch:
-        """The rows of a node."""
-        given = self._given.get(node)
-        return given if given is not None else await self.once(node, partial(self._compute, node))
-
     async def batches(self, nodes: Sequence[PhysicalNode]) -> list[Batch]:
-        """The rows of several nodes, computed side by side."""
-        return list(await asyncio.gather(*(self.batch(node) for node in nodes)))
+        """The rows of several nodes.
 
-    async def _compute(self, node: PhysicalNode) -> Batch:
-        try:
-            inputs = await self.batches(node.inputs)
-        except DataError as error:
-            raise error.at(node.logical.step, node.logical.origin) from error
+        What needs no waiting is computed as soon as its inputs are; the rest in tasks, side by side.
+        """
+        pending = _Pending(nodes, self._batches)
+        tasks: dict[asyncio.Future[Batch], PhysicalNode] = {}
+        while pending.ready or tasks:
+            if pending.ready:
+                node = pending.ready.popleft()
+                inputs = [self._batches[child] for child in node.inputs]
+                compute = partial(self._compute, node, inputs, pending)
+                if node in self._tasks or not node.computes_at_once(inputs):
+                    tasks[self._started(node, compute)] = node
+                    await asyncio.sleep(0)  # it sends what it has to before others compute
+                else:
+                    self._batches[node] = await compute()
+                    pending.done(node)
+            finished = {task for task in tasks if task.done()}
+            if tasks and not finished and not pending.ready:
+                finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in [task for task in tasks if task in finished]:
+                node = tasks.pop(task)
+                self._batches[node] = task.result()
+                pending.done(node)
+        return [self._batches[node] for node in nodes]
+
+    async def _compute(
+        self, node: PhysicalNode, inputs: Sequence[Batch], pending: _Pending
+    ) -> Batch:
         try:
             batch = await node.run(inputs, self)
         except DataError as error:
-            raise await node.place_error(error, inputs, self.now) from error
+            placed = await node.place_error(error, inputs, self.now)
+            raise pending.placed(placed, node) from error
         if node.reported:
             self.report(node, inputs, batch)
             self.observe(node, node.rows_in(inputs), batch.num_rows)
@@ -240,13 +300,18 @@ class Evaluation:
 
     # -- the execution context of physical nodes
 
-    async def once(self, key: object, compute: Callable[[], Awaitable[T]]) -> T:
+    async def once(self, key: object, compute: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of `compute`, which runs once for each key."""
+        result: T = await asyncio.shield(self._started(key, compute))
+        return result
+
+    def _started(
+        self, key: object, compute: Callable[[], Coroutine[Any, Any, T]]
+    ) -> asyncio.Future[T]:
         task = self._tasks.get(key)
         if task is None:
             task = self._tasks[key] = asyncio.ensure_future(compute())
-        result: T = await asyncio.shield(task)
-        return result
+        return task
 
     @property
     def has_windows(self) -> bool:

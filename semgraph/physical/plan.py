@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -29,7 +29,7 @@ from semgraph.physical.operators import clusters, required, run_embed, without_f
 from semgraph.physical.reads import StoreReads, run_match, run_scan
 from semgraph.physical.retrieval import Partition, SearchSpec
 from semgraph.physical.search import run_searches
-from semgraph.relational.batch import Batch, runtime_schema
+from semgraph.relational.batch import FEW, Batch, runtime_schema
 from semgraph.relational.fragments import (
     Segment,
     gives_nothing,
@@ -101,7 +101,7 @@ class ExecutionContext(Protocol):
         """Remember how many rows a node made of how many, for later estimates."""
         ...
 
-    async def once(self, key: object, compute: Callable[[], Awaitable[T]]) -> T:
+    async def once(self, key: object, compute: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of `compute`, which runs once for each key."""
         ...
 
@@ -144,6 +144,10 @@ class PhysicalNode(ABC):
     @abstractmethod
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
         """Compute the rows. Raises DataError."""
+
+    def computes_at_once(self, inputs: Sequence[Batch]) -> bool:
+        """Whether `run` waits for no model, store or thread with these inputs."""
+        return bool(inputs) and not inputs[0].num_rows
 
     @property
     def operators(self) -> tuple[Node, ...]:
@@ -204,6 +208,10 @@ class WholeRun(PhysicalNode):
         """Pass the rows on."""
         return inputs[0]
 
+    def computes_at_once(self, inputs: Sequence[Batch]) -> bool:  # noqa: ARG002
+        """It computes nothing."""
+        return True
+
 
 @dataclass(frozen=True, eq=False)
 class SqlSegment(PhysicalNode):
@@ -223,6 +231,10 @@ class SqlSegment(PhysicalNode):
             ctx.fail(failures)
         ctx.metrics(self.logical.step).seconds += time.perf_counter() - started
         return batch
+
+    def computes_at_once(self, inputs: Sequence[Batch]) -> bool:
+        """Whether there are few rows; a statement over many has a thread of its own."""
+        return sum(batch.num_rows for batch in inputs) <= FEW
 
     @property
     def operators(self) -> tuple[Node, ...]:
@@ -293,6 +305,8 @@ class StoreSearch(PhysicalNode):
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
         """Run the group once, and take the rows of this search."""
+        if not inputs[0].num_rows:
+            return Batch.of_tuples([], self.schema)
         results = await ctx.once(self.group, partial(self.group.run, inputs, ctx))
         return results[self.place]
 
@@ -332,6 +346,10 @@ class ClusterRows(PhysicalNode):
         """Cluster in memory."""
         edges, nodes = inputs
         return Batch.of_table(clusters(self.logical, edges.table, nodes.table))
+
+    def computes_at_once(self, inputs: Sequence[Batch]) -> bool:  # noqa: ARG002
+        """It computes in this thread."""
+        return True
 
 
 @dataclass(frozen=True, eq=False)
