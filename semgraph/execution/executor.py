@@ -9,6 +9,7 @@ bounded by `order.ahead`.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -136,8 +137,10 @@ class Executor:
         each wave: the last stay.
         """
         for name, batch in results.items():
-            before = self.outcome.tables.get(name, []) if batch.has_input_rows else []
-            self.outcome.tables[name] = [*before, batch.table]
+            tables = self.outcome.tables.setdefault(name, [])
+            if not batch.has_input_rows:
+                tables.clear()
+            tables.append(batch.table)
 
     # -- plans with an order
 
@@ -150,17 +153,24 @@ class Executor:
         given = given_rows(self.plan, {**inputs, order.input: rows.rows})
         await self._compute_whole(given)
         waves = cut_waves(self.runtime, order, rows, pending)
-        queue: asyncio.Queue[_Slice | BaseException | None] = asyncio.Queue(maxsize=1)
-        ahead = asyncio.create_task(self._run_ahead(order, waves, given, queue))
+        running: deque[_RunningSlice] = deque()
+        parts = deque(slices(order, waves))
+        number = 0
         try:
-            while (item := await queue.get()) is not None:
-                if isinstance(item, BaseException):
-                    raise item
-                for wave in item.waves:
-                    await self._wave(order, wave, item, given)
+            while parts or running:
+                while parts and _is_room(order, running, parts[0]):
+                    part = parts.popleft()
+                    task = asyncio.create_task(self._slices(part, given, f"slice {number}"))
+                    running.append((task, sum(map(len, part))))
+                    number += 1
+                for each in await running[0][0]:
+                    for wave in each.waves:
+                        await self._wave(order, wave, each, given)
+                running.popleft()
         finally:
-            ahead.cancel()
-            await asyncio.gather(ahead, return_exceptions=True)
+            for task, _ in running:
+                task.cancel()
+            await asyncio.gather(*(task for task, _ in running), return_exceptions=True)
 
     async def _pending(self, rows: InputRows) -> dict[int, list[int]]:
         """Input rows without a commit marker, by partition."""
@@ -201,26 +211,6 @@ class Executor:
             async with Evaluation(self.runtime, given, self.options.now("run")) as evaluation:
                 batches = await evaluation.batches([node.inputs[0] for node in nodes])
                 self._whole = dict(zip(nodes, batches, strict=True))
-
-    async def _run_ahead(
-        self,
-        order: Order,
-        waves: Sequence[Wave],
-        given: Given,
-        queue: asyncio.Queue[Any],
-    ) -> None:
-        """Compute slices and hand them over; an error goes over the queue, behind the slices that
-        were finished.
-        """
-        try:
-            for number, part in enumerate(slices(waves, order.ahead)):
-                for each in await self._slices(part, given, f"slice {number}"):
-                    await queue.put(each)
-            await queue.put(None)
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:  # noqa: BLE001 - handed to the consumer, which raises it
-            await queue.put(error)
 
     async def _slices(self, waves: tuple[Wave, ...], given: Given, name: str) -> list[_Slice]:
         """A slice; or, where bad data of one window fails a statement, a slice for each window, so
@@ -492,6 +482,20 @@ class _Slice:
     rows: dict[int, tuple[int, ...]] = field(default_factory=dict)
     replies: Replies | None = None
     batches: dict[PhysicalNode, Batch] = field(default_factory=dict)
+
+
+_RunningSlice = tuple[asyncio.Task[list[_Slice]], int]
+"""What computes a slice, and how many windows it has."""
+
+
+def _is_room(order: Order, running: Sequence[_RunningSlice], waves: Sequence[Wave]) -> bool:
+    """Whether a slice can be computed beside those that are not committed yet: up to `ahead`
+    windows; one other slice, where a failed row stops its partition.
+    """
+    windows = sum(count for _, count in running)
+    if order.on_error == "stop" and len(running) > 1:
+        return False
+    return not windows or windows + sum(map(len, waves)) <= order.ahead
 
 
 def _replaced(batch: Batch, new: Batch, rows: set[int]) -> Batch:

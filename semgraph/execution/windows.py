@@ -195,11 +195,12 @@ def _windows(order: Order, partition: int, rows: Sequence[int]) -> Iterator[Wind
         yield Window(partition, tuple(rows[i : i + size]))
 
 
-def slices(waves: Sequence[Wave], ahead: int) -> Iterator[tuple[Wave, ...]]:
-    """Waves that run ahead together: one first, so that something is committed soon, then twice as
-    many windows each time, up to half of `ahead`, so that one slice can be computed while another
-    is committed.
+def slices(order: Order, waves: Sequence[Wave]) -> Iterator[tuple[Wave, ...]]:
+    """Waves that run ahead together: one window first, so that something is committed soon, then
+    half of `ahead`, so that one slice can be computed while another is committed. Where a failed
+    row stops its partition they grow slowly, so that little is asked in vain.
     """
+    most = max(order.ahead // 2, 1)
     size, current = 1, list[Wave]()
     count = 0
     for wave in waves:
@@ -208,7 +209,7 @@ def slices(waves: Sequence[Wave], ahead: int) -> Iterator[tuple[Wave, ...]]:
         if count >= size:
             yield tuple(current)
             current, count = [], 0
-            size = min(size * 2, max(ahead // 2, 1))
+            size = min(size * 2, most) if order.on_error == "stop" else most
     if current:
         yield tuple(current)
 

@@ -113,8 +113,14 @@ def test_a_wave_is_no_wider_than_what_may_run_ahead() -> None:
     assert [len(wave) for wave in waves] == [3, 3, 1]
 
 
-def test_slices_start_small_and_grow_to_half_of_what_may_run_ahead() -> None:
-    waves = cut(order(), {0: list(range(100))})
-    counts = [sum(len(wave) for wave in part) for part in slices(waves, 16)]
-    assert counts[:5] == [1, 2, 4, 8, 8]
-    assert sum(counts) == 100
+@pytest.mark.parametrize(
+    ("on_error", "counts"), [("set_aside", [1, 8, 8, 8]), ("stop", [1, 2, 4, 8])]
+)
+def test_the_first_slice_is_one_window_and_others_half_of_what_may_run_ahead(
+    on_error: str, counts: list[int]
+) -> None:
+    own = order(ahead=16, on_error=on_error)
+    parts = list(slices(own, cut(own, {0: list(range(100))})))
+    sizes = [sum(len(wave) for wave in part) for part in parts]
+    assert sizes[:4] == counts
+    assert sum(sizes) == 100
