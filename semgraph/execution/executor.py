@@ -154,15 +154,17 @@ class Executor:
         await self._compute_whole(given)
         waves = cut_waves(self.runtime, order, rows, pending)
         running: deque[_RunningSlice] = deque()
-        parts = deque(slices(order, waves))
-        number = 0
+        parts = deque(enumerate(slices(order, waves)))
+        turn = _Turn()
+        turn.end()
         try:
             while parts or running:
-                while parts and _is_room(order, running, parts[0]):
-                    part = parts.popleft()
-                    task = asyncio.create_task(self._slices(part, given, f"slice {number}"))
+                while parts and _is_room(order, running, parts[0][1]):
+                    number, part = parts.popleft()
+                    turn = _Turn(turn.over)
+                    task = asyncio.create_task(self._slices(part, given, f"slice {number}", turn))
+                    task.add_done_callback(turn.end)
                     running.append((task, sum(map(len, part))))
-                    number += 1
                 for each in await running[0][0]:
                     for wave in each.waves:
                         await self._wave(order, wave, each, given)
@@ -212,25 +214,29 @@ class Executor:
                 batches = await evaluation.batches([node.inputs[0] for node in nodes])
                 self._whole = dict(zip(nodes, batches, strict=True))
 
-    async def _slices(self, waves: tuple[Wave, ...], given: Given, name: str) -> list[_Slice]:
+    async def _slices(
+        self, waves: tuple[Wave, ...], given: Given, name: str, turn: _Turn
+    ) -> list[_Slice]:
         """A slice; or, where bad data of one window fails a statement, a slice for each window, so
         that only that one stops.
         """
         try:
-            return [await self._slice(waves, given, name)]
+            return [await self._slice(waves, given, name, turn)]
         except DataError as error:
             windows = [window for wave in waves for window in wave]
             if len(windows) == 1:
                 self._stop(windows[0], error)
                 return []
-            one_by_one = [await self._slices(((window,),), given, name) for window in windows]
+            one_by_one = [
+                await self._slices(((window,),), given, name, turn.again()) for window in windows
+            ]
             return [each for part in one_by_one for each in part]
 
     def _stop(self, window: Window, error: DataError) -> None:
         group = self.runtime.partitions[window.rows[0]]
         self.outcome.halt(window.partition, f'group "{group}" stopped: {error}')
 
-    async def _slice(self, waves: tuple[Wave, ...], given: Given, name: str) -> _Slice:
+    async def _slice(self, waves: tuple[Wave, ...], given: Given, name: str, turn: _Turn) -> _Slice:
         windows = [window for wave in waves for window in self._open_windows(wave)]
         part = _Slice(waves, self.options.now(name))
         if not windows:
@@ -242,9 +248,11 @@ class Executor:
             self.runtime, rows, part.now, windows, replies=part.replies, held=True
         ) as evaluation:
             firsts = [spec for spec in self.plan.sinks if _is_first(spec)]
-            if firsts and self.options.write:
+            if firsts and self.options.write and not turn.over.is_set():
+                await turn.before.wait()
                 batches = await evaluation.batches([spec.rows for spec in firsts])
                 await self._write_firsts(list(zip(firsts, batches, strict=True)))
+                turn.end()
             batches = await evaluation.batches(self.plan.exchange)
             self._fail(evaluation.failures)
             part.batches |= dict(zip(self.plan.exchange, batches, strict=True))
@@ -484,18 +492,39 @@ class _Slice:
     batches: dict[PhysicalNode, Batch] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Turn:
+    """The turn of a slice to write rows of the input: after the slice before it, and once.
+
+    Args:
+        before: Is set when the turn of the slice before is over.
+        over: Is set when its own is.
+    """
+
+    before: asyncio.Event = field(default_factory=asyncio.Event)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def end(self, _: object = None) -> None:
+        """It wrote, or has ended."""
+        self.over.set()
+
+    def again(self) -> _Turn:
+        """The turn of a part of the slice that is computed alone."""
+        return self if self.over.is_set() else _Turn(self.before)
+
+
 _RunningSlice = tuple[asyncio.Task[list[_Slice]], int]
 """What computes a slice, and how many windows it has."""
 
 
 def _is_room(order: Order, running: Sequence[_RunningSlice], waves: Sequence[Wave]) -> bool:
-    """Whether a slice can be computed beside those that are not committed yet: up to `ahead`
-    windows; one other slice, where a failed row stops its partition.
+    """Whether a slice can be computed beside those that are not committed yet: always beside one;
+    beside more up to `ahead` windows, unless a failed row stops its partition.
     """
-    windows = sum(count for _, count in running)
-    if order.on_error == "stop" and len(running) > 1:
-        return False
-    return not windows or windows + sum(map(len, waves)) <= order.ahead
+    if len(running) < 2:
+        return True
+    windows = sum(count for _, count in running) + sum(map(len, waves))
+    return order.on_error != "stop" and windows <= order.ahead
 
 
 def _replaced(batch: Batch, new: Batch, rows: set[int]) -> Batch:
