@@ -26,7 +26,8 @@ _PARAMETERS: dict[str, pa.DataType] = {"VARCHAR": _STRING, "BIGINT": _INT64}
 
 
 def inferred(tree: exp.Expr, type_of_path: Callable[[str], Kind]) -> Kind:
-    """The canonical type of an expression, or None where only the binder knows it.
+    """The canonical type of an expression, or None where only the binder knows it or the
+    tree is too deep.
 
     Args:
         tree: An admitted syntax tree.
@@ -40,7 +41,10 @@ def inferred(tree: exp.Expr, type_of_path: Callable[[str], Kind]) -> Kind:
         rule = _RULES.get(type(part))
         return None if rule is None else rule(part, infer)
 
-    return infer(tree)
+    try:
+        return infer(tree)
+    except RecursionError:  # hundreds of operands in a row
+        return None
 
 
 def _one_type(parts: Iterable[exp.Expr], infer: Infer) -> Kind:

@@ -51,6 +51,7 @@ from semgraph.relational.row_scalars import (
 )
 
 _RIGHT = "_right"  # the other row of a semi or anti join
+_TOO_DEEP = "an expression of hundreds of operands"
 
 
 class RowFunction:
@@ -85,6 +86,12 @@ def compile_rows(root: Node, inputs: Sequence[Node]) -> RowFunction | Unsupporte
         return RowFunction(_Generator(inputs).function(root))
     except Unsupported as reason:
         return reason
+    except (RecursionError, MemoryError):  # of the generator, or of Python's compiler
+        return Unsupported(_TOO_DEEP)
+    except SyntaxError as error:
+        if "nested" not in error.msg:  # Python reads 200 brackets inside each other
+            raise
+        return Unsupported(_TOO_DEEP)
 
 
 def compile_scalar(scalar: Scalar, source: Node, kind: pa.DataType) -> RowFunction | Unsupported:

@@ -52,7 +52,7 @@ async def found(
 ) -> tuple[pa.Table, Oracle]:
     llm = Oracle(mind)
     case = Case("sem_map", list(texts or ["the old harbour bell"]))
-    return await run(case, LIBRARY.get("sem_map", Choice.parse(way)), llm, asked=asked), llm
+    return await run(case, LIBRARY.get("sem_map", Choice.parse(way)), llm, instead=asked), llm
 
 
 async def test_what_was_missed_is_added_to_a_list() -> None:
@@ -149,7 +149,9 @@ async def test_a_row_whose_second_question_fails_is_that_row_s_error() -> None:
         return reply
 
     way = LIBRARY.get("sem_map", Choice.parse("reflexion"))
-    table = await run(Case("sem_map", ["a", "b", "c"]), way, Faulty(llm, spoil), asked=node(LISTS))
+    table = await run(
+        Case("sem_map", ["a", "b", "c"]), way, Faulty(llm, spoil), instead=node(LISTS)
+    )
     assert table.column("error").to_pylist() == [None, "rejected: no", None]
     assert table.column("found").to_pylist()[1] is None
     assert len(table.column("found").to_pylist()[0]) == 2
@@ -166,7 +168,7 @@ async def test_an_invalid_second_answer_is_asked_for_once_more() -> None:
         return reply
 
     way = LIBRARY.get("sem_map", Choice.parse("reflexion"))
-    table = await run(Case("sem_map", ["a"]), way, Faulty(llm, spoil), asked=node(LISTS))
+    table = await run(Case("sem_map", ["a"]), way, Faulty(llm, spoil), instead=node(LISTS))
     assert table.column("error").to_pylist() == [None]
     assert len(llm.requests) == 3
 

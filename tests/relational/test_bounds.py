@@ -146,10 +146,18 @@ def test_an_expression_that_is_too_long_or_too_deep_is_refused(
 
 def test_hundreds_of_conditions_and_operators_in_a_row_run(run: Run) -> None:
     test = " AND ".join(f"n <> {i}" for i in range(100, 300))
-    steps = f'    - filter: "{test}"\n' + "".join(
+    total = "".join(f" + {i} - {i}" for i in range(100))
+    steps = f'    - filter: "{test}"\n    - filter: "n{total} > 0"\n' + "".join(
         f'    - add: {{m: "n + {i}"}}\n' for i in range(250)
     )
     assert column(run(plan(COLUMNS, steps), rows=ROWS), "m") == [252]
+
+
+@pytest.mark.parametrize("operands", [10, 40, 90, 120, 240, 400])
+def test_expressions_of_any_admitted_depth_run(run: Run, operands: int) -> None:
+    total = "n" + " + 1" * operands
+    steps = f'    - add: {{m: "{total}"}}\n'
+    assert column(run(plan(COLUMNS, steps), rows=ROWS), "m") == [3 + operands]
 
 
 def test_a_list_of_thousands_of_values_is_a_quick_condition(run: Run) -> None:
