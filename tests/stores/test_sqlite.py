@@ -393,7 +393,7 @@ async def test_postings_of_very_frequent_words_are_not_read(library, file, world
     [found] = await file.search([query], world.rows(text=["w0 w50"], group_id=["a"]))
     assert found.num_rows == 2
     postings = [sql for sql in read if "bm25" in sql]
-    assert [sql.split("MATCH")[1].strip() for sql in postings] == ["'\"w50_1\"'"]
+    assert [sql.split("MATCH")[1].split()[0] for sql in postings] == ["'\"w50_1\"'"]
 
 
 async def test_a_write_is_seen_by_the_next_full_text_search(file, world):

@@ -4,9 +4,10 @@ The index holds each word together with its partition, so that a search reads th
 own partitions only. Frequencies of words are those of the partitions that a row may see; the mean
 length of texts is that of the table.
 
-The best k rows are exact, although the postings of very frequent words are mostly left unread
+The best k rows are exact, although the postings of very frequent words may be left unread
 (MaxScore, Turtle and Flood 1995): words are read from the rarest on, until the others together
-cannot lift another row into the best k. Then only rows read so far are scored, from their texts.
+cannot lift another row into the best k. Then only rows read so far are candidates. Their postings
+of the other words come from memory or, where that is cheaper, they are scored from their texts.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import nlargest, nsmallest
-from typing import NamedTuple
+from heapq import nsmallest
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
 from semgraph.stores.base import Method
 from semgraph.stores.batch_io import column
@@ -27,6 +28,13 @@ from semgraph.stores.sqlite.rows import RankedHit, SearchScope
 from semgraph.stores.sqlite.schema import ID, Table, quote
 from semgraph.stores.sqlite.values import indexed_words
 from semgraph.stores.sqlite.vectors import Memory, Postings, file_version
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
 
 _K1, _B = 1.2, 0.75
 _LEAST_WEIGHT = 1e-6
@@ -109,16 +117,38 @@ class FullTextIndex:
 
     def postings(self, word: str, partition: str | None) -> Postings:
         """The rows that hold a word."""
+        import numpy as np
+
         name = self._full, word, partition
-        if (known := self._cache.postings.get(name)) is not None:
+        if (known := self._cache.postings(name)) is not None:
             return known
-        sql = f"SELECT rowid, bm25({self.name}) FROM {self.name} WHERE {self.name} MATCH ?"
-        listed = self.con.execute(sql, (self._term(word, partition),)).fetchall()
-        ids, scores = zip(*listed, strict=True) if listed else ((), ())
-        scale = -1 / weight(self.rows, len(ids))
-        read = Postings(array("q", ids), array("d", scores), scale)
+        sql = f"SELECT rowid, bm25({self.name}) FROM {self.name} WHERE {self.name} MATCH ? ORDER BY rowid"
+        cells = chain.from_iterable(self.con.execute(sql, (self._term(word, partition),)))
+        listed = np.fromiter(cells, np.float64).reshape(-1, 2)
+        frequencies = listed[:, 1] / -weight(self.rows, len(listed))
+        read = Postings(listed[:, 0].astype(np.int64), frequencies)
         self._cache.keep(name, read)
         return read
+
+    def is_cheap(self, word: str, partition: str | None, rows: int) -> bool:
+        """Whether to read the postings of a word, rather than to score so many rows from their
+        texts. What scoring has cost counts: a word that is often asked for is read in the end.
+        """
+        name = self._full, word, partition
+        if self._cache.postings(name) is not None:
+            return True
+        scored = self._cache.scored.get(name, 0) + rows
+        self._cache.scored[name] = scored
+        return scored * _SCORING >= self.holding(word, partition)
+
+    def first_by_key(self, ids: Sequence[int], count: int) -> list[int]:
+        """The first so many of some rows in the order of their keys."""
+        table = self.table
+        sql = (
+            f"SELECT t.{ID} FROM {table.name} t WHERE t.{ID} IN (SELECT value FROM json_each(?)) "
+            f"ORDER BY t.{table.key} LIMIT ?"
+        )
+        return [row for (row,) in self.con.execute(sql, (json.dumps(ids), count))]
 
     def _term(self, word: str, partition: str | None) -> str:
         """A word of a partition (None: of any) as an FTS5 query."""
@@ -157,6 +187,69 @@ def _averages(con: sqlite3.Connection, full: str) -> tuple[int, float]:
     return rows, sum(totals) / rows if rows else 1.0
 
 
+class Sums:
+    """Rows, ascending by id, and what the words read so far add to their scores."""
+
+    def __init__(self, ids: Ints | None = None, scores: Floats | None = None) -> None:
+        import numpy as np
+
+        self.ids = np.empty(0, np.int64) if ids is None else ids
+        self.scores = np.empty(0, np.float64) if scores is None else scores
+
+    def plus(self, postings: Postings, weight: float, *, only_known: bool) -> Sums:
+        """The sums with a further word; `only_known` adds no rows."""
+        import numpy as np
+
+        if not len(self.ids) and not only_known:
+            return Sums(postings.ids, postings.frequencies * weight)
+        ids, scores = self.ids, self.scores
+        if not only_known:
+            ids = np.sort(np.concatenate((ids, postings.ids)))
+            ids = ids[np.append(True, ids[1:] != ids[:-1])]
+        if len(ids) > len(self.ids):
+            scores = np.zeros(len(ids))
+            scores[np.searchsorted(ids, self.ids)] = self.scores
+        if len(postings.ids):
+            places = np.searchsorted(postings.ids, ids).clip(max=len(postings.ids) - 1)
+            scores = scores + weight * np.where(
+                postings.ids[places] == ids, postings.frequencies[places], 0.0
+            )
+        return Sums(ids, scores)
+
+    def best(self, k: int) -> float:
+        """The k-th best score; 0 if there are fewer."""
+        import numpy as np
+
+        count = len(self.scores)
+        return float(np.partition(self.scores, count - k)[count - k]) if count >= k > 0 else 0.0
+
+    def at_least(self, floor: float) -> Sums:
+        """The rows with such a score."""
+        high = self.scores >= floor
+        return Sums(self.ids[high], self.scores[high])
+
+    def but(self, others: Sums) -> Sums:
+        """The rows that others do not hold."""
+        import numpy as np
+
+        rest = ~np.isin(self.ids, others.ids, assume_unique=True)
+        return Sums(self.ids[rest], self.scores[rest])
+
+    def of(self, ids: Sequence[int]) -> Sums:
+        """Some of the rows."""
+        import numpy as np
+
+        places = np.searchsorted(self.ids, np.sort(np.array(ids, np.int64)))
+        return Sums(self.ids[places], self.scores[places])
+
+    def sorted(self) -> tuple[list[int], list[float]]:
+        """Ids and scores, best first."""
+        import numpy as np
+
+        order = np.argsort(-self.scores, kind="stable")
+        return self.ids[order].tolist(), self.scores[order].tolist()
+
+
 class RarestFirst:
     """The best rows for the words of one query.
 
@@ -176,47 +269,50 @@ class RarestFirst:
 
     def take(self, k: int | None) -> Hits:
         """The best k rows (None: all), best first, ties by key."""
-        partial, rest = self._read(k)
+        sums, rest = self._read(k)
         if k is None:
-            return sorted(self.index.score([*partial], self.words))
-        floor = _floor(partial, k) * (1 - _SLACK) - rest
-        left = sorted(
-            (row for row, score in partial.items() if score >= floor),
-            key=partial.__getitem__,
-            reverse=True,
-        )
+            return sorted(self.index.score(sums.ids.tolist(), self.words))
+        sums = sums.at_least(sums.best(k) * (1 - _SLACK) - rest)
+        if not rest:
+            sums = self._without_late_ties(sums, k)
+        ids, scores = sums.sorted()
         hits: Hits = []
-        chunk = max(2 * k, _CHUNK)
-        while left and partial[left[0]] >= floor:
-            hits = nsmallest(k, [*hits, *self.index.score(left[:chunk], self.words)])
+        floor, chunk = 0.0, max(2 * k, _CHUNK)
+        while ids and scores[0] >= floor:
+            hits = nsmallest(k, [*hits, *self.index.score(ids[:chunk], self.words)])
             if len(hits) == k:
                 floor = -hits[-1][0] * (1 - _SLACK) - rest
-            del left[:chunk]
+            del ids[:chunk], scores[:chunk]
         return hits
 
-    def _read(self, k: int | None) -> tuple[dict[int, float], float]:
+    def _read(self, k: int | None) -> tuple[Sums, float]:
         """Scores of rows by the words read, and how much the words that were not read can add."""
-        partial: dict[int, float] = {}
-        for place, word in enumerate(self.words):
-            rest = sum(word.most for word in self.words[place:])
-            if k is not None and (floor := _floor(partial, k)) > rest * (1 + _SLACK):
-                candidates = sum(score + rest >= floor for score in partial.values())
-                if candidates * _SCORING < self._length(word):
-                    return partial, rest
+        sums = Sums()
+        complete = False  # whether any other row is worse than the best k
+        unread = sum(word.most for word in self.words)
+        for word in self.words:
+            if k is not None and (floor := sums.best(k)) > unread * (1 + _SLACK):
+                complete, sums = True, sums.at_least(floor * (1 - _SLACK) - unread)
+                cheap = [self.index.is_cheap(word.text, p, len(sums.ids)) for p in self.partitions]
+                if not all(cheap):
+                    return sums, unread
             for partition in self.partitions:
-                ids, frequencies, scale = self.index.postings(word.text, partition)
-                scale *= word.weight
-                for row, frequency in zip(ids, frequencies, strict=True):
-                    partial[row] = partial.get(row, 0.0) + scale * frequency
-        return partial, 0.0
+                postings = self.index.postings(word.text, partition)
+                sums = sums.plus(postings, word.weight, only_known=complete)
+            unread -= word.most
+        return sums, 0.0
 
-    def _length(self, word: QueryWord) -> int:
-        return sum(self.index.holding(word.text, partition) for partition in self.partitions)
-
-
-def _floor(scores: Mapping[int, float], k: int) -> float:
-    """The k-th best score; 0 if there are fewer."""
-    return nlargest(k, scores.values())[-1] if len(scores) >= k > 0 else 0.0
+    def _without_late_ties(self, sums: Sums, k: int) -> Sums:
+        """The rows among which the best k are by final scores: of those that tie for the last
+        places, the first by key.
+        """
+        best = sums.best(k)
+        sure = sums.at_least(best * (1 + _SLACK))
+        tied = sums.but(sure)
+        if len(tied.ids) <= _CHUNK or tied.scores.min() != tied.scores.max():
+            return sums
+        places = self.index.first_by_key(tied.ids.tolist(), k - len(sure.ids))
+        return sums.of([*sure.ids.tolist(), *places])
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,20 @@ anew if something went.
 from __future__ import annotations
 
 import sqlite3
-from array import array
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from semgraph.stores.cosine import Block
 from semgraph.stores.sqlite.schema import quote
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
 
 _BATCH = 8192
 _DISTINCT = (
@@ -133,25 +139,25 @@ class Postings(NamedTuple):
     """The rows that hold a word of a partition.
 
     Args:
-        ids: Of the rows.
-        scores: FTS5's own.
-        scale: Makes a score the saturated frequency of the word in the row.
+        ids: Of the rows, ascending.
+        frequencies: The saturated frequency of the word in each.
     """
 
-    ids: array[int]
-    scores: array[float]
-    scale: float
+    ids: Ints
+    frequencies: Floats
 
 
 class TextCache:
-    """Counts and postings of full text, of one version of the file; no more postings than
-    `limit`.
+    """Counts and postings of full text, of one version of the file; no more postings than `limit`,
+    those that were used last.
     """
 
-    def __init__(self, limit: int = 1 << 20) -> None:
+    def __init__(self, limit: int = 1 << 22) -> None:
         self.limit = limit
         self.counts: dict[Hashable, int] = {}
-        self.postings: dict[Hashable, Postings] = {}
+        self.scored: dict[Hashable, int] = {}
+        """How many rows were scored from their texts because postings were not read."""
+        self._postings: OrderedDict[Hashable, Postings] = OrderedDict()
         self._length = 0
         self._version = -1
 
@@ -159,20 +165,22 @@ class TextCache:
         """Forget all that is of another version of the file."""
         if version != self._version or len(self.counts) > self.limit:
             self.counts.clear()
-            self._clear_postings()
-            self._version = version
+            self.scored.clear()
+            self._postings.clear()
+            self._length, self._version = 0, version
+
+    def postings(self, name: Hashable) -> Postings | None:
+        """Postings that are cached; None if they are not."""
+        if name in self._postings:
+            self._postings.move_to_end(name)
+        return self._postings.get(name)
 
     def keep(self, name: Hashable, postings: Postings) -> None:
-        """Keep postings, in place of all others if they become too many."""
-        if self._length + len(postings.ids) > self.limit:
-            self._clear_postings()
-        if len(postings.ids) <= self.limit:
-            self.postings[name] = postings
-            self._length += len(postings.ids) + 1
-
-    def _clear_postings(self) -> None:
-        self.postings.clear()
-        self._length = 0
+        """Cache postings, in place of the least recently used if they become too many."""
+        self._postings[name] = postings
+        self._length += len(postings.ids) + 1
+        while self._length > self.limit:
+            self._length -= len(self._postings.popitem(last=False)[1].ids) + 1
 
 
 class Memory:
