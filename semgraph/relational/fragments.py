@@ -36,10 +36,13 @@ from semgraph.relational.batch import (
     hidden,
     pick,
     runtime_schema,
+    table_of,
+    tuples_of,
+    values,
 )
 from semgraph.relational.row_functions import FallBack
 from semgraph.relational.row_scalars import Unsupported
-from semgraph.relational.rows import RowFunction, compile_rows
+from semgraph.relational.rows import RowFunction, compile_rows, compile_scalar
 from semgraph.relational.sql import operator_sql, quote, scalar_sql
 
 Value = Callable[[pa.Table, datetime | None], Column]
@@ -469,13 +472,44 @@ async def column_of(
     if simple is not None:
         column = simple(table, now)
         return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    rows = _few_values(scalar, source, table, now, wanted)
+    schema = pa.schema([pa.field("x", wanted)])
+    if rows is not None and _executor() != "both":
+        return table_of(rows, schema).column("x").combine_chunks()
     value = f"CAST({scalar_sql(scalar, source.partitioned)} AS {sql_type(wanted)})"
     sql = f"SELECT {value} AS x FROM {ROWS} ORDER BY {ORDINAL}"
-    return (
-        (await execute(sql, {ROWS: table}, pa.schema([pa.field("x", wanted)]), now))
-        .column("x")
-        .combine_chunks()
-    )
+    computed = await execute(sql, {ROWS: table}, schema, now)
+    if rows is not None:
+        check_equal(source, sql, [Batch.of_table(table)], rows, tuples_of(computed))
+    return computed.column("x").combine_chunks()
+
+
+def _few_values(
+    scalar: Scalar, source: Node, table: pa.Table, now: datetime | None, kind: pa.DataType
+) -> list[Row] | None:
+    """The values of a scalar as rows of one column, by its function; None where DuckDB must
+    compute them.
+    """
+    executor, names = _executor(), runtime_schema(source).names
+    if executor == "duckdb" or not (executor or table.num_rows <= FEW):
+        return None
+    function = _scalar_function(scalar, source, kind)
+    if isinstance(function, Unsupported) or not set(names) <= set(table.column_names):
+        return None
+    read = {path.split(".")[0] for path in scalar.columns} | {PARTITION, INPUT_ROW}
+    unread = [None] * table.num_rows
+    columns = [values(table.column(name)) if name in read else unread for name in names]
+    try:
+        return function([list(zip(*columns, strict=True))], now)
+    except FallBack:
+        return None
+    except Exception:
+        if executor == "both":
+            raise
+        return None  # of a value that Python cannot hold; an error is DuckDB's to report
+
+
+_scalar_function = lru_cache(maxsize=1024)(compile_scalar)
 
 
 def plan_segments(roots: Sequence[Node]) -> dict[Node, str]:

@@ -68,7 +68,7 @@ class Library:
         by_operator: dict[str, dict[str, Path]] = {keyword: {} for keyword in _NODES}
         for folder in dict.fromkeys(folder.resolve() for folder in self._folders):
             for keyword, files in by_operator.items():
-                for file in sorted((folder / keyword).glob("[!_]*.py")):
+                for file in _modules_in(folder / keyword):
                     other = files.setdefault(file.stem, file)
                     if other != file:
                         msg = f'two files are {keyword} "{file.stem}": {other} and {file}'
@@ -165,6 +165,12 @@ class Library:
         if file not in self._loaded:
             self._loaded[file] = _implementation(operator, file, _module(operator, file))
         return self._loaded[file]
+
+
+def _modules_in(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(f for f in folder.iterdir() if f.suffix == ".py" and not f.name.startswith("_"))
 
 
 def signature(name: str, kind: type[Implementation[Any]], *, short: bool = False) -> str:

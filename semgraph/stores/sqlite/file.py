@@ -69,6 +69,8 @@ class File:
         self.in_file = (
             False  # whether what is open is the file, and no copy or empty database in memory
         )
+        self.layouts: dict[str, int] = {}
+        """By graph the schema version at which the layout was that of the graph."""
 
     async def open(
         self, check: Callable[[sqlite3.Connection], None], *, reads: bool = False
@@ -105,6 +107,7 @@ class File:
 
             self._con = await self._patiently(copied)
             self.in_file = False
+            self.layouts.clear()
             con.close()
 
     def _connect_to_read(self, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:

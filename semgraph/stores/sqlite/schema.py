@@ -281,11 +281,27 @@ def check_file(con: sqlite3.Connection, store: str) -> None:
         )
 
 
-def is_current(con: sqlite3.Connection, tables: Mapping[str, Table]) -> bool:
-    """Whether the layout of the file is that of the graph."""
+def is_current(
+    con: sqlite3.Connection, tables: Mapping[str, Table], layouts: dict[str, int]
+) -> bool:
+    """Whether the layout of the file is that of the graph.
+
+    Args:
+        con: The connection.
+        tables: Of the graph.
+        layouts: By graph the schema version of the file that was current; taken up.
+    """
+    graph = next((table.graph.canonical_text for table in tables.values()), "")
+    version: int = con.execute("PRAGMA schema_version").fetchone()[0]
+    if layouts.get(graph) == version:
+        return True
     existing = _existing_objects(con)
-    renewed = any(_is_old(name, sql, existing) for name, sql in _objects(tables).items())
-    return not renewed and not any(_missing_columns(con, table) for table in tables.values())
+    if any(_is_old(name, sql, existing) for name, sql in _objects(tables).items()) or any(
+        _missing_columns(con, table) for table in tables.values()
+    ):
+        return False
+    layouts[graph] = version
+    return True
 
 
 def _is_old(name: str, sql: str, existing: Mapping[str, str]) -> bool:

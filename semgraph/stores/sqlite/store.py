@@ -135,19 +135,15 @@ class SqliteStore:
             await self.ensure(graph, dimensions)
             return
         tables = tables_of(graph)
-
-        def ready(con: sqlite3.Connection) -> bool:
-            return is_current(con, tables)
-
-        if self._main.is_open and await self._main.run(ready):
+        if self._main.is_open and await self._has(self._main, tables):
             self._file, self._memory = self._main, self._of_main
         else:
             async with self._attaching:
-                self._file = await self._reader(ready)
+                self._file = await self._reader(tables)
             self._memory = self._readers[self._file]
         await self._make_ready(tables, dimensions)
 
-    async def _reader(self, ready: Callable[[sqlite3.Connection], bool]) -> File:
+    async def _reader(self, tables: dict[str, Table]) -> File:
         """A connection that neither creates nor changes the file, reused if it has all that is
         needed. A copy serves once.
         """
@@ -155,15 +151,18 @@ class SqliteStore:
             del self._readers[self._file]
             await self._file.close()
         for reader in list(self._readers):
-            if reader.in_file and await reader.run(ready):
+            if reader.in_file and await self._has(reader, tables):
                 return reader
         reader = File(self.path, self.name)
         reader.observer = self._main.observer
         await reader.open(self._check, reads=True)
         self._readers[reader] = Memory()
-        if not await reader.run(ready):
+        if not await self._has(reader, tables):
             await reader.copy(self._check)
         return reader
+
+    async def _has(self, file: File, tables: dict[str, Table]) -> bool:
+        return await file.run(lambda con: is_current(con, tables, file.layouts))
 
     def _check(self, con: sqlite3.Connection) -> None:
         check_file(con, self.name)
@@ -171,7 +170,7 @@ class SqliteStore:
     async def _make_ready(self, tables: dict[str, Table], dimensions: int | None) -> None:
         def is_ready(con: sqlite3.Connection) -> bool:
             check_file(con, self.name)
-            ready = is_current(con, tables)
+            ready = is_current(con, tables, self._file.layouts)
             if ready:
                 check_dimensions(con, tables, dimensions, self.name)
                 self._dimensions = read_dimensions(con)
