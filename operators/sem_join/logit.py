@@ -50,7 +50,7 @@ class Logit(ByLogOdds[SemJoin]):
 
     async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
         """Ask about each pair, and for the answers of those that match."""
-        verdicts = await self.verdicts.answer(node, rows, ctx)
+        verdicts = await self.verdicts(node, rows, ctx)
         matching = [
             i
             for i, one in enumerate(verdicts)

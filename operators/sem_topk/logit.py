@@ -31,7 +31,7 @@ class Logit(PerItem[SemTopk]):
     def refuses(self, node: SemTopk, limits: Limits) -> str | None:  # noqa: ARG002
         """The model must not be known to give no log-probabilities."""
         return (
-            "the model gives no log-probabilities; use pointwise"
+            "the model returns no log-probabilities; use pointwise"
             if limits.logprobs is False
             else None
         )

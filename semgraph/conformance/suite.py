@@ -29,7 +29,7 @@ from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import plain
 from semgraph.semantic.answers import Blocked, named
 from semgraph.semantic.contract import SCORE, Implementation, RowEstimate
-from semgraph.semantic.library import wrong_with
+from semgraph.semantic.library import invalid_cost
 
 PATIENCE = 15.0
 """Seconds that one question of a check may take: they take hundredths."""
@@ -454,7 +454,7 @@ async def estimate(candidate: Candidate) -> None:
             cost = candidate.implementation.estimate(node, rows, None)
         except Exception as error:
             raise Broken(f"{type(error).__name__}: {error}, for {rows.left:g} rows") from error
-        wrong = wrong_with(cost)
+        wrong = invalid_cost(cost)
         expect(wrong is None, f"{wrong}, for {rows.left:g} rows")
 
 

@@ -88,7 +88,9 @@ class Texts:
         keys = [self.keys.of(item) for item in items]
         for position, what in enumerate(("partitions", "prompts", "contexts")):
             if len({key[position] for key in keys}) > 1:
-                return f"mixed: rows that are asked about together have several {what}: group by what they differ in"
+                return (
+                    f"mixed: rows of one request have several {what}: group by what they differ in"
+                )
         return None
 
 

@@ -1,6 +1,4 @@
-"""Tables of answers: from outcomes to what an implementation returns, and the check of what it
-returned.
-"""
+"""Answer tables: made from outcomes, and checked when an implementation returns them."""
 
 from __future__ import annotations
 
@@ -29,26 +27,25 @@ from semgraph.semantic.contract import (
 )
 
 LONGEST = 2.0
-"""Seconds that a check allows without an await."""
-_SAID_FROM = 5.0
-"""Seconds without an await from which a run says so: its tables are larger than those of a
+"""The most seconds without an await in a check."""
+_WARN_SECONDS = 5.0
+"""Seconds without an await after which a run logs a warning: its tables are larger than those of a
 check.
 """
 _LOG = logging.getLogger("semgraph")
 
 
 class Blocked(EngineError):
-    """An implementation kept the event loop to itself."""
+    """An implementation blocked the event loop."""
 
 
 class Watched:
-    """An `answer` under way. Await it: the result is that of the coroutine; `longest` then is
-    known.
+    """A coroutine of `answer` with the time of its longest step. Await it for the result.
 
     Args:
-        call: What `answer` returned.
-        implementation: Whose it is, for errors.
-        step: The step that asks, for errors.
+        call: The coroutine.
+        implementation: The implementation, for errors.
+        step: The step, for errors.
     """
 
     def __init__(
@@ -61,7 +58,7 @@ class Watched:
         """Run it step by step, and time the steps.
 
         Raises:
-            EngineError: It raised something that semgraph does not know; file and line are named.
+            EngineError: It raised an error that is not semgraph's; names file and line.
         """
         if not hasattr(self._call, "send"):
             raise EngineError(
@@ -72,7 +69,7 @@ class Watched:
         throw: BaseException | None = None
         while True:
             try:
-                waits_for = self._call.send(send) if throw is None else self._call.throw(throw)
+                awaited = self._call.send(send) if throw is None else self._call.throw(throw)
             except StopIteration as end:
                 return end.value
             except EngineError as error:
@@ -89,16 +86,16 @@ class Watched:
                 self.longest = max(self.longest, seconds)
             send, throw = None, None
             try:
-                send = yield waits_for
-            except BaseException as error:  # noqa: BLE001 - what was thrown in, cancellation too, goes on to the coroutine
+                send = yield awaited
+            except BaseException as error:  # noqa: BLE001 - thrown errors, also cancellation, go to the coroutine
                 throw = error
             began = time.perf_counter()
 
     async def ended(self) -> Any:
-        """The result, where nothing but it ran.
+        """The result, if nothing else ran in the event loop.
 
         Raises:
-            Blocked: It kept the event loop for longer than LONGEST.
+            Blocked: It blocked the event loop for longer than LONGEST.
         """
         result = await self
         if self.longest > LONGEST:
@@ -106,15 +103,15 @@ class Watched:
         return result
 
     def blocked(self) -> str:
-        """The message about one that kept the event loop."""
+        """The message about a blocked event loop."""
         return (
-            f"{self._place()}{named(self._implementation)} kept the event loop for "
-            f"{self.longest:.1f} s: no other call could go on. "
+            f"{self._place()}{named(self._implementation)} blocked the event loop for "
+            f"{self.longest:.1f} s: no other call could run. "
             "Await something meanwhile, or compute in a thread: await asyncio.to_thread(...)"
         )
 
     def _named(self, error: EngineError) -> EngineError:
-        """What the context says of a use that is wrong, with the place of that use."""
+        """An error of the context, with the place in the implementation."""
         message = str(error).removeprefix(self._place())
         return EngineError(f"{self._place()}{named(self._implementation, error)}: {message}")
 
@@ -129,10 +126,7 @@ class Watched:
 
 
 def seconds_without_processor() -> float:
-    """How long this thread has been ready to run while other processes had the processors.
-
-    Linux counts it; elsewhere it is 0.
-    """
+    """How long this thread has been ready to run without a processor. 0 except on Linux."""
     try:
         return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
     except OSError:
@@ -142,26 +136,21 @@ def seconds_without_processor() -> float:
 async def watched(
     implementation: Implementation[Any], node: Semantic, rows: Rows, ctx: Context
 ) -> pa.Table:
-    """What an implementation answers; a warning is logged where it kept the event loop for long.
+    """The answers of an implementation; logs a warning if it blocked the event loop.
 
     Raises:
-        EngineError: It raised something that semgraph does not know; step, file and line are named.
+        EngineError: It raised an error that is not semgraph's; names step, file and line.
     """
     call = Watched(implementation.answer(node, rows, ctx), implementation, node.step)
     table: pa.Table = await call
-    if call.longest > _SAID_FROM:
+    if call.longest > _WARN_SECONDS:
         _LOG.warning(call.blocked())
     return table
 
 
-def file_of(implementation: object) -> str | None:
-    """The file of an implementation."""
-    return getattr(sys.modules.get(type(implementation).__module__), "__file__", None)
-
-
 def named(implementation: object, error: BaseException | None = None) -> str:
-    """An implementation and its file, and the line of it that an error went through."""
-    file = file_of(implementation)
+    """An implementation with its file, and the line in it that raised the error."""
+    file = getattr(sys.modules.get(type(implementation).__module__), "__file__", None)
     if not file:
         return type(implementation).__name__
     trace = traceback.extract_tb(error.__traceback__) if error is not None else []
@@ -171,10 +160,7 @@ def named(implementation: object, error: BaseException | None = None) -> str:
 
 def answer_table(node: Semantic, outcomes: Sequence[Outcome], *, scored: bool = False) -> pa.Table:
     """The table that `answer` returns, from an outcome for each item (for sem_agg: for each group),
-    in order.
-
-    `scored`: what outcomes have under `score` is kept beside the verdicts, for sem_filter and
-        sem_join.
+    in order; `scored`: with the `score` of verdicts, for sem_filter and sem_join.
     """
     schema = answer_schema(node)
     columns: list[pa.Array[Any]] = [pa.array(range(len(outcomes)), pa.int64())]
@@ -207,18 +193,18 @@ def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:
 def check_answer(
     node: Semantic, rows: Rows, table: pa.Table, implementation: object = None
 ) -> None:
-    """Check what an implementation returned; `implementation` is named in the error, with its file.
+    """Check the table of an implementation; `implementation` is named in the error, with its file.
 
     Raises:
-        EngineError: Another schema, an item missing, foreign or twice, an item with neither verdict
-            nor error.
+        EngineError: The schema is wrong, an item is missing, unknown or twice, or an item has
+            neither verdict nor error.
     """
-    wanted = answer_schema(node)
-    wrong = None
+    expected = answer_schema(node)
+    wrong: str | None
     if not isinstance(table, pa.Table):
         wrong = f"it returned a {type(table).__name__}, not a pyarrow.Table"
-    elif not table.schema.equals(wanted) and not _scored(node, table):
-        wrong = f"it returned columns ({_columns(table.schema)}), expected ({_columns(wanted)})"
+    elif not table.schema.equals(expected) and not _scored(node, table):
+        wrong = f"it returned columns ({_columns(table.schema)}), expected ({_columns(expected)})"
     else:
         wrong = _wrong_items(node, rows, table.column("item").to_pylist()) or _no_verdict(
             node, table
@@ -240,12 +226,12 @@ def _wrong_items(node: Semantic, rows: Rows, items: Sequence[Any]) -> str | None
     count = len(rows.groups()) if node.keyword == "sem_agg" else rows.items.num_rows
     seen = Counter(items)
     missing = [i for i in range(count) if i not in seen]
-    odd = [i for i, n in seen.items() if n > 1 or i is None or not 0 <= i < count]
-    if not missing and not odd:
+    invalid = [i for i, n in seen.items() if n > 1 or i is None or not 0 <= i < count]
+    if not missing and not invalid:
         return None
-    parts = [f"missing: {_some(missing)}"] * bool(missing) + [
-        f"twice or unknown: {_some(odd)}"
-    ] * bool(odd)
+    parts = [f"missing: {_first(missing)}"] * bool(missing) + [
+        f"twice or unknown: {_first(invalid)}"
+    ] * bool(invalid)
     return f"each of the {count} items must come once; {'; '.join(parts)}"
 
 
@@ -262,7 +248,7 @@ def _no_verdict(node: Semantic, table: pa.Table) -> str | None:
     )
 
 
-def _some(items: Sequence[Any]) -> str:
+def _first(items: Sequence[Any]) -> str:
     return ", ".join(map(str, items[:5])) + (", ..." if len(items) > 5 else "")
 
 

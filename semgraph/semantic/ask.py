@@ -1,7 +1,7 @@
-"""Semantic operators: what is asked about, and what becomes of the answers.
+"""Evaluation of semantic operators: from input rows to items, and from answers to result rows.
 
-The engine makes the items (rows, pairs, groups), hands them to an implementation, checks what it
-returns, and puts the result together. An implementation never sees `how`, `keep` or `on_error`.
+The engine makes the items (rows, pairs, groups), passes them to an implementation, checks its
+answers, and assembles the result. Implementations never see `how`, `keep` or `on_error`.
 """
 
 from __future__ import annotations
@@ -53,37 +53,37 @@ from semgraph.semantic.contract import (
 from semgraph.semantic.library import estimated
 
 _HINT = 'write types by name, such as {"title": {"type": "string", "describe": "a job"}}'
-_SHOWN = 120
+_QUOTED = 120
 
 
 def shaped(
     node: SemMap, forms: Sequence[str | None], prompts: Sequence[int]
 ) -> tuple[SemMap, list[int]]:
-    """The node with a prompt for each form of answer that its rows ask for, and the number of each
-    row's prompt in it.
+    """The node with a prompt for each answer schema of its rows, and the number of each row's prompt
+    in it.
 
     Args:
-        node: One with a schema.
-        forms: What each row says of its answer.
+        node: A node with `schema`.
+        forms: The answer schema of each row, as JSON.
         prompts: The number of each row's prompt in the node.
 
     Raises:
-        DataError: A row says nothing that could be asked for.
+        DataError: A row has no valid schema.
     """
     numbers: dict[tuple[int, str], int] = {}
     shaped_prompts: list[Prompt] = []
     rows = []
     for number, text in zip(prompts, forms, strict=True):
-        place = (number, text or "")
-        if place not in numbers:
-            numbers[place] = len(shaped_prompts)
+        key = (number, text or "")
+        if key not in numbers:
+            numbers[key] = len(shaped_prompts)
             try:
                 shaped_prompts.append(_formed(node.prompt.all[number], text or ""))
             except Fault as fault:
-                shown = "" if text is None else f": {text[:_SHOWN]}"
-                what = f"{node.form} is no schema: {fault.what}{shown}"
+                quote = "" if text is None else f": {text[:_QUOTED]}"
+                what = f"{node.form} is no schema: {fault.what}{quote}"
                 raise DataError(what, hint=fault.hint or _HINT) from None
-        rows.append(numbers[place])
+        rows.append(numbers[key])
     return replace(
         node, prompt=PromptSet(tuple(("", prompt) for prompt in shaped_prompts), node.prompt.by)
     ), rows
@@ -100,7 +100,7 @@ def _formed(prompt: Prompt, text: str) -> Prompt:
 
 
 def form_of(text: str) -> tuple[tuple[tuple[str, Type], ...], tuple[tuple[str, str], ...]]:
-    """What a JSON text says an object holds: types by name, and what they mean. Raises Fault."""
+    """The fields of an answer schema in JSON: types by name, and their meanings. Raises Fault."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -131,9 +131,9 @@ def _field(name: str, value: Any) -> tuple[Type, str]:
 
 @dataclass(frozen=True)
 class Failure:
-    """A row that has no answer, or that cannot be computed with.
+    """A row without an answer, or with an error in an expression.
 
-    `input_row` is the row of the order's input that it derives from, if it derives from one.
+    `input_row` is the row of the ordered input that it derives from, if any.
     """
 
     step: str
@@ -144,19 +144,17 @@ class Failure:
 
 @dataclass(frozen=True)
 class Answered:
-    """What a semantic operator gave.
+    """The result of a semantic operator.
 
     Args:
         table: The result, with hidden columns.
-        failures: Rows that were left out, or kept with NULLs if `kept`.
-        kept: Whether failed rows stayed (`on_error: null`).
-        evidence: What was asked and answered, an item a row: `_m`, `left` and `right` (JSON of what
-            the prompt read), the answers, `error`, `calls`.
-        rows_in: How many rows (for sem_join: pairs) were asked about.
-        stays: The rows of the input that the result has, for operators that give each row at most
-            once.
-        input_rows: The input row of each row that was asked about, where `evidence` has not a row
-            for each.
+        failures: Failed rows; they are in the result, with NULLs, if `kept`.
+        kept: Whether failed rows stay in the result (`on_error: null`).
+        evidence: One row per item: `_m`, `left` and `right` (the columns that the prompt reads, as
+            JSON), the answers, `error`, `calls`.
+        rows_in: How many rows (for sem_join: pairs) were answered.
+        stays: The input rows that are in the result, for operators that keep each row at most once.
+        input_rows: The input row of each answered row, if `evidence` does not have a row for each.
     """
 
     table: pa.Table
@@ -168,20 +166,18 @@ class Answered:
     input_rows: Sequence[int | None] | None = None
 
     def asked_of(self, rows: Collection[int] | None) -> int:
-        """How many rows were asked about that derive from some input rows (None: all), or from
-        none.
-        """
+        """How many answered rows derive from these input rows (None: all), or from none."""
         if rows is None or self.evidence is None:
             return self.rows_in
-        own = set(rows)
-        asked = self.input_rows
-        if asked is None:
-            asked = values(self.evidence.column(INPUT_ROW))
-        return sum(row is None or row in own for row in asked)
+        selected = set(rows)
+        input_rows = self.input_rows
+        if input_rows is None:
+            input_rows = values(self.evidence.column(INPUT_ROW))
+        return sum(row is None or row in selected for row in input_rows)
 
     @property
     def unusable(self) -> list[str]:
-        """The calls that ended in an error of what they were asked about, each once."""
+        """The calls with an answer that failed, each once."""
         if self.evidence is None:
             return []
         errors, calls = values(self.evidence.column("error")), values(self.evidence.column("calls"))
@@ -197,11 +193,11 @@ class Answered:
 
 @dataclass(frozen=True)
 class AnswerContext:
-    """What an operator needs to be answered: its implementation and context, the partition values by
-    `_p`, and `$now`.
+    """The environment of an operator: implementation, context, partition names by number, and
+    `$now`.
 
-    `known` has the answers to earlier parts of the same relation, and takes those to this one;
-    None: it is whole.
+    `known` holds the answers to earlier parts of the same relation; answers to this part are added.
+    None: the relation is whole.
     """
 
     implementation: Implementation[Any]
@@ -212,11 +208,11 @@ class AnswerContext:
     known: dict[object, pa.Table] | None = None
 
 
-async def answer(node: Semantic, inputs: Sequence[pa.Table], asking: AnswerContext) -> Answered:
+async def answer(node: Semantic, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
     """Run one semantic operator over its inputs."""
     if not inputs[0].num_rows:
         return Answered(runtime_schema(node).empty_table())
-    return await assemble(node, inputs, asking)
+    return await assemble(node, inputs, context)
 
 
 def _flat(table: pa.Table, paths: Sequence[str]) -> pa.Table:
@@ -225,18 +221,18 @@ def _flat(table: pa.Table, paths: Sequence[str]) -> pa.Table:
     return pa.table({path: pick(table, path) for path in paths})
 
 
-def partition_names(table: pa.Table, asking: AnswerContext) -> list[str]:
-    """The partition of each row; "" where it has none."""
-    return known_partitions(table, asking) or [""] * table.num_rows
+def partition_names(table: pa.Table, context: AnswerContext) -> list[str]:
+    """The partition of each row; "" for a row without one."""
+    return known_partitions(table, context) or [""] * table.num_rows
 
 
-def known_partitions(table: pa.Table, asking: AnswerContext) -> list[str] | None:
-    """The partition of each row, which may be ""; None if the rows belong to none."""
+def known_partitions(table: pa.Table, context: AnswerContext) -> list[str] | None:
+    """The partition of each row, which may be ""; None if the relation has none."""
     batch = Batch.of_table(table)
     numbers = batch.partitions()
     if numbers is not None:
-        return [asking.partitions[number] for number in numbers]
-    return batch.owners(asking.partition_column)
+        return [context.partitions[number] for number in numbers]
+    return batch.owners(context.partition_column)
 
 
 def _prompts(table: pa.Table, prompts: PromptSet) -> list[int | None]:
@@ -257,15 +253,14 @@ async def ask(
     left: pa.Table,
     right: pa.Table | None,
     items: pa.Table,
-    asking: AnswerContext,
+    context: AnswerContext,
     times: Sequence[int] = (),
     owners: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Hand items to the implementation and check what comes back: every item once, in order.
+    """Pass items to the implementation and check its answers: every item once, in order.
 
-    A row for which there is no prompt is not asked about: that is its error. `times` says for how
-        many rows each left row
-    stands. `owners` are the partitions of the left rows, where these do not say it themselves.
+    A row without a prompt is not sent: it gets an error. `times` are the numbers of rows that the
+    left rows represent. `owners` are the partitions of the left rows, if these have no column of it.
     """
     prompts = _prompts(left, node.prompt)
     refused = _refused(node, left, items, prompts)
@@ -278,23 +273,21 @@ async def ask(
         _flat(left, node.prompt.fields),
         other,
         part,
-        owners or partition_names(left, asking),
+        owners or partition_names(left, context),
         numbers,
         times,
     )
     if not part.num_rows:
         return _with_errors(node, answer_schema(node).empty_table(), units, refused)
-    table = await watched(asking.implementation, node, rows, asking.ctx)
-    check_answer(node, rows, table, asking.implementation)
+    table = await watched(context.implementation, node, rows, context.ctx)
+    check_answer(node, rows, table, context.implementation)
     return _with_errors(node, table, units, refused)
 
 
 def _refused(
     node: Semantic, left: pa.Table, items: pa.Table, prompts: Sequence[int | None]
 ) -> dict[int, str]:
-    """The items (for sem_agg: the groups) with a row for which there is no prompt, and what is said
-    of them.
-    """
+    """The errors of items (for sem_agg: of groups) with a row without a prompt."""
     if None not in prompts:
         return {}
     known = ", ".join(value for value, _ in node.prompt.prompts)
@@ -310,7 +303,7 @@ def _refused(
 
 
 def _units(node: Semantic, items: pa.Table) -> list[int]:
-    """What each item's answer is numbered by."""
+    """The number of each item's answer: its group for sem_agg, else its own."""
     return (
         values(items.column("group")) if node.keyword == "sem_agg" else list(range(items.num_rows))
     )
@@ -319,71 +312,63 @@ def _units(node: Semantic, items: pa.Table) -> list[int]:
 def _without(
     node: Semantic, items: pa.Table, refused: Mapping[int, str]
 ) -> tuple[pa.Table, list[int]]:
-    """The items that can be asked about, groups numbered anew, and the number that each answer
-    about them had before.
-    """
+    """The items without refused ones, groups renumbered, and the original number of each answer."""
     numbers = _units(node, items)
     if not refused:
         return items, list(dict.fromkeys(numbers))
-    asked = [i for i, unit in enumerate(numbers) if unit not in refused]
-    part = items.take(pa.array(asked, pa.int64()))
+    accepted = [i for i, unit in enumerate(numbers) if unit not in refused]
+    part = items.take(pa.array(accepted, pa.int64()))
     if "group" in part.column_names:
-        groups = values(part.column("group"))
-        dense = {group: i for i, group in enumerate(dict.fromkeys(groups))}
+        renumbered, _ = dense(values(part.column("group")))
         part = part.set_column(
-            part.column_names.index("group"),
-            "group",
-            pa.array([dense[group] for group in groups], pa.int64()),
+            part.column_names.index("group"), "group", pa.array(renumbered, pa.int64())
         )
-    return part, list(dict.fromkeys(numbers[i] for i in asked))
+    return part, list(dict.fromkeys(numbers[i] for i in accepted))
 
 
 def _with_errors(
     node: Semantic, table: pa.Table, units: Sequence[int], refused: Mapping[int, str]
 ) -> pa.Table:
-    """The answers, by their numbers before, with the errors of those that were not asked about; in
-    order.
-    """
+    """The answers with their original numbers, and the errors of refused items, in order."""
     table = table.sort_by("item")
     if not refused:
         return table
     errors = answer_table(node, [Outcome(None, error) for error in refused.values()])
     numbered = [
-        each.set_column(0, "item", pa.array(list(numbers), pa.int64()))
-        for each, numbers in ((table, units), (errors, refused))
+        part.set_column(0, "item", pa.array(list(numbers), pa.int64()))
+        for part, numbers in ((table, units), (errors, refused))
     ]
     return pa.concat_tables(numbered, promote_options="default").sort_by("item")
 
 
-def shown(table: pa.Table, paths: Sequence[str], index: Sequence[int]) -> list[str]:
-    """What a prompt reads of some rows, as JSON: equal for rows that a model cannot tell apart."""
+def prompt_texts(table: pa.Table, paths: Sequence[str], index: Sequence[int]) -> list[str]:
+    """The columns that a prompt reads of some rows, as JSON: equal texts make equal prompts."""
     rows = _flat(table, paths).to_pylist() if paths else [{}] * table.num_rows
     texts = [canonical_json(plain(row)) for row in rows]
     return [texts[i] for i in index]
 
 
 def question_keys(
-    node: Semantic, rows: pa.Table, asking: AnswerContext, owners: Sequence[str] | None = None
+    node: Semantic, rows: pa.Table, context: AnswerContext, owners: Sequence[str] | None = None
 ) -> list[object]:
-    """What tells each row from others: its partition, what the prompts read or are picked by,
-    the form of the answer.
+    """The question of each row: its partition, the columns that prompts read, its answer schema.
 
-    Rows that are equal in this are one question, whatever else they hold.
+    Rows with equal keys are one question.
     """
     form = node.form if isinstance(node, SemMap) else ""
     forms = values(pick(rows, form)) if form else [""] * rows.num_rows
-    texts = shown(rows, node.prompt.fields, range(rows.num_rows))
-    return list(zip(owners or partition_names(rows, asking), texts, forms, strict=True))
+    texts = prompt_texts(rows, node.prompt.fields, range(rows.num_rows))
+    return list(zip(owners or partition_names(rows, context), texts, forms, strict=True))
 
 
 def evidence(
     node: Semantic, left: pa.Table, lefts: Sequence[int], answers: pa.Table, rights: Sequence[str]
 ) -> pa.Table:
-    """What was asked and answered, an item a row."""
+    """The evidence of an operator: the texts and the answer of each item."""
     input_rows = Batch.of_table(left).input_rows()
     columns: dict[str, Any] = {
         INPUT_ROW: pa.array([input_rows[i] for i in lefts], pa.int64()),
-        "left": pa.array(shown(left, node.prompt.fields, lefts), pa.string()),
+        "left": pa.array(prompt_texts(left, node.prompt.fields, lefts), pa.string()),
         "right": pa.array(list(rights), pa.string())
         if rights
         else pa.nulls(len(lefts), pa.string()),
@@ -401,15 +386,15 @@ def failures(
     for i, error in zip(lefts, errors, strict=True):
         if error is not None:
             row = Batch.of_table(left.slice(i, 1))
-            shown = plain(row.visible().to_pylist()[0])
-            failed.append(Failure(node.step, error, row.input_rows()[0], shown))
+            visible = plain(row.visible().to_pylist()[0])
+            failed.append(Failure(node.step, error, row.input_rows()[0], visible))
     return tuple(failed)
 
 
 @singledispatch
-async def assemble(node: Semantic, inputs: Sequence[pa.Table], asking: AnswerContext) -> Answered:  # noqa: ARG001
-    """Ask, and put the result together."""
-    raise EngineError(f"the engine cannot put together the answers of {node.keyword}")
+async def assemble(node: Semantic, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:  # noqa: ARG001
+    """Answer the items, and assemble the result."""
+    raise EngineError(f"the engine cannot assemble the answers of {node.keyword}")
 
 
 Flags = npt.NDArray[np.bool_]
@@ -418,13 +403,13 @@ Through = Callable[[pa.Table], Awaitable[tuple[pa.Table, Sequence[int]]]]
 
 @dataclass(frozen=True)
 class RowAnswers:
-    """What was asked of a relation.
+    """The answers for a relation.
 
     Args:
-        asked: The numbers of the rows that were asked about, ascending.
+        asked: The numbers of the answered rows, ascending.
         answers: Their answers, in that order.
-        reached: For each row of the relation, whether it was looked at: all, unless a limit had
-            enough before.
+        reached: For each row of the relation, whether it was processed: all, unless a limit stopped
+            earlier.
     """
 
     asked: Sequence[int]
@@ -433,44 +418,40 @@ class RowAnswers:
 
 
 async def ask_rows(
-    node: SemMap | SemFilter, table: pa.Table, wanted: Flags, asking: AnswerContext
+    node: SemMap | SemFilter, table: pa.Table, selected: Flags, context: AnswerContext
 ) -> RowAnswers:
-    """Ask about the wanted rows of a relation; of those that `node.stop` needs no more, about
-    none.
-    """
+    """Answer the selected rows of a relation, until `node.stop` has enough."""
     if node.stop is None:
-        index = [int(i) for i in np.flatnonzero(wanted)]
-        if asking.known is None:
-            answers_of = await _distinct(node, table, index, asking)
+        index = [int(i) for i in np.flatnonzero(selected)]
+        if context.known is None:
+            whole = await _distinct(node, table, index, context)
         else:
-            answers_of = _together(
-                node, await _unless_known(node, table, index, asking, asking.known)
-            )
-        return RowAnswers(index, answers_of, np.ones(table.num_rows, bool))
-    queues = await _queues(node, node.stop, table, asking.now)
-    at_once = rows_a_call(node, table.num_rows, asking.implementation)
+            whole = _concat(node, await _unless_known(node, table, index, context, context.known))
+        return RowAnswers(index, whole, np.ones(table.num_rows, bool))
+    queues = await _queues(node, node.stop, table, context.now)
+    at_once = rows_a_call(node, table.num_rows, context.implementation)
     keys: Sequence[object] = (
-        question_keys(node, table, asking) if at_once > 1 else range(table.num_rows)
+        question_keys(node, table, context) if at_once > 1 else range(table.num_rows)
     )
-    questions = [key if asked else None for key, asked in zip(keys, wanted, strict=True)]
+    questions = [key if asked else None for key, asked in zip(keys, selected, strict=True)]
     reached = np.zeros(table.num_rows, bool)
     answers: dict[int, pa.Table] = {}
-    known = {} if asking.known is None else asking.known
+    known = {} if context.known is None else context.known
     while chunk := [
         row for queue in queues for row in queue.take(at_once, node.stop.n, questions, known)
     ]:
         reached[chunk] = True
-        index = sorted(row for row in chunk if wanted[row])
-        new = await _unless_known(node, table, index, asking, known)
+        index = sorted(row for row in chunk if selected[row])
+        new = await _unless_known(node, table, index, context, known)
         answers |= dict(zip(index, new, strict=True))
         stays = {row: _stays(node, answer) for row, answer in zip(index, new, strict=True)}
         for queue in queues:
-            queue.settle({row: stays.get(row, True) for row in queue.taken})
+            queue.count({row: stays.get(row, True) for row in queue.taken})
     asked = sorted(answers)
-    return RowAnswers(asked, _together(node, [answers[row] for row in asked]), reached)
+    return RowAnswers(asked, _concat(node, [answers[row] for row in asked]), reached)
 
 
-def _together(node: SemMap | SemFilter, answers: Sequence[pa.Table]) -> pa.Table:
+def _concat(node: SemMap | SemFilter, answers: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(answers) if answers else answer_schema(node).empty_table()
 
 
@@ -482,20 +463,18 @@ async def in_chunks(
     now: datetime | None,
     through: Through,
 ) -> pa.Table:
-    """Give the rows of a relation to stacked operators, of which `node` is the lowest, until enough
-    come through.
+    """Pass the rows of a relation through stacked operators, in chunks, until enough come out.
 
     Args:
-        node: Whose input they are.
-        stop: When it is enough.
+        node: The lowest operator, which reads the relation.
+        stop: The limit.
         table: The relation.
         at_once: How many rows fill a call.
         now: `$now`.
-        through: Gives what the uppermost operator makes of some of the rows, and which of these are
-            in it.
+        through: Applies the operators to some rows: the result, and the rows that are in it.
 
     Returns:
-        What came through, in the order of the relation.
+        The result, in the order of the relation.
     """
     queues = await _queues(node, stop, table, now)
     pieces, places = [(await through(table.slice(0, 0)))[0]], list[int]()
@@ -507,7 +486,7 @@ async def in_chunks(
         pieces.append(piece)
         places += sorted(passed)
         for queue in queues:
-            queue.settle({row: row in passed for row in queue.taken})
+            queue.count({row: row in passed for row in queue.taken})
     return pa.concat_tables(pieces).take(pa.array(np.argsort(places), pa.int64()))
 
 
@@ -519,55 +498,51 @@ def _stays(node: SemMap | SemFilter, answer: pa.Table) -> bool:
 
 
 async def _distinct(
-    node: SemMap | SemFilter, table: pa.Table, index: Sequence[int], asking: AnswerContext
+    node: SemMap | SemFilter, table: pa.Table, index: Sequence[int], context: AnswerContext
 ) -> pa.Table:
-    """The answers for some rows. Rows that a model cannot tell apart are one question."""
+    """The answers for some rows. Rows with equal prompts are one question."""
     left = table if len(index) == table.num_rows else table.take(pa.array(index, pa.int64()))
     if len(index) < 2:
-        return await _asked(node, left, asking)
-    numbers, first = dense(question_keys(node, left, asking))
+        return await _answers(node, left, context)
+    numbers, first = dense(question_keys(node, left, context))
     if len(first) == len(index):
-        return await _asked(node, left, asking)
-    distinct, times = (
-        left.take(pa.array(first, pa.int64())),
-        np.bincount(np.asarray(numbers)).tolist(),
-    )
-    return (await _asked(node, distinct, asking, times)).take(pa.array(numbers, pa.int64()))
+        return await _answers(node, left, context)
+    distinct = left.take(pa.array(first, pa.int64()))
+    times = np.bincount(np.asarray(numbers)).tolist()
+    return (await _answers(node, distinct, context, times)).take(pa.array(numbers, pa.int64()))
 
 
-async def _asked(
-    node: SemMap | SemFilter, left: pa.Table, asking: AnswerContext, times: Sequence[int] = ()
+async def _answers(
+    node: SemMap | SemFilter, left: pa.Table, context: AnswerContext, times: Sequence[int] = ()
 ) -> pa.Table:
     items = pa.table({"left": pa.array(range(left.num_rows), pa.int64())})
-    return await ask(node, left, None, items, asking, times)
+    return await ask(node, left, None, items, context, times)
 
 
 async def _unless_known(
     node: SemMap | SemFilter,
     table: pa.Table,
     index: Sequence[int],
-    asking: AnswerContext,
+    context: AnswerContext,
     known: dict[object, pa.Table],
 ) -> list[pa.Table]:
-    """The answer for each of some rows; what an equal row was answered before is not asked
-    again.
-    """
+    """The answer for each of some rows; equal rows reuse the known answer."""
     left = table.take(pa.array(index, pa.int64()))
-    keys = question_keys(node, left, asking)
+    keys = question_keys(node, left, context)
     new = {key: i for i, key in reversed(list(enumerate(keys))) if key not in known}
     places = sorted(new.values())
     if places:
         counts = Counter(keys)
         times = [counts[keys[place]] for place in places]
-        answers = await _asked(node, left.take(pa.array(places, pa.int64())), asking, times)
+        answers = await _answers(node, left.take(pa.array(places, pa.int64())), context, times)
         known |= {keys[place]: answers.slice(i, 1) for i, place in enumerate(places)}
     return [known[key] for key in keys]
 
 
 @dataclass
 class _Queue:
-    """The rows of one group in the limit's order, how many were looked at, and how many of these
-    stay.
+    """The rows of one group in the limit's order, how many were processed, and how many of these
+    stay in the result.
     """
 
     rows: list[int]
@@ -578,11 +553,11 @@ class _Queue:
     def take(
         self, at_once: int, n: int, questions: Sequence[object], known: Collection[object]
     ) -> list[int]:
-        """The rows to look at next: as many as are likely to be enough, at most as many again as
-        there were, full calls.
+        """The rows to process next, in full calls: as many as are likely to be enough, but at most
+        double the number processed so far.
 
-        A call is full with `at_once` questions that differ, and are not `known`; a row that asks
-        nothing has None.
+        A call is full with `at_once` distinct questions that are not `known`; a row without a
+        question has None.
         """
         missing = n - self.kept
         self.taken = []
@@ -598,8 +573,8 @@ class _Queue:
                 self.next += 1
         return self.taken
 
-    def settle(self, stays: dict[int, bool]) -> None:
-        """Take in which of the rows looked at last stay."""
+    def count(self, stays: dict[int, bool]) -> None:
+        """Count the rows of the last `take` that stay."""
         self.kept += sum(stays.values())
         self.taken = []
 
@@ -622,8 +597,8 @@ async def _queues(
 
 
 def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementation[Any]) -> int:
-    """How many rows share a call, as the implementation estimates: chunks of full calls cost no
-    call more.
+    """How many rows share a call, by the implementation's estimate: chunks of full calls need no
+    additional call.
     """
     cost = estimated(implementation, node, RowEstimate(rows, 0, rows, 0), None)
     return max(1, math.ceil(rows / cost.calls)) if cost.calls else 1

@@ -1,8 +1,6 @@
-"""What an implementation may touch while it answers: the model and the embedder, in the name of one
-node.
+"""The `Context` of implementations: the model and the embedder, on behalf of one node.
 
-Everything that is asked through it is counted for that node when it arrives, whatever becomes of it
-afterwards.
+Each reply is counted for the node when it arrives, whether it is used or not.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import asyncio
 import hashlib
 import json
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -36,18 +34,18 @@ _Task = asyncio.Task[Reply | RowError]
 
 
 class NodeContext:
-    """The `Context` of one node. Use it as an async context manager, or close it: then nothing it
-    began is left running.
+    """The `Context` of one node. Use it as an async context manager, or close it: this ends all its
+    requests.
 
     Args:
-        llm: Answers requests. Limits and token counts are those of the model bound to the role of
+        llm: The model, or the models of all roles. Limits and token counts are those of the role of
             the node's first prompt.
-        embedder: Embeds texts.
-        node: In whose name.
+        embedder: The embedder.
+        node: The node.
         metrics: The counters of its step.
-        seed: What `random` depends on, beside the node and the key.
-        trial: Which independent repetition this is.
-        paid: Ids of the calls that this run has accounted for; what it adds is in `replayed`, or in
+        seed: A further seed of `random`, beside the node and the key.
+        trial: The number of the independent repetition.
+        paid: Ids of the calls that the run has counted; new ones are counted in `replayed`, or in
             `metrics` if issued.
     """
 
@@ -70,7 +68,7 @@ class NodeContext:
         self.calls: list[str] = []
         self.notes: dict[str, None] = {}
         self._paid = paid if paid is not None else set()
-        self.replayed = StepMetrics()  # what answers of earlier runs had cost, each once
+        self.replayed = StepMetrics()  # the cost of answers of earlier runs, each once
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,21 +77,21 @@ class NodeContext:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Cancel what is under way and wait until it has ended."""
+        """Cancel requests in flight and wait until they have ended."""
         await _end(self._running)
 
     @property
     def limits(self) -> Limits:
-        """What the model takes."""
+        """The limits of the model."""
         return self._model.limits
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text for that model."""
+        """Count the tokens of a text for that model."""
         return self._model.count_tokens(text)
 
     def random(self, partition: str, *key: str) -> random.Random:
-        """A generator that depends on seed, step, trial, partition and key alone."""
-        trial = [str(self._trial)] if self._trial else []  # repetitions draw anew
+        """A generator seeded by seed, step, trial, partition and key alone."""
+        trial = [str(self._trial)] if self._trial else []
         text = json.dumps([self._seed, self._node.step, *trial, partition, *key])
         return random.Random(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())  # noqa: S311
 
@@ -106,7 +104,7 @@ class NodeContext:
         partition: str,
         max_tokens: int,
     ) -> Request:
-        """A request in this node's name; without a schema any text is an answer."""
+        """A request of this node; without a schema any text is an answer."""
         messages = [Message("system", system)] if system else []
         return Request(
             role=prompt.role,
@@ -119,50 +117,50 @@ class NodeContext:
         )
 
     def _schema_text(self, schema: Mapping[str, Any]) -> str:
-        """JSON in the order of the schema's keys, which is the order models answer in. Written once
-        for each object.
+        """JSON in the order of the schema's keys, because models answer in that order. Cached by
+        object.
         """
-        known = self._schemas.get(id(schema))
-        if known is None:
+        cached = self._schemas.get(id(schema))
+        if cached is None:
             text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-            known = self._schemas[id(schema)] = (schema, text)
-        return known[1]
+            cached = self._schemas[id(schema)] = (schema, text)
+        return cached[1]
 
     async def ask(
         self, requests: Iterable[Request]
     ) -> AsyncGenerator[tuple[int, Reply | RowError], None]:
-        """Send requests, as many at a time as keep the model busy, and yield (index, reply or
-        error) as they arrive.
+        """Send requests, enough at a time to keep the model busy, and yield (index, reply or error)
+        as they arrive.
         """
-        waiting = enumerate(requests)
+        pending = enumerate(requests)
         arrived: asyncio.Queue[tuple[int, _Task]] = asyncio.Queue()
-        mine: set[_Task] = set()
+        in_flight: set[_Task] = set()
         most = max(1, self.limits.in_flight * 2)
 
         def start() -> bool:
-            following = next(waiting, None)
+            following = next(pending, None)
             if following is None:
                 return False
             index, request = following
             task = asyncio.create_task(self._complete(request))
-            mine.add(task)
+            in_flight.add(task)
             self._running.add(task)
             task.add_done_callback(lambda task: arrived.put_nowait((index, task)))
             return True
 
         try:
             more = True
-            while more or mine:
-                while more and len(mine) < most:
+            while more or in_flight:
+                while more and len(in_flight) < most:
                     more = start()
-                if mine:
+                if in_flight:
                     index, task = await arrived.get()
-                    mine.discard(task)
+                    in_flight.discard(task)
                     self._running.discard(task)
                     yield index, task.result()
         finally:
-            self._running -= mine
-            await _end(mine)
+            self._running -= in_flight
+            await _end(in_flight)
 
     async def _complete(self, request: Request) -> Reply | RowError:
         try:
@@ -184,7 +182,7 @@ class NodeContext:
         self._paid.add(reply.call_id)
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:
-        """Vectors of texts, shape (texts, dimensions), float32; equal texts are embedded once."""
+        """Vectors of texts, shape (texts, dimensions), float32; equal texts are sent once."""
         distinct = list(dict.fromkeys(texts))
         if not distinct:
             return np.zeros((0, await self._embedder.dimensions()), np.float32)
@@ -219,67 +217,62 @@ class NodeContext:
         works: Iterable[Work],
         items: Iterable[int],  # noqa: ARG002
     ) -> None:
-        """Ask until each of the items has an outcome."""
+        """Send requests until each of the items has an outcome."""
         await builder.ask(works)
 
     async def ask_words(
         self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""
     ) -> list[Outcome]:
-        """Ask about each item for one word; see `semgraph.semantic.contract.Context`."""
+        """Ask for one word about each item; see `semgraph.semantic.contract.Context`."""
         if role:
-            return await self._of_role(
-                node, role, lambda other, asked: other.ask_words(asked, rows, words)
-            )
+            return await self._ask_role(node, rows, words, role)
         items = range(rows.items.num_rows)
         builder = self._builder(node, rows, words or words_of(node))
-        builder.must_be_sure = True
+        builder.needs_logprobs = True
         works = list(builder.works([item] for item in items))
         first = 1 if self.limits.logprobs is None else 0
-        for some in filter(None, (works[:first], works[first:])):
-            await self._ask_all(builder, some, items)
+        for part in filter(None, (works[:first], works[first:])):
+            await self._ask_all(builder, part, items)
         return [builder.outcomes[item] for item in items]
 
-    async def _of_role(
-        self,
-        node: Semantic,
-        role: str,
-        ask: Callable[[NodeContext, Semantic], Awaitable[list[Outcome]]],
+    async def _ask_role(
+        self, node: Semantic, rows: Rows, words: Words | None, role: str
     ) -> list[Outcome]:
-        """Ask the model of another role in this node's name; what it takes is counted here."""
-        asked = replace(node, prompt=node.prompt.of_role(role))
+        """Ask the model of another role, and count its calls here."""
+        node = replace(node, prompt=node.prompt.of_role(role))
         other = NodeContext(
             self._llm,
             self._embedder,
-            asked,
+            node,
             self._metrics,
             seed=self._seed,
             trial=self._trial,
             paid=self._paid,
         )
         async with other:
-            outcomes = await ask(other, asked)
+            outcomes = await other.ask_words(node, rows, words)
         self.calls += other.calls
         self.replayed.add(other.replayed)
         return outcomes
 
     def without_logprobs(self) -> str:
-        """What to say where the endpoint gives no log-probabilities."""
-        instead = REFERENCES[self._node.keyword]
+        """The message for an endpoint without log-probabilities."""
+        reference = REFERENCES[self._node.keyword]
         return (
-            f"step {self._node.step}: {self._model.name} gives no log-probabilities, which logit needs. "
-            f"Use an implementation that needs none: {self._node.step}={instead}"
+            f"step {self._node.step}: {self._model.name} returns no log-probabilities, which logit needs. "
+            f"Use an implementation that needs none: {self._node.step}={reference}"
         )
 
     def note(self, text: str) -> None:
-        """Keep a note for the user."""
+        """Add a note for the user."""
         self.notes.setdefault(text)
 
     async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
         """Aggregate each part in one call; see `semgraph.semantic.contract.Context`."""
-        wanted = list(parts)
-        builder = GroupPrompts(self, node, rows, wanted)
-        await self._ask_all(builder, builder.all_works(), range(len(wanted)))
-        return [builder.outcomes[i] for i in range(len(wanted))]
+        numbered = list(parts)
+        builder = GroupPrompts(self, node, rows, numbered)
+        await self._ask_all(builder, builder.all_works(), range(len(numbered)))
+        return [builder.outcomes[i] for i in range(len(numbered))]
 
     async def ask_rankings(
         self, node: Semantic, rows: Rows, windows: Iterable[Block]
@@ -290,11 +283,11 @@ class NodeContext:
         return await builder.rankings()
 
     async def ask_reviews(
-        self, node: Semantic, rows: Rows, given: Mapping[int, Outcome]
+        self, node: Semantic, rows: Rows, answers: Mapping[int, Outcome]
     ) -> dict[int, Outcome]:
-        """Ask what given answers missed or got wrong; see `semgraph.semantic.contract.Context`."""
-        builder = ReviewPrompts(self, node, rows, given)
-        await builder.ask(Work((item,)) for item in given)
+        """Review earlier answers; see `semgraph.semantic.contract.Context`."""
+        builder = ReviewPrompts(self, node, rows, answers)
+        await builder.ask(Work((item,)) for item in answers)
         return builder.outcomes
 
 
@@ -306,7 +299,7 @@ async def _end(tasks: set[_Task]) -> None:
 
 
 def count_reply(metrics: StepMetrics, reply: Reply) -> None:
-    """Count a reply for a step: by where it came from, and what it cost if it was issued now."""
+    """Count a reply for a step, by its origin, with its tokens and dollars if it was issued now."""
     metrics.attempts += reply.attempts
     if reply.origin == "journal":
         metrics.calls_journal += 1
@@ -317,14 +310,17 @@ def count_reply(metrics: StepMetrics, reply: Reply) -> None:
         metrics.tokens_in += reply.usage.prompt
         metrics.tokens_cached += reply.usage.cached
         metrics.tokens_out += reply.usage.completion
-        unknown = metrics.dollars is None or reply.dollars is None
-        metrics.dollars = None if unknown else (metrics.dollars or 0.0) + (reply.dollars or 0.0)
+        _add_dollars(metrics, reply.dollars)
+
+
+def _add_dollars(metrics: StepMetrics, dollars: float | None) -> None:
+    """Add dollars to a step; the sum is unknown if one of them is."""
+    unknown = metrics.dollars is None or dollars is None
+    metrics.dollars = None if unknown else (metrics.dollars or 0.0) + (dollars or 0.0)
 
 
 def count_failure(metrics: StepMetrics, error: RowError) -> None:
-    """Count a request that has no answer for a step: its attempts, and what was paid for it all the
-    same.
-    """
+    """Count a failed request for a step: its attempts, and the paid answer if there was one."""
     spent = error.spent if isinstance(error.spent, Reply) else None
     metrics.attempts += error.attempts
     if spent is not None:
@@ -333,26 +329,25 @@ def count_failure(metrics: StepMetrics, error: RowError) -> None:
 
 
 def count_embeddings(metrics: StepMetrics, embeddings: Embeddings) -> None:
-    """Count embeddings for a step: calls, the requests sent for them, what they cost."""
+    """Count embeddings for a step: calls, attempts, tokens and dollars."""
     metrics.embeddings += embeddings.calls
     metrics.attempts += embeddings.attempts
     metrics.tokens_in += embeddings.usage.prompt
-    unknown = metrics.dollars is None or embeddings.dollars is None
-    metrics.dollars = None if unknown else (metrics.dollars or 0.0) + (embeddings.dollars or 0.0)
+    _add_dollars(metrics, embeddings.dollars)
 
 
 _UNASKED = "unasked: only planned"
-_SAMPLE = 200  # requests whose tokens are counted
+_SAMPLE = 200  # requests with counted tokens
 
 
 class DryRunEnded(SemgraphError):
-    """A dry run cannot go on: it needs vectors, an answer or the store, or has enough requests."""
+    """A dry run cannot continue: it needs vectors, an answer or the store, or has enough requests."""
 
 
 @dataclass
 class PlannedRequests:
-    """Requests to the model of one role: how many, the tokens their answers may have, and the first
-    of them.
+    """Requests to the model of one role: their number, the most tokens of their answers, and the
+    first of them.
     """
 
     calls: int = 0
@@ -368,17 +363,17 @@ class PlannedRequests:
 
 
 class DryRun(NodeContext):
-    """A context that counts requests and sends none: no question has an answer, so implementations
-    end after what they ask at once.
+    """A context that counts requests and sends none: no item gets an answer, so implementations end
+    after their first round.
 
     Args:
-        embeds: Whether texts are embedded; if not, an implementation that wants vectors ends with
+        embeds: Whether texts are embedded; if not, an implementation that needs vectors ends with
             DryRunEnded.
-        most: The number of requests after which it ends with DryRunEnded; None: all are counted.
+        most: The number of requests after which it ends with DryRunEnded; None: no limit.
         arguments: Those of NodeContext.
 
     Attributes:
-        batches: The requests that would have been sent, by role.
+        batches: The counted requests, by role.
     """
 
     def __init__(
@@ -390,10 +385,10 @@ class DryRun(NodeContext):
 
     @property
     def first(self) -> Request | None:
-        """The first request; None if there was none."""
+        """The first request, if any."""
         return next((batch.first[0] for batch in self.batches.values()), None)
 
-    def _keep(self, requests: Iterable[Request]) -> None:
+    def _count(self, requests: Iterable[Request]) -> None:
         for request in requests:
             self.batches.setdefault(request.role, PlannedRequests()).add(request)
             if self._most is not None:
@@ -406,7 +401,7 @@ class DryRun(NodeContext):
     ) -> AsyncGenerator[tuple[int, Reply | RowError], None]:
         """Count the requests."""
         for index, request in enumerate(requests):
-            self._keep([request])
+            self._count([request])
             yield index, RowError("unasked", "only planned")
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:
@@ -418,33 +413,33 @@ class DryRun(NodeContext):
     async def _ask_all(
         self, builder: PromptBuilder, works: Iterable[Work], items: Iterable[int]
     ) -> None:
-        self._keep(builder.requests(works, []))
+        self._count(builder.requests(works, []))
         builder.outcomes |= dict.fromkeys(items, Outcome(None, _UNASKED))
 
     async def ask_words(
         self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""
     ) -> list[Outcome]:
         """Count the requests about the items."""
-        asked = replace(node, prompt=node.prompt.of_role(role)) if role else node
-        return await super().ask_words(asked, rows, words)
+        node = replace(node, prompt=node.prompt.of_role(role)) if role else node
+        return await super().ask_words(node, rows, words)
 
     async def ask_rankings(
         self, node: Semantic, rows: Rows, windows: Iterable[Block]
     ) -> list[Ranking]:
         """Count the requests about the windows."""
-        wanted = list(windows)
-        builder = WindowPrompts(self, node, rows, wanted)
-        self._keep(builder.requests(builder.all_works(), []))
+        numbered = list(windows)
+        builder = WindowPrompts(self, node, rows, numbered)
+        self._count(builder.requests(builder.all_works(), []))
         return [
             Ranking(None, _UNASKED, (), dict.fromkeys(window, Outcome(None, _UNASKED)))
-            for window in wanted
+            for window in numbered
         ]
 
     async def ask_reviews(
         self,
         node: Semantic,  # noqa: ARG002
         rows: Rows,  # noqa: ARG002
-        given: Mapping[int, Outcome],
+        answers: Mapping[int, Outcome],
     ) -> dict[int, Outcome]:
-        """Nothing was answered, so nothing is reviewed."""
-        return dict.fromkeys(given, Outcome(None, _UNASKED))
+        """Review nothing, because no item has an answer."""
+        return dict.fromkeys(answers, Outcome(None, _UNASKED))

@@ -1,8 +1,8 @@
 """The contract between the engine and the implementations of semantic operators. Authors import it
 from `semgraph.operator`.
 
-The engine owns which rows and pairs are asked about, `how`, `keep`, errors and assembly; an
-implementation only answers about the items it is given, by their numbers.
+The engine selects the rows and pairs, and handles `how`, `keep`, errors and assembly; an
+implementation only answers items, by their numbers.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ REFERENCES = {
 
 
 class Rows(NamedTuple):
-    """What is asked about.
+    """The items to answer, and the rows they refer to.
 
     Args:
-        left: One row for each left row: the columns that the prompts read (dotted paths flattened
-            to columns named by the path), in row order; equal rows once, but for sem_agg.
-        right: The same of the other side of a join, equal rows once; None for other operators.
+        left: The left rows: the columns that the prompts read (dotted paths flattened to columns
+            named by the path), in row order; equal rows once, except for sem_agg.
+        right: The right rows of a join, equal rows once; None for other operators.
         items: One row for each item, in order: `left` int64 for sem_map and sem_filter; `left`,
             `right` int64 for sem_join (the candidate pairs); `group`, `left` int64 for sem_agg and
             sem_topk (groups from 0, rows in their order). Groups of equal rows are one group; for
@@ -47,8 +47,8 @@ class Rows(NamedTuple):
         partition: The partition of each left row: rows of two partitions never share a request.
         prompt: For each left row, the index of its prompt in `node.prompt.all`: rows of two prompts
             never share a request.
-        times: For each left row, for how many rows of the relation it stands, which the prompt
-            cannot tell apart (sem_map, sem_filter); () where each is one.
+        times: For each left row, the number of rows of the relation that it represents because the
+            prompt does not distinguish them (sem_map, sem_filter); () if each represents one.
     """
 
     left: pa.Table
@@ -67,13 +67,42 @@ class Rows(NamedTuple):
         pairs: int | None = None,
         order: str | None = None,
     ) -> list[list[int]]:
-        """Items cut into blocks that may share a request; see
-        `semgraph.semantic.contract.blocks`.
+        """Cut the items into blocks that may share a request, each item in one.
+
+        Args:
+            node: The node of the items.
+            left: The most left rows in a block; None: as many as may share a request.
+            right: For pairs: the most distinct right rows; None: each left row keeps its whole
+                list.
+            pairs: For pairs: a block with more pairs than this has one left row only.
+            order: A column of `left` to sort the items by before they are cut (NULL last); default:
+                their order.
+
+        Raises:
+            ValueError: The prompts name no column `order`, or a size is below 1.
         """
-        return blocks(node, self, left=left, right=right, pairs=pairs, order=order)
+        for name, size in (("left", left), ("right", right), ("pairs", pairs)):
+            if size is not None and size < 1:
+                raise ValueError(f"{name}={size}: a block holds at least 1")
+        if order is not None and order not in self.left.column_names:
+            known = ", ".join(self.left.column_names) or "none"
+            raise ValueError(
+                f'order="{order}" is no column that the prompts name; they name {known}'
+            )
+        keys = Keys(node, self)
+        values = None if order is None else self.left.column(order).to_pylist()
+        cut: list[list[int]] = []
+        for items in split_by_key(keys, range(self.items.num_rows)):
+            if values is not None:
+                items.sort(key=lambda item: _sortable(values[keys.left[item]]))
+            if self.right is None:
+                cut += _cut(by_key(items, keys.left), left, None)
+            else:
+                cut += _pair_blocks(self, items, left, right, pairs)
+        return cut
 
     def only(self, items: Sequence[int]) -> Rows:
-        """The same rows with some of the items, which are then numbered in this order."""
+        """The same rows with some of the items, renumbered in this order."""
         return self._replace(items=self.items.take(pa.array(items, pa.int64())))
 
     def groups(self) -> list[list[int]]:
@@ -86,9 +115,7 @@ class Rows(NamedTuple):
 
 
 class RowEstimate(NamedTuple):
-    """How many rows an estimate is about: `left` rows, `right` distinct other rows, `items` pairs,
-    `groups`.
-    """
+    """Estimated numbers of `left` rows, distinct `right` rows, `items` and `groups`."""
 
     left: float
     right: float
@@ -97,11 +124,11 @@ class RowEstimate(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """What the same prompts take, per item; after a run, EXPLAIN scales what that saw, and asks for
-    no tokens.
+    """Tokens per item and selectivity of the same prompts, from an earlier run or from sample
+    prompts.
 
-    Where the prompts themselves were looked at, `shared` are the tokens that each call has whatever
-    it is about (rules, examples, the form of the answer), and `own` those of an item alone.
+    With sample prompts, `shared` are the tokens of every call (rules, examples, answer schema), and
+    `own` those of one item.
     """
 
     tokens_in: float
@@ -112,11 +139,10 @@ class Observed(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """An estimate: model calls, rounds that wait for each other, tokens where known.
+    """An estimate: model calls, sequential rounds, and tokens if known.
 
-    `rounds` above 1 says that what is asked depends on answers: the calls are then an expectation,
-        or, with `least`, the
-    most of a range that begins there. With one round all is asked at once.
+    With `rounds` above 1 later requests depend on answers: `calls` is then an expectation or, with
+    `least`, the upper end of a range from `least`.
     """
 
     calls: float
@@ -127,9 +153,7 @@ class Cost(NamedTuple):
 
     @classmethod
     def of_items(cls, calls: float, items: float, seen: Observed | None) -> Cost:
-        """Calls in one round, and the tokens that so many items took before, where that is
-        known.
-        """
+        """Calls in one round, with the observed tokens of so many items."""
         if seen is None:
             return cls(calls)
         sent = (
@@ -139,11 +163,10 @@ class Cost(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a question: the answers by name (and `keep`, `match` or `score`), or `error`,
-    why there are none.
+    """The outcome of an item: the answers by name (and `keep`, `match` or `score`), or an `error`.
 
-    `error` is a kind in one word, a colon and what happened. `calls` are the ids of the calls this
-    rests on.
+    `error` is a kind in one word, a colon and what happened. `calls` are the ids of the calls that
+    the outcome is based on.
     """
 
     values: Mapping[str, Any] | None
@@ -152,9 +175,7 @@ class Outcome(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The words that may be the answer, how they are asked for, and examples: pairs (question,
-    answer).
-    """
+    """The possible one-word answers, the instruction, and examples: pairs (question, answer)."""
 
     words: tuple[str, ...]
     instruction: str
@@ -162,17 +183,15 @@ class Words(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some rows of a group that are aggregated in one call: items, or the outcomes of earlier
-    parts.
-    """
+    """A part of a group that is aggregated in one call: items, or the outcomes of earlier parts."""
 
     group: int
     members: Sequence[int | Outcome]
 
 
 class Ranking(NamedTuple):
-    """The items of one window, best first; None with an `error`. `faulty` are those that have no
-    answer alone either.
+    """The items of one window, best first; None with an `error`. `faulty` are the items that failed
+    alone, too.
     """
 
     order: tuple[int, ...] | None
@@ -182,26 +201,24 @@ class Ranking(NamedTuple):
 
 
 def log_odds(outcome: Outcome) -> float:
-    """How much more probable yes is than no, as a natural logarithm, in an outcome of
-    `Context.ask_words`.
-    """
+    """The log-odds of yes against no in an outcome of `Context.ask_words`."""
     assert outcome.values is not None
     yes, no = outcome.values["logprobs"]
     return float(yes - no)
 
 
 class Context(Protocol):
-    """All that an implementation may touch. Everything asked through it is journalled, limited,
-    budgeted and metered.
+    """The services of an implementation. All requests are journalled, limited, budgeted and
+    metered.
     """
 
     @property
     def limits(self) -> Limits:
-        """What the model of the node's role takes."""
+        """The limits of the model of the node's role."""
         ...
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text for that model."""
+        """Count the tokens of a text for that model."""
         ...
 
     def request(
@@ -213,10 +230,10 @@ class Context(Protocol):
         partition: str,
         max_tokens: int,
     ) -> Request:
-        """A request in this node's name, for implementations with prompts of their own.
+        """A request of this node, for implementations with their own prompts.
 
-        `schema` keeps the order of its properties: models answer in that order. With None any text
-            is an answer.
+        `schema` keeps the order of its properties: models answer in that order. None allows any
+        text.
         """
         ...
 
@@ -225,62 +242,57 @@ class Context(Protocol):
     ) -> AsyncGenerator[tuple[int, Reply | RowError], None]:
         """Send requests, lazily and bounded, and yield (index, reply or error) as they arrive.
 
-        Close it (`contextlib.aclosing`) if you leave it early, so that what is under way is
-        cancelled.
+        If you leave it early, close it (`contextlib.aclosing`): that cancels requests in flight.
 
         Raises:
-            ModelUnavailable: No request will be answered; the others are cancelled.
-            BudgetReached: The next request would pass a limit; the others are cancelled.
+            ModelUnavailable: No request will be answered; those in flight are cancelled.
+            BudgetReached: The next request would pass a limit; those in flight are cancelled.
         """
         ...
 
     async def ask_packed(self, node: Semantic, rows: Rows, blocks: Iterable[Block]) -> pa.Table:
-        """Ask about the items of each block in one call; of sem_map, sem_filter, sem_join and
-        sem_topk (a score for each).
+        """Ask about the items of each block in one call (sem_map, sem_filter, sem_join, and
+        sem_topk with a score for each).
 
-        A block of one item is asked as the prompt stands; of more, as numbered records. A block
-        that mixes partitions, prompts or contexts, or does not fit the model, becomes several
-        calls. Checks ids and types, asks again what came back missing or wrong, and returns what
-        `answer` must return. An item in no block is an EngineError.
+        One item is sent in the prompt's words, several as numbered records. A block that mixes
+        partitions, prompts or contexts, or does not fit the model, becomes several calls. Ids and
+        types are checked, and missing or wrong answers are requested again. Returns what `answer`
+        must return. An item in no block is an EngineError.
         """
         ...
 
     async def ask_words(
         self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""
     ) -> list[Outcome]:
-        """Ask about each item by itself for one word: yes or no (sem_filter, sem_join), a digit
-        (sem_topk).
+        """Ask for one word about each item: yes or no (sem_filter, sem_join), a digit (sem_topk).
 
-        An outcome for each item, in order: the verdict, and under `logprobs` the log-probability of
-            each word; see
-        `log_odds`. Where it is not known whether the endpoint gives these, one item is asked about
-        first.
+        Returns an outcome for each item, in order: the verdict, and under `logprobs` the
+        log-probability of each word; see `log_odds`. If it is not known whether the endpoint has
+        log-probabilities, one item is sent first.
 
         Args:
-            node: Whose question it is. What a sem_join returns besides is not asked for.
+            node: The node. Further answers of a sem_join are not requested.
             rows: The items.
-            words: Other words than the operator's own.
-            role: Whose model is asked; "": that of each prompt.
+            words: Words instead of the operator's own.
+            role: The role of the model; "": that of each prompt.
 
         Raises:
-            ModelUnavailable: The endpoint gives no log-probabilities.
+            ModelUnavailable: The endpoint has no log-probabilities.
         """
         ...
 
     def without_logprobs(self) -> str:
-        """What to say where the endpoint gives no log-probabilities: which one, and what can be
-        used instead.
+        """The message for an endpoint without log-probabilities: its name, and what to use
+        instead.
         """
         ...
 
     def note(self, text: str) -> None:
-        """Add to the notes of the run, which the user sees at its end; equal notes of a step are
-        one.
-        """
+        """Add a note to the run, printed at its end. Equal notes of a step are printed once."""
         ...
 
     async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
-        """Aggregate each part in one call (sem_agg); an outcome for each part, in order.
+        """Aggregate each part in one call (sem_agg). Returns an outcome for each part, in order.
 
         A part that does not fit the model is not sent; its error is of kind `too_long`.
         """
@@ -289,23 +301,22 @@ class Context(Protocol):
     async def ask_rankings(
         self, node: Semantic, rows: Rows, windows: Iterable[Block]
     ) -> list[Ranking]:
-        """Rank the items of each window in one call (sem_topk); a ranking for each window, in
-        order.
+        """Rank the items of each window in one call (sem_topk). Returns a ranking for each window,
+        in order.
 
-        Where the endpoint does not answer for a window, or it does not fit the model, each of its
-        rows is tried alone, so that one row does not cost the others: those that fail alone are
-        `faulty`. A window of one is asked about too.
+        If the endpoint rejects a window, or it does not fit the model, its rows are sent alone, so
+        that one bad row does not fail the rest: rows that fail alone are `faulty`. A window of one
+        row is sent, too.
         """
         ...
 
     async def ask_reviews(
-        self, node: Semantic, rows: Rows, given: Mapping[int, Outcome]
+        self, node: Semantic, rows: Rows, answers: Mapping[int, Outcome]
     ) -> dict[int, Outcome]:
-        """Ask what the answers given for some items missed or got wrong (sem_map), one call an
-        item.
+        """Ask the model to review earlier answers of some items (sem_map), one call per item.
 
         The question is the prompt's section `# reflexion`, or a general one. An outcome has all
-        answers: for a list what is to be added to it, for all else what it should be.
+        answers: the additions to a list, and the corrected value of everything else.
         """
         ...
 
@@ -314,62 +325,62 @@ class Context(Protocol):
         ...
 
     def random(self, partition: str, *key: str) -> random.Random:
-        """A generator that depends on step, partition and key alone, so that runs repeat."""
+        """A generator seeded by step, partition and key alone, so that runs are reproducible."""
         ...
 
 
 @dataclass(frozen=True)
 class Implementation(ABC, Generic[N]):
-    """An implementation of a semantic operator. Subclasses are frozen dataclasses; their fields are the
-    parameters users set.
+    """An implementation of a semantic operator. Subclasses are frozen dataclasses; their fields are
+    the parameters that users set.
 
-    `same` says whether it answers as the reference does whenever the model is a function of the
-    row; it picks the contract suite. The first line of the module's docstring says what it does.
+    `same`: whether it answers as the reference does, provided that the model is a function of the
+    row. It selects the contract suite. The first line of the module's docstring is its description.
     """
 
     same: ClassVar[bool] = False
 
     def refuses(self, node: N, limits: Limits) -> str | None:  # noqa: ARG002
-        """Why it cannot do this node, or None."""
+        """The reason why it cannot answer this node, or None."""
         return None
 
     @abstractmethod
     def estimate(self, node: N, rows: RowEstimate, seen: Observed | None) -> Cost:
-        """What it would cost."""
+        """The estimated cost."""
 
     @abstractmethod
     async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
         """Answer every item once.
 
         Returns a table with `item` int64 (index into `rows.items`; for sem_agg: the group), the
-        answers, `error` string (NULL: answered) and `calls` list<string> (ids of the calls the
-        answer rests on). Answers by operator: sem_map and sem_agg `node.answers`; sem_filter `keep`
-        boolean; sem_join `match` boolean and `node.answers` (NULL without a match); sem_topk
-        `score` double, higher is better, equal scores stay in row order (a row ruled out early
-        still gets a score). For sem_filter and sem_join a last column `score` double may say what a
-        verdict rests on; it is kept with the answers.
+        answers, `error` string (NULL: answered) and `calls` list<string> (ids of the calls that the
+        answer is based on). Answers by operator: sem_map and sem_agg `node.answers`; sem_filter
+        `keep` boolean; sem_join `match` boolean and `node.answers` (NULL without a match); sem_topk
+        `score` double, higher is better, ties in row order (every row needs a score). sem_filter
+        and sem_join may have a last column `score` double, the evidence for the verdict; it is
+        stored with the answers.
         """
 
 
 @dataclass(frozen=True)
 class PerItem(Implementation[N]):
-    """Asks about each item by itself, in the prompt's words."""
+    """Sends each item alone, in the prompt's words."""
 
     same = True
 
     def estimate(self, node: N, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """A call for each item, all at once."""
+        """A call for each item, in one round."""
         return Cost.of_items(rows.items, rows.items, seen)
 
     async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
-        """Ask about each item by itself."""
+        """Send each item alone."""
         return await ctx.ask_packed(node, rows, ([item] for item in range(rows.items.num_rows)))
 
 
 @dataclass(frozen=True)
 class Packed(Implementation[N]):
-    """At most `rows` rows share a call, as numbered records; fewer, if they do not fit the model or
-    must be kept apart.
+    """Sends at most `rows` rows in a call, as numbered records; fewer, if they do not fit the model
+    or may not share a request.
     """
 
     same = True
@@ -380,11 +391,11 @@ class Packed(Implementation[N]):
             raise ValueError("rows must be at least 1")
 
     def estimate(self, node: N, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """A call for each full block, all at once."""
+        """A call for each block, in one round."""
         return Cost.of_items(math.ceil(rows.items / self.rows), rows.items, seen)
 
     async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
-        """Ask about the rows in blocks."""
+        """Send the rows in blocks."""
         return await ctx.ask_packed(node, rows, rows.blocks(node, left=self.rows))
 
 
@@ -396,9 +407,7 @@ _VERDICTS: dict[str, pa.Field[Any]] = {
 
 
 def verdict_field(node: Semantic) -> pa.Field[Any] | None:
-    """What the operator itself asks, beside the prompt's answers: `keep`, `match`, `score`, or
-    nothing.
-    """
+    """The operator's own answer, beside those of the prompt: `keep`, `match`, `score`, or None."""
     return _VERDICTS.get(node.keyword)
 
 
@@ -406,8 +415,8 @@ SCORE = "score"
 
 
 def answer_schema(node: Semantic, *, scored: bool = False) -> pa.Schema:
-    """The schema of the table that `answer` returns for a node; `scored`: with the score that a
-    verdict rests on.
+    """The schema of the table that `answer` returns for a node; `scored`: with the score of a
+    verdict.
     """
     verdict = verdict_field(node)
     own = [] if verdict is None else [verdict]
@@ -423,51 +432,7 @@ def answer_schema(node: Semantic, *, scored: bool = False) -> pa.Schema:
     )
 
 
-def blocks(
-    node: Semantic,
-    rows: Rows,
-    *,
-    left: int | None = None,
-    right: int | None = None,
-    pairs: int | None = None,
-    order: str | None = None,
-) -> list[list[int]]:
-    """Cut the items into blocks, each item in one.
-
-    Args:
-        node: Whose items they are.
-        rows: The items.
-        left: At most so many left rows in a block; None: all that may be together.
-        right: For pairs: at most so many distinct right rows; None: each left row keeps its whole
-            list.
-        pairs: For pairs: no further left row once a block would hold more pairs than this; one left
-            row's own list may.
-        order: A column of `rows.left` by which items are sorted before they are cut (NULL last);
-            default: their order.
-
-    Raises:
-        ValueError: The prompts name no column `order`, or a size is below 1.
-    """
-    for name, size in (("left", left), ("right", right), ("pairs", pairs)):
-        if size is not None and size < 1:
-            raise ValueError(f"{name}={size}: a block holds at least 1")
-    if order is not None and order not in rows.left.column_names:
-        known = ", ".join(rows.left.column_names) or "none"
-        raise ValueError(f'order="{order}" is no column that the prompts name; they name {known}')
-    keys = Keys(node, rows)
-    values = None if order is None else rows.left.column(order).to_pylist()
-    cut: list[list[int]] = []
-    for together in apart(keys, range(rows.items.num_rows)):
-        if values is not None:
-            together.sort(key=lambda item: _sortable(values[keys.left[item]]))
-        if rows.right is None:
-            cut += _cut(by_key(together, keys.left), left, None)
-        else:
-            cut += _pair_blocks(rows, together, left, right, pairs)
-    return cut
-
-
-def apart(keys: Keys, items: Iterable[int]) -> list[list[int]]:
+def split_by_key(keys: Keys, items: Iterable[int]) -> list[list[int]]:
     """Items split by partition, prompt, context and group, in order of first appearance."""
     groups: dict[Hashable, list[int]] = {}
     for item in items:
@@ -480,7 +445,7 @@ def _sortable(value: Any) -> tuple[bool, Any]:
 
 
 class Keys:
-    """What must be equal for two items to share a request."""
+    """The properties of items that must be equal for them to share a request."""
 
     def __init__(self, node: Semantic, rows: Rows) -> None:
         self.left: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
@@ -511,20 +476,20 @@ class Keys:
 
 
 def _pair_blocks(
-    rows: Rows, together: Sequence[int], left: int | None, right: int | None, pairs: int | None
+    rows: Rows, items: Sequence[int], left: int | None, right: int | None, pairs: int | None
 ) -> Iterator[list[int]]:
     lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
     rights: list[int] = rows.items.column("right").to_pylist()  # type: ignore[assignment]
-    lists = by_key(together, lefts)
+    lists = by_key(items, lefts)
     if right is None:
         yield from _cut(lists, left, pairs)
         return
-    for wide in _cut(lists, left, None):
-        near = list(dict.fromkeys(rights[item] for item in wide))
-        for i in range(0, len(near), right):
-            some = set(near[i : i + right])
+    for block in _cut(lists, left, None):
+        distinct = list(dict.fromkeys(rights[item] for item in block))
+        for i in range(0, len(distinct), right):
+            part = set(distinct[i : i + right])
             yield from _cut(
-                by_key([item for item in wide if rights[item] in some], lefts), None, pairs
+                by_key([item for item in block if rights[item] in part], lefts), None, pairs
             )
 
 
@@ -537,17 +502,15 @@ def by_key(items: Sequence[int], keys: Sequence[int]) -> list[list[int]]:
 
 
 def _cut(lists: Sequence[list[int]], left: int | None, pairs: int | None) -> Iterator[list[int]]:
-    """Join lists of pairs, a list for each left row, until `left` rows or `pairs` pairs are
-    together.
-    """
+    """Join lists of items, one for each left row, up to `left` rows or `pairs` pairs in a block."""
     block: list[int] = []
     lefts = 0
-    for mine in lists:
+    for items in lists:
         full = left is not None and lefts == left
-        if block and (full or (pairs is not None and len(block) + len(mine) > pairs)):
+        if block and (full or (pairs is not None and len(block) + len(items) > pairs)):
             yield block
             block, lefts = [], 0
-        block += mine
+        block += items
         lefts += 1
     if block:
         yield block

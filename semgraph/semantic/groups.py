@@ -1,4 +1,4 @@
-"""Groups of rows: sem_agg and sem_topk."""
+"""Semantic operators over groups of rows: sem_agg and sem_topk."""
 
 from __future__ import annotations
 
@@ -64,37 +64,40 @@ def _rows_by_group(items: pa.Table) -> list[list[int]]:
 
 
 async def _ask_groups(
-    node: SemAgg | SemTopk, rows: pa.Table, groups: Sequence[Sequence[int]], asking: AnswerContext
+    node: SemAgg | SemTopk, rows: pa.Table, groups: Sequence[Sequence[int]], context: AnswerContext
 ) -> pa.Table:
-    """Ask about groups of rows."""
+    """Answer groups of rows."""
     pairs = [(number, row) for number, group in enumerate(groups) for row in group]
     numbers, lefts = (pa.array([pair[i] for pair in pairs], pa.int64()) for i in (0, 1))
-    return await ask(node, rows, None, pa.table({"group": numbers, "left": lefts}), asking)
+    return await ask(node, rows, None, pa.table({"group": numbers, "left": lefts}), context)
 
 
 @assemble.register
-async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: AnswerContext) -> Answered:
+async def _(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
     (table,) = inputs
-    items = await _groups(node, node.by, table, asking.now)
+    items = await _groups(node, node.by, table, context.now)
     rows_by_group = _rows_by_group(items)
     single = np.asarray([len(rows) == 1 and bool(node.alone) for rows in rows_by_group])
     several = [rows for rows, alone in zip(rows_by_group, single, strict=True) if not alone]
-    kinds, _ = dense(question_keys(node, table, asking))
+    kinds, _ = dense(question_keys(node, table, context))
     numbers, first = dense(
         [tuple(kinds[row] for row in rows) for rows in several]
     )  # equal groups are one
-    answers = await _ask_groups(node, table, [several[i] for i in first], asking)
+    answers = await _ask_groups(node, table, [several[i] for i in first], context)
     answers = answers.take(pa.array(numbers, pa.int64()))
     errors = values(answers.column("error"))
     renumber = {int(g): n for n, g in enumerate(np.flatnonzero(~single))}
     heads = [min(rows) for rows in rows_by_group]
-    taken = table.take(pa.array(heads, pa.int64()))
-    columns: dict[str, Any] = {name: taken.column(name) for name in (*node.by, *hidden(node)[1:])}
+    first_rows = table.take(pa.array(heads, pa.int64()))
+    columns: dict[str, Any] = {
+        name: first_rows.column(name) for name in (*node.by, *hidden(node)[1:])
+    }
     place = pa.array([renumber.get(g) for g in range(len(rows_by_group))], pa.int64())
     for f in node.answer_fields():
         column = answers.column(f.name).combine_chunks().take(place)
         if single.any():
-            own = await column_of(dict(node.alone)[f.name], node.input, taken, asking.now, f.type)
+            value = dict(node.alone)[f.name]
+            own = await column_of(value, node.input, first_rows, context.now, f.type)
             column = pc.if_else(pa.array(single), own, column)
         columns[f.name] = column
     failed = np.asarray(
@@ -117,11 +120,11 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], asking: AnswerContext) -> 
 
 
 @assemble.register
-async def _(node: SemTopk, inputs: Sequence[pa.Table], asking: AnswerContext) -> Answered:
+async def _(node: SemTopk, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
     (table,) = inputs
-    items = await _groups(node, node.per, table, asking.now)
+    items = await _groups(node, node.per, table, context.now)
     groups, lefts = values(items.column("group")), values(items.column("left"))
-    answers = await _scores(node, table, _rows_by_group(items), asking)
+    answers = await _scores(node, table, _rows_by_group(items), context)
     errors, scores = values(answers.column("error")), values(answers.column("score"))
     ranked = sorted(
         (g, -s, left, s) for g, left, s in zip(groups, lefts, scores, strict=True) if s is not None
@@ -146,16 +149,16 @@ async def _(node: SemTopk, inputs: Sequence[pa.Table], asking: AnswerContext) ->
 
 
 async def _scores(
-    node: SemTopk, table: pa.Table, rows_by_group: Sequence[Sequence[int]], asking: AnswerContext
+    node: SemTopk, table: pa.Table, rows_by_group: Sequence[Sequence[int]], context: AnswerContext
 ) -> pa.Table:
-    """The answer for each row of each group. Equal rows of a group have one place, groups of equal
-    rows are one.
+    """The answer for each row of each group. Equal rows of a group are one, and so are groups of
+    equal rows.
     """
-    kinds, first_rows = dense(question_keys(node, table, asking))
+    kinds, first_rows = dense(question_keys(node, table, context))
     distinct = [tuple(dict.fromkeys(kinds[row] for row in rows)) for rows in rows_by_group]
     numbers, first = dense(distinct)
     groups = [distinct[i] for i in first]
-    answers = await _ask_groups(node, table.take(pa.array(first_rows, pa.int64())), groups, asking)
+    answers = await _ask_groups(node, table.take(pa.array(first_rows, pa.int64())), groups, context)
     pairs = ((number, kind) for number, group in enumerate(groups) for kind in group)
     place = {pair: item for item, pair in enumerate(pairs)}
     places = [

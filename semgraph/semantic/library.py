@@ -1,7 +1,7 @@
-"""The implementations that can be chosen: files `<operator>/<name>.py` in the shipped folder and in
-folders the user names.
+"""The library of implementations: files `<operator>/<name>.py` in the shipped folder and in the
+user's folders.
 
-A file is loaded by its path, when it is first asked for. Code is run from named folders only.
+A file is loaded by its path, on first use. Code is run from these folders only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NODES: dict[str, type[Semantic]] = {
 
 
 class Listed(NamedTuple):
-    """An implementation, as tables show it."""
+    """An implementation, for tables."""
 
     name: str
     signature: str
@@ -51,7 +51,7 @@ class Library:
     """All implementations in the shipped folder and in `folders`.
 
     Raises:
-        PlanError: A folder is not there, or two files have one name.
+        PlanError: A folder does not exist, or two files have one name.
     """
 
     def __init__(self, folders: Iterable[Path | str] = ()) -> None:
@@ -61,7 +61,7 @@ class Library:
             if not folder.is_dir():
                 hint = "name a folder that holds <operator>/<implementation>.py"
                 raise PlanError(Problem(f'no folder "{folder}" of operators', hint=hint))
-        self._files  # noqa: B018  # found now, so that what is wrong is said now
+        self._files  # noqa: B018  # raises early
 
     @cached_property
     def _files(self) -> dict[str, dict[str, Path]]:
@@ -77,7 +77,7 @@ class Library:
 
     @staticmethod
     def reference(operator: str) -> Choice:
-        """The implementation that defines an operator's answers; used where nothing is chosen."""
+        """The implementation that defines an operator's answers, which is the default."""
         return Choice(REFERENCES[operator])
 
     def names(self, operator: str) -> list[str]:
@@ -110,7 +110,7 @@ class Library:
         Args:
             operator: Such as `sem_join`.
             choice: A name, or the path of a file in one of the folders, with parameters.
-            step: The step that it is for, named in errors.
+            step: The step, named in errors.
 
         Raises:
             PlanError: No such implementation, no such parameter, a value of a wrong type, or a file that
@@ -158,7 +158,7 @@ class Library:
     def _short(self, operator: str, name: str) -> str:
         try:
             return signature(name, self._load(operator, self._files[operator][name]), short=True)
-        except PlanError:  # this is said when that one is chosen; here another is wrong
+        except PlanError:  # reported when this one is chosen
             return name
 
     def _load(self, operator: str, file: Path) -> type[Implementation[Any]]:
@@ -174,12 +174,14 @@ def _modules_in(folder: Path) -> list[Path]:
 
 
 def signature(name: str, kind: type[Implementation[Any]], *, short: bool = False) -> str:
-    """How an implementation is written: `block(left=null, right=null)`; short: `block(left, right)`."""
-    shown = [
+    """An implementation with its parameters: `block(left=null, right=null)`; short:
+    `block(left, right)`.
+    """
+    parameters = [
         f.name if short or f.default is MISSING else f"{f.name}={canonical_json(f.default)}"
         for f in _parameters(kind)
     ]
-    return f"{name}({', '.join(shown)})" if shown else name
+    return f"{name}({', '.join(parameters)})" if parameters else name
 
 
 def _parameters(kind: type[Implementation[Any]]) -> tuple[Field[Any], ...]:
@@ -187,8 +189,8 @@ def _parameters(kind: type[Implementation[Any]]) -> tuple[Field[Any], ...]:
 
 
 def _module(operator: str, file: Path) -> ModuleType:
-    """Run a file as a module of its own name: two files of one name, or a file before and after it
-    was edited in a notebook, must not meet in sys.modules.
+    """Run a file as a module with a unique name: two files of one name, or two versions of a file
+    edited in a notebook, must not collide in sys.modules.
     """
     try:
         content = file.read_bytes()
@@ -202,7 +204,7 @@ def _module(operator: str, file: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up while it runs
+    sys.modules[name] = module  # dataclasses look up their module while it runs
     try:
         spec.loader.exec_module(module)
     except Exception as error:
@@ -219,7 +221,7 @@ def _module(operator: str, file: Path) -> ModuleType:
 
 
 def _implementation(operator: str, file: Path, module: ModuleType) -> type[Implementation[Any]]:
-    """The one implementation in a module, checked as far as that can be done without calling it."""
+    """The one implementation in a module, checked without calling it."""
     own = [
         kind
         for kind in vars(module).values()
@@ -266,21 +268,21 @@ def _made(kind: type[Implementation[Any]], choice: Choice) -> Implementation[Any
                 )
             )
         elif not _fits(hints[name], value):
-            wanted = _type_name(hints[name])
+            expected = _type_name(hints[name])
             problems.append(
-                Problem(f"{choice.name}: {name} must be {wanted}, not {canonical_json(value)}")
+                Problem(f"{choice.name}: {name} must be {expected}, not {canonical_json(value)}")
             )
-    named_params = {name for name, _ in choice.params}
-    lacking = [
+    names = {name for name, _ in choice.params}
+    missing = [
         n
         for n, f in known.items()
-        if f.default is MISSING and f.default_factory is MISSING and n not in named_params
+        if f.default is MISSING and f.default_factory is MISSING and n not in names
     ]
-    if lacking:
+    if missing:
         problems.append(
             Problem(
-                f"{choice.name} needs {', '.join(lacking)}",
-                hint=f"write {choice.name}({lacking[0]}=...)",
+                f"{choice.name} needs {', '.join(missing)}",
+                hint=f"write {choice.name}({missing[0]}=...)",
             )
         )
     if problems:
@@ -322,11 +324,11 @@ def _type_name(hint: Any) -> str:
 def estimated(
     implementation: Implementation[Any], node: Semantic, rows: RowEstimate, seen: Observed | None
 ) -> Cost:
-    """What answering would take.
+    """The implementation's estimate.
 
     Raises:
-        EngineError: The implementation raised, or gave something else than a `Cost` of numbers from
-            0 on; it is named, with its file.
+        EngineError: The implementation raised, or returned something other than a `Cost` of numbers
+            that are at least 0; names it with its file.
     """
     step = f"step {node.step}: " if node.step else ""
     try:
@@ -337,7 +339,7 @@ def estimated(
         raise EngineError(
             f"{step}{named(implementation, error)} raised {type(error).__name__}: {error}"
         ) from error
-    wrong = wrong_with(cost)
+    wrong = invalid_cost(cost)
     if wrong is not None:
         raise EngineError(
             f"{step}{named(implementation)} broke its contract: {wrong}. Correct its `estimate`"
@@ -345,15 +347,15 @@ def estimated(
     return cost
 
 
-def wrong_with(cost: object) -> str | None:
-    """What is wrong with an estimate; None if nothing is."""
+def invalid_cost(cost: object) -> str | None:
+    """The fault of an estimate, or None."""
     if not isinstance(cost, Cost):
-        return f"it estimated {_shown(cost)}, not a Cost"
+        return f"it estimated {_short(cost)}, not a Cost"
     for name, value in cost._asdict().items():
         optional = name in {"tokens_in", "tokens_out", "least"}
         if (value is None and optional) or (_is_number(value) and value >= 0):
             continue
-        return f"it estimated {name} {_shown(value)}, not a number from 0 on"
+        return f"it estimated {name} {_short(value)}, not a number from 0 on"
     return None
 
 
@@ -361,7 +363,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _shown(value: object) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return f"{type(value).__name__} {text}" if len(text) <= 40 else f"a {type(value).__name__}"
 
@@ -372,7 +374,7 @@ Implementations = Mapping[Node, tuple[Implementation[Any], Choice]]
 def choose(
     plan: LogicalPlan, nodes: Iterable[Node], library: Library, limits: Mapping[str, Limits]
 ) -> Implementations:
-    """The implementation of each semantic node: by its step's name, else the operator's
+    """The implementation of each semantic node: the plan's choice for its step, else the operator's
     reference. Raises PlanError.
     """
     chosen: dict[Node, tuple[Implementation[Any], Choice]] = {}
@@ -400,11 +402,10 @@ def choose(
 
 
 def check_implementations(plan: LogicalPlan, library: Library) -> None:
-    """Refuse a plan with implementations that cannot be used, whatever the store and the models
-    are. Raises PlanError.
+    """Refuse a plan with invalid implementations, without a store or models. Raises PlanError.
 
-    Rules that keep the answer keep prompts and numbers, which is all that implementations look at,
-    so that a plan which allows no others is checked as it was written.
+    Exact rules change neither prompts nor numbers, which is all that implementations depend on, so
+    a plan without approximate rules is checked unoptimized.
     """
     check_choices(plan)
     rewritten = optimized(plan, {}) if plan.allow else plan

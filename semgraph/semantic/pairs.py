@@ -1,4 +1,4 @@
-"""Candidate pairs: sem_join."""
+"""Semantic operators over pairs of rows: sem_join."""
 
 from __future__ import annotations
 
@@ -31,15 +31,13 @@ from semgraph.semantic.ask import (
     evidence,
     failures,
     known_partitions,
+    prompt_texts,
     question_keys,
-    shown,
 )
 
 
 def _matching(left: Sequence[Any], right: Sequence[Any]) -> tuple[list[int], list[int]]:
-    """Pairs of row numbers with equal values, in order of left then right; a value with NULL
-    matches nothing.
-    """
+    """Pairs of row numbers with equal values, in order of left then right; NULL matches nothing."""
     places: dict[Any, list[int]] = {}
     for r, value in enumerate(right):
         places.setdefault(value, []).append(r)
@@ -83,35 +81,33 @@ def _of_one_partition(
     left: pa.Table,
     right: pa.Table,
     pairs: tuple[list[int], list[int]],
-    asking: AnswerContext,
+    context: AnswerContext,
 ) -> tuple[list[int], list[int], list[str]]:
-    """The pairs without those of two partitions, and the partition of each: a row of none may meet
-    a row of any.
+    """The pairs of rows of one partition, and the partition of each; a row without a partition
+    pairs with rows of all partitions.
 
-    A plan that reads `partition: all` compares rows of all partitions on purpose.
+    A plan that reads `partition: all` compares rows of all partitions.
     """
     lefts, rights = pairs
-    own, other = known_partitions(left, asking), known_partitions(right, asking)
+    own, other = known_partitions(left, context), known_partitions(right, context)
     if own is None:
         return lefts, rights, [""] * len(lefts) if other is None else [other[b] for b in rights]
-    on_purpose = any(
-        getattr(each, "partition", "") == "all" for each in walk(node.input, node.other)
-    )
-    if other is not None and not on_purpose:
+    across = any(getattr(node, "partition", "") == "all" for node in walk(node.input, node.other))
+    if other is not None and not across:
         same = [(a, b) for a, b in zip(lefts, rights, strict=True) if own[a] == other[b]]
         lefts, rights = [a for a, _ in same], [b for _, b in same]
     return lefts, rights, [own[a] for a in lefts]
 
 
 @assemble.register
-async def _(node: SemJoin, inputs: Sequence[pa.Table], asking: AnswerContext) -> Answered:
+async def _(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
     left, right = inputs[0], inputs[1]
-    candidates = await _pairs(node, left, right, asking.now) if right.num_rows else ([], [])
-    lefts, rights, owners = _of_one_partition(node, left, right, candidates, asking)
-    others = shown(right, node.prompt.other_fields, range(right.num_rows))
-    sides, sides_first = dense([others[r] for r in rights])  # equal right rows are one
-    right_asked = right.take(pa.array([rights[i] for i in sides_first], pa.int64()))
-    answers = await _answers(node, left, right_asked, (lefts, sides), owners, asking)
+    candidates = await _pairs(node, left, right, context.now) if right.num_rows else ([], [])
+    lefts, rights, owners = _of_one_partition(node, left, right, candidates, context)
+    right_texts = prompt_texts(right, node.prompt.other_fields, range(right.num_rows))
+    sides, sides_first = dense([right_texts[r] for r in rights])  # equal right rows are one
+    distinct_right = right.take(pa.array([rights[i] for i in sides_first], pa.int64()))
+    answers = await _answers(node, left, distinct_right, (lefts, sides), owners, context)
     errors, match = values(answers.column("error")), values(answers.column("match"))
     keeps_failed = node.on_error == "null"
     dropped = (
@@ -124,7 +120,7 @@ async def _(node: SemJoin, inputs: Sequence[pa.Table], asking: AnswerContext) ->
         node, inputs, ([lefts[i] for i in chosen], [rights[i] for i in chosen]), answers, chosen
     )
     if node.keep == "one":
-        matched = await _first_match(node, matched, asking.now)
+        matched = await _first_match(node, matched, context.now)
     result = _assemble(node, left, matched, dropped)
     _, first = dense(list(zip(lefts, sides, owners, strict=True)))
     asked = [lefts[i] for i in first]
@@ -133,7 +129,7 @@ async def _(node: SemJoin, inputs: Sequence[pa.Table], asking: AnswerContext) ->
         conform(result, runtime_schema(node)),
         failures(node, left, asked, values(answers.column("error"))),
         keeps_failed,
-        evidence(node, left, asked, answers, [others[rights[i]] for i in first]),
+        evidence(node, left, asked, answers, [right_texts[rights[i]] for i in first]),
         len(first),
     )
 
@@ -144,23 +140,21 @@ async def _answers(
     right: pa.Table,
     pairs: tuple[Sequence[int], Sequence[int]],
     owners: Sequence[str],
-    asking: AnswerContext,
+    context: AnswerContext,
 ) -> pa.Table:
-    """The answer for each pair of a left row and a distinct right row; pairs that show the same are
+    """The answer for each pair of a left row and a distinct right row; pairs with equal prompts are
     one question.
 
-    A left row of no partition stands once for each partition that it is compared with.
+    A left row without a partition is one row for each partition that it is compared with.
     """
     rows, rows_first = dense(list(zip(pairs[0], owners, strict=True)))  # left rows with candidates
     asked = left.take(pa.array([pairs[0][i] for i in rows_first], pa.int64()))
     partitions = [owners[i] for i in rows_first]
     kinds, kinds_first = dense(
-        question_keys(node, asked, asking, partitions)
+        question_keys(node, asked, context, partitions)
     )  # equal left rows are one
     questions = [(kinds[row], side) for row, side in zip(rows, pairs[1], strict=True)]
-    distinct = sorted(
-        dict.fromkeys(questions), key=lambda question: question[0]
-    )  # those of a left row together
+    distinct = sorted(dict.fromkeys(questions), key=lambda question: question[0])  # by left row
     items = pa.table(
         {
             "left": pa.array([kind for kind, _ in distinct], pa.int64()),
@@ -169,7 +163,7 @@ async def _answers(
     )
     distinct_rows = asked.take(pa.array(kinds_first, pa.int64()))
     answers = await ask(
-        node, distinct_rows, right, items, asking, owners=[partitions[i] for i in kinds_first]
+        node, distinct_rows, right, items, context, owners=[partitions[i] for i in kinds_first]
     )
     place = {question: item for item, question in enumerate(distinct)}
     return answers.take(pa.array([place[question] for question in questions], pa.int64()))
@@ -186,51 +180,48 @@ def _matched(
     row's number.
     """
     left, right = inputs
-    taken = left.take(pa.array(pairs[0], pa.int64()))
+    result = left.take(pa.array(pairs[0], pa.int64()))
     other = right.take(pa.array(pairs[1], pa.int64())).combine_chunks()
     fields = [f for f in node.other.schema if node.fields is None or f.name in node.fields]
     arrays = [other.column(f.name).combine_chunks() for f in fields]
-    struct = pa.StructArray.from_arrays(arrays, fields=fields)
-    taken = taken.append_column(node.alias, struct)
-    for name in _whose(node):
-        taken = taken.append_column(name, other.column(name))
+    result = result.append_column(node.alias, pa.StructArray.from_arrays(arrays, fields=fields))
+    for name in _hidden_of_right(node):
+        result = result.append_column(name, other.column(name))
     for f in node.answer_fields():
-        taken = taken.append_column(
+        result = result.append_column(
             f, answers.column(f.name).combine_chunks().take(pa.array(items, pa.int64()))
         )
-    return taken.append_column("_l", pa.array(pairs[0], pa.int64()))
+    return result.append_column("_l", pa.array(pairs[0], pa.int64()))
 
 
-def _whose(node: SemJoin) -> tuple[str, ...]:
-    """The hidden columns that a pair has from its right row: where the left rows are of no
-    window.
-    """
+def _hidden_of_right(node: SemJoin) -> tuple[str, ...]:
+    """The hidden columns that a pair takes from its right row, if left rows have none."""
     return (PARTITION, INPUT_ROW) if node.partitioned and not node.input.partitioned else ()
 
 
 async def _first_match(node: SemJoin, matched: pa.Table, now: datetime | None) -> pa.Table:
-    each = ["_l", *_whose(node)[:1]]
+    keys = ["_l", *_hidden_of_right(node)[:1]]
     if not node.order:
-        _, first = dense(list(zip(*(values(matched.column(name)) for name in each), strict=True)))
+        _, first = dense(list(zip(*(values(matched.column(name)) for name in keys), strict=True)))
         return matched.take(pa.array(first, pa.int64()))
-    over = f"PARTITION BY {', '.join(each)} ORDER BY {order_sql(node.order, node, ORDINAL)}"
+    over = f"PARTITION BY {', '.join(keys)} ORDER BY {order_sql(node.order, node, ORDINAL)}"
     sql = f"SELECT {ORDINAL} AS o FROM {ROWS} QUALIFY row_number() OVER ({over}) = 1 ORDER BY {ORDINAL}"
     rows = await execute(sql, {ROWS: matched}, pa.schema([("o", pa.int64())]), now)
     return matched.take(rows.column("o").combine_chunks())
 
 
 def _assemble(node: SemJoin, left: pa.Table, joined: pa.Table, dropped: set[int]) -> pa.Table:
-    """What `how` makes of the matching pairs."""
+    """The result of the join by its `how`, from the matching pairs."""
     matched = set(values(joined.column("_l")))
-    everyone = [i for i in range(left.num_rows) if i not in dropped]
+    answered = [i for i in range(left.num_rows) if i not in dropped]
     if node.how in {"semi", "anti"}:
         return left.take(
-            pa.array([i for i in everyone if (i in matched) == (node.how == "semi")], pa.int64())
+            pa.array([i for i in answered if (i in matched) == (node.how == "semi")], pa.int64())
         )
     if node.how == "left":
-        rest = [i for i in everyone if i not in matched]
-        alone = left.take(pa.array(rest, pa.int64())).append_column(
+        rest = [i for i in answered if i not in matched]
+        unmatched = left.take(pa.array(rest, pa.int64())).append_column(
             "_l", pa.array(rest, pa.int64())
         )
-        joined = pa.concat_tables([joined, alone], promote_options="default").sort_by("_l")
+        joined = pa.concat_tables([joined, unmatched], promote_options="default").sort_by("_l")
     return joined.drop_columns("_l")

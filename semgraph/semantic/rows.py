@@ -1,4 +1,4 @@
-"""Rows that are asked about one by one: sem_map and sem_filter."""
+"""Row-wise semantic operators: sem_map and sem_filter."""
 
 from __future__ import annotations
 
@@ -25,34 +25,35 @@ from semgraph.semantic.ask import (
 
 
 @assemble.register
-async def _(node: SemMap, inputs: Sequence[pa.Table], asking: AnswerContext) -> Answered:
+async def _(node: SemMap, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
     (table,) = inputs
-    wanted = np.ones(table.num_rows, bool)
+    selected = np.ones(table.num_rows, bool)
     if node.when is not None:
-        when = await column_of(node.when, node.input, table, asking.now, pa.bool_())
-        wanted = np.asarray([bool(x) for x in values(when)])
+        when = await column_of(node.when, node.input, table, context.now, pa.bool_())
+        selected = np.asarray([bool(x) for x in values(when)])
     if node.form:
-        wanted &= np.asarray([form is not None for form in values(pick(table, node.form))], bool)
-    row_answers = await ask_rows(node, table, wanted, asking)
+        selected &= np.asarray([form is not None for form in values(pick(table, node.form))], bool)
+    row_answers = await ask_rows(node, table, selected, context)
     index, answers = np.asarray(row_answers.asked, np.int64), row_answers.answers
     errors = values(answers.column("error"))
     place = np.full(table.num_rows, -1)
     place[index] = np.arange(len(index))
-    taken = pa.array([None if p < 0 else int(p) for p in place], pa.int64())
+    positions = pa.array([None if p < 0 else int(p) for p in place], pa.int64())
     otherwise = dict(node.otherwise)
     columns: dict[str, Any] = {name: table.column(name) for name in table.column_names}
     for f in node.answer_fields():
-        column = answers.column(f.name).combine_chunks().take(taken)
-        if f.name in otherwise and not wanted.all():
-            rest = await column_of(otherwise[f.name], node.input, table, asking.now, f.type)
-            column = pc.if_else(pa.array(wanted), column, rest)
+        column = answers.column(f.name).combine_chunks().take(positions)
+        if f.name in otherwise and not selected.all():
+            rest = await column_of(otherwise[f.name], node.input, table, context.now, f.type)
+            column = pc.if_else(pa.array(selected), column, rest)
         columns[f.name] = column
-    found = pa.table(columns)
+    result = pa.table(columns)
     keeps_failed = node.on_error == "null"
     stays = row_answers.reached
     if not keeps_failed:
         stays[index[[e is not None for e in errors]]] = False
-    result = found if stays.all() else found.filter(pa.array(stays))
+    if not stays.all():
+        result = result.filter(pa.array(stays))
     return Answered(
         conform(result, runtime_schema(node)),
         failures(node, table, row_answers.asked, errors),
@@ -64,9 +65,9 @@ async def _(node: SemMap, inputs: Sequence[pa.Table], asking: AnswerContext) -> 
 
 
 @assemble.register
-async def _(node: SemFilter, inputs: Sequence[pa.Table], asking: AnswerContext) -> Answered:
+async def _(node: SemFilter, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
     (table,) = inputs
-    row_answers = await ask_rows(node, table, np.ones(table.num_rows, bool), asking)
+    row_answers = await ask_rows(node, table, np.ones(table.num_rows, bool), context)
     errors = values(row_answers.answers.column("error"))
     keeps_failed = node.on_error == "null"
     keep = np.zeros(table.num_rows, bool)
@@ -87,8 +88,8 @@ async def _(node: SemFilter, inputs: Sequence[pa.Table], asking: AnswerContext) 
 def _failures(
     node: SemFilter, table: pa.Table, asked: Sequence[int], errors: Sequence[str | None]
 ) -> tuple[Failure, ...]:
-    """The rows with an error; one that joins repeated before it was asked about is one row, without
-    its partners.
+    """The rows with an error; a row that an earlier join repeated is one failure, without the
+    columns of its partners.
     """
     if not node.late:
         return failures(node, table, asked, errors)

@@ -1,6 +1,4 @@
-"""Rows and questions as plain text, for what compares texts without asking: embeddings,
-cross-encoders, keys.
-"""
+"""Rows and questions as plain text, for embeddings, cross-encoders and keys."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from semgraph.semantic.contract import Keys, Rows
 
 
 def row_texts(node: Semantic, rows: Rows) -> list[str]:
-    """For each left row the values that its prompt's item names, a line each; "" where all are
-    NULL.
-    """
+    """For each left row the values that its prompt's item names, one per line; "" if all are NULL."""
     names = [prompt.item_fields for prompt in node.prompt.all]
     columns = {name: rows.left.column(name).to_pylist() for fields in names for name in fields}
     return [
@@ -30,26 +26,20 @@ def column_texts(table: pa.Table, column: str) -> list[str]:
 
 
 def question_text(prompt: Prompt) -> str:
-    """What a prompt asks, without the rows: the words of its item, or of its rules where the item
-    has none.
-    """
+    """The question of a prompt without the rows: the words of its item, else its rules."""
     words = " ".join(" ".join(text for text, _ in prompt.item.parts).split())
     return words if any(c.isalnum() for c in words) else prompt.rules.strip() or prompt.name
 
 
 def queries(node: Semantic, rows: Rows) -> list[str]:
-    """For each left row what it is asked for: its context where the prompt has one, else the
-    question.
-    """
+    """The query of each left row: its context if the prompt has one, else the question."""
     keys = Keys(node, rows)
     own = [question_text(prompt) for prompt in node.prompt.all]
     return [keys.context(i) or own[p] for i, p in enumerate(rows.prompt)]
 
 
 def cosines(vectors: Vectors, other: Vectors) -> list[float]:
-    """The cosine of each vector, shape (n, dimensions), to one vector; 0 where one has no
-    length.
-    """
+    """The cosine of each vector, shape (n, dimensions), with another one; 0 for zero vectors."""
     import numpy as np
 
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(other)

@@ -1,4 +1,4 @@
-"""Verdicts by log-odds: what the implementations `logit` of sem_filter and sem_join share."""
+"""Verdicts by log-odds, for the implementations `logit` of sem_filter and sem_join."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from semgraph.semantic.contract import (
 
 
 class Labelled(NamedTuple):
-    """Rows, and for each item whether the right answer is yes."""
+    """Rows, and for each item whether the correct answer is yes."""
 
     rows: Rows
     labels: list[bool]
@@ -39,13 +39,13 @@ class Labelled(NamedTuple):
 def read_labels(node: Semantic, rows: Rows, path: str) -> Labelled:
     """The labelled rows of a CSV, JSON lines or Parquet file.
 
-    Its columns are those that the prompt reads (of the other side of a join with the alias before
-    them, as `c.name`), the one that picks the prompt where there are several, and the label: `keep`
-    for a sem_filter, `match` for a sem_join.
+    Its columns are those that the prompt reads (right columns of a join with the alias before them,
+    as `c.name`), the column that picks one of several prompts, and the label: `keep` for a
+    sem_filter, `match` for a sem_join.
 
     Args:
-        node: Whose rows they are.
-        rows: What the node asks about, for the types of its columns.
+        node: The node.
+        rows: Its rows, for the types of the columns.
         path: The file.
 
     Raises:
@@ -71,7 +71,7 @@ def read_labels(node: Semantic, rows: Rows, path: str) -> Labelled:
 
 
 class _File:
-    """A file of labels; what is wrong with it is an error that names it, and the step."""
+    """A file of labels; errors name the file and the step."""
 
     def __init__(self, node: Semantic, path: str) -> None:
         self._node, self._path = node, path
@@ -119,7 +119,7 @@ class _File:
             prompt = prompts.pick(value)
             if prompt is None:
                 raise self.wrong(f'there is no prompt for {prompts.by} "{value}"')
-            numbers.append(next(i for i, one in enumerate(prompts.all) if one is prompt))
+            numbers.append(next(i for i, p in enumerate(prompts.all) if p is prompt))
         return numbers
 
 
@@ -140,13 +140,11 @@ def _read(file: Path) -> pa.Table:
     raise pa.ArrowInvalid("it must be a .csv, .jsonl or .parquet file")
 
 
-_FEW = 5
-"""Labels of each answer that count as seen beforehand: a few labels tell little of how often each
-answer is right.
-"""
+_PRIOR = 5
+"""Pseudo-labels of each answer: a few labels are weak evidence for the share of each answer."""
 _SPREAD = 1 / 6
-"""The least spread within an answer, in distances between the two: labels that are separated
-cleanly do not make sure.
+"""The least spread within an answer, relative to the distance of the two: a clean separation of a
+few labels is no certainty.
 """
 
 
@@ -162,15 +160,15 @@ class Curve(NamedTuple):
 
 
 def fitted(scores: Sequence[float], labels: Sequence[bool]) -> Curve:
-    """The curve between the labelled scores of both answers, taken as two bells of one width
-    (Fisher, 1936).
+    """The curve that separates the scores of both answers, modelled as two normal distributions of
+    equal variance (Fisher, 1936).
 
-    With some twenty labels it is nearer to the best curve than logistic regression, which does not
-    know of the bells.
+    With about twenty labels it is closer to the best curve than logistic regression, which does not
+    assume normal distributions.
 
     Args:
         scores: Of labelled items.
-        labels: Whether their answer is yes; each answer must be there.
+        labels: Whether their answer is yes; both answers must occur.
 
     >>> curve = fitted([-1.0, 0.5, 1.0, 4.0, 5.0, 6.0], [False, False, False, True, True, True])
     >>> curve.log_odds(2.0) < 0 < curve.log_odds(3.0)
@@ -182,22 +180,22 @@ def fitted(scores: Sequence[float], labels: Sequence[bool]) -> Curve:
     squares = math.fsum((s - high) ** 2 for s in yes) + math.fsum((s - low) ** 2 for s in no)
     variance = max(squares / max(len(pairs) - 2, 1), ((high - low) * _SPREAD) ** 2) or 1.0
     slope = (high - low) / variance
-    before = math.log((len(yes) + _FEW) / (len(no) + _FEW))
-    return Curve(slope, before - slope * (high + low) / 2)
+    prior = math.log((len(yes) + _PRIOR) / (len(no) + _PRIOR))
+    return Curve(slope, prior - slope * (high + low) / 2)
 
 
-def right_when_left_out(scores: Sequence[float], labels: Sequence[bool]) -> int:
-    """How many labels a curve through all the others gets right, each left out in turn."""
-    right = 0
+def left_out_correct(scores: Sequence[float], labels: Sequence[bool]) -> int:
+    """How many labels are predicted correctly in leave-one-out cross-validation."""
+    correct = 0
     for i, (score, label) in enumerate(zip(scores, labels, strict=True)):
         curve = fitted([*scores[:i], *scores[i + 1 :]], [*labels[:i], *labels[i + 1 :]])
-        right += (curve.log_odds(score) > 0) == label
-    return right
+        correct += (curve.log_odds(score) > 0) == label
+    return correct
 
 
 def cut(scores: Sequence[float]) -> float:
-    """The score between the two groups that scores fall into: those with the least spread within
-    (Otsu, 1979).
+    """The threshold that splits scores into two groups with the least variance within (Otsu,
+    1979).
 
     >>> cut([1.0, 1.5, 2.0, 7.0, 8.0])
     4.5
@@ -218,20 +216,19 @@ _LEAST = 4
 
 
 @dataclass(frozen=True)
-class Verdicts:
-    """How log-odds become a verdict.
+class ByLogOdds(PerItem[N]):
+    """An implementation with verdicts by log-odds.
 
     Args:
-        threshold: The probability of yes from which on the answer is yes.
-        labels: A file of labelled rows: log-odds are calibrated on them first. Empty: they are
-            taken as they are.
-        split: Whether the log-odds are divided into two groups, for each partition and prompt by
-            itself, instead.
+        threshold: The least probability of yes for the answer yes.
+        labels: A file of labelled rows to calibrate the log-odds on. Empty: no calibration.
+        split: Whether the log-odds of each partition and prompt are split into two groups instead.
 
     Raises:
-        ValueError: The threshold is none, or both `labels` and `split` are given.
+        ValueError: The threshold is not a probability, or both `labels` and `split` are set.
     """
 
+    same = False
     threshold: float = 0.5
     labels: str = ""
     split: bool = False
@@ -243,21 +240,28 @@ class Verdicts:
         if self.labels and self.split:
             raise ValueError("labels and split exclude each other: split needs no labels")
 
-    async def answer(self, node: Semantic, rows: Rows, ctx: Context) -> list[Outcome]:
-        """Ask about each item; outcomes have the verdict and, under `score`, the log-odds of yes
-        after calibration.
+    def refuses(self, node: N, limits: Limits) -> str | None:
+        """Refuse a model that is known to return no log-probabilities."""
+        if limits.logprobs is not False:
+            return None
+        return f"the model returns no log-probabilities; use {REFERENCES[node.keyword]}"
+
+    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
+        """Ask for one word about each item."""
+        return answer_table(node, await self.verdicts(node, rows, ctx), scored=True)
+
+    async def verdicts(self, node: N, rows: Rows, ctx: Context) -> list[Outcome]:
+        """The outcome of each item: the verdict and, under `score`, the calibrated log-odds of yes.
 
         Raises:
             PlanError: The labels cannot be used.
-            ModelUnavailable: The endpoint gives no log-probabilities.
+            ModelUnavailable: The endpoint returns no log-probabilities.
         """
         verdict = verdict_field(node)
         assert verdict is not None
-        answers = (
-            await ctx.ask_words(node, rows)
-            if not self.labels
-            else await self._after_labels(node, rows, ctx)
-        )
+        if self.labels and rows.items.num_rows and node.fingerprint not in self._curves:
+            self._curves[node.fingerprint] = await self._calibrated(node, rows, ctx)
+        answers = await ctx.ask_words(node, rows)
         scores = {
             item: log_odds(outcome)
             for item, outcome in enumerate(answers)
@@ -266,18 +270,13 @@ class Verdicts:
         curve = self._curves.get(node.fingerprint) or Curve(1.0, -ctx.limits.yes_from)
         scores = {item: curve.log_odds(score) for item, score in scores.items()}
         if self.split:
-            scores = _divided(rows, scores)
+            scores = _centred(rows, scores)
         least = math.log(self.threshold / (1 - self.threshold))
         for item, score in scores.items():
             answers[item] = answers[item]._replace(
                 values={verdict.name: score > least, SCORE: score}
             )
         return answers
-
-    async def _after_labels(self, node: Semantic, rows: Rows, ctx: Context) -> list[Outcome]:
-        if rows.items.num_rows and node.fingerprint not in self._curves:
-            self._curves[node.fingerprint] = await self._calibrated(node, rows, ctx)
-        return await ctx.ask_words(node, rows)
 
     async def _calibrated(self, node: Semantic, rows: Rows, ctx: Context) -> Curve:
         labelled = read_labels(node, rows, self.labels)
@@ -298,10 +297,10 @@ class Verdicts:
                 node,
                 "the model's answers do not follow them: rows labelled no have the higher log-odds",
             )
-        right = right_when_left_out(scores, labels)
         ctx.note(
             f"step {node.step}: calibrated on {len(labels)} labelled rows of {self.labels}: yes from log-odds "
-            f"{-curve.offset / curve.slope:.2f} on; {right} of {len(labels)} are right when each is left out"
+            f"{-curve.offset / curve.slope:.2f} on; {left_out_correct(scores, labels)} of {len(labels)} are right "
+            "when each is left out"
         )
         return curve
 
@@ -311,37 +310,8 @@ class Verdicts:
         )
 
 
-@dataclass(frozen=True)
-class ByLogOdds(PerItem[N]):
-    """An implementation whose verdicts rest on log-odds; the parameters are those of `Verdicts`,
-    which gives them.
-    """
-
-    same = False
-    threshold: float = 0.5
-    labels: str = ""
-    split: bool = False
-    verdicts: Verdicts = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "verdicts", Verdicts(self.threshold, self.labels, self.split))
-
-    def refuses(self, node: N, limits: Limits) -> str | None:
-        """The model must not be known to give no log-probabilities."""
-        instead = REFERENCES[node.keyword]
-        return (
-            f"the model gives no log-probabilities; use {instead}"
-            if limits.logprobs is False
-            else None
-        )
-
-    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
-        """Ask about each item for one word."""
-        return answer_table(node, await self.verdicts.answer(node, rows, ctx), scored=True)
-
-
-def _divided(rows: Rows, scores: dict[int, float]) -> dict[int, float]:
-    """Log-odds, less what divides those of their partition and prompt into two groups."""
+def _centred(rows: Rows, scores: dict[int, float]) -> dict[int, float]:
+    """Log-odds relative to the cut of their partition and prompt."""
     lefts: Sequence[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
     groups: dict[tuple[str, int], list[int]] = {}
     for item in scores:

@@ -196,7 +196,7 @@ WRONG = {
         f"asyncio.create_task(asyncio.sleep(60)); return await ctx.ask_packed(node, rows, {BLOCKS})",
         "go on after it was cancelled",
     ),
-    "sleeps": (f"time.sleep(3); return await ctx.ask_packed(node, rows, {BLOCKS})", "kept the event loop for "),
+    "sleeps": (f"time.sleep(3); return await ctx.ask_packed(node, rows, {BLOCKS})", "blocked the event loop for "),
 }  # fmt: skip
 
 

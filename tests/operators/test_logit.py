@@ -21,7 +21,7 @@ from semgraph.errors import ModelUnavailable, PlanError
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.llm.openai import OpenAI
 from semgraph.logical.plan import Choice
-from semgraph.semantic.verdicts import Verdicts, cut, fitted, right_when_left_out
+from semgraph.semantic.verdicts import ByLogOdds, cut, fitted, left_out_correct
 from tests.llm.server import Answer, Fault, ModelServer, error
 
 PLAN = """
@@ -123,7 +123,7 @@ class TestOverHttp:
 
             server.answer = answer
             with pytest.raises(
-                ModelUnavailable, match=r"gives no log-probabilities.* told=per_row"
+                ModelUnavailable, match=r"returns no log-probabilities.* told=per_row"
             ):
                 await over_http(
                     tmp_path, [f"{text} {i}" for i in range(9) for text in TEXTS], server
@@ -135,7 +135,7 @@ class TestOverHttp:
     ):
         async with ModelServer() as server:
             with pytest.raises(
-                PlanError, match="the model gives no log-probabilities; use per_row"
+                PlanError, match="the model returns no log-probabilities; use per_row"
             ):
                 await over_http(tmp_path, TEXTS, server, "gpt-5-mini")
             assert not server.requests
@@ -257,8 +257,8 @@ class TestCalibration:
             await run(tmp_path, "logit(labels=none.csv)", ["a 2.0"], Sliding(Mind()))
 
     async def test_windows_share_one_calibration(self):
-        verdicts = Verdicts(labels="never read")
-        verdicts._curves[node("sem_filter").fingerprint] = fitted(
+        logit = ByLogOdds(labels="never read")
+        logit._curves[node("sem_filter").fingerprint] = fitted(
             [0.0, 1.0, 4.0, 5.0], [False, False, True, True]
         )
         llm = Oracle(mind("sem_filter"))
@@ -267,7 +267,7 @@ class TestCalibration:
 
         case = some("sem_filter", 5)
         async with NodeContext(llm, Grams(), case.node(), StepMetrics()) as ctx:
-            await verdicts.answer(case.node(), case.rows(), ctx)
+            await logit.verdicts(case.node(), case.rows(), ctx)
         assert len(llm.requests) == 5
 
 
@@ -278,7 +278,7 @@ def test_a_curve_survives_labels_that_are_separated_cleanly_and_some_that_are_wr
     noisy = [n > 11 for n in range(20)]
     noisy[3], noisy[17] = True, False
     assert 8 < -fitted(scores, noisy).offset / fitted(scores, noisy).slope < 15
-    assert right_when_left_out(scores, noisy) == 17
+    assert left_out_correct(scores, noisy) == 17
 
 
 def test_a_few_labels_find_the_middle_between_two_overlapping_bells():

@@ -118,7 +118,7 @@ async def test_a_blocked_event_loop_is_told_with_file_and_seconds(
         assert caplog.messages == []
         await run(tmp_path, tmp_path / "mine", "slow")
     (said,) = caplog.messages
-    assert said.startswith(f"step leaking: Mine in {file} kept the event loop for 6.0 s")
+    assert said.startswith(f"step leaking: Mine in {file} blocked the event loop for 6.0 s")
     assert said.endswith("compute in a thread: await asyncio.to_thread(...)")
 
 

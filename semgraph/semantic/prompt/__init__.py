@@ -1,5 +1,4 @@
-"""Prompts: prompt builders make requests of rows, pairs and groups, and read the replies into
-outcomes.
+"""Prompt builders: they turn rows, pairs and groups into requests, and replies into outcomes.
 
-Only `semantic.context` and implementations with prompts of their own import it.
+Only `semantic.context` and implementations with their own prompts import it.
 """

@@ -1,11 +1,11 @@
-"""Answers of a model: their JSON Schema, their description in a prompt, and reading them strictly.
+"""Answers of a model: their JSON Schema, their description in a prompt, and a strict reader.
 
-An answer that does not fit its schema is `Invalid`, with a reason that can be shown to the model.
+An answer that does not fit its schema is `Invalid`, with a reason for the repeated request.
 
-Some questions are answered with one word: yes or no, or a digit. One token is read, and how
-probable each word was. The question then stands in the user message, after examples of other
-questions: small models answer far more often right after examples than when they are asked for JSON
-(`benchmarks/results/real.md`). The examples are equal in all requests, so they are read once.
+Some questions are answered with one word: yes or no, or a digit. Only the first token is read, with
+the probability of each word. The question is then in the user message, after examples of other
+questions: small models are far more accurate after examples than with JSON
+(`benchmarks/results/real.md`). The examples are equal in all requests, so that they are cached.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ _NOT_JSON = "the answer is not one JSON document"
 
 
 class Invalid(Exception):
-    """An answer that is none. `kind` is `invalid` or `truncated`; the text says what is wrong,
-    without quoting data.
-    """
+    """An invalid answer. `kind` is `invalid` or `truncated`; the message quotes no data."""
 
     def __init__(self, what: str, kind: str = "invalid") -> None:
         self.kind = kind
@@ -41,16 +39,14 @@ class Invalid(Exception):
 
 @dataclass(frozen=True)
 class AnswerSchema:
-    """One JSON object: typed fields in order, and what they mean by dotted path."""
+    """One JSON object: typed fields in order, and their meanings by dotted path."""
 
     fields: tuple[tuple[str, Type], ...]
     meanings: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, prompt: Prompt, *verdict: tuple[str, Type, str]) -> AnswerSchema:
-        """What a prompt returns, after the operator's own `verdict` fields (name, type,
-        meaning).
-        """
+        """The fields of a prompt, after the operator's own `verdict` fields (name, type, meaning)."""
         own = tuple((name, kind) for name, kind, _ in verdict)
         meanings = (*((name, text) for name, _, text in verdict if text), *prompt.describe)
         return cls((*own, *prompt.returns), meanings)
@@ -63,17 +59,17 @@ class AnswerSchema:
 
     @cached_property
     def sketch(self) -> str:
-        """How it is written, in one line: `{"name": string, "at": time or null}`."""
+        """A sketch of the object in one line: `{"name": string, "at": time or null}`."""
         return "{" + ", ".join(f'"{name}": {_sketch(kind)}' for name, kind in self.fields) + "}"
 
     @cached_property
     def glossary(self) -> str:
-        """What the fields mean, a line each."""
+        """The meanings of the fields, one per line."""
         return "\n".join(f"{path}: {text}" for path, text in self.meanings)
 
     @cached_property
     def tokens(self) -> int | None:
-        """At most so many tokens, with room to spare; None if an answer may have any length."""
+        """An upper bound of the tokens; None if an answer may have any length."""
         return _tokens(Type("struct", fields=self.fields))
 
     def read(self, value: Any) -> dict[str, Any]:
@@ -81,12 +77,12 @@ class AnswerSchema:
         return _read_fields(self.fields, value, "")
 
     def reads(self, text: str) -> dict[str, Any]:
-        """The typed values of an answer as the model wrote it. Raises Invalid."""
+        """The typed values of an answer in JSON. Raises Invalid."""
         return self.read(parse(text))
 
 
 def parse(text: str) -> Any:
-    """One JSON document; no key twice, no NaN. Raises Invalid."""
+    """Parse one JSON document, without duplicate keys and NaN. Raises Invalid."""
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError):
@@ -107,7 +103,7 @@ def list_of(text: str, key: str) -> list[Any]:
 
 
 def free_name(wanted: str, taken: Iterable[str]) -> str:
-    """A key that no answer has: the wanted one, or with underscores after it."""
+    """A key that no answer has: the wanted one, with underscores appended if necessary."""
     names = set(taken)
     while wanted in names:
         wanted += "_"
@@ -163,7 +159,7 @@ def _is(kind: type | tuple[type, ...], value: Any) -> None:
 
 def _string(_: Type, value: Any, __: str) -> str:
     _is(str, value)
-    value.encode()  # half of a surrogate pair is no text
+    value.encode()  # rejects lone surrogates
     return str(value)
 
 
@@ -198,7 +194,7 @@ def _date(_: Type, value: Any, __: str) -> date:
 
 
 def _json(kind: Type, value: Any, path: str) -> str:
-    if kind.fields:  # one whose row says what it holds
+    if kind.fields:  # the schema is in a column
         return canonical_json(plain(_read_fields(kind.fields, value, path)))
     json.dumps(value, allow_nan=False)  # 1e999 is read as infinity
     return _string(kind, canonical_json(value), path)
@@ -269,7 +265,7 @@ def _plain_sketch(kind: Type) -> str:
 
 
 def _described(kind: Type, path: str, meanings: Mapping[str, str]) -> dict[str, Any]:
-    """The JSON Schema of a type, with the meanings of it and of what it holds."""
+    """The JSON Schema of a type, with its meaning and those of its fields."""
     schema = (replace(kind, name="struct") if kind.fields else kind).json_schema()
     _describe_inner(kind, schema["anyOf"][0] if kind.nullable else schema, path, meanings)
     return schema | {"description": meanings[path]} if path in meanings else schema
@@ -304,27 +300,28 @@ DIGITS = Words(
 
 
 def words_of(node: Semantic) -> Words:
-    """The words that an operator's question is answered with."""
+    """The possible one-word answers of an operator."""
     return DIGITS if node.keyword == "sem_topk" else YES_NO
 
 
 def by_default(node: Semantic, yes_no: str) -> Words | None:
-    """The words that a model is asked for wherever it is asked about one row; None: for JSON.
+    """The one-word answers for single rows; None for JSON.
 
-    Pairs are asked about in JSON by every model: the prompts of the shipped plans were written and
-        recorded for it.
+    Pairs are always answered in JSON: the prompts of the shipped plans were written and recorded
+    for it.
     """
     return YES_NO if node.keyword == "sem_filter" and yes_no == "word" else None
 
 
 def read_word(node: Semantic, words: Words, reply: Reply, yes_from: float) -> dict[str, Any]:
-    """The verdict in a reply, and under `logprobs` how probable each word was, where that is known.
+    """The verdict of a one-word reply, and under `logprobs` the log-probabilities of the words, if
+    any.
 
     Args:
-        node: Whose question it was.
-        words: The words that may be the answer.
-        reply: What came back.
-        yes_from: The log-odds from which on the answer is yes.
+        node: The node.
+        words: The possible answers.
+        reply: The reply.
+        yes_from: The least log-odds of the answer yes.
 
     Raises:
         Invalid: It is none of the words.
@@ -350,7 +347,7 @@ def read_word(node: Semantic, words: Words, reply: Reply, yes_from: float) -> di
 
 
 def expected(logprobs: tuple[float, ...]) -> float:
-    """The mean digit, of the probabilities of the digits from 0 on.
+    """The expected digit, from the log-probabilities of the digits 0 to 9.
 
     >>> round(expected((-9.0, -0.7, -0.7)), 2)
     1.5

@@ -1,4 +1,4 @@
-"""What fits into a request: the model's window, less the answer and a reserve."""
+"""Token budgets of requests: the model's context, less the answer and a reserve."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from semgraph.semantic.contract import Context
 from semgraph.semantic.prompt.answers import AnswerSchema
 
 RESERVE = 128
-"""Tokens kept free in each request: for the model's chat template, and for the note when it is
-asked again.
+"""Tokens of each request reserved for the model's chat template, and for the reason of a repeated
+request.
 """
 
 
 class TooLong(RowError):
-    """What would be sent does not fit the model; nothing was sent."""
+    """The request does not fit the model and was not sent."""
 
     def __init__(self, sent: int, answer: int, limit: int) -> None:
         super().__init__(
@@ -31,9 +31,9 @@ class TooLong(RowError):
 class PromptHeader(NamedTuple):
     """The static part of a prompt's requests: system message and answer schema.
 
-    `schema` is the JSON Schema of the whole reply. `answer` describes the reply, or where it has a
-    list, the entry for one item. Where the reply is one of some `words` there is no schema,
-    `examples` stand before the question, and the user message begins with `lead`.
+    `schema` is the JSON Schema of the whole reply. `answer` describes the reply, or the entry of one
+    item if the reply is a list. A reply of one of the `words` has no schema: `examples` precede the
+    question, and the user message begins with `lead`.
     """
 
     prompt: Prompt
@@ -46,7 +46,7 @@ class PromptHeader(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All that is sent with each request."""
+        """The texts of every request."""
         return (
             self.system,
             *(text for example in self.examples for text in example),
@@ -54,9 +54,7 @@ class PromptHeader(NamedTuple):
         )
 
     def answer_tokens(self, items: int, limits: Limits) -> int:
-        """The longest answer allowed for so many items: never less than the prompt allows for
-        one.
-        """
+        """The token limit of an answer about so many items, at least that of one item."""
         if self.words:
             return 1
         most = self.prompt.max_tokens
@@ -65,42 +63,40 @@ class PromptHeader(NamedTuple):
 
 
 class TokenBudget:
-    """Says whether texts fit the model. A token has at least one byte, so most texts need no
-    counting.
+    """Checks whether texts fit the model. A token has at least one byte, so most texts need no
+    tokenizer.
     """
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
 
     def buffer(self, header: PromptHeader, *texts: str) -> RequestBuffer:
-        """A request to be filled, which holds the header's system message and these texts
-        already.
-        """
+        """A request buffer that begins with the header's texts and these texts."""
         return RequestBuffer(self, header, (*header.texts, *texts))
 
     def free(self, header: PromptHeader, items: int) -> int:
-        """Tokens that may be sent."""
+        """Tokens available for the prompt."""
         limits = self._ctx.limits
         return limits.context_tokens - RESERVE - header.answer_tokens(items, limits)
 
     def require(self, header: PromptHeader, items: int, *texts: str) -> None:
         """Raise TooLong if a request of the header and these texts does not fit."""
         free, limits = self.free(header, items), self._ctx.limits
-        everything = (*header.texts, *texts)
-        if byte_size(everything) > free:
-            tokens = self.count(everything)
+        all_texts = (*header.texts, *texts)
+        if byte_size(all_texts) > free:
+            tokens = self.count(all_texts)
             if tokens > free:
                 raise TooLong(
                     tokens + RESERVE, header.answer_tokens(items, limits), limits.context_tokens
                 )
 
     def count(self, texts: Iterable[str]) -> int:
-        """Tokens of texts."""
+        """Count the tokens of texts."""
         return sum(map(self._ctx.count_tokens, texts))
 
 
 class RequestBuffer:
-    """A request that is filled with texts until it is full."""
+    """The texts of a request, up to its token budget."""
 
     def __init__(self, budget: TokenBudget, header: PromptHeader, texts: Sequence[str]) -> None:
         self._budget, self._header = budget, header
@@ -110,7 +106,7 @@ class RequestBuffer:
         self._counted = 0
 
     def takes(self, items: int, *texts: str) -> bool:
-        """Add texts, if the request, then about so many items, still fits."""
+        """Add texts if the request, with so many items, still fits; return whether it does."""
         free = self._budget.free(self._header, items)
         size = self._size + byte_size(texts)
         if size > free:
@@ -126,5 +122,5 @@ class RequestBuffer:
 
 
 def byte_size(texts: Iterable[str]) -> int:
-    """Bytes of texts, with something between them."""
+    """Bytes of texts, with separators."""
     return sum(len(text.encode("utf-8", "surrogatepass")) + 2 for text in texts)

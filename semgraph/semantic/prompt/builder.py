@@ -1,8 +1,8 @@
-"""Rows to requests, and replies to outcomes: what all framings share.
+"""The base class of prompt builders: from rows to requests, and from replies to outcomes.
 
-A request is a system message (rules, examples, fixed instructions, the question, the form of the
-answer: equal for all rows of a prompt, so that providers cache it) and a user message (the context,
-then the row or the records).
+A request is a system message (rules, examples, fixed instructions, the question, the answer schema:
+equal for all rows of a prompt, so that providers cache it) and a user message (the context, then
+the row or the records).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LONGEST_REASON = 160
 
 
 class Work(NamedTuple):
-    """One request to make: about which items, after which calls; `reason` says what was wrong with
-    the last answer.
+    """A request to make: its items, the calls before it, and the `reason` why the last answer was
+    invalid.
     """
 
     items: tuple[int, ...]
@@ -37,10 +37,9 @@ class Work(NamedTuple):
 
 
 class PromptBuilder(ABC):
-    """Asks about the items of one relation. Subclasses say how a request looks and how a reply is
-    read.
+    """Sends the items of one relation. Subclasses write the requests and read the replies.
 
-    All is worked off in rounds: each reply settles items, or gives work for the next round.
+    Work is done in rounds: each reply answers items, or adds work to the next round.
     """
 
     def __init__(self, ctx: Context, node: Semantic, rows: Rows) -> None:
@@ -50,28 +49,28 @@ class PromptBuilder(ABC):
         self.keys = Keys(node, rows)
         own = [[(path, path) for path in prompt.item_fields] for prompt in node.prompt.all]
         self.records = Records(rows.left, own)
-        self.must_be_sure = False  # whether an answer of one word needs its log-probabilities
-        self.unusable = 0  # replies about several items that did not accept all of them
+        self.needs_logprobs = False  # whether one-word answers need log-probabilities
+        self.unusable = 0  # replies about several items that did not answer all of them
         self._headers: dict[tuple[int, str], PromptHeader] = {}
 
     async def ask(self, works: Iterable[Work]) -> None:
-        """Ask, and ask again, until every item is settled."""
+        """Send requests until every item has an outcome."""
         todo = works
         while True:
-            asked: list[Work] = []
+            sent: list[Work] = []
             later: list[Work] = []
-            async with aclosing(self.ctx.ask(self.requests(todo, asked))) as replies:
+            async with aclosing(self.ctx.ask(self.requests(todo, sent))) as replies:
                 async for index, reply in replies:
-                    again = self.accept(asked[index], reply)
-                    self.unusable += bool(again) and len(asked[index].items) > 1
-                    later += again
+                    repeated = self.accept(sent[index], reply)
+                    self.unusable += bool(repeated) and len(sent[index].items) > 1
+                    later += repeated
             if not later:
                 return
             todo = sorted(later)
 
-    def requests(self, works: Iterable[Work], asked: list[Work]) -> Iterator[Request]:
-        """The requests for some work, which is entered in `asked`; what does not fit the model is
-        settled with an error.
+    def requests(self, works: Iterable[Work], sent: list[Work]) -> Iterator[Request]:
+        """The requests for some work, which is appended to `sent`; work that does not fit the model
+        fails.
         """
         for work in works:
             try:
@@ -79,7 +78,7 @@ class PromptBuilder(ABC):
             except TooLong as error:
                 self.fail(work, error)
                 continue
-            asked.append(work)
+            sent.append(work)
             yield request
 
     def prompt_of(self, item: int) -> int:
@@ -102,11 +101,11 @@ class PromptBuilder(ABC):
     def compose(
         self, work: Work, item: int, header: PromptHeader, count: int, *texts: str
     ) -> Request:
-        """The request for some work about `count` items, of which one is `item`."""
+        """The request for some work on `count` items, one of them `item`."""
         left = self.keys.left[item]
         context = self.keys.context(left)
-        again = f"Your last answer was not valid: {work.reason[:_LONGEST_REASON]}. Answer again, in the form asked for."
-        user = paragraphs(header.lead, context, *texts, again if work.reason else "")
+        repeat = f"Your last answer was not valid: {work.reason[:_LONGEST_REASON]}. Answer again, in the form asked for."
+        user = paragraphs(header.lead, context, *texts, repeat if work.reason else "")
         tokens = header.answer_tokens(count, self.ctx.limits)
         request = self.ctx.request(
             header.prompt,
@@ -119,13 +118,13 @@ class PromptBuilder(ABC):
         return worded(request, header) if header.words else request
 
     def compose_whole(self, work: Work, item: int, header: PromptHeader, *texts: str) -> Request:
-        """The request for what cannot be divided. Raises TooLong."""
+        """The request for work that cannot be split. Raises TooLong."""
         self.budget.require(header, 1, self.keys.context(self.keys.left[item]), *texts)
         return self.compose(work, item, header, 1, *texts)
 
     def word_header(self, prompt: Prompt, words: Words) -> PromptHeader:
-        """The static part of requests that one word answers: the rules stand with the question, as
-        in the examples.
+        """The static part of one-word requests: the rules are in the user message, as in the
+        examples.
         """
         lead = paragraphs(prompt.rules, prompt.examples)
         return PromptHeader(
@@ -133,12 +132,12 @@ class PromptBuilder(ABC):
         )
 
     def accept_word(self, work: Work, reply: Reply | RowError, words: Words) -> list[Work]:
-        """Take the reply to a question that one word answers.
+        """Read a one-word reply.
 
         Raises:
-            ModelUnavailable: Log-probabilities are needed, and the endpoint gives none.
+            ModelUnavailable: Log-probabilities are needed, and the endpoint returns none.
         """
-        if self.must_be_sure and not getattr(reply, "logprobs", ()):
+        if self.needs_logprobs and not getattr(reply, "logprobs", ()):
             refused = isinstance(reply, RowError) and "logprob" in str(reply).lower()
             if refused or not isinstance(reply, RowError):
                 raise ModelUnavailable(self.ctx.without_logprobs())
@@ -157,10 +156,10 @@ class PromptBuilder(ABC):
         *,
         cut: bool = False,
     ) -> list[Work]:
-        """Take the reply to a question with one answer: it is read, or asked once more, or an
+        """Read the reply to a question with one answer. An invalid one is repeated once, then an
         error.
 
-        With `cut` it may end at the longest answer allowed.
+        With `cut` the reply may end at the token limit.
         """
         work = work._replace(calls=(*work.calls, *calls_of(reply)))
         try:
@@ -176,7 +175,7 @@ class PromptBuilder(ABC):
         return []
 
     def fail(self, work: Work, error: RowError | Invalid) -> None:
-        """Settle some work with an error."""
+        """Record an error as the outcome of some work."""
         self.done(work, Outcome(None, f"{error.kind}: {error}", work.calls))
 
     @abstractmethod
@@ -189,30 +188,30 @@ class PromptBuilder(ABC):
 
     @abstractmethod
     def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
-        """Take a reply; return what is still to be asked."""
+        """Read a reply, and return the work for the next round."""
 
     @abstractmethod
     def done(self, work: Work, outcome: Outcome) -> None:
-        """Keep the outcome of some work."""
+        """Record the outcome of some work."""
 
 
 def worded(request: Request, header: PromptHeader) -> Request:
     """A request for one of a header's words, with its examples before the question."""
     *before, question = request.messages
-    shown = [
+    examples = [
         message
-        for asked, answer in header.examples
-        for message in (Message("user", asked), Message("assistant", answer))
+        for text, answer in header.examples
+        for message in (Message("user", text), Message("assistant", answer))
     ]
-    return replace(request, messages=(*before, *shown, question), words=header.words)
+    return replace(request, messages=(*before, *examples, question), words=header.words)
 
 
 def answer_text(reply: Reply | RowError, *, cut: bool = False) -> str:
-    """What the model said.
+    """The text of a reply.
 
     Raises:
-        Invalid: It was cut off.
-        RowError: There is no answer, or it is a refusal.
+        Invalid: It is truncated.
+        RowError: The request failed, or the model refused.
     """
     if isinstance(reply, RowError):
         if reply.kind == "truncated":
@@ -226,12 +225,12 @@ def answer_text(reply: Reply | RowError, *, cut: bool = False) -> str:
 
 
 def calls_of(reply: Reply | RowError) -> tuple[str, ...]:
-    """The id of the call, where one was answered."""
+    """The id of the call, if it was answered."""
     answered = reply.spent if isinstance(reply, RowError) else reply
     return (answered.call_id,) if isinstance(answered, Reply) and answered.call_id else ()
 
 
 def halves(items: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Items in two parts that differ by at most one."""
+    """Items in two halves; the first may have one more."""
     middle = (len(items) + 1) // 2
     return items[:middle], items[middle:]

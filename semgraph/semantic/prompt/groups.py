@@ -1,6 +1,4 @@
-"""Asking about groups as a whole: one answer for the rows of a group (sem_agg), or a ranking of a
-window (sem_topk).
-"""
+"""Prompts about groups: one answer for a group (sem_agg), or a ranking of a window (sem_topk)."""
 
 from __future__ import annotations
 
@@ -36,16 +34,14 @@ _LIST = "ranking"
 
 
 class _WholePrompts(PromptBuilder):
-    """Requests about several rows that have one answer. `outcomes` are by the number of the part or
-    window.
-    """
+    """Requests with one answer for several rows. `outcomes` are by number of the part or window."""
 
     def done(self, work: Work, outcome: Outcome) -> None:
-        """Keep the outcome of a part or window."""
+        """Record the outcome of a part or window."""
         self.outcomes[work.items[0]] = outcome
 
     def works(self, sets: Sequence[Sequence[int]]) -> Iterator[Work]:
-        """Sets of rows as work; a set whose rows may not share a request is an error."""
+        """Sets of rows as work; a set of rows that may not share a request is an error."""
         for i, items in enumerate(sets):
             work = Work((i,))
             mixed = self._mixed(items)
@@ -55,7 +51,7 @@ class _WholePrompts(PromptBuilder):
                 yield work
 
     def _mixed(self, items: Sequence[int]) -> str | None:
-        """Why rows may not share a request, or None."""
+        """The reason why rows may not share a request, or None."""
         keys = [self.keys.of(item) for item in items]
         for position, what in enumerate(("partitions", "prompts", "contexts")):
             if len({key[position] for key in keys}) > 1:
@@ -64,7 +60,7 @@ class _WholePrompts(PromptBuilder):
                     if what == "contexts"
                     else "group by what they differ in"
                 )
-                return f"rows that are asked about together have several {what}: {remedy}"
+                return f"rows of one request have several {what}: {remedy}"
         return None
 
 
@@ -105,14 +101,14 @@ class GroupPrompts(_WholePrompts):
         return f"part {json_line({name: values[name] for name, _ in self.node.answers})}"
 
     def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
-        """Keep the answer for a part, which rests on the calls of its members too."""
+        """Record the answer for a part."""
         answer = self.header(
             self.prompt_of(self._groups[self._parts[work.items[0]].group][0]), "rows"
         ).answer
         return self.accept_single(work, reply, answer.reads)
 
     def done(self, work: Work, outcome: Outcome) -> None:
-        """Keep the outcome of a part with all calls it rests on."""
+        """Record the outcome of a part with its calls and those of its members."""
         members = self._parts[work.items[0]].members
         earlier = [
             call for member in members if isinstance(member, Outcome) for call in member.calls
@@ -153,17 +149,17 @@ class WindowPrompts(_WholePrompts):
         return self.compose_whole(work, window[0], header, "Records:\n" + "\n".join(lines))
 
     def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
-        """Keep the ranking of a window."""
+        """Record the ranking of a window."""
         return self.accept_single(work, reply, _ranking_of(self._windows[work.items[0]]))
 
     async def rankings(self) -> list[Ranking]:
-        """What became of the windows, in order; of a window that failed each row is tried alone."""
+        """The rankings of the windows, in order; the rows of a failed window are sent alone."""
         outcomes = [self.outcomes[i] for i in range(len(self._windows))]
-        several = [
+        failed = [
             i for i, o in enumerate(outcomes) if _depends_on_rows(o) and len(self._windows[i]) > 1
         ]
         alone = await self._alone(
-            list(dict.fromkeys(item for i in several for item in self._windows[i]))
+            list(dict.fromkeys(item for i in failed for item in self._windows[i]))
         )
         alone |= {
             self._windows[i][0]: o
@@ -180,8 +176,8 @@ class WindowPrompts(_WholePrompts):
         return rankings
 
     async def _alone(self, items: Sequence[int]) -> dict[int, Outcome]:
-        """The items that fail alone, and how. Where a window was too long a row is not sent, only
-        measured.
+        """The items that fail alone, with their outcomes. The rows of a window that was too long
+        are measured, not sent.
         """
         if not items:
             return {}
@@ -207,9 +203,7 @@ class WindowPrompts(_WholePrompts):
 
 
 def _depends_on_rows(outcome: Outcome) -> bool:
-    """Whether an error may be that of one row: an answer that is no ranking says nothing of any
-    row.
-    """
+    """Whether one row may have caused the error: an invalid ranking has no single cause."""
     return outcome.error is not None and not outcome.error.startswith(
         ("invalid:", "truncated:", "mixed:")
     )

@@ -1,8 +1,8 @@
-"""Asking about pairs of rows, one by one or in blocks: sem_join.
+"""Prompts about pairs of rows, one by one or in blocks: sem_join.
 
 A block lists its left and its right rows once each. Left numbers begin at 1, right numbers at the
-next hundred, so that a model that confuses the sides, or counts for itself, is found out. Each left
-row names the right rows it is to be compared with; the answer lists the matching pairs only.
+next hundred, to detect a model that confuses the sides or renumbers the records. Each left row
+names the right rows to compare it with; the answer lists the matching pairs only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from semgraph.expr.types import Type, object_schema
 from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.contract import Block, Context, Outcome, Rows, Words, apart, by_key
+from semgraph.semantic.contract import Block, Context, Outcome, Rows, Words, by_key, split_by_key
 from semgraph.semantic.prompt.answers import (
     AnswerSchema,
     Invalid,
@@ -47,17 +47,17 @@ _BOTH = (
 _LEFT = "About a left record, where <field> stands for its value:"
 _RIGHT = "About a right record, where <field> stands for its value:"
 _LIST = "matches"
-_SAID = ". List the pairs that match, and no others"
+_MATCHES_ONLY = ". List the pairs that match, and no others"
 _NONE = "If no pair matches, the list is empty."
 
 
 class _Read(NamedTuple):
-    """A block's answer: values of the pairs listed rightly, pairs listed wrongly, left rows in
-    doubt.
+    """A block's answer: the values of valid pairs, invalid pairs, and left rows with doubtful
+    answers.
     """
 
     matches: dict[int, dict[str, Any]]
-    wrong: set[int]
+    invalid: set[int]
     doubtful: set[int]
 
 
@@ -79,51 +79,49 @@ class PairPrompts(PromptBuilder):
         self._left_key, self._right_key = free_name("left", taken), free_name("right", taken)
 
     def works(self, blocks: Iterable[Block]) -> Iterator[Work]:
-        """Blocks as work: apart where they may not be together, and cut to fit."""
+        """Blocks as work, split by partition, prompt and context, and cut to fit the model."""
         for block in blocks:
-            for together in apart(self.keys, block):
-                if len(together) == 1:
-                    yield Work(tuple(together))
+            for items in split_by_key(self.keys, block):
+                if len(items) == 1:
+                    yield Work(tuple(items))
                 else:
-                    yield from self._cut(together)
+                    yield from self._cut(items)
 
     def _cut(self, items: Sequence[int]) -> Iterator[Work]:
-        """Whole left rows while they fit; a left row whose list does not fit alone is cut by its
-        list.
-        """
+        """Whole left rows as long as they fit; a left row that does not fit alone is split."""
         lists = deque(by_key(items, self.keys.left))
         buffer: RequestBuffer | None = None
         block: list[int] = []
         seen: set[int] = set()
         while lists:
-            mine = lists.popleft()
+            pairs = lists.popleft()
             if buffer is None:
-                header = self.header(self.prompt_of(mine[0]), "block")
+                header = self.header(self.prompt_of(pairs[0]), "block")
                 buffer = self.budget.buffer(
-                    header, self.keys.context(self.keys.left[mine[0]]), *_HEADINGS
+                    header, self.keys.context(self.keys.left[pairs[0]]), *_HEADINGS
                 )
                 seen = set()
-            if buffer.takes(len(block) + len(mine), *self._lines(mine, seen)):
-                block += mine
-                seen.update(self.right[item] for item in mine)
+            if buffer.takes(len(block) + len(pairs), *self._lines(pairs, seen)):
+                block += pairs
+                seen.update(self.right[item] for item in pairs)
                 continue
             if block:
                 yield Work(tuple(block))
-                lists.appendleft(mine)
-            elif len(mine) == 1:
-                yield Work((mine[0],))
+                lists.appendleft(pairs)
+            elif len(pairs) == 1:
+                yield Work((pairs[0],))
             else:
-                lists.extendleft(map(list, reversed(halves(tuple(mine)))))
+                lists.extendleft(map(list, reversed(halves(tuple(pairs)))))
             buffer, block = None, []
         if block:
             yield Work(tuple(block))
 
-    def _lines(self, mine: Sequence[int], seen: set[int]) -> list[str]:
-        """What a left row and its list add to a block, at their longest numbers."""
-        new = [item for item in mine if self.right[item] not in seen]
-        marks = "0000, " * len(mine)
+    def _lines(self, pairs: Sequence[int], seen: set[int]) -> list[str]:
+        """The lines that the pairs of a left row add to a block, with the longest numbers."""
+        new = [item for item in pairs if self.right[item] not in seen]
+        numbers = "0000, " * len(pairs)
         rights = [f"0000. {self._other_record(item)}\n" for item in new]
-        return [f"0000. {self.record_of(mine[0])} compare with: {marks}\n", *rights]
+        return [f"0000. {self.record_of(pairs[0])} compare with: {numbers}\n", *rights]
 
     def _other_record(self, item: int) -> str:
         return self.others.record(self.right[item], self.prompt_of(item))
@@ -151,12 +149,12 @@ class PairPrompts(PromptBuilder):
             *((key, Type("int64"), f"the number of the {side} record") for key, side in sides),
         )
         sketch = f'{{"{_LIST}": [{entry.sketch}, ...]}}'
-        asked = (
+        questions = (
             question(prompt.item, _BOTH if prompt.shared_fields else _LEFT),
             question(prompt.other, _RIGHT),
         )
-        how = f"{answer_instructions(entry, _SAID, sketch)}\n{_NONE}"
-        system = instructions(prompt, _TASK, *asked, answer=how, singly="pair")
+        answer = f"{answer_instructions(entry, _MATCHES_ONLY, sketch)}\n{_NONE}"
+        system = instructions(prompt, _TASK, *questions, answer=answer, singly="pair")
         return PromptHeader(
             prompt, system, object_schema({_LIST: {"type": "array", "items": entry.schema}}), entry
         )
@@ -169,13 +167,12 @@ class PairPrompts(PromptBuilder):
             header = self.header(prompt, "pair")
             return self.compose_whole(work, item, header, *self._pair_texts(item, header.prompt))
         lists, rights = self._numbers(work)
-        near = list(rights)
-        marks = [self._mark([rights[self.right[i]] for i in mine], len(near)) for mine in lists]
         first = {self.right[i]: i for i in reversed(work.items)}
         lefts = numbered(
-            [f"{self.record_of(mine[0])} {mark}" for mine, mark in zip(lists, marks, strict=True)]
+            f"{self.record_of(pairs[0])} {_candidates([rights[self.right[i]] for i in pairs], len(rights))}"
+            for pairs in lists
         )
-        others = numbered([self._other_record(first[r]) for r in near], _first_right(lists))
+        others = numbered([self._other_record(first[r]) for r in rights], _first_right(lists))
         texts = (_HEADINGS[0] + "\n".join(lefts), _HEADINGS[1] + "\n".join(others))
         return self.compose(work, item, self.header(prompt, "block"), len(work.items), *texts)
 
@@ -195,18 +192,11 @@ class PairPrompts(PromptBuilder):
         each right row.
         """
         lists = by_key(work.items, self.keys.left)
-        near = dict.fromkeys(self.right[item] for item in work.items)
-        return lists, {right: number for number, right in enumerate(near, _first_right(lists))}
-
-    def _mark(self, numbers: Sequence[int], everything: int) -> str:
-        return "compare with: " + (
-            "all" if len(numbers) == everything else ", ".join(map(str, sorted(numbers)))
-        )
+        rights = dict.fromkeys(self.right[item] for item in work.items)
+        return lists, {right: number for number, right in enumerate(rights, _first_right(lists))}
 
     def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
-        """Keep what is good; ask again about left rows in doubt, alone, and about pairs that came
-        back wrong.
-        """
+        """Record valid answers; repeat doubtful left rows alone, and invalid pairs one by one."""
         if len(work.items) == 1 and self.words:
             return self.accept_word(work, reply, self.words)
         if len(work.items) == 1:
@@ -216,24 +206,25 @@ class PairPrompts(PromptBuilder):
         try:
             read = self._read_block(work, answer_text(reply))
         except RowError:
-            return self._divided(work, calls)
+            return self._halved(work, calls)
         except Invalid as error:
             if error.kind == "truncated":
-                return self._divided(work, calls)
+                return self._halved(work, calls)
             read = _Read({}, set(), {self.keys.left[item] for item in work.items})
-        return self._sort_out(work, read, calls, calls_of(reply))
+        return self._record(work, read, calls, calls_of(reply))
 
-    def _sort_out(
+    def _record(
         self, work: Work, read: _Read, calls: tuple[str, ...], own: tuple[str, ...]
     ) -> list[Work]:
-        again: list[Work] = []
+        """Record the outcomes of a block, and return the work to repeat."""
+        repeated: list[Work] = []
         lists = by_key(work.items, self.keys.left)
-        for mine in lists:
-            doubtful = self.keys.left[mine[0]] in read.doubtful
+        for pairs in lists:
+            doubtful = self.keys.left[pairs[0]] in read.doubtful
             rest = []
-            for item in mine:
-                if item in read.wrong:
-                    again.append(Work((item,), calls=calls))
+            for item in pairs:
+                if item in read.invalid:
+                    repeated.append(Work((item,), calls=calls))
                 elif item in read.matches:
                     self.outcomes[item] = Outcome({"match": True, **read.matches[item]}, None, own)
                 elif doubtful:
@@ -241,12 +232,12 @@ class PairPrompts(PromptBuilder):
                 else:
                     self.outcomes[item] = Outcome({"match": False}, None, own)
             if rest and (work.alone or len(lists) == 1):
-                again += [Work((item,), calls=calls) for item in rest]
+                repeated += [Work((item,), calls=calls) for item in rest]
             elif rest:
-                again.append(Work(tuple(rest), calls=calls, alone=True))
-        return again
+                repeated.append(Work(tuple(rest), calls=calls, alone=True))
+        return repeated
 
-    def _divided(self, work: Work, calls: tuple[str, ...]) -> list[Work]:
+    def _halved(self, work: Work, calls: tuple[str, ...]) -> list[Work]:
         lists = by_key(work.items, self.keys.left)
         if len(lists) == 1:
             return [Work(half, calls=calls, alone=work.alone) for half in halves(work.items)]
@@ -254,7 +245,7 @@ class PairPrompts(PromptBuilder):
         return [Work(tuple(item for i in part for item in lists[i]), calls=calls) for part in parts]
 
     def done(self, work: Work, outcome: Outcome) -> None:
-        """Keep the outcome of a pair."""
+        """Record the outcome of a pair."""
         for item in work.items:
             self.outcomes[item] = outcome
 
@@ -270,8 +261,10 @@ class PairPrompts(PromptBuilder):
     def _read_block(self, work: Work, text: str) -> _Read:
         answer = self.header(self.prompt_of(work.items[0]), "block").answer
         lists, rights = self._numbers(work)
-        pairs = {
-            (n, rights[self.right[item]]): item for n, mine in enumerate(lists, 1) for item in mine
+        items = {
+            (n, rights[self.right[item]]): item
+            for n, pairs in enumerate(lists, 1)
+            for item in pairs
         }
         read = _Read({}, set(), set())
         numbers = set(rights.values())
@@ -279,22 +272,26 @@ class PairPrompts(PromptBuilder):
             sides = entry if isinstance(entry, dict) else {}
             left, right = number(sides.get(self._left_key)), number(sides.get(self._right_key))
             if left is None or right is None or not 1 <= left <= len(lists) or right not in numbers:
-                raise Invalid(
-                    "it names records that are not there"
-                )  # it counted otherwise: trust no number
-            item = pairs.get((left, right))
+                # The model counted differently: no number can be trusted.
+                raise Invalid("it names records that are not there")
+            item = items.get((left, right))
             if item is None:
-                # The pair was not asked about, so it may have meant any other of that left row.
+                # Not a candidate pair: any pair of this left row may be meant.
                 read.doubtful.add(self.keys.left[lists[left - 1][0]])
-            elif item in read.matches or item in read.wrong:
-                read.wrong.add(item)
+            elif item in read.matches or item in read.invalid:
+                read.invalid.add(item)
             else:
                 try:
                     values = answer.read(entry)
                     read.matches[item] = {name: values[name] for name, _ in self.node.answers}
                 except Invalid:
-                    read.wrong.add(item)
+                    read.invalid.add(item)
         return read
+
+
+def _candidates(numbers: Sequence[int], rights: int) -> str:
+    names = "all" if len(numbers) == rights else ", ".join(map(str, sorted(numbers)))
+    return f"compare with: {names}"
 
 
 def _first_right(lists: Sequence[object]) -> int:

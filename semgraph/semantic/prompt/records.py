@@ -1,7 +1,7 @@
-"""Rows as models read them: in the words of the prompt, or as numbered records.
+"""Rows in prompts: in the prompt's words, or as numbered records.
 
-In a record values are JSON on one line, so that no text in a row can pass for another record, or
-for an instruction between records.
+A record is JSON on one line, so that no text of a row can imitate a record, or an instruction
+between records.
 """
 
 from __future__ import annotations
@@ -16,28 +16,31 @@ from semgraph.logical.prompt import Prompt, Template, plain
 from semgraph.semantic.prompt.answers import AnswerSchema
 
 _NUMBERED = "Numbered records follow, each a JSON object on a line of its own."
-# JSON leaves these as they are, but a reader takes them for the end of a line.
+# Line separators that JSON does not escape.
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
-Shown = Sequence[tuple[str, str]]
-"""Placeholders of a prompt that are of one side: pairs (placeholder, column)."""
+Placeholders = Sequence[tuple[str, str]]
+"""The placeholders of a prompt for one side: pairs (placeholder, column)."""
 
 
 class Records:
-    """The rows of a table as the prompts show them, of which each row has one; every record is made
-    once.
+    """The rows of a table as records of their prompts; each record is made once.
+
+    Args:
+        table: The rows.
+        placeholders: Those of each prompt.
     """
 
-    def __init__(self, table: pa.Table, shown: Sequence[Shown]) -> None:
-        paths = dict.fromkeys(path for one in shown for _, path in one)
+    def __init__(self, table: pa.Table, placeholders: Sequence[Placeholders]) -> None:
+        paths = dict.fromkeys(path for pairs in placeholders for _, path in pairs)
         self._columns = {path: table.column(path).to_pylist() for path in paths}
-        self._shown = shown
+        self._placeholders = placeholders
         self._records: dict[tuple[int, int], str] = {}
 
     def values(self, row: int, prompt: int) -> dict[str, Any]:
-        """What of the row takes the places of the placeholders."""
-        return {name: self._columns[path][row] for name, path in self._shown[prompt]}
+        """The values of a row by placeholder."""
+        return {name: self._columns[path][row] for name, path in self._placeholders[prompt]}
 
     def record(self, row: int, prompt: int) -> str:
         """The row as JSON on one line."""
@@ -61,30 +64,29 @@ def numbered(records: Iterable[str], first: int = 1) -> list[str]:
 
 
 def paragraphs(*parts: str) -> str:
-    """What is not empty, a blank line between."""
+    """Join the parts that are not empty with blank lines."""
     return "\n\n".join(part.strip() for part in parts if part.strip())
 
 
 def instructions(prompt: Prompt, task: str, *questions: str, answer: str, singly: str = "") -> str:
-    """A system message for numbered records: what is static in the prompt, the task, the question,
-    the answer's form.
+    """A system message for numbered records: the prompt's static part, the task, the question, the
+    answer schema.
 
-    `singly` says what one example is about, where examples are about less than what is asked here:
-    a record, a pair.
+    `singly` names the subject of one example (record, pair), if the request has several of them.
     """
-    shown = f"The examples above are of one {singly} each; the form of the answer is given below."
-    task = f"{_NUMBERED} {task} {shown if singly and prompt.examples.strip() else ''}"
+    scope = f"The examples above are of one {singly} each; the form of the answer is given below."
+    task = f"{_NUMBERED} {task} {scope if singly and prompt.examples.strip() else ''}"
     return paragraphs(prompt.rules, prompt.examples, task, *questions, answer)
 
 
 def question(template: Template, lead: str) -> str:
-    """A question with field names in place of values, after what is said of it; nothing if it has
-    no words of its own.
+    """A question with field names instead of values, after `lead`; empty if the template has no
+    words.
     """
     words = "".join(text for text, _ in template.parts)
     return f"{lead}\n{template.question().strip()}" if any(c.isalnum() for c in words) else ""
 
 
 def answer_instructions(schema: AnswerSchema, note: str = "", sketch: str = "") -> str:
-    """The last part of a system message: how to answer."""
+    """The last part of a system message: the form of the answer."""
     return f"Answer with one JSON object and nothing else{note}:\n{sketch or schema.sketch}\n{schema.glossary}"

@@ -1,8 +1,8 @@
-"""Asking again about an answer already given (sem_map): what it missed, what is wrong in it.
+"""Reviews of earlier answers (sem_map).
 
-The row stands as in the first question, the answer given as JSON below it. For a list the model
-names what is to be added, so that a long list is not copied, and cannot lose what it had; for all
-else it says what the value should be.
+A request has the row as in the first request, then the earlier answer as JSON. For a list the model
+returns additions, so that a long list is not copied and cannot lose entries; for everything else it
+returns the corrected value.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _REST = "; {}what the answer given says if it is right, else what is right"
 
 
 class ReviewPrompts(RowPrompts):
-    """One question about each answer given."""
+    """One request for each earlier answer."""
 
     def __init__(
         self, ctx: Context, node: Semantic, rows: Rows, answers: Mapping[int, Outcome]
     ) -> None:
         super().__init__(ctx, node, rows)
-        self._given = answers
+        self._answers = answers
 
     def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:  # noqa: ARG002
-        """Instructions for looking at an answer again."""
+        """Instructions for the review of an answer."""
         own = AnswerSchema.of(prompt)
         lists = [kind.item is not None for _, kind in prompt.returns]
         note = _LISTS if any(lists) else ""
@@ -47,11 +47,11 @@ class ReviewPrompts(RowPrompts):
         return PromptHeader(prompt, system, own.schema, own)
 
     def request(self, work: Work) -> Request:
-        """The request about an answer."""
+        """The request for the review of an answer."""
         item = work.items[0]
         prompt = self.prompt_of(item)
         header = self.header(prompt, "row")
         text = header.prompt.item.render(self.records.values(self.keys.left[item], prompt))
-        values = self._given[item].values or {}
+        values = self._answers[item].values or {}
         answer = json_line({name: values[name] for name, _ in self.node.answers})
         return self.compose_whole(work, item, header, text, GIVEN + answer)

@@ -1,6 +1,4 @@
-"""Asking about rows, one by one or several in a request: sem_map, sem_filter, and sem_topk by
-scores.
-"""
+"""Prompts about rows, one or several in a request: sem_map, sem_filter, and sem_topk by scores."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.relational.batch import dense
-from semgraph.semantic.contract import Block, Context, Outcome, Rows, Words, apart
+from semgraph.semantic.contract import Block, Context, Outcome, Rows, Words, split_by_key
 from semgraph.semantic.prompt.answers import (
     AnswerSchema,
     Invalid,
@@ -34,8 +32,8 @@ from semgraph.semantic.prompt.records import (
 )
 
 _VERDICTS = {
-    # Small models understand yes and no; a boolean called "keep" they take for advice on what to do
-    # with the row.
+    # Small models understand yes and no, but misread a boolean called "keep" as advice about the
+    # row.
     "sem_filter": ("answer", Type("enum", values=("yes", "no")), ""),
     "sem_topk": (
         "score",
@@ -61,31 +59,30 @@ class RowPrompts(PromptBuilder):
         taken = [name for name, _ in node.answers]
         self._id, self._list = free_name("id", taken), "answers"
         numbers, first = dense(self.keys.left)
-        self._first = [
-            first[number] for number in numbers
-        ]  # a row of several groups of sem_topk is asked about once
-        self._named: dict[int, None] = {}
+        # A row in several groups of sem_topk is sent once.
+        self._first = [first[number] for number in numbers]
+        self._all: dict[int, None] = {}
 
     async def ask(self, works: Iterable[Work]) -> None:
-        """Ask, and ask again, until every item is settled; items of one row have one answer."""
+        """Send requests until every item has an outcome; items of one row share it."""
         await super().ask(works)
-        for item in self._named:
+        for item in self._all:
             if self._first[item] in self.outcomes:
                 self.outcomes[item] = self.outcomes[self._first[item]]
 
     def works(self, blocks: Iterable[Block]) -> Iterator[Work]:
-        """Blocks as work: apart where they may not be together, and cut to fit."""
-        begun: set[int] = set()
+        """Blocks as work, split by partition, prompt and context, and cut to fit the model."""
+        seen: set[int] = set()
         for block in blocks:
-            self._named |= dict.fromkeys(block)
+            self._all |= dict.fromkeys(block)
             new = [
                 item
                 for item in dict.fromkeys(self._first[item] for item in block)
-                if item not in begun
+                if item not in seen
             ]
-            begun.update(new)
-            for together in apart(self.keys, new):
-                yield from self._cut(together)
+            seen.update(new)
+            for items in split_by_key(self.keys, new):
+                yield from self._cut(items)
 
     def _cut(self, items: Sequence[int]) -> Iterator[Work]:
         block: list[int] = []
@@ -125,9 +122,9 @@ class RowPrompts(PromptBuilder):
             prompt, (self._id, Type("int64"), "the number of the record"), *self._verdict
         )
         sketch = f'{{"{self._list}": [{entry.sketch}, ...]}}'
-        how = answer_instructions(entry, ", with one answer for every record", sketch)
+        answer = answer_instructions(entry, ", with one answer for every record", sketch)
         system = instructions(
-            prompt, _TASK, question(prompt.item, _QUESTION), answer=how, singly="record"
+            prompt, _TASK, question(prompt.item, _QUESTION), answer=answer, singly="record"
         )
         return PromptHeader(
             prompt,
@@ -150,8 +147,8 @@ class RowPrompts(PromptBuilder):
         )
 
     def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
-        """Keep what is good; ask about the rest of a block one by one, or by halves if nothing can
-        be read.
+        """Record valid answers; repeat the rest of a block one by one, or in halves if the reply is
+        truncated or an error.
         """
         header = self.header(self.prompt_of(work.items[0]), "row")
         if len(work.items) == 1 and self.words:
@@ -162,19 +159,19 @@ class RowPrompts(PromptBuilder):
             )
         calls = (*work.calls, *calls_of(reply))
         try:
-            good = self._read_block(work, answer_text(reply))
+            valid = self._read_block(work, answer_text(reply))
         except RowError:
             return [Work(half, calls=calls) for half in halves(work.items)]
         except Invalid as error:
             if error.kind == "truncated":
                 return [Work(half, calls=calls) for half in halves(work.items)]
-            good = {}
-        for item, values in good.items():
+            valid = {}
+        for item, values in valid.items():
             self.outcomes[item] = Outcome(values, None, calls_of(reply))
-        return [Work((item,), calls=calls) for item in work.items if item not in good]
+        return [Work((item,), calls=calls) for item in work.items if item not in valid]
 
     def done(self, work: Work, outcome: Outcome) -> None:
-        """Keep the outcome of a row."""
+        """Record the outcome of a row."""
         for item in work.items:
             self.outcomes[item] = outcome
 
@@ -186,39 +183,36 @@ class RowPrompts(PromptBuilder):
             return values | {"keep": values.pop("answer") == "yes"}
         if self.node.keyword == "sem_topk" and not 0 <= values["score"] <= _BEST:
             raise Invalid(f"score must be from 0 to {_BEST}")
-        listed = getattr(self.node, "numbers_of", None)
-        if listed is not None:
-            self._check_numbers(values[listed[0]], listed, item)
+        numbers_of = getattr(self.node, "numbers_of", None)
+        if numbers_of is not None:
+            name, column = numbers_of
+            records = self.records.values(self.keys.left[item], self.prompt_of(item))[column]
+            unknown = set(values[name]) - {record["number"] for record in records}
+            if unknown:
+                raise Invalid(f"{name} has {min(unknown)}, which is the number of no record")
         return values
 
-    def _check_numbers(self, numbers: list[int], listed: tuple[str, str], item: int) -> None:
-        name, column = listed
-        shown = self.records.values(self.keys.left[item], self.prompt_of(item))[column]
-        foreign = set(numbers) - {record["number"] for record in shown}
-        if foreign:
-            raise Invalid(f"{name} has {min(foreign)}, which is the number of no record")
-
     def _read_block(self, work: Work, text: str) -> dict[int, dict[str, Any]]:
-        """The good answers of a block by item. Raises Invalid if it is no list of answers."""
+        """The valid answers of a block by item. Raises Invalid if it is not a list of answers."""
         answer = self.header(self.prompt_of(work.items[0]), "records").answer
-        good: dict[int, dict[str, Any]] = {}
+        valid: dict[int, dict[str, Any]] = {}
         seen: set[int] = set()
-        foreign = False
+        unknown = False
         for entry in list_of(text, self._list):
             position = number(entry.get(self._id)) if isinstance(entry, dict) else None
             if position is None or not 1 <= position <= len(work.items):
-                foreign = True
+                unknown = True
                 continue
             item = work.items[position - 1]
             if item in seen:
-                good.pop(item, None)
+                valid.pop(item, None)
                 continue
             seen.add(item)
             try:
-                good[item] = self._checked(answer.read(entry), item)
-                del good[item][self._id]
+                valid[item] = self._checked(answer.read(entry), item)
+                del valid[item][self._id]
             except Invalid:
                 continue
-        # Foreign numbers where others are missing: it counted otherwise, so no number can be
+        # Unknown numbers while some are missing: the model counted differently, so no number can be
         # trusted.
-        return {} if foreign and len(seen) < len(work.items) else good
+        return {} if unknown and len(seen) < len(work.items) else valid
