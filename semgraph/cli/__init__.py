@@ -6,6 +6,7 @@ commands that use them.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import sys
 from typing import Annotated, Any
@@ -24,7 +25,7 @@ _OTHER_SPELLINGS = {
     "--way": "--variant",
     "--ways": "--implementations",
 }
-_ALLOCATIONS = 50_000  # between collections: modules, plans and their texts stay to the end
+_ALLOCATIONS = 500_000  # between collections: modules, plans and their texts stay to the end
 _UsageError: Any = typer.BadParameter.__bases__[0]  # of the click that typer uses
 
 
@@ -90,6 +91,7 @@ for name, group in {
 def main() -> None:
     """Run the command line; the entry point `semgraph`."""
     gc.set_threshold(_ALLOCATIONS)
+    atexit.register(gc.freeze)  # so that Python's end does not look for garbage
     try:
         app()
     except KeyboardInterrupt:

@@ -5,7 +5,6 @@ ignored.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import threading
@@ -27,6 +26,8 @@ def run_until_signal(job: Coroutine[Any, Any, T], on_first: Callable[[], None]) 
     Raises:
         KeyboardInterrupt: A signal cancelled the coroutine, which has cleaned up.
     """
+    import asyncio
+
     interrupted = False
 
     async def main() -> T:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.compare.scratch import held, partitions_read
 from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
 from semgraph.execution.result import Result
 from semgraph.formats import dollars, plural
@@ -267,6 +266,8 @@ async def sampled(
         n: table.slice(0, min(rows, table.num_rows)) if n == name else table
         for n, table in inputs.items()
     }
+    from semgraph.compare.scratch import held, partitions_read
+
     async with resources.opened_store(plan.graph) as store:
         read = await held(plan, store, partitions_read(plan, some))
     async with read.copy(None) as copy:

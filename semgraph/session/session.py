@@ -11,18 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from semgraph.compare.comparison import Comparison
-from semgraph.compare.request import (
-    ComparisonRequest,
-    Say,
-    Variants,
-    compare,
-    foreseen,
-    only_step,
-    requested,
-)
 from semgraph.display import Drawing
 from semgraph.errors import PlanError, Problem, interruptible
 from semgraph.execution.record import Run
@@ -34,7 +24,6 @@ from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.settings import Settings
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import OnError
-from semgraph.session.explaining import ExplainFormat, Explanation
 from semgraph.session.inputs import refuse_taken, run_before, sampled, typed_inputs
 from semgraph.session.resources import Owned, Resources, UserObjects
 from semgraph.session.resume import Resumed, read_resumed, recorded_run, require_same_plan
@@ -42,6 +31,11 @@ from semgraph.session.run import RunRequest, run_plan
 from semgraph.session.waiting import Waiting
 from semgraph.shipped import plans_folder
 from semgraph.stores.base import Statistics, Store, open_for_reading
+
+if TYPE_CHECKING:  # comparing and explaining are imported when they are used
+    from semgraph.compare.comparison import Comparison
+    from semgraph.compare.request import Say, Variants
+    from semgraph.session.explaining import ExplainFormat
 
 PlanLike: TypeAlias = str | Path | LogicalPlan | Frame
 
@@ -290,6 +284,8 @@ class Session:
             inputs: The rows to estimate; by default the plan's example, if it has one.
             more: The same as arguments.
         """
+        from semgraph.session.explaining import Explanation
+
         logical = self.prepare(plan)
         rows_by_input = {
             **(dict(plan.tables) if isinstance(plan, Frame) else {}),
@@ -373,6 +369,8 @@ class Session:
             InputError: The rows or the truth are wrong; nothing was spent.
             BudgetReached: The comparison would pass a limit; nothing was spent.
         """
+        from semgraph.compare.request import ComparisonRequest, compare, requested
+
         checked = requested(variants, step, trials, replays=self._resources.replays)
         rows_by_input = dict(plan.tables) if isinstance(plan, Frame) else {}
         rows_by_input |= {
@@ -395,6 +393,8 @@ class Session:
         tables: Mapping[str, Any],
     ) -> str:
         """The estimated cost of a comparison; see `explain`."""
+        from semgraph.compare.request import ComparisonRequest, foreseen, only_step, requested
+
         name = step or only_step(plan)
         request = ComparisonRequest(
             plan,
@@ -453,6 +453,7 @@ class Session:
         Raises:
             PlanError: There is no such record, or no records are kept.
         """
+        from semgraph.compare.comparison import Comparison
         from semgraph.render.html import save
 
         if self.runs is None:
