@@ -302,9 +302,8 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     wants_context = any(parameter.name == "ctx" for parameter in own)
     own = [parameter for parameter in own if parameter.name != "ctx"]
-    common = inspect.signature(CommonOptions, eval_str=True).parameters.values()
     taken = {parameter.name for parameter in own}
-    shared = [p.replace(kind=p.KEYWORD_ONLY) for p in common if p.name not in taken]
+    shared = [parameter for parameter in _common() if parameter.name not in taken]
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
     @functools.wraps(command)
@@ -321,6 +320,13 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
     run.__signature__ = inspect.Signature([context, *parameters, *shared])  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in (context, *parameters, *shared)}
     return run
+
+
+@functools.cache
+def _common() -> tuple[inspect.Parameter, ...]:
+    """The common options as parameters of a function."""
+    common = inspect.signature(CommonOptions, eval_str=True).parameters.values()
+    return tuple(parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in common)
 
 
 @contextmanager

@@ -11,6 +11,8 @@ import dataclasses
 import json
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar, cast
 from weakref import WeakValueDictionary
 
@@ -69,7 +71,8 @@ def by_keyword(classes: Iterable[type[Node]]) -> dict[str, type[Node]]:
     return {cls.keyword: cls for cls in classes}
 
 
-def plan_keys(cls: type[Node]) -> dict[str, dataclasses.Field[Any]]:
+@cache
+def plan_keys(cls: type[Node]) -> Mapping[str, dataclasses.Field[Any]]:
     """The keys that a plan may write for an operator, with the field that each belongs to. The
     pipeline's input is none.
     """
@@ -81,7 +84,12 @@ def plan_keys(cls: type[Node]) -> dict[str, dataclasses.Field[Any]]:
         keys["over" if kind == "over" else f.metadata.get("key", f.name)] = f
         if kind in _BESIDE and getattr(cls, "returns_types", True):
             keys[_BESIDE[kind]] = f
-    return keys
+    return MappingProxyType(keys)
+
+
+@cache
+def _field_names(cls: type[Node]) -> frozenset[str]:
+    return frozenset(f.name for f in dataclasses.fields(cls))
 
 
 def stands_bare(cls: type[Node], value: object) -> bool:
@@ -158,7 +166,7 @@ def build_or_unknown(
     data = {cls.sole: value} if bare else value
     if not isinstance(data, Mapping):
         return _unknown(cls, source), [_no_mapping(cls, data)]
-    if scope.graph is None and "graph" in {f.name for f in dataclasses.fields(cls)}:
+    if scope.graph is None and "graph" in _field_names(cls):
         return _unknown(cls, source), []
     arguments = _Arguments(cls, data, scope, source)
     arguments.read()
@@ -296,18 +304,13 @@ class _Arguments:
 
     def _add_context(self) -> None:
         """The values that no plan writes: the pipeline's relation, the graph."""
-        if self.source is not None:
-            self.values |= {
-                name: self.source
-                for name, f in self.fields.items()
-                if f.metadata["kind"] == "input"
-            }
-        graph = self.scope.graph
-        for f in dataclasses.fields(self.cls):
-            if graph is not None and f.name == "graph":
-                self.values["graph"] = graph
-            elif f.name == "owner":
-                self.values["owner"] = graph.partition if graph is not None else ""
+        names, graph = _field_names(self.cls), self.scope.graph
+        if self.source is not None and "input" in names:
+            self.values["input"] = self.source
+        if graph is not None and "graph" in names:
+            self.values["graph"] = graph
+        if "owner" in names:
+            self.values["owner"] = graph.partition if graph is not None else ""
 
     def _refused(self, fault: Fault, *, first: bool) -> bool:
         """Report a fault of the node, unless it follows from another; forget the part that is

@@ -6,6 +6,7 @@ value keeps its place. Only mappings, lists, text, numbers, true, false and null
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -254,9 +255,10 @@ def noticing() -> Iterator[dict[Path, Stamp]]:
 def shown(path: Path) -> str:
     """A path as messages show it: relative to the working directory where it is below it."""
     try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
+        real, here = os.path.realpath(path), os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118 - pathlib takes longer
+    except ValueError:  # no path at all
         return str(path)
+    return real[len(here) :] if real.startswith(here) else str(path)
 
 
 def read_text(path: Path, what: str = "plan") -> str:
@@ -316,9 +318,12 @@ def inside(path: Path, folders: Iterable[Path]) -> bool:
     shipped plans.
     """
     try:
-        real = path.resolve()
-        return any(real.is_relative_to(folder.resolve()) for folder in (*folders, plans_folder()))
-    except (OSError, ValueError, RuntimeError):  # a ring of links, or no path at all
+        real = os.path.realpath(path)
+        if os.path.islink(real):  # noqa: PTH114 - a ring of links
+            return False
+        roots = (os.path.realpath(folder) for folder in (*folders, plans_folder()))
+        return any(os.path.commonpath((real, root)) == root for root in roots)
+    except (OSError, ValueError):  # no path at all
         return False
 
 

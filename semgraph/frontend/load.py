@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -130,6 +130,7 @@ class Loader:
         self.schema: SchemaWrite | None = None
         self.returns: dict[str, Node] = {}
         self.choices: dict[str, Choice] = {}
+        self.has_lists = False  # among the parameters
         self._open: list[str] = []
         self._step = ""
         self._reported_step: str | None = None
@@ -138,6 +139,7 @@ class Loader:
         """Load the body over these relations as inputs; problems are collected."""
         head = self.head
         self.inputs = inputs
+        self.has_lists = any(isinstance(value, list) for value in self.params.values())
         read_steps = partial(mapping, head.data.get("steps"), "a mapping of steps")
         if not head.attempt(lambda: self.raw.update(read_steps()), "steps"):
             head.unknown_inputs.add("")
@@ -149,9 +151,10 @@ class Loader:
         head.attempt(self._load_returns, "returns")
         for inner in self.called:
             self.choices |= inner.choices
-        steps = self.all_steps()
+        steps = self.all_steps() if head.use else {}
+        calling = {node.step for node in walk(*steps.values()) if node.calls_model}
         for name, (value, path) in head.use.items():
-            choose = partial(self._choose, name, value, steps)
+            choose = partial(self._choose, name, value, steps, calling)
             if path:
                 head.attempt(choose, *path)
             else:
@@ -326,7 +329,8 @@ class Loader:
     ) -> Relation:
         """One operator on the relation above it. Raises Fault or Pruned."""
         origin = self.head.document.position(*path, key=True)
-        self.head.state.count(origin, 0 if keyword == "call" else _brought(value, self.params))
+        lists = self.has_lists and keyword != "call"
+        self.head.state.count(origin, _brought(value, self.params) if lists else 0)
         if keyword == "from":
             return self._scan(value, origin) if isinstance(value, Mapping) else self._find(value)
         if keyword == "call":
@@ -457,7 +461,9 @@ class Loader:
 
     # -- choices
 
-    def _choose(self, name: str, value: Any, known: Mapping[str, Node]) -> None:
+    def _choose(
+        self, name: str, value: Any, known: Mapping[str, Node], calling: Container[str]
+    ) -> None:
         prefix = self.head.prefix
         names = [step.removeprefix(prefix) for step in known]
         steps = match_steps(name, names)
@@ -466,7 +472,6 @@ class Loader:
                 return  # or its problems are reported already
             raise unknown(name, names, "use names no step", "steps")
         choice = Choice.parse(value)
-        calling = {node.step for node in walk(*known.values()) if node.calls_model}
         chosen = [step for step in steps if prefix + step in calling]  # of those inside calls, too
         if not chosen:
             nodes = walk(*(known[prefix + step] for step in steps))

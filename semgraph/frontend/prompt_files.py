@@ -143,15 +143,32 @@ class Prompts:
         return read_prompt(path, self.params)
 
 
+_prompts: dict[tuple[str, ...], Prompt] = {}  # by text, file, name and values of parameters
+_PARAMETER = re.compile(r"\{\$([A-Za-z_]\w*)\}")
+_MOST_PROMPTS = 512
+
+
 def read_prompt(path: Path, params: Mapping[str, Any] | None = None) -> Prompt:
     """A prompt file. Raises PlanError with all its problems."""
-    parts = _parts(read_text(path, "prompt"), shown(path))
+    text, file, values = read_text(path, "prompt"), shown(path), params or {}
+    key = (text, file, path.stem, *(repr(values.get(n)) for n in _PARAMETER.findall(text)))
+    prompt = _prompts.get(key)
+    if prompt is None:
+        prompt = _prompt_of(_parts(text, file), path.stem, values)
+        if len(_prompts) >= _MOST_PROMPTS:
+            _prompts.clear()
+        _prompts[key] = prompt
+    return prompt
+
+
+def _prompt_of(parts: _Parts, name: str, params: Mapping[str, Any]) -> Prompt:
+    """A prompt of the parts of its file. Raises PlanError."""
     problems = list(parts.problems)
     returns, describe, role, max_tokens = _front(parts.front, problems)
     sections: dict[str, Template] = {}
-    for name, (text, line) in parts.sections.items():
+    for section, (text, line) in parts.sections.items():
         try:
-            sections[name] = _template(name, text, params or {})
+            sections[section] = _template(section, text, params)
         except Fault as fault:
             before = text[: _offset(text, fault)]
             column = len(before) - before.rfind("\n")
@@ -164,7 +181,7 @@ def read_prompt(path: Path, params: Mapping[str, Any] | None = None) -> Prompt:
     if problems:
         raise PlanError(*problems)
     return Prompt(
-        path.stem,
+        name,
         returns,
         describe,
         role,
@@ -175,7 +192,7 @@ def read_prompt(path: Path, params: Mapping[str, Any] | None = None) -> Prompt:
         item=sections["item"],
         other=sections.get("other", Template()),
         reflexion=sections.get("reflexion", Template()).render({}),
-        file=shown(path),
+        file=parts.front.file,
     )
 
 

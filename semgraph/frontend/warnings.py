@@ -82,11 +82,13 @@ def _prompts_without_columns(roots: Iterable[Node]) -> Iterator[Problem]:
 def _unused_parameters(part: LoadedPart) -> Iterator[Problem]:
     declared = part.head.data.get("params") or {}
     mentions = _mentions(part.head.document)
-    if not declared or mentions.takes_conditions:
+    if mentions.takes_conditions:
         return  # what a condition of a caller names is not known
-    in_prompts = {name for text in _prompt_files(part) for name in _PARAMETER.findall(text)}
-    for name in declared:
-        if name not in mentions.parameters and name not in in_prompts:
+    unused = [name for name in declared if name not in mentions.parameters]
+    texts = _prompt_files(part) if unused else ()
+    in_prompts = {name for text in texts for name in _PARAMETER.findall(text)}
+    for name in unused:
+        if name not in in_prompts:
             position = part.head.document.position("params", name, key=True)
             hint = f"write ${name} where its value belongs, or remove it"
             yield Problem(f'the parameter "{name}" is not used', position=position, hint=hint)

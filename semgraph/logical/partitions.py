@@ -139,12 +139,12 @@ def _external(
     by a window function.
     """
     loose = first.owned and not node.partitioned
-    texts = _texts(node, node.columns)
+    texts = _texts(node, node.columns) if loose else frozenset[str]()
     return frozenset(
         name
         for name, scalar in node.columns
         if scalar.roots & first.external
-        or (loose and name in texts and scalar.has_window and not _by_partition(scalar, partitions))
+        or (name in texts and scalar.has_window and not _by_partition(scalar, partitions))
     )
 
 
