@@ -98,10 +98,18 @@ class FullTextIndex:
 
     def size(self, partition: str | None) -> int:
         """How many rows a partition (None: the table) has."""
-        if partition is None:
+        if partition is None or partition == self._only_partition:
             return self.rows
         sql = f"SELECT count(*) FROM {self.table.name} WHERE {self.table.partition} = ?"
         return self._count((self._full, None, partition), sql, partition)
+
+    @cached_property
+    def _only_partition(self) -> str | None:
+        """The partition of all rows; None if they have several."""
+        part, table = self.table.partition, self.table.name
+        ends = ", ".join(f"(SELECT {end}({part}) FROM {table})" for end in ("min", "max"))
+        first, last = self.con.execute(f"SELECT {ends}").fetchone()
+        return first if first == last else None
 
     def holding(self, word: str, partition: str | None) -> int:
         """How many rows of a partition (None: all) hold a word."""
