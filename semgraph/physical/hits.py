@@ -17,15 +17,16 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from semgraph.errors import Fault
 from semgraph.expr.duckdb import ORDINAL, type_of
 from semgraph.expr.functions import overlap
 from semgraph.expr.scalar import PAIRS, Scalar
 from semgraph.expr.types import TIMESTAMP
 from semgraph.physical.retrieval import SearchInput, SearchSpec, of_one_size, step_texts
 from semgraph.relational.batch import FEW, PARTITION, Batch, Row, runtime_schema
-from semgraph.relational.fragments import execute
+from semgraph.relational.fragments import column_segment, execute
 from semgraph.relational.row_scalars import Unsupported
-from semgraph.relational.rows import RowFunction, compile_scalar
+from semgraph.relational.rows import RowFunction
 from semgraph.stores.batch_io import end_column
 
 Pair = tuple[int, int]
@@ -87,7 +88,7 @@ def _functions_of(spec: SearchSpec) -> _Functions | None:
     node = spec.node
 
     def compiled(scalar: Scalar, kind: pa.DataType) -> RowFunction:
-        function = compile_scalar(scalar, node, kind)
+        function = column_segment(scalar, node, kind).function
         if isinstance(function, Unsupported):
             raise function
         return function
@@ -105,7 +106,7 @@ def _functions_of(spec: SearchSpec) -> _Functions | None:
                 for term, kind in zip(node.order, kinds, strict=True)
             ),
         )
-    except Unsupported:
+    except (Unsupported, Fault):  # a field that hits do not have
         return None
 
 
@@ -189,7 +190,7 @@ class RowSearch:
             passes = self.functions.where([joined], self.now)
         except Exception:  # noqa: BLE001 - of generated code: the statement defines with which error
             return None
-        return [pair for pair, (holds,) in zip(pairs, passes, strict=True) if holds]
+        return [pair for pair, (holds, *_) in zip(pairs, passes, strict=True) if holds]
 
     def _scopes(self, batch: Batch) -> Sequence[Any]:
         """Equal for a row and for the rows of the step that it may find."""
@@ -213,7 +214,7 @@ class RowSearch:
             hits = [hit for hit in hits if hit.score > 0]
         for test in functions.residual if hits else ():
             passes = test([[self._joined(hit.q, hit.place) for hit in hits]], self.now)
-            hits = [hit for hit, (holds,) in zip(hits, passes, strict=True) if holds]
+            hits = [hit for hit, (holds, *_) in zip(hits, passes, strict=True) if holds]
         return hits
 
     def _without_step(self, hits: list[_Hit]) -> list[_Hit]:
@@ -302,7 +303,7 @@ class RowSearch:
         hits = sorted(hits, key=itemgetter(3))
         for function, descending in reversed(functions.terms):
             column = function([[self._joined(hit.q, hit.place) for hit in hits]], self.now)
-            pairs = [(value, hit) for (value,), hit in zip(column, hits, strict=True)]
+            pairs = [(value, hit) for (value, *_), hit in zip(column, hits, strict=True)]
             known = [pair for pair in pairs if pair[0] is not None]
             known.sort(key=itemgetter(0), reverse=descending)
             hits = [hit for _, hit in known] + [hit for value, hit in pairs if value is None]

@@ -15,7 +15,7 @@ from semgraph.logical.cluster import Cluster
 from semgraph.logical.relational import Require
 from semgraph.logical.semantic import VECTOR, Embed
 from semgraph.physical.retrieval import EmbedTextsOf, partitions_of, vectors_of
-from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, conform, runtime_schema, values
+from semgraph.relational.batch import PARTITION, Batch, conform, runtime_schema, values
 from semgraph.relational.fragments import Segment, column_of, place_segment_error, run_segment
 from semgraph.semantic.ask import Failure, failures
 
@@ -155,41 +155,41 @@ async def run_embed(
     schema = runtime_schema(node)
     rows = left.table
     for name, scalar in node.add:
-        texts = await column_of(scalar, node.input, left.table, now)
-        vectors = await vectors_of(values(texts), embed, partitions_of(left, partition))
+        texts = (await column_of(scalar, node.input, left, now)).column("x")
+        vectors = await vectors_of(texts, embed, partitions_of(left, partition))
         rows = rows.append_column(name, vectors.cast(VECTOR))
     return conform(rows.select(schema.names), schema)
 
 
 async def required(
-    node: Require, table: pa.Table, now: datetime | None, *, windows: bool
-) -> tuple[pa.Table, tuple[Failure, ...]]:
+    node: Require, rows: Batch, now: datetime | None, *, windows: bool
+) -> tuple[Batch, tuple[Failure, ...]]:
     """The rows that hold, and a failure for each that does not.
 
     Args:
         node: What must hold.
-        table: The rows.
+        rows: The rows.
         now: The value of `$now`.
         windows: Whether the plan cuts windows.
 
     Raises:
         InputError: A row does not hold that belongs to no window of such a plan.
     """
-    holds = await column_of(node.where, node.input, table, now, pa.bool_())
-    wrong = [i for i, value in enumerate(values(holds)) if not value]
+    holds = (await column_of(node.where, node.input, rows, now, pa.bool_())).column("x")
+    wrong = [place for place, value in enumerate(holds) if not value]
     if not wrong:
-        return table, ()
-    bad = table.take(pa.array(wrong, pa.int64()))
+        return rows, ()
+    bad = rows.take(wrong)
     errors = [
         error or "it is not as it must be"
-        for error in values(await column_of(node.says, node.input, bad, now))
+        for error in (await column_of(node.says, node.input, bad, now)).column("x")
     ]
-    if windows and INPUT_ROW not in table.column_names:
+    if windows and not rows.has_input_rows:
         raise InputError(
             *(Problem(error, node.step or None, node.origin) for error in dict.fromkeys(errors))
         )
-    rows = table.filter(pa.array([bool(value) for value in values(holds)]))
-    return rows, failures(node, bad, range(len(wrong)), errors)
+    good = rows.take([place for place, value in enumerate(holds) if value])
+    return good, failures(node, bad.table, range(len(wrong)), errors)
 
 
 async def without_faulty(

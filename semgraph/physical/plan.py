@@ -360,11 +360,9 @@ class RequireRows(PhysicalNode):
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
         """Set aside the rows that do not."""
-        table, failures = await required(
-            self.logical, inputs[0].table, ctx.now, windows=ctx.has_windows
-        )
+        rows, failures = await required(self.logical, inputs[0], ctx.now, windows=ctx.has_windows)
         ctx.fail(failures)
-        return Batch.of_table(table)
+        return rows
 
 
 @dataclass(frozen=True, eq=False)

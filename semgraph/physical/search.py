@@ -159,19 +159,18 @@ async def method_values(
     """For each method, the rows' values: plain words for full text, vectors for `nearest`, the
     value itself for `equal`.
     """
-    columns = []
+    columns: list[pa.Array[Any]] = []
     for by in node.by:
-        column = await column_of(by.to, node.input, left.table, now)
+        asked = await column_of(by.to, node.input, left, now)
         if by.via == "fulltext":
-            column = pa.array(
-                [None if v is None else words(v) for v in values(column)], pa.string()
-            )
-        elif node.given_as_vector(by):
-            column = given_vectors(column)
-        elif by.via == "nearest":
+            texts = [None if text is None else words(text) for text in asked.column("x")]
+            columns.append(pa.array(texts, pa.string()))
+        elif by.via == "nearest" and not node.given_as_vector(by):
             partitions = partitions_of(left, node.graph.partition)
-            column = await vectors_of(values(column), embed, partitions)
-        columns.append(column)
+            columns.append(await vectors_of(asked.column("x"), embed, partitions))
+        else:
+            column = asked.array("x")
+            columns.append(given_vectors(column) if by.via == "nearest" else column)
     return columns
 
 

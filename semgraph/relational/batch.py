@@ -186,6 +186,20 @@ class Batch:
             return Batch(self.schema, self._rows[first : first + count])
         return Batch.of_table(self.table.slice(first, count))
 
+    def reading(self, names: Collection[str]) -> Batch:
+        """The rows as tuples for a reader of some columns: in those of a table the others are NULL.
+
+        Raises:
+            OverflowError: As `rows`.
+        """
+        if self._rows is not None:
+            return self
+        unread = [None] * self.num_rows
+        columns = [
+            values(self.table.column(n)) if n in names else unread for n in self.schema.names
+        ]
+        return Batch.of_tuples(list(zip(*columns, strict=True)), self.schema)
+
     def confined(self, partition_of: Sequence[int]) -> Batch:
         """The same rows with the partition of their input row.
 

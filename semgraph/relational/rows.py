@@ -94,19 +94,6 @@ def compile_rows(root: Node, inputs: Sequence[Node]) -> RowFunction | Unsupporte
         return Unsupported(_TOO_DEEP)
 
 
-def compile_scalar(scalar: Scalar, source: Node, kind: pa.DataType) -> RowFunction | Unsupported:
-    """The function that computes one column of the rows of a node, as tuples of one value."""
-    try:
-        generator = _Generator([source])
-        columns = _columns(source)
-        rows, scope = generator.windowed(source, "in0", [scalar])
-        code = Code(generator.converted(scalar, scope, columns, kind), kind)
-        generator.step(source, f"[({code.text},) for {rows}]")
-        return RowFunction(generator.source("t0"))
-    except Unsupported as reason:
-        return reason
-
-
 def _columns(node: Node, row: str = "r") -> dict[str, Code]:
     """The columns of a row of a node, hidden ones included."""
     return {f.name: Code(f"{row}[{i}]", f.type) for i, f in enumerate(runtime_schema(node))}
@@ -136,10 +123,7 @@ class _Generator:
 
     def function(self, root: Node) -> str:
         """The source of the function that computes a node."""
-        return self.source(self.rows(root))
-
-    def source(self, result: str) -> str:
-        """The source of the function that returns a variable."""
+        result = self.rows(root)
         lines = [f"def rows({self._arguments}):", *self._lines, f"return {result}"]
         return "\n    ".join(lines) + "\n"
 
@@ -154,7 +138,7 @@ class _Generator:
                 raise Unsupported(f"[{node.keyword} of {node.step or 'a sink'}] {reason}") from None
         return self._names[node]
 
-    def step(self, node: Node, rows: str) -> str:
+    def _assigned(self, node: Node, rows: str) -> str:
         """Assign the rows of a node to a new variable."""
         name = f"t{self._made}"
         self._made += 1
@@ -169,27 +153,27 @@ class _Generator:
 
     @_operator.register
     def _(self, node: Filter) -> str:
-        rows, scope = self.windowed(node.input, self.rows(node.input), [node.where])
+        rows, scope = self._windowed(node.input, self.rows(node.input), [node.where])
         where = test(node.where.ast, scope)
-        return self.step(node, f"[r for {rows} if {where}]")
+        return self._assigned(node, f"[r for {rows} if {where}]")
 
     @_operator.register(Project)
     @_operator.register(Add)
     def _(self, node: Project | Add) -> str:
         source, columns = node.input, _columns(node.input)
-        rows, scope = self.windowed(source, self.rows(source), [s for _, s in node.columns])
+        rows, scope = self._windowed(source, self.rows(source), [s for _, s in node.columns])
         texts = {name: code.text for name, code in columns.items()}
         texts |= self._computed(node.columns, scope, columns, node)
         made = _tuple(texts[name] for name in runtime_schema(node).names)
-        return self.step(node, f"[{made} for {rows}]")
+        return self._assigned(node, f"[{made} for {rows}]")
 
     def _computed(
         self, computed: Columns, scope: Scope, columns: dict[str, Code], node: Node
     ) -> dict[str, str]:
         kinds = {f.name: f.type for f in node.schema}
-        return {name: self.converted(s, scope, columns, kinds[name]) for name, s in computed}
+        return {name: self._converted(s, scope, columns, kinds[name]) for name, s in computed}
 
-    def converted(
+    def _converted(
         self, scalar: Scalar, scope: Scope, columns: dict[str, Code], kind: pa.DataType
     ) -> str:
         """A computed column, with the type that the schema has."""
@@ -200,7 +184,7 @@ class _Generator:
         except Unsupported as reason:
             raise Unsupported(f"{reason}: {scalar.text}") from None
 
-    def windowed(self, node: Node, rows: str, scalars: Iterable[Scalar]) -> tuple[object, Scope]:
+    def _windowed(self, node: Node, rows: str, scalars: Iterable[Scalar]) -> tuple[object, Scope]:
         """The loop over rows and the values of window functions, and the scope of its body."""
         columns = _columns(node)
         values: list[str] = []
@@ -273,17 +257,19 @@ class _Generator:
     def _(self, node: Limit) -> str:
         terms = self._sorted_by(node.order, Scope(_columns(node.input)))
         rows = self.rows(node.input)
-        return self.step(node, f"first_of({rows}, {self._per(node, node.per)}, {node.n}{terms})")
+        return self._assigned(
+            node, f"first_of({rows}, {self._per(node, node.per)}, {node.n}{terms})"
+        )
 
     @_operator.register
     def _(self, node: Distinct) -> str:
         per = self._per(node, node.by or node.schema.names)
-        return self.step(node, f"first_of({self.rows(node.input)}, {per}, 1)")
+        return self._assigned(node, f"first_of({self.rows(node.input)}, {per}, 1)")
 
     @_operator.register
     def _(self, node: Ordered) -> str:
         terms = self._sorted_by(node.by, Scope(_columns(node.input)))
-        return self.step(node, f"sort({self.rows(node.input)}{terms})")
+        return self._assigned(node, f"sort({self.rows(node.input)}{terms})")
 
     @_operator.register
     def _(self, node: Aggregate) -> str:
@@ -301,10 +287,10 @@ class _Generator:
         whole = "" if parts else ", whole=True"
         grouped = f"groups({self.rows(source)}, lambda r: {_tuple(parts)}{whole})"
         made = _tuple(texts[name] for name in runtime_schema(node).names)
-        result = self.step(node, f"[{made} for rows in {grouped}]")
+        result = self._assigned(node, f"[{made} for rows in {grouped}]")
         if node.having is None:
             return result
-        return self.step(
+        return self._assigned(
             node, f"[r for r in {result} if {test(node.having.ast, Scope(_columns(node)))}]"
         )
 
@@ -322,7 +308,7 @@ class _Generator:
             made = _tuple(texts.get(name, "None") for name in names)
             rows = self.rows(branch)
             parts.append(f"*{rows}" if same else f"*({made} for r in {rows})")
-        return self.step(node, f"[{', '.join(parts)}]")
+        return self._assigned(node, f"[{', '.join(parts)}]")
 
     @_operator.register
     def _(self, node: Unnest) -> str:
@@ -333,7 +319,7 @@ class _Generator:
         none = "()" if node.how == "inner" else "(None,)"
         items = f"enumerate({columns[node.column].text} or {none}, 1)"
         rows = self.rows(node.input)
-        return self.step(node, f"[{made} for r in {rows} for n, x in {items}]")
+        return self._assigned(node, f"[{made} for r in {rows} for n, x in {items}]")
 
     # Operators over two relations ------------------------------------------------------------------
 
@@ -372,14 +358,14 @@ class _Generator:
         rows, matches = self.rows(left), self._matches(node, alias, node.fields)
         if node.how in {"semi", "anti"}:
             no = "not " if node.how == "anti" else ""
-            return self.step(node, f"[r for r in {rows} if {no}{matches}]")
+            return self._assigned(node, f"[r for r in {rows} if {no}{matches}]")
         texts = {name: code.text for name, code in _columns(left).items()} | {alias: "q[0]"}
         if not left.partitioned:
             texts |= {PARTITION: "q[1]", INPUT_ROW: "q[2]"}
         made = _tuple(texts[name] for name in runtime_schema(node).names)
         if node.how == "left":
             matches = f"({matches} or ((None, None, None),))"
-        return self.step(node, f"[{made} for r in {rows} for q in {matches}]")
+        return self._assigned(node, f"[{made} for r in {rows} for q in {matches}]")
 
     @_operator.register
     def _(self, node: GroupJoin) -> str:
@@ -397,7 +383,7 @@ class _Generator:
         texts |= self._computed(node.add, Scope({}, group=group), of_left, node)
         made = _tuple(texts[name] for name in runtime_schema(node).names)
         pairs = f"[(r, {matches}) for r in {rows}]"
-        return self.step(node, f"[{made} for left, rows in {pairs}]")
+        return self._assigned(node, f"[{made} for left, rows in {pairs}]")
 
 
 class _Loop:

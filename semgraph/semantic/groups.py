@@ -96,9 +96,9 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerContext) ->
     for f in node.answer_fields():
         column = answers.column(f.name).combine_chunks().take(place)
         if single.any():
-            value = dict(node.alone)[f.name]
-            own = await column_of(value, node.input, first_rows, context.now, f.type)
-            column = pc.if_else(pa.array(single), own, column)
+            value, firsts = dict(node.alone)[f.name], Batch.of_table(first_rows)
+            own = await column_of(value, node.input, firsts, context.now, f.type)
+            column = pc.if_else(pa.array(single), own.array("x"), column)
         columns[f.name] = column
     failed = np.asarray(
         [g in renumber and errors[renumber[g]] is not None for g in range(len(rows_by_group))]

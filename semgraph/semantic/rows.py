@@ -11,7 +11,15 @@ import pyarrow.compute as pc
 
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.semantic import SemFilter, SemMap
-from semgraph.relational.batch import INPUT_ROW, PARTITION, conform, pick, runtime_schema, values
+from semgraph.relational.batch import (
+    INPUT_ROW,
+    PARTITION,
+    Batch,
+    conform,
+    pick,
+    runtime_schema,
+    values,
+)
 from semgraph.relational.fragments import column_of
 from semgraph.semantic.ask import (
     AnswerContext,
@@ -27,10 +35,11 @@ from semgraph.semantic.ask import (
 @assemble.register
 async def _(node: SemMap, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
     (table,) = inputs
+    rows = Batch.of_table(table)
     selected = np.ones(table.num_rows, bool)
     if node.when is not None:
-        when = await column_of(node.when, node.input, table, context.now, pa.bool_())
-        selected = np.asarray([bool(x) for x in values(when)])
+        when = await column_of(node.when, node.input, rows, context.now, pa.bool_())
+        selected = np.asarray([bool(x) for x in when.column("x")])
     if node.form:
         selected &= np.asarray([form is not None for form in values(pick(table, node.form))], bool)
     row_answers = await ask_rows(node, table, selected, context)
@@ -44,8 +53,8 @@ async def _(node: SemMap, inputs: Sequence[pa.Table], context: AnswerContext) ->
     for f in node.answer_fields():
         column = answers.column(f.name).combine_chunks().take(positions)
         if f.name in otherwise and not selected.all():
-            rest = await column_of(otherwise[f.name], node.input, table, context.now, f.type)
-            column = pc.if_else(pa.array(selected), column, rest)
+            rest = await column_of(otherwise[f.name], node.input, rows, context.now, f.type)
+            column = pc.if_else(pa.array(selected), column, rest.array("x"))
         columns[f.name] = column
     result = pa.table(columns)
     keeps_failed = node.on_error == "null"

@@ -30,6 +30,7 @@ from semgraph.logical.relational import (
     Unnest,
 )
 from semgraph.logical.typecheck import Sort
+from semgraph.relational.batch import Batch
 from semgraph.relational.fragments import column_of
 from tests.relational.relations import relation, rows_of
 
@@ -164,15 +165,11 @@ def test_a_scalar_reads_the_plans_columns_whatever_their_names(alias: str) -> No
         {"id": 1, "city": "Rome", alias: {"id": 3, "city": "Oslo"}},
         {"id": 5, "city": "Rome", alias: None},
     ]
-    table = pa.Table.from_pylist(rows, schema=source.schema)
-    found = asyncio.run(
-        column_of(sql(f"length({alias}.city) = {alias}.id + 1"), source, table, None)
-    )
-    assert found.to_pylist() == [True, None]
-    assert asyncio.run(column_of(sql("round(0.6, 1)"), source, table, None)).to_pylist() == [
-        0.6,
-        0.6,
-    ]
+    batch = Batch.of_table(pa.Table.from_pylist(rows, schema=source.schema))
+    test = sql(f"length({alias}.city) = {alias}.id + 1")
+    assert asyncio.run(column_of(test, source, batch, None)).column("x") == [True, None]
+    number = asyncio.run(column_of(sql("round(0.6, 1)"), source, batch, None))
+    assert number.column("x") == [0.6, 0.6]
 
 
 def test_a_limit_takes_the_first_of_each_group_nulls_last_and_ties_in_row_order() -> None:
