@@ -29,6 +29,8 @@ FEW = 4_000
 Column = Any  # pa.ChunkedArray or pa.Array
 Row = tuple[Any, ...]
 """The values of a row in the order of its schema: structs as dicts, timestamps as aware datetimes."""
+Ids = Sequence[int]
+Sources = Sequence[tuple[int, ...]]
 
 
 def hidden(node: Node) -> tuple[str, ...]:
@@ -55,14 +57,23 @@ class Batch:
             a row.
         rows: The rows as tuples.
         table: The rows as a table.
+        ids: A number for each row, of which no other row of the run has it; None where no lineage
+            is recorded.
+        sources: For each row the ids of the rows that it was made of; None where there are no ids.
     """
 
-    __slots__ = ("_places", "_rows", "_table", "num_rows", "schema")
+    __slots__ = ("_places", "_rows", "_table", "ids", "num_rows", "schema", "sources")
 
     def __init__(
-        self, schema: pa.Schema, rows: list[Row] | None = None, table: pa.Table | None = None
+        self,
+        schema: pa.Schema,
+        rows: list[Row] | None = None,
+        table: pa.Table | None = None,
+        ids: Ids | None = None,
+        sources: Sources | None = None,
     ) -> None:
         self.schema = schema
+        self.ids, self.sources = ids, sources
         self._rows, self._table = rows, table
         self._places: dict[int | None, list[int]] | None = None
         self.num_rows: int = len(rows) if rows is not None else self.table.num_rows
@@ -176,15 +187,29 @@ class Batch:
             return self
         if places and places[-1] - places[0] == len(places) - 1:
             return self.slice(places[0], len(places))
+        ids, sources = _at(self.ids, places), _at(self.sources, places)
         if self._rows is not None:
-            return Batch(self.schema, [self._rows[place] for place in places])
-        return Batch.of_table(self.table.take(pa.array(places, pa.int64())))
+            rows = [self._rows[place] for place in places]
+            return Batch(self.schema, rows, None, ids, sources)
+        table = self.table.take(pa.array(places, pa.int64()))
+        return Batch(self.schema, None, table, ids, sources)
 
     def slice(self, first: int, count: int) -> Batch:
         """Some rows that follow each other."""
+        end = first + count
+        ids = None if self.ids is None else self.ids[first:end]
+        sources = None if self.sources is None else self.sources[first:end]
         if self._rows is not None:
-            return Batch(self.schema, self._rows[first : first + count])
-        return Batch.of_table(self.table.slice(first, count))
+            return Batch(self.schema, self._rows[first:end], None, ids, sources)
+        return Batch(self.schema, None, self.table.slice(first, count), ids, sources)
+
+    def made_of(self, sources: Sources | None) -> Batch:
+        """The same rows with the ids of the rows that each was made of."""
+        return Batch(self.schema, self._rows, self._table, self.ids, sources)
+
+    def numbered(self, ids: Ids | None) -> Batch:
+        """The same rows with ids."""
+        return Batch(self.schema, self._rows, self._table, ids, self.sources)
 
     def reading(self, names: Collection[str]) -> Batch:
         """The rows as tuples for a reader of some columns: in those of a table the others are NULL.
@@ -215,9 +240,10 @@ class Batch:
         if self._rows is not None:
             changed = zip(self._rows, partitions, strict=True)
             rows = [(*row[:place], number, *row[place + 1 :]) for row, number in changed]
-            return Batch(self.schema, rows)
+            return Batch(self.schema, rows, None, self.ids, self.sources)
         numbers = pa.array(partitions, pa.int64())
-        return Batch.of_table(self.table.set_column(place, self.schema.field(place), numbers))
+        table = self.table.set_column(place, self.schema.field(place), numbers)
+        return Batch(table.schema, None, table, self.ids, self.sources)
 
     def with_ordinal(self) -> pa.Table:
         """The rows with their ordinal, ready to be a relation of a statement."""
@@ -227,6 +253,10 @@ class Batch:
         """The rows without hidden columns."""
         hidden = [name for name in (PARTITION, INPUT_ROW) if name in self.table.column_names]
         return self.table.drop_columns(hidden)
+
+
+def _at(items: Sequence[Any] | None, places: Sequence[int]) -> list[Any] | None:
+    return None if items is None else [items[place] for place in places]
 
 
 _UTC = ZoneInfo("UTC")

@@ -31,13 +31,13 @@ from semgraph.relational.batch import (
     Batch,
     Row,
     conform,
-    hidden,
     runtime_schema,
+    values,
 )
 from semgraph.relational.row_functions import FallBack
 from semgraph.relational.row_scalars import Unsupported
 from semgraph.relational.rows import RowFunction, compile_rows
-from semgraph.relational.sql import operator_sql, quote
+from semgraph.relational.sql import LINEAGE, Source, operator_sql, quote
 
 _LARGE = 20_000  # rows from which a statement leaves the event loop's thread
 
@@ -50,16 +50,18 @@ class Segment:
         root: The node whose rows it computes.
         inputs: The nodes that it reads, by the name of their table.
         sql: The statement.
+        traced: Whether it also computes of which rows of its inputs each row is made.
     """
 
     root: Node
     inputs: tuple[tuple[str, Node], ...]
     sql: str
+    traced: bool = False
 
     @cached_property
     def function(self) -> RowFunction | Unsupported:
         """The same over few rows, or why only DuckDB computes it."""
-        return compile_rows(self.root, [node for _, node in self.inputs])
+        return compile_rows(self.root, [node for _, node in self.inputs], traced=self.traced)
 
     @cached_property
     def operators(self) -> tuple[Node, ...]:
@@ -78,11 +80,14 @@ class Segment:
         return tuple(operators)
 
 
-def compile_segment(root: Node, materialised: Mapping[Node, str]) -> Segment:
+def compile_segment(
+    root: Node, materialised: Mapping[Node, str], *, traced: bool = False
+) -> Segment:
     """Compile a relational node down to the materialised nodes, given with the names of their
     tables.
     """
     names: dict[Node, str] = {}
+    source = Source(names, traced)
     inputs: list[tuple[str, Node]] = []
     parts: list[str] = []
 
@@ -96,16 +101,16 @@ def compile_segment(root: Node, materialised: Mapping[Node, str]) -> Segment:
         for child in node.inputs:
             visit(child)
         names[node] = name = f"n{len(parts)}"
-        parts.append(f"{name} AS ({operator_sql(node, names.__getitem__)})")
+        parts.append(f"{name} AS ({operator_sql(node, source)})")
         return name
 
     last = visit(root)
     columns = [
         *(quote(name) for name in root.schema.names),
-        *(h for h in hidden(root) if h != ORDINAL),
+        *(h for h in source.hidden(root) if h != ORDINAL),
     ]
     sql = f"WITH {', '.join(parts)} SELECT {', '.join(columns)} FROM {last} ORDER BY {ORDINAL}"
-    return Segment(root, tuple(inputs), sql)
+    return Segment(root, tuple(inputs), sql, traced)
 
 
 def gives_nothing(segment: Segment, inputs: Sequence[Batch]) -> bool:
@@ -134,15 +139,55 @@ async def run_segment(segment: Segment, inputs: Sequence[Batch], now: datetime |
     if executor != "duckdb" and (executor or sum(batch.num_rows for batch in inputs) <= FEW):
         rows = _by_function(segment, inputs, now)
         if rows is not None and executor != "both":
-            return Batch.of_tuples(rows, runtime_schema(segment.root))
+            return _of_rows(segment, rows)
     else:
         rows = None
-    named = dict(zip((name for name, _ in segment.inputs), [b.table for b in inputs], strict=True))
-    table = await execute(segment.sql, named, runtime_schema(segment.root), now)
-    batch = Batch.of_table(table)
+    tables = (_traced_table(batch) if segment.traced else batch.table for batch in inputs)
+    named = dict(zip((name for name, _ in segment.inputs), tables, strict=True))
+    batch = _of_table(segment, await execute(segment.sql, named, _schema(segment), now))
     if rows is not None:
-        check_equal(segment.root, segment.sql, inputs, rows, batch.rows)
+        ours = _of_rows(segment, rows)
+        check_equal(segment.root, segment.sql, inputs, ours.rows, batch.rows)
+        check_equal(segment.root, segment.sql, inputs, ours.sources or [], batch.sources or [])
     return batch
+
+
+_LINEAGE = pa.field(LINEAGE.strip('"'), pa.list_(pa.int64()))
+
+
+def _schema(segment: Segment) -> pa.Schema:
+    schema = runtime_schema(segment.root)
+    return schema.append(_LINEAGE) if segment.traced else schema
+
+
+def _traced_rows(batch: Batch) -> list[Row]:
+    """The rows, each with its own id as what it is made of."""
+    return [(*row, (number,)) for row, number in zip(batch.rows, batch.ids or (), strict=True)]
+
+
+def _traced_table(batch: Batch) -> pa.Table:
+    ids = pa.array(batch.ids or (), pa.int64())
+    offsets = pa.array(range(len(ids) + 1), pa.int32())
+    return batch.table.append_column(_LINEAGE, pa.ListArray.from_arrays(offsets, ids))
+
+
+def _of_rows(segment: Segment, rows: list[Row]) -> Batch:
+    schema = runtime_schema(segment.root)
+    if not segment.traced:
+        return Batch.of_tuples(rows, schema)
+    sources = [_distinct(row[-1]) for row in rows]
+    return Batch(schema, [row[:-1] for row in rows], sources=sources)
+
+
+def _of_table(segment: Segment, table: pa.Table) -> Batch:
+    if not segment.traced:
+        return Batch.of_table(table)
+    sources = [_distinct(row or ()) for row in values(table.column(_LINEAGE.name))]
+    return Batch.of_table(table.drop_columns(_LINEAGE.name)).made_of(sources)
+
+
+def _distinct(ids: Sequence[int]) -> tuple[int, ...]:
+    return tuple(ids) if len(ids) < 2 else tuple(sorted(set(ids)))
 
 
 @cache
@@ -160,7 +205,8 @@ def _by_function(
     if isinstance(segment.function, Unsupported):
         return None
     try:
-        return segment.function([batch.rows for batch in inputs], now)
+        rows = [_traced_rows(batch) if segment.traced else batch.rows for batch in inputs]
+        return segment.function(rows, now)
     except FallBack:
         return None
     except Exception:
@@ -170,7 +216,7 @@ def _by_function(
 
 
 def check_equal(
-    node: Node, what: str, inputs: Sequence[Batch], rows: list[Row], others: list[Row]
+    node: Node, what: str, inputs: Sequence[Batch], rows: Sequence[Row], others: Sequence[Row]
 ) -> None:
     """Refuse rows of the two executors that differ. Raises EngineError."""
     if len(rows) != len(others) or not all(map(same, rows, others)):

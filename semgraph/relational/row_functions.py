@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, wraps
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from typing import Any
 
 from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, Pick
@@ -616,9 +616,14 @@ def over_partition(rows: Rows, value: Key, compute: Key, per: Key) -> list[Any]:
     return values
 
 
-def least_input_row(rows: Rows) -> Any:
-    """The least input row of a group, which is the last column."""
-    return min((row[-1] for row in rows if row[-1] is not None), default=None)
+def all_sources(sources: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    """The ids of all rows that several are made of."""
+    return tuple(chain.from_iterable(sources))
+
+
+def least_of(values: Iterable[Any]) -> Any:
+    """The least value; None without any."""
+    return min((value for value in values if value is not None), default=None)
 
 
 # The engine's own functions ------------------------------------------------------------------------

@@ -7,6 +7,7 @@ have DuckDB's result is `Unsupported`, as a whole segment; `sql` says what opera
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import singledispatchmethod
@@ -49,6 +50,7 @@ from semgraph.relational.row_scalars import (
     test,
     value,
 )
+from semgraph.relational.sql import LINEAGE
 
 _RIGHT = "_right"  # the other row of a semi or anti join
 _TOO_DEEP = "an expression of hundreds of operands"
@@ -64,7 +66,10 @@ class RowFunction:
     def __init__(self, source: str) -> None:
         self.source = source
         names = dict(NAMESPACE)
-        exec(compile(source, "<segment>", "exec"), names)  # noqa: S102 - made here of admitted expressions
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # such as of `1 is None`
+            code = compile(source, "<segment>", "exec")
+        exec(code, names)  # noqa: S102 - made here of admitted expressions
         self._run: Callable[..., Rows] = names["rows"]
 
     def __call__(self, inputs: Sequence[Rows], now: datetime | None) -> Rows:
@@ -75,15 +80,19 @@ class RowFunction:
         return self._run(now and now.astimezone(UTC), *inputs)
 
 
-def compile_rows(root: Node, inputs: Sequence[Node]) -> RowFunction | Unsupported:
+def compile_rows(
+    root: Node, inputs: Sequence[Node], *, traced: bool = False
+) -> RowFunction | Unsupported:
     """The function of a segment, or why there is none.
 
     Args:
         root: The node whose rows it computes.
         inputs: The nodes that it reads, in the order of the function's arguments.
+        traced: Whether the last value of each row is a tuple: the ids of the rows that it is made
+            of.
     """
     try:
-        return RowFunction(_Generator(inputs).function(root))
+        return RowFunction(_Generator(inputs, traced).function(root))
     except Unsupported as reason:
         return reason
     except (RecursionError, MemoryError):  # of the generator, or of Python's compiler
@@ -92,11 +101,6 @@ def compile_rows(root: Node, inputs: Sequence[Node]) -> RowFunction | Unsupporte
         if "nested" not in error.msg:  # Python reads 200 brackets inside each other
             raise
         return Unsupported(_TOO_DEEP)
-
-
-def _columns(node: Node, row: str = "r") -> dict[str, Code]:
-    """The columns of a row of a node, hidden ones included."""
-    return {f.name: Code(f"{row}[{i}]", f.type) for i, f in enumerate(runtime_schema(node))}
 
 
 def _tuple(parts: Iterable[str]) -> str:
@@ -115,7 +119,8 @@ def _path(path: str, columns: dict[str, Code]) -> Code:
 class _Generator:
     """Writes the lines of a function, one assignment for each operator."""
 
-    def __init__(self, inputs: Sequence[Node]) -> None:
+    def __init__(self, inputs: Sequence[Node], traced: bool) -> None:
+        self._traced = traced
         self._names = {node: f"in{i}" for i, node in enumerate(inputs)}
         self._arguments = ", ".join(["now", *self._names.values()])
         self._lines: list[str] = []
@@ -126,6 +131,14 @@ class _Generator:
         result = self.rows(root)
         lines = [f"def rows({self._arguments}):", *self._lines, f"return {result}"]
         return "\n    ".join(lines) + "\n"
+
+    def _columns(self, node: Node, row: str = "r") -> dict[str, Code]:
+        """The columns of a row of a node, hidden ones included."""
+        return {f.name: Code(f"{row}[{i}]", f.type) for i, f in enumerate(self._schema(node))}
+
+    def _schema(self, node: Node) -> pa.Schema:
+        schema = runtime_schema(node)
+        return schema.append(pa.field(LINEAGE, pa.list_(pa.int64()))) if self._traced else schema
 
     def rows(self, node: Node) -> str:
         """The variable that holds the rows of a node."""
@@ -160,11 +173,11 @@ class _Generator:
     @_operator.register(Project)
     @_operator.register(Add)
     def _(self, node: Project | Add) -> str:
-        source, columns = node.input, _columns(node.input)
+        source, columns = node.input, self._columns(node.input)
         rows, scope = self._windowed(source, self.rows(source), [s for _, s in node.columns])
         texts = {name: code.text for name, code in columns.items()}
         texts |= self._computed(node.columns, scope, columns, node)
-        made = _tuple(texts[name] for name in runtime_schema(node).names)
+        made = _tuple(texts[name] for name in self._schema(node).names)
         return self._assigned(node, f"[{made} for {rows}]")
 
     def _computed(
@@ -186,7 +199,7 @@ class _Generator:
 
     def _windowed(self, node: Node, rows: str, scalars: Iterable[Scalar]) -> tuple[object, Scope]:
         """The loop over rows and the values of window functions, and the scope of its body."""
-        columns = _columns(node)
+        columns = self._columns(node)
         values: list[str] = []
 
         def window(tree: exp.Window) -> Code:
@@ -200,7 +213,7 @@ class _Generator:
 
     def _window(self, tree: exp.Window, node: Node, rows: str) -> Code:
         """A list with a value of a window function for each row."""
-        scope, call = Scope(_columns(node)), tree.this
+        scope, call = Scope(self._columns(node)), tree.this
         parts = [value(part, scope) for part in tree.args.get("partition_by") or []]
         parts += [scope.columns[PARTITION]] if node.partitioned else []
         per = f"lambda r: {_tuple(key(part) for part in parts)}"
@@ -249,13 +262,13 @@ class _Generator:
 
     def _per(self, node: Node, names: Iterable[str]) -> str:
         """The group of a row, within its partition."""
-        columns = _columns(node)
+        columns = self._columns(node)
         parts = [*names, *([PARTITION] if node.partitioned else [])]
         return f"lambda r: {_tuple(key(columns[name]) for name in parts)}"
 
     @_operator.register
     def _(self, node: Limit) -> str:
-        terms = self._sorted_by(node.order, Scope(_columns(node.input)))
+        terms = self._sorted_by(node.order, Scope(self._columns(node.input)))
         rows = self.rows(node.input)
         return self._assigned(
             node, f"first_of({rows}, {self._per(node, node.per)}, {node.n}{terms})"
@@ -268,14 +281,14 @@ class _Generator:
 
     @_operator.register
     def _(self, node: Ordered) -> str:
-        terms = self._sorted_by(node.by, Scope(_columns(node.input)))
+        terms = self._sorted_by(node.by, Scope(self._columns(node.input)))
         return self._assigned(node, f"sort({self.rows(node.input)}{terms})")
 
     @_operator.register
     def _(self, node: Aggregate) -> str:
         source = node.input
-        columns = _columns(source)
-        first = _columns(source, "rows[0]")
+        columns = self._columns(source)
+        first = self._columns(source, "rows[0]")
         kinds = {f.name: f.type for f in node.schema}
         by = self._computed(node.by, Scope(columns), columns, node)
         parts = [key(Code(text, kinds[name])) for name, text in by.items()]
@@ -283,23 +296,26 @@ class _Generator:
         texts = self._computed(node.by, Scope(first), first, node)
         texts |= self._computed(node.add, Scope(first, group=columns), first, node)
         if node.partitioned:
-            texts |= {PARTITION: first[PARTITION].text, INPUT_ROW: "least_input_row(rows)"}
+            input_row = f"least_of({columns[INPUT_ROW].text} for r in rows)"
+            texts |= {PARTITION: first[PARTITION].text, INPUT_ROW: input_row}
+        if self._traced:
+            texts[LINEAGE] = f"all_sources({columns[LINEAGE].text} for r in rows)"
         whole = "" if parts else ", whole=True"
         grouped = f"groups({self.rows(source)}, lambda r: {_tuple(parts)}{whole})"
-        made = _tuple(texts[name] for name in runtime_schema(node).names)
+        made = _tuple(texts[name] for name in self._schema(node).names)
         result = self._assigned(node, f"[{made} for rows in {grouped}]")
         if node.having is None:
             return result
         return self._assigned(
-            node, f"[r for r in {result} if {test(node.having.ast, Scope(_columns(node)))}]"
+            node, f"[r for r in {result} if {test(node.having.ast, Scope(self._columns(node)))}]"
         )
 
     @_operator.register
     def _(self, node: Union) -> str:
         parts = []
-        names = runtime_schema(node).names
+        names = self._schema(node).names
         for branch in node.relations:
-            columns = _columns(branch)
+            columns = self._columns(branch)
             texts = {name: code.text for name, code in columns.items()}
             texts |= {f.name: _narrowed(columns[f.name], f.type) for f in node.schema}
             same = list(columns) == names and all(
@@ -312,10 +328,10 @@ class _Generator:
 
     @_operator.register
     def _(self, node: Unnest) -> str:
-        columns = _columns(node.input)
+        columns = self._columns(node.input)
         texts = {name: code.text for name, code in columns.items()}
         texts |= {node.alias: "x"} | ({node.position: "n"} if node.position else {})
-        made = _tuple(texts[name] for name in runtime_schema(node).names)
+        made = _tuple(texts[name] for name in self._schema(node).names)
         none = "()" if node.how == "inner" else "(None,)"
         items = f"enumerate({columns[node.column].text} or {none}, 1)"
         rows = self.rows(node.input)
@@ -328,7 +344,7 @@ class _Generator:
         columns.
         """
         left, right = node.input, node.other
-        own, others = _columns(left), _columns(right)
+        own, others = self._columns(left), self._columns(right)
         pairs = [(_path(a, own), _path(b, others)) for a, b in node.using]
         if left.partitioned and right.partitioned:
             pairs.append((own[PARTITION], others[PARTITION]))
@@ -337,7 +353,7 @@ class _Generator:
                 raise Unsupported(f"a join by {code.kind}")
         names = [name for name in right.schema.names if fields is None or name in fields]
         struct = "{" + ", ".join(f"{name!r}: {others[name].text}" for name in names) + "}"
-        hidden = [others[name].text for name in (PARTITION, INPUT_ROW) if name in others]
+        hidden = [others[n].text for n in (PARTITION, INPUT_ROW, LINEAGE) if n in others]
         keys = _tuple(key(code) for _, code in pairs)
         index = self._over(
             Code(
@@ -359,12 +375,15 @@ class _Generator:
         if node.how in {"semi", "anti"}:
             no = "not " if node.how == "anti" else ""
             return self._assigned(node, f"[r for r in {rows} if {no}{matches}]")
-        texts = {name: code.text for name, code in _columns(left).items()} | {alias: "q[0]"}
+        texts = {name: code.text for name, code in self._columns(left).items()} | {alias: "q[0]"}
         if not left.partitioned:
             texts |= {PARTITION: "q[1]", INPUT_ROW: "q[2]"}
-        made = _tuple(texts[name] for name in runtime_schema(node).names)
+        if self._traced:
+            texts[LINEAGE] += " + q[-1]"
+        made = _tuple(texts[name] for name in self._schema(node).names)
         if node.how == "left":
-            matches = f"({matches} or ((None, None, None),))"
+            none = "(None, None, None, ())" if self._traced else "(None, None, None)"
+            matches = f"({matches} or ({none},))"
         return self._assigned(node, f"[{made} for r in {rows} for q in {matches}]")
 
     @_operator.register
@@ -372,16 +391,18 @@ class _Generator:
         left, alias = node.input, node.alias
         if node.partitioned and not left.partitioned:
             raise Unsupported("matches of windows for rows of none")
-        own, brought = _columns(left), Code("q[0]", pa.struct(list(node.other.schema)))
+        own, brought = self._columns(left), Code("q[0]", pa.struct(list(node.other.schema)))
         rows, matches = self.rows(left), self._matches(node, alias, None)
         terms = self._sorted_by(node.order, Scope({**own, alias: brought}), "q")
         matches = f"sort({matches}{terms})" if terms else matches
         matches += f"[:{node.limit}]" if node.limit is not None else ""
-        of_left = _columns(left, "left")
+        of_left = self._columns(left, "left")
         group = {**of_left, alias: Code("r[0]", brought.kind)}
         texts = {name: code.text for name, code in of_left.items()}
         texts |= self._computed(node.add, Scope({}, group=group), of_left, node)
-        made = _tuple(texts[name] for name in runtime_schema(node).names)
+        if self._traced:
+            texts[LINEAGE] += " + all_sources(q[-1] for q in rows)"
+        made = _tuple(texts[name] for name in self._schema(node).names)
         pairs = f"[(r, {matches}) for r in {rows}]"
         return self._assigned(node, f"[{made} for left, rows in {pairs}]")
 

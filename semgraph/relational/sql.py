@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, singledispatch
 from typing import Any
 
@@ -28,9 +28,11 @@ from semgraph.logical.relational import (
     Unnest,
 )
 from semgraph.logical.typecheck import Columns, Sort, Using
-from semgraph.relational.batch import INPUT_ROW, PARTITION, hidden
+from semgraph.relational.batch import INPUT_ROW, PARTITION
+from semgraph.relational.batch import hidden as hidden_columns
 
 RIGHT_ORDINAL, _RIGHT_PARTITION, _RIGHT_INPUT_ROW, _BRANCH = '"#o"', '"#p"', '"#m"', '"#branch"'
+LINEAGE, _RIGHT_LINEAGE = '"#from"', '"#right_from"'
 _RANK = "#rank"
 _RANKED_WINDOWS = (exp.RowNumber, exp.Lag, exp.Lead, exp.Ntile)  # each row has a place of its own
 _FRAME_WINDOWS = (exp.FirstValue, exp.LastValue, exp.NthValue)  # one row of the frame
@@ -50,7 +52,29 @@ _PICKING = frozenset({  # aggregates that show in which order they see the rows
     "arg_min_nulls_last", "argmax", "argmin", "array_agg", "first", "group_concat", "last", "list", "listagg", "max_by",
     "min_by", "mode", "string_agg",
 })  # fmt: skip
-Source = Callable[[Node], str]
+Name = Callable[[Node], str]
+"""The name of the relation that holds the rows of a node."""
+
+
+class Source:
+    """The relations that operators read, with their hidden columns.
+
+    Args:
+        names: The name of each node's relation.
+        traced: Whether relations have one more hidden column, `LINEAGE`: for each row the list of
+            ids of the rows that it is made of.
+    """
+
+    def __init__(self, names: Mapping[Node, str], traced: bool = False) -> None:
+        self._names, self.traced = names, traced
+
+    def __call__(self, node: Node) -> str:
+        """The name of a node's relation."""
+        return self._names[node]
+
+    def hidden(self, node: Node) -> tuple[str, ...]:
+        """The hidden columns of a node's relation."""
+        return (*hidden_columns(node), LINEAGE) if self.traced else hidden_columns(node)
 
 
 def quote(name: str) -> str:
@@ -204,13 +228,13 @@ def _(node: Filter, source: Source) -> str:
     where = f"WHERE {scalar_sql(node.where, node.partitioned)}"
     if node.where.ast.find(exp.Window):
         where = where.replace("WHERE", "QUALIFY", 1)
-    return _select([*_names(node), *hidden(node)], source(node.input), where)
+    return _select([*_names(node), *source.hidden(node)], source(node.input), where)
 
 
 @operator_sql.register
 def _(node: Project, source: Source) -> str:
     return _select(
-        [*cast_columns(node.columns, node, node.input), *hidden(node)], source(node.input)
+        [*cast_columns(node.columns, node, node.input), *source.hidden(node)], source(node.input)
     )
 
 
@@ -220,7 +244,7 @@ def _(node: Add, source: Source) -> str:
         zip((n for n, _ in node.columns), cast_columns(node.columns, node, node.input), strict=True)
     )
     columns = [computed.get(name, quote(name)) for name in node.schema.names]
-    return _select([*columns, *hidden(node)], source(node.input))
+    return _select([*columns, *source.hidden(node)], source(node.input))
 
 
 @operator_sql.register
@@ -228,7 +252,7 @@ def _(node: Limit, source: Source) -> str:
     per = [quote(name) for name in node.per] + ([PARTITION] if node.partitioned else [])
     over = f"{'PARTITION BY ' + ', '.join(per) if per else ''} ORDER BY {order_sql(node.order, node, ORDINAL)}"
     return _select(
-        [*_names(node), *hidden(node)],
+        [*_names(node), *source.hidden(node)],
         source(node.input),
         f"QUALIFY row_number() OVER ({over}) <= {node.n}",
     )
@@ -237,7 +261,7 @@ def _(node: Limit, source: Source) -> str:
 @operator_sql.register
 def _(node: Ordered, source: Source) -> str:
     ordinal = f"row_number() OVER (ORDER BY {order_sql(node.by, node, ORDINAL)}) AS {ORDINAL}"
-    rest = [name for name in hidden(node) if name != ORDINAL]
+    rest = [name for name in source.hidden(node) if name != ORDINAL]
     return _select([*_names(node), ordinal, *rest], source(node.input))
 
 
@@ -248,7 +272,7 @@ def _(node: Distinct, source: Source) -> str:
     )
     over = f"PARTITION BY {', '.join(by)} ORDER BY {ORDINAL}"
     return _select(
-        [*_names(node), *hidden(node)],
+        [*_names(node), *source.hidden(node)],
         source(node.input),
         f"QUALIFY row_number() OVER ({over}) = 1",
     )
@@ -262,6 +286,8 @@ def _(node: Aggregate, source: Source) -> str:
     columns.append(f"coalesce(min({ORDINAL}), 0) AS {ORDINAL}")
     if node.partitioned:
         columns += [PARTITION, f"min({INPUT_ROW}) AS {INPUT_ROW}"]
+    if source.traced:
+        columns.append(f"flatten(list({LINEAGE})) AS {LINEAGE}")
     sql = _select(columns, source(node.input), f"GROUP BY {', '.join(groups)}" if groups else "")
     if node.having is None:
         return sql
@@ -272,11 +298,12 @@ def _(node: Aggregate, source: Source) -> str:
 def _(node: Union, source: Source) -> str:
     branches = []
     for i, branch in enumerate(node.relations):
-        missing = [f"NULL AS {name}" for name in hidden(node) if name not in hidden(branch)]
+        lacking = [name for name in hidden_columns(node) if name not in hidden_columns(branch)]
+        missing = [f"NULL AS {name}" for name in lacking]
         own = [_narrowed(f, branch.schema.field(f.name).type) for f in node.schema]
-        columns = [*own, *hidden(branch), *missing, f"{i} AS {_BRANCH}"]
+        columns = [*own, *source.hidden(branch), *missing, f"{i} AS {_BRANCH}"]
         branches.append(_select(columns, source(branch)))
-    rest = [name for name in hidden(node) if name != ORDINAL]
+    rest = [name for name in source.hidden(node) if name != ORDINAL]
     columns = [
         *_names(node),
         f"row_number() OVER (ORDER BY {_BRANCH}, {ORDINAL}) AS {ORDINAL}",
@@ -315,13 +342,13 @@ def _(node: Unnest, source: Source) -> str:
     inner = _select(
         [
             *rest_names,
-            *hidden(node),
+            *source.hidden(node),
             f"unnest({listed}) AS {quote(node.alias)}",
             f"CAST(generate_subscripts({listed}, 1) AS BIGINT) AS {position}",
         ],
         source(node.input),
     )
-    rest = [name for name in hidden(node) if name != ORDINAL]
+    rest = [name for name in source.hidden(node) if name != ORDINAL]
     ordinal = f"row_number() OVER (ORDER BY {ORDINAL}, {position}) AS {ORDINAL}"
     return f"SELECT {', '.join([*_names(node), ordinal, *rest])} FROM ({inner}) AS {ROWS}"
 
@@ -331,7 +358,14 @@ def struct_sql(names: Sequence[str]) -> str:
     return "struct_pack(" + ", ".join(f"{quote(n)} := {quote(n)}" for n in names) + ")"
 
 
-def right_side(other: Node, source: Source, alias: str, fields: Sequence[str] | None = None) -> str:
+def right_side(
+    other: Node,
+    source: Name,
+    alias: str,
+    fields: Sequence[str] | None = None,
+    *,
+    traced: bool = False,
+) -> str:
     """The other relation of a join: its row as a struct named `alias`, and its hidden columns under
     other names.
     """
@@ -341,6 +375,8 @@ def right_side(other: Node, source: Source, alias: str, fields: Sequence[str] | 
     ]
     if other.partitioned:
         columns += [f"{PARTITION} AS {_RIGHT_PARTITION}", f"{INPUT_ROW} AS {_RIGHT_INPUT_ROW}"]
+    if traced:
+        columns.append(f"{LINEAGE} AS {_RIGHT_LINEAGE}")
     return f"({_select(columns, source(other))})"
 
 
@@ -362,10 +398,10 @@ def _path(path: str) -> str:
 def _(node: Join, source: Source) -> str:
     left, right, alias = node.input, node.other, node.alias or "_right"
     on = join_condition(left, right, alias, node.using, node.where)
-    side = right_side(right, source, alias, node.fields)
+    side = right_side(right, source, alias, node.fields, traced=source.traced)
     if node.how in {"semi", "anti"}:
         no = "NOT " if node.how == "anti" else ""
-        columns = [*_names(left, f"{LEFT}."), *(f"{LEFT}.{name}" for name in hidden(left))]
+        columns = [*_names(left, f"{LEFT}."), *(f"{LEFT}.{name}" for name in source.hidden(left))]
         exists = f"WHERE {no}EXISTS (SELECT 1 FROM {side} AS {RIGHT} WHERE {on})"
         return f"SELECT {', '.join(columns)} FROM {source(left)} AS {LEFT} {exists}"
     columns = [*_names(left, f"{LEFT}."), f"{RIGHT}.{quote(alias)}"]
@@ -379,6 +415,8 @@ def _(node: Join, source: Source) -> str:
             f"{RIGHT}.{_RIGHT_PARTITION} AS {PARTITION}",
             f"{RIGHT}.{_RIGHT_INPUT_ROW} AS {INPUT_ROW}",
         ]
+    if source.traced:
+        columns.append(f"list_concat({LEFT}.{LINEAGE}, {RIGHT}.{_RIGHT_LINEAGE}) AS {LINEAGE}")
     kind = "LEFT JOIN" if node.how == "left" else "JOIN"
     return f"SELECT {', '.join(columns)} FROM {source(left)} AS {LEFT} {kind} {side} AS {RIGHT} ON {on}"
 
@@ -390,16 +428,17 @@ def _(node: GroupJoin, source: Source) -> str:
     ordinal = f"{RIGHT}.{RIGHT_ORDINAL}"
     own = [
         *_names(left, f"{LEFT}."),
-        *(f"{LEFT}.{name}" for name in hidden(left)),
+        *(f"{LEFT}.{name}" for name in source.hidden(left)),
         f"{RIGHT}.{alias}",
         ordinal,
+        *([f"{RIGHT}.{_RIGHT_LINEAGE}"] if source.traced else []),
     ]
     order, by, within = node.order, RIGHT_ORDINAL.strip('"'), ""
     if node.limit is not None:
         over = f"PARTITION BY {LEFT}.{ORDINAL} ORDER BY {order_sql(node.order, left, ordinal)}"
         own.append(f"row_number() OVER ({over}) AS {quote(_RANK)}")
         order, by, within = (), _RANK, f"WHERE {quote(_RANK)} <= {node.limit}"
-    right = right_side(node.other, source, node.alias)
+    right = right_side(node.other, source, node.alias, traced=source.traced)
     pairs = f"SELECT {', '.join(own)} FROM {source(left)} AS {LEFT} LEFT JOIN {right} AS {RIGHT} ON {on}"
     matches = tuple((name, _of_matches(scalar)) for name, scalar in node.add)
     computed = dict(
@@ -409,7 +448,10 @@ def _(node: GroupJoin, source: Source) -> str:
         computed.get(name, f"any_value({quote(name)}) AS {quote(name)}")
         for name in node.schema.names
     ]
-    rest = [f"any_value({name}) AS {name}" for name in hidden(left) if name != ORDINAL]
+    rest = [f"any_value({name}) AS {name}" for name in hidden_columns(left) if name != ORDINAL]
+    if source.traced:
+        of_matches = f"flatten(list({_RIGHT_LINEAGE}) FILTER ({_RIGHT_LINEAGE} IS NOT NULL))"
+        rest.append(f"list_concat(any_value({LINEAGE}), {of_matches}) AS {LINEAGE}")
     return f"SELECT {', '.join([*columns, ORDINAL, *rest])} FROM ({pairs}) AS {ROWS} {within} GROUP BY {ORDINAL}"
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.expr.types import parse_type
-from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch
+from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, Row, table_of
 
 _TYPES = (
     "string",
@@ -149,3 +149,22 @@ def test_rows_without_input_rows_belong_to_all() -> None:
     assert batch.confined([0]) is batch
     assert batch.input_rows() == [None, None]
     assert batch.partitions() is None
+
+
+@pytest.mark.parametrize("as_table", [False, True])
+def test_ids_and_sources_stay_with_their_rows(as_table: bool) -> None:
+    schema = pa.schema([(name, pa.int64()) for name in ("n", "_p", "_m")])
+    rows: list[Row] = [(1, 0, 0), (2, 0, 1), (3, 0, None), (4, 0, 1)]
+    table = table_of(rows, schema) if as_table else None
+    sources = [(5,), (), (6, 7), (8,)]
+    batch = Batch(schema, None if as_table else rows, table, range(10, 14), sources)
+    for part, ids in [
+        (batch.take([0, 2]), [10, 12]),
+        (batch.slice(1, 2), [11, 12]),
+        (batch.of_rows([1]), [11, 13]),
+        (batch.without_rows([1]), [10, 12]),
+        (batch.confined([7, 8]), [10, 11, 12, 13]),
+    ]:
+        assert list(part.ids or ()) == ids
+        assert list(part.sources or ()) == [sources[i - 10] for i in ids]
+    assert batch.numbered(None).take([0, 2]).ids is None

@@ -1,0 +1,81 @@
+"""Segments that also compute the lineage of their rows: the rows of their inputs that each is made
+of.
+
+The lineage of a row is a hidden column, which both executors compute beside the others: joins put
+the lists of both rows together, groups those of all their rows. An operator that makes one row of
+many ends a piece of the segment, and its rows get ids of their own: what reads them names one id
+in place of many, so that lineage takes no more room than the rows do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from weakref import WeakKeyDictionary
+
+from semgraph.logical.node import Node
+from semgraph.logical.relational import Aggregate, GroupJoin
+from semgraph.relational.batch import Batch
+from semgraph.relational.fragments import Segment, compile_segment, run_segment
+
+Number = Callable[[Batch], Batch]
+"""Gives the rows of a batch ids, and records their sources."""
+
+
+async def run_traced(
+    segment: Segment, inputs: Sequence[Batch], now: datetime | None, number: Number
+) -> Batch:
+    """The rows of a segment with their sources, as `run_segment` computes them.
+
+    Args:
+        segment: The segment, not traced.
+        inputs: The rows of its inputs, with ids.
+        now: The value of `$now`.
+        number: Takes the rows of operators inside of the segment that other rows are made of.
+
+    Raises:
+        DataError: A row has no value.
+        EngineError: The executors differ.
+    """
+    batches = {node: batch for (_, node), batch in zip(segment.inputs, inputs, strict=True)}
+    *inner, last = pieces(segment)
+    for piece in inner:
+        own = [batches[node] for _, node in piece.inputs]
+        batches[piece.root] = number(await run_segment(piece, own, now))
+    return await run_segment(last, [batches[node] for _, node in last.inputs], now)
+
+
+_PIECES: WeakKeyDictionary[Segment, tuple[Segment, ...]] = WeakKeyDictionary()
+
+
+def pieces(segment: Segment) -> tuple[Segment, ...]:
+    """The traced segments that compute a segment together, what others read first."""
+    if segment not in _PIECES:
+        _PIECES[segment] = tuple(_pieces(segment))
+    return _PIECES[segment]
+
+
+def _pieces(segment: Segment) -> Iterator[Segment]:
+    names = {node: name for name, node in segment.inputs}
+    for i, node in enumerate(_ends(segment)):
+        names[node] = f"c{i}"
+    ends = [node for node in segment.operators if node in names]
+    for node in (*ends, segment.root):
+        yield compile_segment(node, names, traced=True)
+
+
+def _ends(segment: Segment) -> list[Node]:
+    """The operators below the root whose rows get ids: those that make one row of many, and those
+    that two pieces would compute.
+    """
+    ends: dict[Node, None] = {}
+    owners: dict[Node, set[Node]] = {}
+    for node in reversed(segment.operators):
+        own = owners.setdefault(node, set())
+        if node is not segment.root and (isinstance(node, Aggregate | GroupJoin) or len(own) > 1):
+            ends[node] = None
+        if node is segment.root or node in ends:
+            own = {node}
+        for child in node.inputs:
+            owners.setdefault(child, set()).update(own)
+    return list(ends)
