@@ -6,7 +6,6 @@ commands that use them.
 
 from __future__ import annotations
 
-import atexit
 import gc
 import sys
 from typing import Annotated, Any
@@ -91,7 +90,6 @@ for name, group in {
 def main() -> None:
     """Run the command line; the entry point `semgraph`."""
     gc.set_threshold(_ALLOCATIONS)
-    atexit.register(gc.freeze)  # so that Python's end does not look for garbage
     try:
         app()
     except KeyboardInterrupt:
