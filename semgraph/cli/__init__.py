@@ -6,8 +6,11 @@ commands that use them.
 
 from __future__ import annotations
 
+import atexit
 import gc
+import os
 import sys
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -88,9 +91,25 @@ for name, group in {
 
 
 def main() -> None:
-    """Run the command line; the entry point `semgraph`."""
+    """Run the command line and end the process; the entry point `semgraph`."""
     gc.set_threshold(_ALLOCATIONS)
+    code: Any = 1
+    atexit.register(lambda: _end(code))  # the first one: called last
     try:
         app()
+    except SystemExit as exit_:
+        code = exit_.code
+        raise
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        code = INTERRUPTED
+        sys.exit(code)
+
+
+def _end(code: Any) -> None:
+    """End the process when its threads have ended and exit functions were called, without freeing
+    all objects one by one: 0.2 s.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # the reader is gone
+            stream.flush()
+    os._exit(code if isinstance(code, int) else code is not None)
