@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from semgraph.frontend.plan_files import PlanFile, listed
 from semgraph.render.pages import first_sentence, page, table
-from semgraph.render.plans import PlanFile, listed
 
 INDEX = "README.md"
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,16 +19,12 @@ from semgraph.cli.options import (
     Rows,
     Uses,
     everywhere,
-    pairs,
-    parameters,
 )
 from semgraph.cli.signals import run_until_signal
 from semgraph.errors import PlanError, Problem
 
 if TYPE_CHECKING:
     from semgraph.compare.comparison import Comparison
-
-_COMMA = re.compile(r",(?![^()]*\))")  # outside of parentheses
 
 
 @everywhere
@@ -80,6 +75,8 @@ def compare(
     """Compare implementations of a step over the same rows, or variants of a plan. The store is
     only read.
     """
+    from semgraph.session.options import named_values, parameters, read_variants
+
     if show is not None:
         from semgraph.compare.record import load_comparison
 
@@ -92,7 +89,7 @@ def compare(
                 hint="semgraph compare PLAN --step STEP --implementations A,B",
             )
         )
-    variants = _variants(step, implementations, variant or [])
+    variants = read_variants(step, implementations, variant or [])
     limits = {
         "max_usd": max_usd,
         "max_calls": max_calls,
@@ -101,7 +98,7 @@ def compare(
     }
     with options.session(**limits) as session:
         prepared = session.prepare(
-            plan, params=parameters(set), preset=preset, use=pairs("--use", use)
+            plan, params=parameters(set), preset=preset, use=named_values("--use", use)
         )
         from semgraph.frontend.inputs import read_inputs
         from semgraph.render.header import header
@@ -139,45 +136,3 @@ def _print(options: CommonOptions, comparison: Comparison) -> None:
         return
     for line in lines(comparison, options.out.width):
         options.out.print(line, soft_wrap=True)
-
-
-def _variants(step: str | None, implementations: str | None, variants: list[str]) -> Any:
-    """The implementations of a step, or whole plans by name, as typed. Raises PlanError."""
-    if implementations is not None and variants:
-        what = "--implementations compares a step and --variant whole plans"
-        raise PlanError(Problem(what, hint="give one of them"))
-    if implementations is not None:
-        if step is None:
-            what = "--implementations needs the step that they are for"
-            raise PlanError(Problem(what, hint="--step STEP"))
-        return _parts(implementations)
-    if not variants:
-        hint = (
-            "--step STEP --implementations A,B; or whole plans: "
-            "--variant NAME:STEP=IMPLEMENTATION --variant NAME:STEP=IMPLEMENTATION"
-        )
-        raise PlanError(Problem("there is nothing to compare", hint=hint))
-    if step is not None:
-        hint = "leave --step out, or write --implementations A,B"
-        raise PlanError(Problem("--variant names the steps itself", hint=hint))
-    uses: dict[str, dict[str, str]] = {}
-    problems: list[Problem] = []
-    for text in variants:
-        name, colon, rest = text.partition(":")
-        if not colon or not name:
-            hint = "Write --variant NAME:STEP=IMPLEMENTATION,STEP=IMPLEMENTATION"
-            problems.append(Problem(f'--variant "{text}" has no name', hint=hint))
-        elif name in uses:
-            problems.append(Problem(f"--variant {name}: is given twice"))
-        else:
-            try:
-                uses[name] = pairs("--variant", _parts(rest))
-            except PlanError as error:
-                problems += error.problems
-    if problems:
-        raise PlanError(*problems)
-    return uses
-
-
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in _COMMA.split(text) if part.strip()]

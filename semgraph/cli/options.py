@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semgraph.errors import PlanError, Problem, SemgraphError, is_interrupt
+from semgraph.errors import SemgraphError, is_interrupt
 from semgraph.redaction import redacted, redacted_values
 
 if TYPE_CHECKING:
@@ -375,31 +375,3 @@ def _is_gone() -> bool:
     except OSError:
         return True
     return False
-
-
-def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
-    """`NAME=VALUE`s by name. Raises PlanError."""
-    values: dict[str, str] = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise PlanError(
-                Problem(f'{option} "{text}" sets nothing', hint=f"Write {option} NAME=VALUE")
-            )
-        if name in values:
-            raise PlanError(Problem(f"{option} {name}= is given twice"))
-        values[name] = value
-    return values
-
-
-def parameters(texts: list[str] | None) -> dict[str, Any]:
-    """The values of `--set`: JSON where it is JSON, else text. Raises PlanError."""
-    import json
-
-    values: dict[str, Any] = {}
-    for name, text in pairs("--set", texts).items():
-        try:
-            values[name] = json.loads(text)
-        except json.JSONDecodeError:
-            values[name] = text
-    return values

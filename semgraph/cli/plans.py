@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,8 @@ operators = typer.Typer(help="Operators and their implementations.", no_args_is_
 @everywhere
 def list_plans(options: CommonOptions) -> None:
     """Show the plans in ./plans and those that come with semgraph."""
-    from semgraph.render.plans import described, list_lines, listed
+    from semgraph.frontend.plan_files import listed
+    from semgraph.render.plans import described, list_lines
 
     plan_files = listed()
     if options.json:
@@ -41,7 +43,8 @@ def show(
     """Explain one plan: inputs, parameters, presets, steps and their implementations, prompts, an
     example command.
     """
-    from semgraph.render.plans import described, page, plan_file
+    from semgraph.frontend.plan_files import plan_file
+    from semgraph.render.plans import described, page
 
     file = plan_file(plan)
     if markdown:
@@ -65,11 +68,12 @@ def check(
     """Check plans and graphs without running them: problems and warnings, each with its line. Exit
     code 2 for problems.
     """
-    from semgraph.render.plans import checked, files_in, verdict
-    from semgraph.semantic.library import Library
+    from semgraph.frontend.plan_files import checked, files_in
+    from semgraph.render.plans import check_lines, verdict
+    from semgraph.semantic.library import Library, check_implementations
 
-    library = Library(options.settings().operators)
-    checks = [checked(path, library) for path in files_in(files or ["plans"])]
+    check_choices = partial(check_implementations, library=Library(options.settings().operators))
+    checks = [checked(path, check_choices) for path in files_in(files or ["plans"])]
     if options.json:
         options.dump(
             [
@@ -83,7 +87,7 @@ def check(
             ]
         )
     else:
-        options.show(*(line for c in checks for line in c.lines()))
+        options.show(*(line for c in checks for line in check_lines(c)))
     if summary := verdict(checks):
         options.talk(summary)
         raise typer.Exit(2)
@@ -99,7 +103,7 @@ def copy(
     """Copy a plan with its graph, prompts and the plans it calls, so that you can change them.
     Overwrites nothing.
     """
-    from semgraph.render.plans import copied
+    from semgraph.frontend.plan_files import copied
 
     new = copied(plan, folder)
     options.show(*map(str, new))

@@ -141,6 +141,8 @@ def forget(
 
     Exits with 1 if the journal holds nothing of these groups.
     """
+    from semgraph.session.diagnosis import nothing_deleted
+
     with options.session() as session:
         path = session.settings.journal_path
         count = session.forget(groups)
@@ -149,15 +151,5 @@ def forget(
     elif count:
         options.show(f"{count:,} answers and vectors deleted from {path}")
     if not count:
-        options.warn(_nothing(groups, path, options.config))
+        options.warn(nothing_deleted(groups, path, configured=options.config is not None))
         raise typer.Exit(1)
-
-
-def _nothing(groups: list[str], path: Path | None, config: str | None) -> str:
-    """The reason why nothing was deleted, with a hint."""
-    if path is None:
-        return "nothing deleted: no journal is kept here (keep_days = 0)"
-    names = ", ".join(f'"{group}"' for group in groups)
-    why = f"{path} holds nothing of {names}" if path.exists() else f"there is no journal at {path}"
-    elsewhere = "" if config else ". If your runs use another configuration, name it: --config FILE"
-    return f"nothing deleted: {why}{elsewhere}"

@@ -24,8 +24,6 @@ from semgraph.cli.options import (
     Rows,
     Uses,
     everywhere,
-    pairs,
-    parameters,
 )
 from semgraph.cli.signals import run_until_signal
 
@@ -71,6 +69,7 @@ def run(
 ) -> None:
     """Run a plan: on the rows you give, or on its example."""
     from semgraph.render.header import RequestedOptions
+    from semgraph.session.options import named_values, parameters
 
     limits = {
         "max_usd": max_usd,
@@ -82,7 +81,7 @@ def run(
         chosen = {
             "params": parameters(set),
             "preset": preset,
-            "use": pairs("--use", use),
+            "use": named_values("--use", use),
             "resume": resume,
         }
         prepared = session.prepare(plan, **chosen)
@@ -96,7 +95,7 @@ def run(
         }  # fmt: skip
         began = time.monotonic()
         result = _run(options, session, prepared, plan, more, inputs)
-        _report(options, result, prepared, plan, requested, time.monotonic() - began)
+        _report(options, session, result, prepared, plan, requested, time.monotonic() - began)
     raise typer.Exit(result.exit_code)
 
 
@@ -167,6 +166,7 @@ def _run(
 
 def _report(
     options: CommonOptions,
+    session: Session,
     result: Result,
     plan: LogicalPlan,
     typed: str,
@@ -184,12 +184,9 @@ def _report(
         options.show(
             *outcome(result, plan, options.out.width, seconds, every=every, until=requested.until)
         )
-    stored = requested.write and requested.until is None and options.store != "memory"
-    after = (
-        {name + options.words(): doc for name, doc in following(plan, typed).items()}
-        if stored
-        else {}
-    )
+    stays = requested.write and requested.until is None and session.settings.store != "memory"
+    next_plans = following(plan, typed).items() if stays else ()
+    after = {name + options.words(): doc for name, doc in next_plans}
     options.talk(*hints(result, plan, after))
     for line in remarks(result, plan, typed + options.words(*_CODE), typed + options.words()):
         options.warn(line)
@@ -239,10 +236,11 @@ def explain(
     --sample calls a model.
     """
     from semgraph.frontend.inputs import read_inputs
+    from semgraph.session.options import named_values, parameters
 
     with options.session() as session:
         prepared = session.prepare(
-            plan, params=parameters(set), preset=preset, use=pairs("--use", use)
+            plan, params=parameters(set), preset=preset, use=named_values("--use", use)
         )
         inputs = {name: each.rows for name, each in read_inputs(input or (), prepared).items()}
         forms = [Form.rules] * rules + [Form.queries] * queries + [Form.prompts] * prompts

@@ -702,26 +702,6 @@ def settle(declared: Mapping[str, Any], *changes: Mapping[str, Any]) -> dict[str
     return settled
 
 
-def plain_value(text: str) -> Any:
-    """A value as it is written on a command line: a number, true, false, null, else text; quotes
-    make text.
-
-    >>> [plain_value(t) for t in ("10", "0.6", "true", "small", "'10'")]
-    [10, 0.6, True, 'small', '10']
-    """
-    words = {"true": True, "false": False, "null": None}
-    if text in words:
-        return words[text]
-    if text[:1] in {"'", '"'} and text[-1:] == text[:1] and len(text) > 1:
-        return text[1:-1]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
 def match_steps(pattern: str, steps: Iterable[str]) -> list[str]:
     """The steps that a name in `use` means: the step itself, else every step of that name inside
     calls.

@@ -7,8 +7,8 @@ from typing import Any
 
 from semgraph.explain.algebra import algebra
 from semgraph.frontend.document import Document, Trail, parse, read_text
+from semgraph.frontend.plan_files import PlanFile
 from semgraph.logical.semantic import Semantic
-from semgraph.render.plans import PlanFile
 
 
 def page(file: PlanFile) -> str:

@@ -11,7 +11,7 @@ import platform
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -308,3 +308,20 @@ def try_local(model: CatalogueModel) -> str:
     return asyncio.run(
         _try(settings.model() if model.kind == "model" else settings.embedder, settings)
     )
+
+
+def nothing_deleted(groups: Sequence[str], journal: Path | None, *, configured: bool) -> str:
+    """The reason why a journal had no answers of groups to delete.
+
+    Args:
+        groups: The groups.
+        journal: The journal's file; None: answers are not kept.
+        configured: Whether the command named a configuration, which may name another journal.
+    """
+    if journal is None:
+        return "nothing deleted: no journal is kept here (keep_days = 0)"
+    names = ", ".join(f'"{group}"' for group in groups)
+    holds = f"{journal} holds nothing of {names}"
+    why = holds if journal.exists() else f"there is no journal at {journal}"
+    hint = ". If your runs use another configuration, name it: --config FILE"
+    return f"nothing deleted: {why}{'' if configured else hint}"

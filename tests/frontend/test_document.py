@@ -9,7 +9,7 @@ from semgraph.errors import Position
 from semgraph.frontend.arguments import holds
 from semgraph.frontend.document import parse
 from semgraph.frontend.dump import write_yaml
-from semgraph.frontend.head import match_steps, plain_value
+from semgraph.frontend.head import match_steps
 
 
 def test_words_are_words_and_dates_are_text():
@@ -136,17 +136,6 @@ def test_plans_are_written_as_people_write_them():
         "  - merge: {from: a, node: Book}\n"
         "returns: [a]\n"
     )
-
-
-def test_values_of_settings():
-    assert [plain_value(text) for text in ("3", "0.5", "false", "null", "x y", '"3"')] == [
-        3,
-        0.5,
-        False,
-        None,
-        "x y",
-        "3",
-    ]
 
 
 def test_conditions():

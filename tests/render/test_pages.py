@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from semgraph.frontend.plan_files import PlanFile
 from semgraph.render.pages import page
-from semgraph.render.plans import PlanFile
 from tools.pages import INDEX, pages, write
 
 ROOT = Path(__file__).parents[2]
