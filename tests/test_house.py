@@ -7,7 +7,8 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,26 @@ def test_imports_follow_the_layers() -> None:
         [lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports inside functions and for types alone count too."""
+    modules = {module_name(path): path for path in sources("semgraph")}
+    imports = {name: set(imported(path, modules)) - {name} for name, path in modules.items()}
+    assert len(list(TopologicalSorter(imports).static_order())) == len(modules)
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported(path: Path, modules: Collection[str]) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom) and node.module in modules:
+            parts = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (part if part in modules else node.module for part in parts)
 
 
 def test_the_shipped_code_never_imports_the_operators_it_loads() -> None:

@@ -6,12 +6,12 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 
-import semgraph
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.execution.evaluation import Uniform
 from semgraph.execution.executor import Executor, result_table
@@ -287,7 +287,7 @@ class RunHandle:
             "on_error": request.on_error,
         }
         self.record.describe(
-            semgraph=semgraph.__version__, run=self.id, file=plan.file, params=dict(plan.params), use=use, asked=asked,
+            semgraph=version("semgraph"), run=self.id, file=plan.file, params=dict(plan.params), use=use, asked=asked,
             settings=self.settings, **facts,
         )  # fmt: skip
 
