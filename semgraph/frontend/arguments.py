@@ -14,7 +14,7 @@ from semgraph.frontend.document import kind_of, rest_of, rests, unknown, wrong
 from semgraph.logical.graph import Pattern, parse_pattern
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet
-from semgraph.logical.schema import NAME, Graph
+from semgraph.logical.schema import NAME, PATH, Graph
 from semgraph.logical.search import By
 from semgraph.logical.typecheck import Columns, Sort, Using, column_scalar
 
@@ -87,12 +87,12 @@ class Pruned(Exception):
 
 # -- parameters
 
-_WHOLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)\Z")
+PARAMETER = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 
 
 def whole_parameter(value: object) -> str:
     """The name of the parameter that a text is as a whole, or ""."""
-    match = _WHOLE.match(value) if isinstance(value, str) else None
+    match = PARAMETER.fullmatch(value) if isinstance(value, str) else None
     return "" if match is None or match[1] == NOW else match[1]
 
 
@@ -139,10 +139,8 @@ def _parameter(name: str, params: Mapping[str, Any]) -> Any:
 
 # -- one reader for each kind
 
-PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 _DESC = re.compile(r"(?P<by>.*\S)\s+(?P<direction>desc|asc)\s*\Z", re.IGNORECASE | re.DOTALL)
-_PARAMETER = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
-_LENGTH = re.compile(rf"{_PARAMETER.pattern}(\s*-\s*\d+)?")
+_LENGTH = re.compile(rf"{PARAMETER.pattern}(\s*-\s*\d+)?")
 
 
 def read_name(value: Any, scope: Scope, options: Options) -> str:

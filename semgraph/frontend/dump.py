@@ -177,7 +177,7 @@ class RecordedSteps:
     """
 
     def __init__(self, roots: Sequence[Made], labels: Mapping[str, Any]) -> None:
-        made = list(_walk(roots))
+        made = list(walk_made(roots))
         self.inputs = _inputs(made)
         uses = Counter(read for m in made for read in m.reads)
         chained = {m.parent for m in made if m.parent is not None} - set(roots)
@@ -190,8 +190,10 @@ class RecordedSteps:
 
     def reference(self, made: Made) -> str:
         """What a plan calls a relation: an input, a label, a result of a call, or a step."""
-        if made in self.names:
-            return self.names[made]
+        return self.names[made] if made in self.names else self._source(made)
+
+    def _source(self, made: Made) -> str:
+        """The input, label or result of a call that a relation is."""
         if made.spec is not None:
             return made.spec.name
         table = str(made.arguments)
@@ -201,18 +203,11 @@ class RecordedSteps:
         items: list[dict[str, Any]] = []
         at: Made | None = made
         while at is not None:
-            if (
-                at.spec is not None
-                or at.keyword == "result"
-                or (at is not made and at in self.names)
-                or at.refers
-            ):
-                name = (
-                    f"{self.names[at.parent]}.{at.arguments}"
-                    if at.keyword == "result"
-                    else self.reference(at)
-                )
-                items.append({"from": name})
+            if at is not made and at in self.names:
+                items.append({"from": self.names[at]})
+                break
+            if at.spec is not None or at.keyword == "result" or at.refers:
+                items.append({"from": self._source(at)})
                 break
             items.append({at.keyword: self.plain(at.arguments)})
             at = at.parent
@@ -258,7 +253,8 @@ def _names(steps: Sequence[Made], taken: set[str]) -> dict[Made | None, str]:
     return names
 
 
-def _walk(roots: Sequence[Made]) -> Iterator[Made]:
+def walk_made(roots: Sequence[Made]) -> Iterator[Made]:
+    """Every relation below the roots once, after those that it is made from."""
     seen: set[Made] = set()
 
     def visit(made: Made) -> Iterator[Made]:

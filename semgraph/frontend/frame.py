@@ -37,6 +37,7 @@ from semgraph.frontend.dump import (
     call_error,
     joined,
     together,
+    walk_made,
     write_yaml,
 )
 from semgraph.frontend.head import (
@@ -259,16 +260,11 @@ class Frame(SemanticMethods):
     @property
     def tables(self) -> dict[str, pa.Table]:
         """The given rows of each input that the frame is made from."""
-        tables_by_input: dict[str, pa.Table] = {}
-
-        def visit(made: Made) -> None:
-            if made.spec is not None and made.table is not None:
-                tables_by_input[made.spec.name] = made.table
-            for read in made.reads:
-                visit(read)
-
-        visit(self.made)
-        return tables_by_input
+        return {
+            made.spec.name: made.table
+            for made in walk_made([self.made])
+            if made.spec is not None and made.table is not None
+        }
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{f.name} {type_of_arrow(f.type)}" for f in self.schema)

@@ -5,21 +5,28 @@ complete plans with it.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from inspect import getdoc
 from typing import Any
 
+from semgraph.frontend.arguments import PARAMETER
 from semgraph.frontend.build import OPERATORS, SINKS, SOURCES, plan_keys
 from semgraph.frontend.head import KEYS, ORDER_KEYS
 from semgraph.logical.node import Node
+from semgraph.logical.schema import NAME, PATH
 
 Schema = dict[str, Any]
-_NAME = "^[A-Za-z_][A-Za-z0-9_]*$"
-_PATH = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$"
-_PARAMETER: Schema = {"type": "string", "pattern": r"^\$[A-Za-z_][A-Za-z0-9_]*$"}
+
+
+def _whole(pattern: re.Pattern[str]) -> Schema:
+    """A text that matches a pattern as a whole."""
+    return {"type": "string", "pattern": f"^{pattern.pattern.removesuffix(chr(92) + 'Z')}$"}
+
+
+_NAMED, _PATH, _PARAMETER = _whole(NAME), _whole(PATH), _whole(PARAMETER)
 _SCALAR: Schema = {"type": ["string", "number", "boolean"]}
 _TEXT: Schema = {"type": "string"}
-_NAMED: Schema = {"type": "string", "pattern": _NAME}
 _ANY_RELATION: Schema = {"$ref": "#/$defs/relation"}
 _CONDITION: Schema = {
     "anyOf": [
@@ -142,13 +149,12 @@ def _names() -> Schema:
 
 
 def _using() -> Schema:
-    path = {"type": "string", "pattern": _PATH}
     pairs = {
         "type": "object",
-        "propertyNames": path,
-        "additionalProperties": {**path, "type": ["string", "null"]},
+        "propertyNames": _PATH,
+        "additionalProperties": {**_PATH, "type": ["string", "null"]},
     }
-    return _either(path, {"type": "array", "items": path}, pairs, _PARAMETER)
+    return _either(_PATH, {"type": "array", "items": _PATH}, pairs, _PARAMETER)
 
 
 def _order() -> Schema:
@@ -194,7 +200,7 @@ _KINDS: dict[str, Callable[[], Schema]] = {
     "columns": _columns,
     "names": _names,
     "name": lambda: _either(_NAMED, _PARAMETER),
-    "path": lambda: _either({"type": "string", "pattern": _PATH}, _PARAMETER),
+    "path": lambda: _either(_PATH, _PARAMETER),
     "number": lambda: _either(
         {"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"\$"}
     ),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
 from semgraph.errors import PlanError, Position, Problem
-from semgraph.frontend.arguments import whole_parameter
+from semgraph.frontend.arguments import PARAMETER, whole_parameter
 from semgraph.frontend.document import Document, read_text
 from semgraph.frontend.head import Head
 from semgraph.frontend.prompt_files import Prompts
@@ -42,7 +41,6 @@ _SILENT = (
     "example",
 )  # parts of a plan in which no parameter has a meaning
 _CONDITIONS = frozenset({"where", "filter", "having"})
-_PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
 
 
 def warnings(plan: LoadedPart) -> tuple[Problem, ...]:
@@ -86,7 +84,7 @@ def _unused_parameters(part: LoadedPart) -> Iterator[Problem]:
         return  # what a condition of a caller names is not known
     unused = [name for name in declared if name not in mentions.parameters]
     texts = _prompt_files(part) if unused else ()
-    in_prompts = {name for text in texts for name in _PARAMETER.findall(text)}
+    in_prompts = {name for text in texts for name in PARAMETER.findall(text)}
     for name in unused:
         if name not in in_prompts:
             position = part.head.document.position("params", name, key=True)
@@ -119,7 +117,7 @@ def _mentions(document: Document) -> _Mentions:
             of_key.setdefault(key, []).extend(_texts(value))
     conditions = [text for key in _CONDITIONS for text in of_key.get(key, ())]
     return _Mentions(
-        frozenset(name for text in texts for name in _PARAMETER.findall(text)),
+        frozenset(name for text in texts for name in PARAMETER.findall(text)),
         tuple(dict.fromkeys(of_key.get("prompt", ()))),
         any(map(whole_parameter, conditions)),
     )

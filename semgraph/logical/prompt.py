@@ -19,9 +19,9 @@ from semgraph.errors import Fault
 from semgraph.expr.canonical import text_of_fields
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type
+from semgraph.logical.schema import PATH
 
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Template:
                 raise Fault(f'a single "{token}" in a prompt', hint="write {{ or }} for a brace")
             elif name.startswith("$"):
                 literal += _parameter(name[1:], params or {})
-            elif not _PATH.match(name):
+            elif not PATH.match(name):
                 raise Fault(
                     f'"{{{name}}}" names no column',
                     hint="placeholders name columns only; {{ is a brace",

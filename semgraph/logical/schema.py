@@ -22,6 +22,9 @@ from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import Type, parse_type
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+PATH = re.compile(
+    r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z"
+)  # of a column or a field of it
 _DRAWN = {
     "node": "node",
     "edge": "edge",
