@@ -17,6 +17,7 @@ from semgraph.errors import DataError
 from semgraph.execution.runtime import (
     AnswersReport,
     InputRowSet,
+    LineageReport,
     MeteredReads,
     RowsReport,
     Runtime,
@@ -37,6 +38,7 @@ from semgraph.semantic.ask import AnswerContext, Answered, Failure, answer
 from semgraph.semantic.context import NodeContext
 
 T = TypeVar("T")
+Report = RowsReport | AnswersReport | LineageReport
 
 
 LEAST = 10
@@ -212,7 +214,7 @@ class Evaluation:
         self._windows = windows
         self._batches = dict(given)
         self._tasks: dict[object, asyncio.Future[Any]] = {}
-        self._held: list[RowsReport | AnswersReport] | None = [] if held else None
+        self._held: list[Report] | None = [] if held else None
         self._recorded = False
 
     async def __aenter__(self) -> Self:
@@ -245,11 +247,13 @@ class Evaluation:
                 report.record(rows)
             report.count(rows)
 
-    def forget(self) -> None:
-        """Neither count nor record what is held."""
-        self._held = None
+    def settle_again(self) -> None:
+        """Record what is held, as later rows are made of it, but do not count it."""
+        held, self._held = self._held or [], None
+        for report in held:
+            report.record(None)
 
-    def _hold(self, report: RowsReport | AnswersReport) -> None:
+    def _hold(self, report: Report) -> None:
         if self._held is None:
             report.record(None)
             report.count(None)
@@ -294,6 +298,7 @@ class Evaluation:
             placed = await node.place_error(error, inputs, self.now)
             raise pending.placed(placed, node) from error
         if node.reported:
+            batch = self.numbered(batch)
             self.report(node, inputs, batch)
             self.observe(node, node.rows_in(inputs), batch.num_rows)
         return batch
@@ -368,6 +373,21 @@ class Evaluation:
         """Set rows aside."""
         self.failures += failures
 
+    @property
+    def traced(self) -> bool:
+        """Whether lineage is recorded."""
+        return self.runtime.lineage is not None
+
+    def numbered(self, rows: Batch) -> Batch:
+        """Rows that were made, with ids; their lineage is recorded."""
+        lineage = self.runtime.lineage
+        if lineage is None:
+            return rows
+        rows = rows.numbered(lineage.ids(rows.num_rows))
+        if rows.sources:
+            self._hold(LineageReport(rows, lineage))
+        return rows
+
     def report(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> None:
         """Count and record the rows of a node."""
         flows = self._flows(node, inputs, batch)
@@ -393,7 +413,7 @@ class Evaluation:
     async def ask(
         self,
         node: AskModel,
-        inputs: Sequence[pa.Table],
+        inputs: Sequence[Batch],
         known: dict[object, pa.Table] | None = None,
     ) -> Answered:
         """Run a semantic operator over its inputs."""
@@ -414,7 +434,8 @@ class Evaluation:
             asking = AnswerContext(
                 node.implementation, ctx, runtime.partitions, self.partition_column, self.now, known
             )
-            answered = await answer(logical, inputs, asking)
+            answered = await answer(logical, [batch.table for batch in inputs], asking)
+        answered = replace(answered, evidence=answered.evidence_of(inputs))
         own.seconds += time.perf_counter() - started
         own.rows_failed += len(answered.failures)
         self._account(node, answered, context, metrics, own)

@@ -21,7 +21,7 @@ from semgraph.errors import BudgetReached, DataError, EngineError, SemgraphError
 from semgraph.execution.commit import COMMIT, CommitAttempt, Commits, Sinks, Unwritten, without
 from semgraph.execution.evaluation import Evaluation, Replies
 from semgraph.execution.result import RunOptions, RunOutcome
-from semgraph.execution.runtime import Runtime
+from semgraph.execution.runtime import Lineage, Runtime
 from semgraph.execution.windows import (
     Confinement,
     InputRows,
@@ -38,21 +38,37 @@ from semgraph.logical.plan import Order
 from semgraph.logical.relational import Input, Nothing
 from semgraph.logical.sinks import Merge
 from semgraph.physical.plan import InputTable, PhysicalNode, PhysicalPlan, SinkSpec
-from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, runtime_schema
+from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, runtime_schema, values
 from semgraph.semantic.ask import Failure
 from semgraph.stores.base import PartitionState, count_round_trips
 
 Given = Mapping[PhysicalNode, Batch]
 
 
-def given_rows(plan: PhysicalPlan, inputs: Mapping[str, pa.Table]) -> dict[PhysicalNode, Batch]:
-    """The rows of the plan's inputs, as far as there are any."""
+def given_rows(
+    plan: PhysicalPlan,
+    inputs: Mapping[str, pa.Table],
+    places: Mapping[str, Sequence[int]] | None = None,
+    lineage: Lineage | None = None,
+) -> dict[PhysicalNode, Batch]:
+    """The rows of the plan's inputs, as far as there are any.
+
+    Args:
+        plan: The plan.
+        inputs: The rows of its inputs.
+        places: Where the rows of an input are among all rows of it; else these are all, in order.
+        lineage: Gives them ids.
+    """
     given: dict[PhysicalNode, Batch] = {}
     for node in plan.of_kind(InputTable):
         if isinstance(node.logical, Nothing):
             given[node] = Batch.of_table(node.schema.empty_table())
         elif isinstance(node.logical, Input) and node.logical.name in inputs:
-            given[node] = Batch.of_table(inputs[node.logical.name])
+            name = node.logical.name
+            given[node] = rows = Batch.of_table(inputs[name])
+            if lineage is not None:
+                own = (places or {}).get(name, range(rows.num_rows))
+                given[node] = rows.numbered(lineage.ids_of(name, own))
     return given
 
 
@@ -104,8 +120,10 @@ class Executor:
 
     async def _at_once(self, inputs: Mapping[str, pa.Table]) -> None:
         clean = {name: without_nul(name, table) for name, table in inputs.items()}
-        self.outcome.failures += [failure for _, failures in clean.values() for failure in failures]
-        given = given_rows(self.plan, {name: table for name, (table, _) in clean.items()})
+        self.outcome.failures += [failure for _, failed, _ in clean.values() for failure in failed]
+        tables = {name: table for name, (table, _, _) in clean.items()}
+        places = {name: places for name, (_, _, places) in clean.items()}
+        given = given_rows(self.plan, tables, places, self.runtime.lineage)
         async with Evaluation(self.runtime, given, self.options.now("run")) as evaluation:
             sinks, results = await self._sinks_and_results(evaluation, self.plan.sinks)
             self._add_results(results)
@@ -150,7 +168,9 @@ class Executor:
         self._fail(without_nul(order.input, inputs[order.input], ordered=True)[1])
         pending = await self._pending(rows)
         self.options.committed(0, len(rows.keys) - self.outcome.skipped)
-        given = given_rows(self.plan, {**inputs, order.input: rows.rows})
+        tables = {**inputs, order.input: rows.rows}
+        places = {order.input: values(rows.rows.column(INPUT_ROW))}
+        given = given_rows(self.plan, tables, places, self.runtime.lineage)
         await self._compute_whole(given)
         waves = cut_waves(self.runtime, order, rows, pending)
         running: deque[_RunningSlice] = deque()
@@ -281,7 +301,7 @@ class Executor:
 
     async def _recompute_ahead(self, part: _Slice, windows: Sequence[Window], given: Given) -> None:
         """Compute what runs ahead for windows that lost rows since: a row may be made of several
-        input rows. It was counted and recorded already.
+        input rows. It was counted already.
         """
         number = self._confinement.number
         changed = [window for window in windows if part.rows[number(window)] != window.rows]
@@ -294,7 +314,7 @@ class Executor:
         ) as evaluation:
             batches = await evaluation.batches(exchange)
             self._fail(evaluation.failures)
-            evaluation.forget()
+            evaluation.settle_again()
         before = {row for window in changed for row in part.rows[number(window)]}
         for node, batch in zip(exchange, batches, strict=True):
             part.batches[node] = _replaced(part.batches[node], batch, before)
@@ -531,9 +551,11 @@ def _replaced(batch: Batch, new: Batch, rows: set[int]) -> Batch:
     """A relation with other rows for some input rows."""
     if not batch.has_input_rows:
         return batch
-    return Batch.of_table(
-        pa.concat_tables([batch.without_rows(rows).table, new.of_rows(rows).table])
-    )
+    first, last = batch.without_rows(rows), new.of_rows(rows)
+    replaced = Batch.of_table(pa.concat_tables([first.table, last.table]))
+    if first.ids is None or last.ids is None:
+        return replaced
+    return replaced.numbered([*first.ids, *last.ids])
 
 
 def _nothing_written(unwritten: Sequence[Unwritten]) -> DataError:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -23,7 +24,13 @@ from semgraph.logical.prompt import plain
 from semgraph.private import open_private, private_folder, write_private
 from semgraph.redaction import redacted_values
 
+if TYPE_CHECKING:
+    from semgraph.relational.batch import Batch
+
 PENDING = "pending.arrow"
+LINEAGE = "lineage"
+ROW_ID, SOURCES = "_o", "_from"
+_LINEAGE_SCHEMA = pa.schema([(ROW_ID, pa.int64()), (SOURCES, pa.list_(pa.int64()))])
 _ROWS, _PARTS = 20_000, 256  # buffered rows and tables of a step before they are written
 _PENDING_BYTES = 64 << 20
 
@@ -40,6 +47,31 @@ class _Part:
     @property
     def rows(self) -> int:
         return sum(table.num_rows for _, table in self.tables)
+
+
+class RunLineage:
+    """The lineage of a run's rows: their ids, and the rows that each is made of (`Lineage`).
+
+    Args:
+        record: The record of the run.
+        inputs: The number of rows of each input, which have the first ids.
+    """
+
+    def __init__(self, record: RunRecord, inputs: Mapping[str, int]) -> None:
+        self.first = dict(zip(inputs, accumulate(inputs.values(), initial=0), strict=False))
+        self._next = sum(inputs.values())
+        self.add = record.made
+
+    def ids(self, count: int) -> range:
+        """Ids for new rows."""
+        first = self._next
+        self._next += count
+        return range(first, self._next)
+
+    def ids_of(self, name: str, places: Sequence[int]) -> Sequence[int]:
+        """The ids of rows of an input."""
+        first = self.first[name]
+        return [first + place for place in places]
 
 
 class RunRecord:
@@ -60,6 +92,8 @@ class RunRecord:
         )
         self._since: int | None = None
         self._until = 0
+        self._ids: list[int] = []  # of rows of which the sources are not entered yet
+        self._sources: list[tuple[int, ...]] = []
         try:
             private_folder(folder)
         except OSError as error:
@@ -84,9 +118,24 @@ class RunRecord:
 
     def rows(self, kind: str, step: str, table: pa.Table) -> None:
         """Append rows of a step: `kind` is `steps` or `answers`."""
-        if not table.num_rows or not step:
+        if table.num_rows and step:
+            self._enter(self.folder / kind / step, table)
+
+    def made(self, rows: Batch) -> None:
+        """Append the lineage of rows with ids."""
+        self._ids += rows.ids or ()
+        self._sources += rows.sources or ()
+        if len(self._ids) >= _ROWS:
+            self._enter_lineage()
+
+    def _enter_lineage(self) -> None:
+        if not self._ids:
             return
-        path = self.folder / kind / step
+        arrays = [pa.array(self._ids, pa.int64()), pa.array(self._sources, pa.list_(pa.int64()))]
+        self._ids, self._sources = [], []
+        self._enter(self.folder / LINEAGE, pa.Table.from_arrays(arrays, schema=_LINEAGE_SCHEMA))
+
+    def _enter(self, path: Path, table: pa.Table) -> None:
         key = (
             path,
             str(table.schema),
@@ -101,10 +150,12 @@ class RunRecord:
 
     def begin(self) -> None:
         """From now on, until `keep`, rows can be taken back."""
+        self._enter_lineage()
         self._since = self._until = self._entered
 
     def keep(self) -> None:
         """Write what is buffered, so that it outlasts the process."""
+        self._enter_lineage()
         self._until = self._entered
         new = sorted(
             (n, p.file, t) for p in self._open.values() for n, t in p.tables if n >= self._kept
@@ -181,6 +232,7 @@ class RunRecord:
 
     def flush(self) -> None:
         """Write what is buffered to the files where it belongs."""
+        self._enter_lineage()
         for key in list(self._open):
             self._close(key)
         (self.folder / PENDING).unlink(missing_ok=True)
@@ -209,9 +261,9 @@ def write_table(path: Path, table: pa.Table) -> None:
         pq.write_table(table, file)
 
 
-def step_tables(folder: Path, kind: str, step: str) -> list[pa.Table]:
-    """The recorded tables of a step (`kind` is `steps` or `answers`); none if none were
-    recorded.
+def step_tables(folder: Path, kind: str, step: str = "") -> list[pa.Table]:
+    """The recorded tables of a step (`kind` is `steps` or `answers`), or of the run's `lineage`;
+    none if none were recorded.
     """
     import pyarrow.parquet as pq
 
@@ -221,7 +273,7 @@ def step_tables(folder: Path, kind: str, step: str) -> list[pa.Table]:
     }
     parts = {name: [pq.read_table(file)] for name, file in closed.items()}
     for name, table in _pending(folder):
-        if name not in closed and name.rpartition("/")[0] == f"{kind}/{step}":
+        if name not in closed and name.rpartition("/")[0] == f"{kind}/{step}".rstrip("/"):
             parts.setdefault(name, []).append(table)
     return [table for name in sorted(parts) for table in parts[name]]
 

@@ -272,7 +272,7 @@ def _values(seen: Seen) -> tuple[float, ...]:
     return tuple(getattr(seen, name) for name in _COLUMNS)
 
 
-Observer = Callable[[Node, pa.Table], None]
+Observer = Callable[[Node, Batch], None]
 
 
 class RowRecorder(Protocol):
@@ -292,6 +292,22 @@ class RowRecorder(Protocol):
 
     def end(self) -> None:
         """Rows are not taken back any more."""
+        ...
+
+
+class Lineage(Protocol):
+    """The lineage of a run's rows: their ids, and the rows that each is made of."""
+
+    def ids(self, count: int) -> range:
+        """Ids for new rows."""
+        ...
+
+    def ids_of(self, name: str, places: Sequence[int]) -> Sequence[int]:
+        """The ids of rows of an input."""
+        ...
+
+    def add(self, rows: Batch) -> None:
+        """Record what rows with ids are made of."""
         ...
 
 
@@ -318,6 +334,7 @@ class Runtime:
         confinement: What `_p` stands for; None without windows.
         observe: Told of each node's rows, for the run record.
         recorder: Keeps the rows that `observe` takes.
+        lineage: Keeps what rows are made of; None where nothing is recorded.
         answered: Told of each semantic node's evidence, for the run record.
         asking: Told how many more rows a semantic node asks about; with a negative number when
             these are answered.
@@ -335,8 +352,9 @@ class Runtime:
     meter: Meter
     partitions: list[str] = field(default_factory=list)
     confinement: Confinement | None = None
-    observe: Observer = lambda _node, _table: None
+    observe: Observer = lambda _node, _rows: None
     recorder: RowRecorder = field(default_factory=NoRecord)
+    lineage: Lineage | None = None
     answered: Callable[[Node, Answered], None] = lambda _node, _answered: None
     asking: Callable[[Node, int], None] = lambda _node, _rows: None
     note: Callable[[str], None] = lambda _text: None
@@ -408,16 +426,31 @@ class RowsReport:
 
     batch: Batch
     flows: Sequence[StepFlow]
-    observe: Callable[[pa.Table], None]
+    observe: Callable[[Batch], None]
 
     def record(self, rows: InputRowSet) -> None:
         """Record those of some input rows."""
-        self.observe(self.batch.of_rows(rows, shared=True).table)
+        self.observe(self.batch.of_rows(rows, shared=True))
 
     def count(self, rows: InputRowSet) -> None:
         """Count those of some input rows."""
         for flow in self.flows:
             flow.count(rows)
+
+
+@dataclass(frozen=True)
+class LineageReport:
+    """Rows with ids, and what they are made of."""
+
+    rows: Batch
+    lineage: Lineage
+
+    def record(self, rows: InputRowSet) -> None:
+        """Record those of some input rows."""
+        self.lineage.add(self.rows.of_rows(rows, shared=True))
+
+    def count(self, rows: InputRowSet) -> None:
+        """Count nothing."""
 
 
 @dataclass(frozen=True)

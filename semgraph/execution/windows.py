@@ -216,8 +216,8 @@ def slices(order: Order, waves: Sequence[Wave]) -> Iterator[tuple[Wave, ...]]:
 
 def without_nul(
     name: str, table: pa.Table, *, ordered: bool = False
-) -> tuple[pa.Table, list[Failure]]:
-    """The rows without a NUL, and a failure for each of the others.
+) -> tuple[pa.Table, list[Failure], Sequence[int]]:
+    """The rows without a NUL, a failure for each of the others, and the places of the former.
 
     Args:
         name: Of the input.
@@ -229,7 +229,7 @@ def without_nul(
         for place in _places(table.column(column)):
             columns.setdefault(place, column)
     if not columns:
-        return table, []
+        return table, [], range(table.num_rows)
     failures = [
         Failure(
             name,
@@ -239,9 +239,8 @@ def without_nul(
         )
         for place, column in sorted(columns.items())
     ]
-    return table.filter(
-        pa.array([place not in columns for place in range(table.num_rows)])
-    ), failures
+    places = [place for place in range(table.num_rows) if place not in columns]
+    return table.take(pa.array(places, pa.int64())), failures, places
 
 
 def _places(column: Any) -> list[int]:

@@ -81,7 +81,7 @@ async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -
         await run_searches(group, row, withins, store, embed, _NOW)
         return [spec.node.step for spec in group]
     if isinstance(node, Match):
-        await run_match(node, _row(node.inputs[0], dimensions), store, _NOW)
+        await run_match(node, Batch.of_table(_row(node.inputs[0], dimensions)), store, _NOW)
         return [node.step]
     if isinstance(node, Scan):
         where = scanned_where(node, store)

@@ -194,8 +194,8 @@ async def required(
 
 async def without_faulty(
     segment: Segment, inputs: Sequence[Batch], now: datetime, error: DataError
-) -> tuple[Batch, list[Failure]]:
-    """The rows of a statement that failed without the input rows that it fails with, and these.
+) -> tuple[list[Batch], list[Failure]]:
+    """The inputs of a statement that failed without the input rows that it fails with, and these.
 
     Args:
         segment: The statement.
@@ -214,7 +214,7 @@ async def without_faulty(
     if not faulty or await _error_with(segment, inputs, now, rest) is not None:
         raise error
     failures = [await _failure(segment, inputs, now, row, own) for row, own in faulty.items()]
-    return await run_segment(segment, _deriving(inputs, rest), now), failures
+    return _deriving(inputs, rest), failures
 
 
 async def _faulty(

@@ -37,6 +37,7 @@ from semgraph.relational.fragments import (
     place_segment_error,
     run_segment,
 )
+from semgraph.relational.lineage import run_traced
 from semgraph.semantic.ask import Answered, Failure, in_chunks, rows_a_call
 from semgraph.semantic.contract import Implementation
 
@@ -93,6 +94,15 @@ class ExecutionContext(Protocol):
         """Set rows aside."""
         ...
 
+    @property
+    def traced(self) -> bool:
+        """Whether lineage is recorded: all rows have ids."""
+        ...
+
+    def numbered(self, rows: Batch) -> Batch:
+        """Rows that were made, with ids; their lineage is recorded. Without lineage the same."""
+        ...
+
     def report(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> None:
         """Count and record the rows of a node."""
         ...
@@ -108,7 +118,7 @@ class ExecutionContext(Protocol):
     async def ask(
         self,
         node: AskModel,
-        inputs: Sequence[pa.Table],
+        inputs: Sequence[Batch],
         known: dict[object, pa.Table] | None = None,
     ) -> Answered:
         """Run a semantic operator over its inputs.
@@ -225,12 +235,18 @@ class SqlSegment(PhysicalNode):
             return Batch.of_tuples([], self.schema)
         started = time.perf_counter()
         try:
-            batch = await run_segment(self.segment, inputs, ctx.now)
+            batch = await self._rows(inputs, ctx)
         except DataError as error:
-            batch, failures = await without_faulty(self.segment, inputs, ctx.now, error)
+            rest, failures = await without_faulty(self.segment, inputs, ctx.now, error)
             ctx.fail(failures)
+            batch = await self._rows(rest, ctx)
         ctx.metrics(self.logical.step).seconds += time.perf_counter() - started
         return batch
+
+    async def _rows(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+        if ctx.traced:
+            return await run_traced(self.segment, inputs, ctx.now, ctx.numbered)
+        return await run_segment(self.segment, inputs, ctx.now)
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:
         """Whether there are few rows; a statement over many has a thread of its own."""
@@ -320,7 +336,7 @@ class StoreMatch(PhysicalNode):
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
         """Match for all rows in one round trip."""
         node = self.logical
-        return Batch.of_table(await run_match(node, inputs[0].table, ctx.store(node.step), ctx.now))
+        return await run_match(node, inputs[0], ctx.store(node.step), ctx.now)
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,7 +361,8 @@ class ClusterRows(PhysicalNode):
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
         """Cluster in memory."""
         edges, nodes = inputs
-        return Batch.of_table(clusters(self.logical, edges.table, nodes.table))
+        rows = Batch.of_table(clusters(self.logical, edges.table, nodes.table))
+        return rows.made_from(nodes)
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:  # noqa: ARG002
         """It computes in this thread."""
@@ -362,7 +379,7 @@ class RequireRows(PhysicalNode):
         """Set aside the rows that do not."""
         rows, failures = await required(self.logical, inputs[0], ctx.now, windows=ctx.has_windows)
         ctx.fail(failures)
-        return rows
+        return rows.made_from(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,7 +398,7 @@ class EmbedTexts(PhysicalNode):
         table = await run_embed(node, rows, embed, ctx.partition_column, ctx.now)
         metrics.rows_in = (metrics.rows_in or 0) + rows.num_rows
         metrics.seconds += time.perf_counter() - started
-        return Batch.of_table(table)
+        return Batch.of_table(table).made_from(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -399,7 +416,7 @@ class AskModel(PhysicalNode):
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
         """Ask about the rows."""
-        return Batch.of_table((await ctx.ask(self, [batch.table for batch in inputs])).table)
+        return (await ctx.ask(self, inputs)).of(inputs)
 
     def content(self) -> list[str]:
         """What the operator does, and its implementation."""
@@ -418,7 +435,7 @@ class EarlyStop(PhysicalNode):
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
         """Give rows to the lowest operator until the uppermost has enough."""
-        base = inputs[0].table
+        base = inputs[0]
         operators = [_row_by_row(node) for node in self.chain]
         at_once = max(
             rows_a_call(operator, base.num_rows, node.implementation)
@@ -427,24 +444,25 @@ class EarlyStop(PhysicalNode):
         known: list[dict[object, pa.Table]] = [{} for _ in self.chain]
         passed = [0] * len(self.chain)
 
-        async def through(table: pa.Table) -> tuple[pa.Table, Sequence[int]]:
-            stays: Sequence[int] = range(table.num_rows)
+        async def through(rows: Batch) -> tuple[Batch, Sequence[int]]:
+            stays: Sequence[int] = range(rows.num_rows)
             for i, node in enumerate(self.chain):
-                answered = await ctx.ask(node, [table], known[i])
-                table, stays = answered.table, [stays[row] for row in answered.stays]
-                passed[i] += table.num_rows
+                answered = await ctx.ask(node, [rows], known[i])
+                rows, stays = answered.of([rows]), [stays[row] for row in answered.stays]
+                passed[i] += rows.num_rows
                 if node is not self.chain[-1]:
-                    ctx.report(node, (), Batch.of_table(table))
-            return table, stays
+                    rows = ctx.numbered(rows)
+                    ctx.report(node, (), rows)
+            return rows, stays
 
         stop = operators[-1].stop
         assert stop is not None
-        table = await in_chunks(operators[0], stop, base, at_once, ctx.now, through)
+        result = await in_chunks(operators[0], stop, base, at_once, ctx.now, through)
         for node, rows_in, rows_out in zip(
             self.chain[:-1], [base.num_rows, *passed], passed, strict=False
         ):
             ctx.observe(node, rows_in, rows_out)
-        return Batch.of_table(table)
+        return result
 
     def rows_in(self, inputs: Sequence[Batch]) -> int:  # noqa: ARG002
         """None: what the uppermost operator reads is not a relation of its own."""

@@ -14,7 +14,15 @@ from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.scalar import ROWS, Scalar
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.schema import Label
-from semgraph.relational.batch import INPUT_ROW, PARTITION, conform, hidden, runtime_schema
+from semgraph.relational.batch import (
+    INPUT_ROW,
+    PARTITION,
+    Batch,
+    conform,
+    hidden,
+    runtime_schema,
+    values,
+)
 from semgraph.relational.fragments import execute
 from semgraph.relational.sql import quote, scalar_sql
 from semgraph.stores.base import Alias, MatchQuery, SearchQuery
@@ -176,13 +184,21 @@ def _of_fields(part: Scalar, variables: set[str]) -> bool:
     return variables.isdisjoint(part.columns) and roots <= variables
 
 
-async def run_match(
-    node: Match, left: pa.Table, store: StoreReads, now: datetime | None
-) -> pa.Table:
+async def run_match(node: Match, rows: Batch, store: StoreReads, now: datetime | None) -> Batch:
     """Match a pattern for all rows in one round trip; the result in the schema of its node."""
     schema = runtime_schema(node)
-    if not left.num_rows:
-        return schema.empty_table()
+    if not rows.num_rows:
+        return Batch.of_tuples([], schema)
+    table = await _matches(node, rows.table, store, now)
+    of = values(table.column("_q"))
+    return Batch.of_table(conform(table.drop_columns("_q"), schema)).made_from(rows, of)
+
+
+async def _matches(
+    node: Match, left: pa.Table, store: StoreReads, now: datetime | None
+) -> pa.Table:
+    """The result, with the number of the row that each of its rows is for as `_q`."""
+    schema = runtime_schema(node)
     query, rest = match_query(node, store)
     rows = pa.table({"_q": pa.array(range(left.num_rows), pa.int64())})
     for name in sorted(_row_columns(node, query)):
@@ -210,7 +226,7 @@ async def run_match(
         )
         alone = left.append_column("_q", rows.column("_q")).filter(missing)
         table = pa.concat_tables([table, alone], promote_options="default").sort_by("_q")
-    return conform(table.drop_columns("_q"), schema)
+    return table
 
 
 def _row_columns(node: Match, query: MatchQuery) -> set[str]:

@@ -201,7 +201,7 @@ async def run_searches(
             k *= 4
             hits |= await asking.hits(store, {n: k})
             result, of = await _finish(asked, hits[n], embed, now)
-        results.append(result)
+        results.append(result.made_from(left, of))
     return results
 
 

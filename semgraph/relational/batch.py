@@ -204,10 +204,17 @@ class Batch:
         return Batch(self.schema, None, self.table.slice(first, count), ids, sources)
 
     def made_of(self, sources: Sources | None) -> Batch:
-        """The same rows with the ids of the rows that each was made of."""
-        return Batch(self.schema, self._rows, self._table, self.ids, sources)
+        """The rows, without ids, as made of those with the given ids; None: of no known ones."""
+        return Batch(self.schema, self._rows, self._table, None, sources)
 
-    def numbered(self, ids: Ids | None) -> Batch:
+    def made_from(self, others: Batch, places: Sequence[int] | None = None) -> Batch:
+        """The rows, without ids, each made of one other row: the one at its own place, or at that
+        of `places`.
+        """
+        ids = others.ids if places is None else _at(others.ids, places)
+        return self.made_of(None if ids is None else [(number,) for number in ids])
+
+    def numbered(self, ids: Ids) -> Batch:
         """The same rows with ids."""
         return Batch(self.schema, self._rows, self._table, ids, self.sources)
 

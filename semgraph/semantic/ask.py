@@ -142,6 +142,19 @@ class Failure:
     row: dict[str, Any]
 
 
+_SIDES = pa.list_(pa.list_(pa.int64()))
+
+
+def _ids_of(inputs: Sequence[Batch]) -> list[int] | None:
+    """The ids of the rows of all inputs, one input after the other; None without lineage."""
+    ids: list[int] = []
+    for batch in inputs:
+        if batch.ids is None:
+            return None
+        ids += batch.ids
+    return ids
+
+
 @dataclass(frozen=True)
 class Answered:
     """The result of a semantic operator.
@@ -155,6 +168,9 @@ class Answered:
         rows_in: How many rows (for sem_join: pairs) were answered.
         stays: The input rows that are in the result, for operators that keep each row at most once.
         input_rows: The input row of each answered row, if `evidence` does not have a row for each.
+        sources: For each row of the result the rows that it is made of: their places among those of
+            all inputs, one input after the other.
+        about: For each item of `evidence` the rows that were asked about, likewise.
     """
 
     table: pa.Table
@@ -164,6 +180,30 @@ class Answered:
     rows_in: int = 0
     stays: Sequence[int] = ()
     input_rows: Sequence[int | None] | None = None
+    sources: Sequence[tuple[int, ...]] = ()
+    about: Sequence[tuple[int, ...]] = ()
+
+    def of(self, inputs: Sequence[Batch]) -> Batch:
+        """The result with the sources of its rows."""
+        ids = _ids_of(inputs)
+        rows = Batch.of_table(self.table)
+        if ids is None:
+            return rows
+        return rows.made_of([tuple(ids[place] for place in own) for own in self.sources])
+
+    def evidence_of(self, inputs: Sequence[Batch]) -> pa.Table | None:
+        """The evidence with the ids of the rows that were asked about, as `_o`: for each item a list
+        of those of the left input, and one of those of the right.
+        """
+        ids = _ids_of(inputs)
+        if ids is None or self.evidence is None:
+            return self.evidence
+        first = inputs[0].num_rows
+        sides = [
+            [[ids[i] for i in own if i < first], [ids[i] for i in own if i >= first]]
+            for own in self.about
+        ]
+        return self.evidence.append_column(ORDINAL, pa.array(sides, _SIDES))
 
     def asked_of(self, rows: Collection[int] | None) -> int:
         """How many answered rows derive from these input rows (None: all), or from none."""
@@ -398,7 +438,7 @@ async def assemble(node: Semantic, inputs: Sequence[pa.Table], context: AnswerCo
 
 
 Flags = npt.NDArray[np.bool_]
-Through = Callable[[pa.Table], Awaitable[tuple[pa.Table, Sequence[int]]]]
+Through = Callable[[Batch], Awaitable[tuple[Batch, Sequence[int]]]]
 
 
 @dataclass(frozen=True)
@@ -458,17 +498,17 @@ def _concat(node: SemMap | SemFilter, answers: Sequence[pa.Table]) -> pa.Table:
 async def in_chunks(
     node: SemMap | SemFilter,
     stop: Stop,
-    table: pa.Table,
+    rows: Batch,
     at_once: int,
     now: datetime | None,
     through: Through,
-) -> pa.Table:
+) -> Batch:
     """Pass the rows of a relation through stacked operators, in chunks, until enough come out.
 
     Args:
         node: The lowest operator, which reads the relation.
         stop: The limit.
-        table: The relation.
+        rows: The relation.
         at_once: How many rows fill a call.
         now: `$now`.
         through: Applies the operators to some rows: the result, and the rows that are in it.
@@ -476,18 +516,21 @@ async def in_chunks(
     Returns:
         The result, in the order of the relation.
     """
-    queues = await _queues(node, stop, table, now)
-    pieces, places = [(await through(table.slice(0, 0)))[0]], list[int]()
+    queues = await _queues(node, stop, rows.table, now)
+    pieces, places = [(await through(rows.slice(0, 0)))[0]], list[int]()
     while chunk := sorted(
-        row for queue in queues for row in queue.take(at_once, stop.n, range(table.num_rows), ())
+        row for queue in queues for row in queue.take(at_once, stop.n, range(rows.num_rows), ())
     ):
-        piece, stays = await through(table.take(pa.array(chunk, pa.int64())))
+        piece, stays = await through(rows.take(chunk))
         passed = {chunk[i] for i in stays}
         pieces.append(piece)
         places += sorted(passed)
         for queue in queues:
             queue.count({row: row in passed for row in queue.taken})
-    return pa.concat_tables(pieces).take(pa.array(np.argsort(places), pa.int64()))
+    order = np.argsort(places).tolist()
+    table = pa.concat_tables([piece.table for piece in pieces]).take(pa.array(order, pa.int64()))
+    sources = [source for piece in pieces for source in piece.sources or ()]
+    return Batch.of_table(table).made_of([sources[i] for i in order] if sources else None)
 
 
 def _stays(node: SemMap | SemFilter, answer: pa.Table) -> bool:

@@ -116,6 +116,12 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerContext) ->
         evidence(node, table, asked, answers, ()),
         sum(map(len, several)),
         input_rows=[input_rows[row] for rows in several for row in rows],
+        sources=[
+            tuple(rows)
+            for rows, without in zip(rows_by_group, failed, strict=True)
+            if keeps_failed or not without
+        ],
+        about=[tuple(rows_by_group[g]) for g in renumber],
     )
 
 
@@ -145,6 +151,8 @@ async def _(node: SemTopk, inputs: Sequence[pa.Table], context: AnswerContext) -
         node.on_error == "null",
         evidence(node, table, lefts, answers, ()),
         table.num_rows,
+        sources=[(left,) for left, _, _ in best],
+        about=[(left,) for left in lefts],
     )
 
 

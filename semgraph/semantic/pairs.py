@@ -122,7 +122,7 @@ async def _(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerContext) -
     if node.keep == "one":
         matched = await _first_match(node, matched, context.now)
     result = _assemble(node, left, matched, dropped)
-    _, first = dense(list(zip(lefts, sides, owners, strict=True)))
+    numbers, first = dense(list(zip(lefts, sides, owners, strict=True)))
     asked = [lefts[i] for i in first]
     answers = answers.take(pa.array(first, pa.int64()))
     return Answered(
@@ -131,7 +131,28 @@ async def _(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerContext) -
         keeps_failed,
         evidence(node, left, asked, answers, [right_texts[rights[i]] for i in first]),
         len(first),
+        sources=_sources(result, left.num_rows),
+        about=_about(lefts, [left.num_rows + right for right in rights], numbers, first),
     )
+
+
+def _about(
+    lefts: Sequence[int], rights: Sequence[int], numbers: Sequence[int], first: Sequence[int]
+) -> list[tuple[int, ...]]:
+    """The left row of each item and all right rows that its question stands for."""
+    about = [[lefts[pair]] for pair in first]
+    for number, right in zip(numbers, rights, strict=True):
+        about[number].append(right)
+    return [tuple(places) for places in about]
+
+
+def _sources(result: pa.Table, first_right: int) -> list[tuple[int, ...]]:
+    """The left row of each row of the result, and the right one where it has one."""
+    lefts = values(result.column("_l"))
+    if "#right" not in result.column_names:
+        return [(left,) for left in lefts]
+    pairs = zip(lefts, values(result.column("#right")), strict=True)
+    return [(left,) if right is None else (left, first_right + right) for left, right in pairs]
 
 
 async def _answers(
@@ -176,8 +197,8 @@ def _matched(
     answers: pa.Table,
     items: list[int],
 ) -> pa.Table:
-    """The matching pairs as rows: left columns, the struct `alias`, the answers, and `_l`, the left
-    row's number.
+    """The matching pairs as rows: left columns, the struct `alias`, the answers, and `_l` and `#right`,
+    the numbers of both rows.
     """
     left, right = inputs
     result = left.take(pa.array(pairs[0], pa.int64()))
@@ -191,7 +212,9 @@ def _matched(
         result = result.append_column(
             f, answers.column(f.name).combine_chunks().take(pa.array(items, pa.int64()))
         )
-    return result.append_column("_l", pa.array(pairs[0], pa.int64()))
+    for name, places in zip(("_l", "#right"), pairs, strict=True):
+        result = result.append_column(name, pa.array(places, pa.int64()))
+    return result
 
 
 def _hidden_of_right(node: SemJoin) -> tuple[str, ...]:
@@ -211,17 +234,18 @@ async def _first_match(node: SemJoin, matched: pa.Table, now: datetime | None) -
 
 
 def _assemble(node: SemJoin, left: pa.Table, joined: pa.Table, dropped: set[int]) -> pa.Table:
-    """The result of the join by its `how`, from the matching pairs."""
+    """The result of the join by its `how`, from the matching pairs; with the numbers of its rows."""
     matched = set(values(joined.column("_l")))
     answered = [i for i in range(left.num_rows) if i not in dropped]
     if node.how in {"semi", "anti"}:
-        return left.take(
-            pa.array([i for i in answered if (i in matched) == (node.how == "semi")], pa.int64())
-        )
+        return _numbered(left, [i for i in answered if (i in matched) == (node.how == "semi")])
     if node.how == "left":
-        rest = [i for i in answered if i not in matched]
-        unmatched = left.take(pa.array(rest, pa.int64())).append_column(
-            "_l", pa.array(rest, pa.int64())
-        )
+        unmatched = _numbered(left, [i for i in answered if i not in matched])
         joined = pa.concat_tables([joined, unmatched], promote_options="default").sort_by("_l")
-    return joined.drop_columns("_l")
+    return joined
+
+
+def _numbered(left: pa.Table, places: list[int]) -> pa.Table:
+    """Some left rows with their numbers."""
+    numbers = pa.array(places, pa.int64())
+    return left.take(numbers).append_column("_l", numbers)

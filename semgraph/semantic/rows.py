@@ -63,13 +63,16 @@ async def _(node: SemMap, inputs: Sequence[pa.Table], context: AnswerContext) ->
         stays[index[[e is not None for e in errors]]] = False
     if not stays.all():
         result = result.filter(pa.array(stays))
+    places = np.flatnonzero(stays).tolist()
     return Answered(
         conform(result, runtime_schema(node)),
         failures(node, table, row_answers.asked, errors),
         keeps_failed,
         evidence(node, table, row_answers.asked, answers, ()),
         len(index),
-        np.flatnonzero(stays).tolist(),
+        places,
+        sources=_each(places),
+        about=_each(row_answers.asked),
     )
 
 
@@ -84,14 +87,21 @@ async def _(node: SemFilter, inputs: Sequence[pa.Table], context: AnswerContext)
     keep[np.asarray(row_answers.asked, np.int64)] = [
         keeps_failed if answer is None else bool(answer) for answer in answered
     ]
+    places = np.flatnonzero(keep).tolist()
     return Answered(
         conform(table.filter(pa.array(keep)), runtime_schema(node)),
         _failures(node, table, row_answers.asked, errors),
         keeps_failed,
         evidence(node, table, row_answers.asked, row_answers.answers, ()),
         len(row_answers.asked),
-        np.flatnonzero(keep).tolist(),
+        places,
+        sources=_each(places),
+        about=_each(row_answers.asked),
     )
+
+
+def _each(places: Sequence[int]) -> list[tuple[int]]:
+    return [(place,) for place in places]
 
 
 def _failures(

@@ -16,7 +16,14 @@ from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.execution.evaluation import Uniform
 from semgraph.execution.executor import Executor, result_table
 from semgraph.execution.opened import Opened, embeds
-from semgraph.execution.record import CallLog, RunRecord, new_run, timestamp
+from semgraph.execution.record import (
+    ROW_ID,
+    CallLog,
+    RunLineage,
+    RunRecord,
+    new_run,
+    timestamp,
+)
 from semgraph.execution.result import OnProgress, Progress, Result, RunOptions, RunOutcome
 from semgraph.execution.runtime import NoRecord, ObservationFile, Observations, Runtime
 from semgraph.frontend.load import dump
@@ -32,6 +39,7 @@ from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
 from semgraph.provenance import flow
 from semgraph.redaction import redacted
+from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import Answered
 from semgraph.semantic.library import Library
 from semgraph.session.resources import Resources
@@ -211,6 +219,8 @@ class RunHandle:
         runs = request.runs
         self.id = new_run(runs or Path())
         self.record = RunRecord(runs / self.id) if runs is not None else None
+        sizes = {name: table.num_rows for name, table in request.inputs.items()}
+        self.lineage = RunLineage(self.record, sizes) if self.record is not None else None
         self.calls = (
             CallLog(self.record, texts=opened.journal is not None)
             if self.record is not None
@@ -242,6 +252,7 @@ class RunHandle:
             observe=self._observe, answered=self._answered, asking=self._asking,
             note=self._note, observations=self.observations,
             remembers=self.opened.journal is None or self.request.fresh,
+            lineage=self.lineage,
             recorder=NoRecord() if self.record is None else _Recorder(self.record, self.calls, self._set_aside),
         )  # fmt: skip
         write = self.request.write and self.request.until is None
@@ -255,6 +266,7 @@ class RunHandle:
             status="running", started=timestamp(), plan=logical.name, fingerprint=fingerprint,
             flow=flow(logical), key=logical.graph.key, order=logical.order.input if logical.order else None,
             journal=str(self.opened.journal.path) if self.opened.journal else None,
+            ids=self.lineage.first if self.lineage is not None else None,
             returns={name: node.step for name, node in logical.returns.items()},
             graph={"partition": logical.graph.partition, "draw": asdict(logical.graph.draw)},
         )  # fmt: skip
@@ -291,10 +303,11 @@ class RunHandle:
             settings=self.settings, **facts,
         )  # fmt: skip
 
-    def _observe(self, node: Node, table: pa.Table) -> None:
+    def _observe(self, node: Node, rows: Batch) -> None:
         """Record the rows of a node that is the last of its step."""
         if self.record is not None and self.last.get(node.step) is node:
-            self.record.rows("steps", node.step, table)
+            ids = pa.array(rows.ids or (), pa.int64())
+            self.record.rows("steps", node.step, rows.table.append_column(ROW_ID, ids))
 
     def _answered(self, node: Node, answered: Answered) -> None:
         self.opened.answered(node, answered)

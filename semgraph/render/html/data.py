@@ -31,7 +31,7 @@ from semgraph.render.runs import metrics_of, seconds, total
 from semgraph.render.tables import cell
 
 CALLS = 1000
-FIXED = {MEMBER, "left", "right", "error", "calls"}
+FIXED = {MEMBER, "_o", "left", "right", "error", "calls"}
 _PICTURES, _FAILED, _DIFFERENCES = 5, 200, 100
 _ITEMS, _ITEM, _CELL, _PLAN = 40, 4000, 2000, 200_000
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
