@@ -148,17 +148,19 @@ class _Writer:
     def done(self) -> SearchText:
         """All of it, joined."""
         prelude, imported = [f"UNWIND ${LISTS}.groups AS g"], [ROW]
-        for i, (pattern, confined, vector) in enumerate(self.near):
+        for i, ((pattern, confined, vector), (label, _)) in enumerate(self.near.items()):
             n, known = _names(i)
             imported += n, known
-            where = f" WHERE {confined}" if confined else ""
+            hint = self.indexes.hint("h", label, self.graph.partition) if confined else ""
+            match = f"MATCH {pattern}{hint}" + (f" WHERE {confined}" if confined else "")
+            count, read = _if(f"t{i} >= {EXACT_BELOW} AND NOT g.l{i}"), _if(f"{n} < {EXACT_BELOW}")
             prelude.append(
                 f"CALL () {{ MATCH {pattern} RETURN count(h) AS t{i} }}\n"
-                f"CALL (g, t{i}) {{ WITH g, t{i} WHERE t{i} >= {EXACT_BELOW} AND NOT g.l{i}\n"
-                f"  MATCH {pattern}{where} WITH h LIMIT {EXACT_BELOW} WITH count(h) AS counted\n"
+                f"CALL (g, t{i}) {{ {count}\n"
+                f"  {match} WITH h LIMIT {EXACT_BELOW} WITH count(h) AS counted\n"
                 f"  RETURN CASE WHEN g.l{i} THEN {EXACT_BELOW} ELSE counted END AS {n} }}\n"
-                f"CALL (g, {n}) {{ WITH g, {n} WHERE {n} < {EXACT_BELOW}\n"
-                f"  MATCH {pattern}{where} WITH h, {vector} AS v WHERE v IS NOT NULL RETURN collect([h, v]) AS {known} }}"
+                f"CALL (g, {n}) {{ {read}\n"
+                f"  {match} WITH h, {vector} AS v WHERE v IS NOT NULL RETURN collect([h, v]) AS {known} }}"
             )
         prelude.append(f"UNWIND g.rows AS {ROW}")
         text = (
@@ -176,6 +178,13 @@ class _Writer:
         return SearchText(
             text, bound, tuple(self.branches), dict(self.partitions), tuple(self.near.values())
         )
+
+
+def _if(condition: str) -> str:
+    """A clause after which the rest runs only under a condition. After `WITH ... WHERE` it would
+    run first: the server tests the condition for each row that it reads.
+    """
+    return f"UNWIND CASE WHEN {condition} THEN [1] ELSE [] END AS once"
 
 
 def _names(number: int) -> tuple[str, str]:
