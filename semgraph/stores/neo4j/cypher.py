@@ -18,6 +18,10 @@ LISTS = "lists"
 """The parameter with all lists, as one map: the server plans a statement anew for each order of
 magnitude of a list that is a parameter itself.
 """
+KEEP_PLAN = "CYPHER replan=skip"
+"""Begins a statement whose plan does not depend on how many rows there are, as hints name the
+indexes: the server makes a plan anew when counts have changed, which takes up to a second.
+"""
 ROW = "q"
 DERIVED = "derived"
 MARK, HEAD = f"{RESERVED}Mark", f"{RESERVED}Head"

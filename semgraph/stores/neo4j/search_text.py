@@ -13,6 +13,7 @@ from semgraph.stores.base import Method, SearchQuery
 from semgraph.stores.batch_io import aliases, end_nodes, returned
 from semgraph.stores.conditions import Ends, Value, by_key, ends, of_hit
 from semgraph.stores.neo4j.cypher import (
+    KEEP_PLAN,
     LISTS,
     ROW,
     Bound,
@@ -147,7 +148,7 @@ class _Writer:
 
     def done(self) -> SearchText:
         """All of it, joined."""
-        prelude, imported = [f"UNWIND ${LISTS}.groups AS g"], [ROW]
+        prelude, imported = [KEEP_PLAN, f"UNWIND ${LISTS}.groups AS g"], [ROW]
         for i, ((pattern, confined, vector), (label, _)) in enumerate(self.near.items()):
             n, known = _names(i)
             imported += n, known

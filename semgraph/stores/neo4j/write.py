@@ -37,7 +37,17 @@ from semgraph.stores.batch_io import (
     taken,
 )
 from semgraph.stores.neo4j.bolt import Bolt, ConstraintViolated, Records
-from semgraph.stores.neo4j.cypher import HEAD, LISTS, MARK, hidden, pattern_of, quoted, sent, string
+from semgraph.stores.neo4j.cypher import (
+    HEAD,
+    KEEP_PLAN,
+    LISTS,
+    MARK,
+    hidden,
+    pattern_of,
+    quoted,
+    sent,
+    string,
+)
 from semgraph.stores.neo4j.schema import Indexes, statistics
 
 if TYPE_CHECKING:
@@ -164,7 +174,7 @@ def compile_commit(
     """The statement for a batch. Raises EngineError for unknown columns, RowsRefused for what
     cannot be stored.
     """
-    parts: list[str] = []
+    parts = [KEEP_PLAN]
     lists: dict[str, Any] = {}
     parameters: dict[str, Any] = {LISTS: lists}
     if marker is not None:
