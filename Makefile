@@ -36,16 +36,17 @@ kill: $(VENV)/.installed
 soak: $(VENV)/.installed
 	$(BIN)/python -m pytest -n 2 tests/soak
 
-# Compares random plans with an independent evaluator: make fuzz SECONDS=600; make fuzz SEED=12345 repeats a plan that failed.
+# Compares random plans with an independent evaluator, and the two executors of relational steps: make fuzz SECONDS=600; make fuzz SEED=12345 repeats a plan that failed.
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 # What takes too long for every change: 3,000 random plans, the fuzzer over an engine with injected faults, property tests with new
-# cases, 200 kills.
+# cases, the tests of the plans with both executors of relational steps, 200 kills.
 nightly: $(VENV)/.installed
 	$(BIN)/python -m tests.fuzz --plans 3000
 	$(BIN)/python -m tests.fuzz.check_the_checker
 	$(BIN)/python -m pytest -q --hypothesis-profile random $$(grep -rl "from hypothesis" tests --include="test_*.py")
+	SEMGRAPH_SEGMENTS=both $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/plans -k "not neo4j"
 	$(MAKE) kill KILLS=200
 
 # implementations that need extras, with every extra installed

@@ -23,8 +23,8 @@ from semgraph.expr.functions import overlap
 from semgraph.expr.scalar import PAIRS, Scalar
 from semgraph.expr.types import TIMESTAMP
 from semgraph.physical.retrieval import SearchInput, SearchSpec, of_one_size, step_texts
-from semgraph.relational.batch import FEW, PARTITION, Batch, Row, runtime_schema
-from semgraph.relational.fragments import column_segment, execute
+from semgraph.relational.batch import PARTITION, Batch, Row, runtime_schema
+from semgraph.relational.fragments import column_segment, execute, executors
 from semgraph.relational.row_scalars import Unsupported
 from semgraph.relational.rows import RowFunction
 from semgraph.stores.batch_io import end_column
@@ -151,7 +151,7 @@ class RowSearch:
             vectors_of: Is called only if rows of the step may be hits.
         """
         pairs, functions = self.pairs, self.functions
-        few = self.left.num_rows + self.stored <= FEW
+        few = self.left.num_rows + self.stored <= executors().few
         if pairs is None or functions is None or not few or (pairs and self.spec.step_vectors):
             return None
         scores = {}

@@ -33,7 +33,7 @@ from semgraph.physical.retrieval import (
 )
 from semgraph.physical.shortlist import shortlist, worth_it
 from semgraph.relational.batch import Batch, runtime_schema, values
-from semgraph.relational.fragments import column_of, execute
+from semgraph.relational.fragments import check_equal, column_of, execute, executors
 from semgraph.stores.base import SearchQuery
 
 
@@ -211,9 +211,12 @@ async def _finish(
     """The result, and for which row each of its rows is."""
     search = RowSearch(asked, hits, now)
     result = await search.result(partial(_step_vectors, asked, embed))
-    if result is not None:
+    if result is not None and not executors().both:
         return result
-    return await by_statement(asked, hits, embed, now, with_step=search.with_step)
+    computed, of = await by_statement(asked, hits, embed, now, with_step=search.with_step)
+    if result is not None:
+        check_equal(asked.spec.node, "a search", [asked.left], result[0].rows, computed.rows)
+    return computed, of
 
 
 async def _step_vectors(asked: SearchInput, embed: EmbedTextsOf, method: int) -> Any:

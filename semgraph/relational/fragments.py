@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache, cached_property, lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -126,22 +126,49 @@ def gives_nothing(segment: Segment, inputs: Sequence[Batch]) -> bool:
     return any(empty.values()) and visit(segment.root)
 
 
+class Executors(NamedTuple):
+    """How segments and searches are computed.
+
+    Args:
+        few: The number of rows up to which generated Python computes them, where it can.
+        both: Whether DuckDB computes these too, and the two must agree.
+    """
+
+    few: float
+    both: bool = False
+
+
+_EXECUTORS = {
+    "": Executors(FEW),
+    "duckdb": Executors(-1),
+    "rows": Executors(math.inf),
+    "both": Executors(math.inf, both=True),
+}
+
+
+def executors() -> Executors:
+    """What `SEMGRAPH_SEGMENTS` says. Raises EngineError."""
+    name = os.environ.get("SEMGRAPH_SEGMENTS", "")
+    if name in _EXECUTORS:
+        return _EXECUTORS[name]
+    if name.isdigit():
+        return Executors(int(name))
+    raise EngineError(f'SEMGRAPH_SEGMENTS is duckdb, rows, both or a number of rows, not "{name}"')
+
+
 async def run_segment(segment: Segment, inputs: Sequence[Batch], now: datetime | None) -> Batch:
-    """The rows of a segment over those of its inputs: by its Python function where they are few,
-    else by its statement. `SEMGRAPH_SEGMENTS` names one executor for all segments, or both, which
-    must agree.
+    """The rows of a segment over those of its inputs, by its function or its statement.
 
     Raises:
         DataError: A row has no value.
         EngineError: The executors differ.
     """
-    executor = _executor()
-    if executor != "duckdb" and (executor or sum(batch.num_rows for batch in inputs) <= FEW):
-        rows = _by_function(segment, inputs, now)
-        if rows is not None and executor != "both":
-            return _of_rows(segment, rows)
-    else:
-        rows = None
+    few, both = executors()
+    rows = None
+    if sum(batch.num_rows for batch in inputs) <= few:
+        rows = _by_function(segment, inputs, now, both=both)
+    if rows is not None and not both:
+        return _of_rows(segment, rows)
     tables = (_traced_table(batch) if segment.traced else batch.table for batch in inputs)
     named = dict(zip((name for name, _ in segment.inputs), tables, strict=True))
     batch = _of_table(segment, await execute(segment.sql, named, _schema(segment), now))
@@ -190,16 +217,8 @@ def _distinct(ids: Sequence[int]) -> tuple[int, ...]:
     return tuple(ids) if len(ids) < 2 else tuple(sorted(set(ids)))
 
 
-@cache
-def _executor() -> str:
-    name = os.environ.get("SEMGRAPH_SEGMENTS", "")
-    if name not in {"", "duckdb", "rows", "both"}:
-        raise EngineError(f'SEMGRAPH_SEGMENTS is duckdb, rows or both, not "{name}"')
-    return name
-
-
 def _by_function(
-    segment: Segment, inputs: Sequence[Batch], now: datetime | None
+    segment: Segment, inputs: Sequence[Batch], now: datetime | None, *, both: bool
 ) -> list[Row] | None:
     """The rows by the segment's function; None where DuckDB must compute them."""
     if isinstance(segment.function, Unsupported):
@@ -207,12 +226,12 @@ def _by_function(
     try:
         rows = [_traced_rows(batch) if segment.traced else batch.rows for batch in inputs]
         return segment.function(rows, now)
-    except FallBack:
+    except (FallBack, OverflowError):
         return None
     except Exception:
-        if _executor() == "both":
+        if both:
             raise
-        return None  # of a value that Python cannot hold; an error is DuckDB's to report
+        return None  # an error is DuckDB's to report
 
 
 def check_equal(
@@ -283,7 +302,7 @@ async def column_of(
     """
     names = runtime_schema(source).names
     rows = rows if rows.schema.names == names else Batch.of_table(rows.table.select(names))
-    if _executor() != "duckdb" and rows.num_rows <= FEW:
+    if rows.num_rows <= min(executors().few, FEW):
         with suppress(OverflowError):  # of a value that Python cannot hold
             rows = rows.reading({*scalar.roots, PARTITION, INPUT_ROW})
     return await run_segment(column_segment(scalar, source, kind), [rows], now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -44,10 +44,17 @@ PLAIN = ("int64", "double", "string", "boolean", "timestamp")
 
 @dataclass(frozen=True)
 class Case:
-    """A plan and the rows of its inputs."""
+    """A plan and the rows of its inputs.
+
+    Args:
+        document: The plan.
+        inputs: The rows.
+        few: The number of rows up to which generated Python computes its relations.
+    """
 
     document: dict[str, Any]
     inputs: dict[str, list[dict[str, Any]]]
+    few: int = 4
 
 
 def case(seed: int | str) -> Case:
@@ -55,7 +62,7 @@ def case(seed: int | str) -> Case:
     drawn, more = _Drawing(random.Random(seed)).case(), random.Random(f"{seed}: what is kept")
     if "order" in drawn.document and more.random() < 0.35:
         keep(more, drawn.document)
-    return drawn
+    return replace(drawn, few=more.randint(0, 12))
 
 
 class _Drawing:

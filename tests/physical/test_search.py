@@ -19,7 +19,6 @@ from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
 from semgraph.logical.search import By, Search
 from semgraph.logical.typecheck import Sort
-from semgraph.physical import hits as hits_module
 from semgraph.physical.hits import RowSearch
 from semgraph.physical.retrieval import SearchInput, SearchSpec, partitions_of, vectors_of
 from semgraph.physical.search import by_statement, method_values, run_searches
@@ -428,7 +427,7 @@ def test_the_nodes_at_the_ends_of_edges_come_along_as_the_statement_has_them() -
 
 def test_many_hits_are_ranked_by_the_statement(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = run(search(), given_rows("ann lee", "cy"), NAMES)
-    monkeypatch.setattr(hits_module, "FEW", 0)
+    monkeypatch.setenv("SEMGRAPH_SEGMENTS", "duckdb")
     assert run(search(), given_rows("ann lee", "cy"), NAMES) == rows
 
 

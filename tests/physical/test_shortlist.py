@@ -17,7 +17,7 @@ from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
 from semgraph.logical.search import By, Search
 from semgraph.logical.typecheck import Sort
-from semgraph.physical import hits, shortlist
+from semgraph.physical import shortlist
 from semgraph.physical.retrieval import SearchSpec
 from semgraph.physical.search import run_searches
 from semgraph.relational.batch import Batch, runtime_schema
@@ -99,7 +99,7 @@ def found(
     }
     node = Search(**own | {"by": (SHARED,)} | options)
     monkeypatch.setattr(shortlist, "MANY", many)
-    monkeypatch.setattr(hits, "FEW", 0)
+    monkeypatch.setenv("SEMGRAPH_SEGMENTS", "duckdb")
 
     async def go() -> Batch:
         store = SqliteStore(":memory:")

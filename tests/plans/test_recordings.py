@@ -34,7 +34,10 @@ def test_a_recording_says_who_answered_and_when(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_an_example_replays_its_recording_without_a_model(name: str) -> None:
+async def test_an_example_replays_its_recording_without_a_model_by_either_executor(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEMGRAPH_SEGMENTS", "both")
     assert set(await replay(name, "memory")) == set(loaded(name).returns)
 
 
