@@ -396,7 +396,7 @@ class _Generator:
         terms = self._sorted_by(node.order, Scope({**own, alias: brought}), "q")
         matches = f"sort({matches}{terms})" if terms else matches
         matches += f"[:{node.limit}]" if node.limit is not None else ""
-        of_left = self._columns(left, "left")
+        of_left = self._columns(left, "one")
         group = {**of_left, alias: Code("r[0]", brought.kind)}
         texts = {name: code.text for name, code in of_left.items()}
         texts |= self._computed(node.add, Scope({}, group=group), of_left, node)
@@ -404,7 +404,7 @@ class _Generator:
             texts[LINEAGE] += " + all_sources(q[-1] for q in rows)"
         made = _tuple(texts[name] for name in self._schema(node).names)
         pairs = f"[(r, {matches}) for r in {rows}]"
-        return self._assigned(node, f"[{made} for left, rows in {pairs}]")
+        return self._assigned(node, f"[{made} for one, rows in {pairs}]")
 
 
 class _Loop:

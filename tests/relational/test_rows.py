@@ -33,7 +33,7 @@ from semgraph.physical.plan import SqlSegment
 from semgraph.physical.planner import compile_plan
 from semgraph.relational.batch import Batch, runtime_schema
 from semgraph.relational.fragments import check_equal
-from semgraph.relational.row_scalars import Unsupported
+from semgraph.relational.row_scalars import NAMESPACE, Unsupported
 from semgraph.semantic.library import Library
 from semgraph.shipped import plans_folder
 from semgraph.stores.sqlite.store import SqliteStore
@@ -252,3 +252,18 @@ def test_a_difference_between_the_executors_is_an_error() -> None:
         check_equal(node, "SELECT", [batch], batch.rows, batch.rows[:1])
     with pytest.raises(EngineError, match="SELECT"):
         check_equal(node, "SELECT", [batch], [(1,)], [(True,)])
+
+
+def test_a_function_is_called_by_its_name_inside_a_group_join() -> None:
+    node = GroupJoin(
+        input=SHARED,
+        other=SHARED,
+        alias="other",
+        using=(("g", "g"),),
+        add=(("texts", sql("list(left(other.s, 1))")),),
+    )
+    assert agree(of_node(node), {"shared": drawn_rows(SHARED, random.Random(2), 12)})
+
+
+def test_names_that_generated_code_binds_are_no_functions() -> None:
+    assert not {"now", "r", "q", "n", "x", "one", "rows", "in0", "t0", "w1", "x0"} & set(NAMESPACE)
