@@ -53,7 +53,7 @@ class Traced:
         segment = of_node(node)
         inputs = [self._input(source, rows) for _, source in segment.inputs]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fragments, "_executor", lambda: executor)
+            patch.setenv("SEMGRAPH_SEGMENTS", executor)
             self.plain = asyncio.run(run_segment(segment, inputs, NOW)).rows
             batch = asyncio.run(run_traced(segment, inputs, NOW, self._numbered))
         self.rows, self.sources = batch.rows, self._inputs_of(batch.sources or ())
