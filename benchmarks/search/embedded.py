@@ -1,10 +1,9 @@
 """Hybrid search in the embedded store beside its bare parts, in one run.
 
 The bare parts are what nobody can leave out: one FTS5 query ordered by BM25, one product of a
-    matrix with a vector, and the
-rows of the hits by id; without partitions, ties, types or anybody else who writes. The query is
-embedded already. They take turns, query by query, so that what else the machine does falls on both;
-times are wall time, and CPU time beside it.
+matrix with a vector, and the rows of the hits by id; without partitions, ties, types or anybody
+else who writes. The query is embedded already. They take turns, query by query, so that what else
+the machine does falls on both; times are wall time, and CPU time beside it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 semgraph's.
 
 A process that is kept: for each line of standard input (see `Told`) it asks the questions, and
-    prints a line.
+prints a line.
 """
 
 from __future__ import annotations

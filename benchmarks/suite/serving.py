@@ -63,8 +63,7 @@ def serving(*options: str, module: str = "benchmarks.world") -> Iterator[Server]
     counted nothing.
 
     One that was started with the same options serves again: starting takes longer than most of what
-        is measured. All
-    end with this process, or by `close`. Raises NotServing.
+    is measured. All end with this process, or by `close`. Raises NotServing.
     """
     key = (module, *options)
     if key not in _KEPT or _KEPT[key][0].poll() is not None:

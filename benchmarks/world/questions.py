@@ -1,9 +1,8 @@
 """Questions about a world, with their answers and the facts that answer them.
 
 What is asked is what the messages up to a time tell: nobody could know more. Who answers needs no
-    reader of these sentences:
-the questions are for a search, whose hits are compared with `edges`, or for a model, whose words
-are compared with `answer`.
+reader of these sentences: the questions are for a search, whose hits are compared with `edges`, or
+for a model, whose words are compared with `answer`.
 """
 
 from __future__ import annotations

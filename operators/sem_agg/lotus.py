@@ -7,7 +7,7 @@ before, LOTUS would go on for ever; here it is that group's error. Calls, journa
 are semgraph's; a group that fails costs the others nothing.
 
 Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch
-    and numpy below 2.
+and numpy below 2.
 
 Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 """

@@ -1,11 +1,10 @@
 """Asks about a random sample, and decides the rest by similarity where that is shown to be safe.
 
 Each row gets a score: the cosine of the embeddings of its text and of the question or, with
-    `proxy=logit`, the log-odds of yes
-that the model of the role `role` gives with one token. A uniformly random sample of `sample` rows
-is answered by the model. From the sample two thresholds are learned: rows below the lower one are
-dropped unasked, rows from the upper one on are kept unasked, and those between go to the model,
-packed. Rows of the sample keep the model's answer.
+`proxy=logit`, the log-odds of yes that the model of the role `role` gives with one token. A
+uniformly random sample of `sample` rows is answered by the model. From the sample two thresholds
+are learned: rows below the lower one are dropped unasked, rows from the upper one on are kept
+unasked, and those between go to the model, packed. Rows of the sample keep the model's answer.
 
 What holds, for each partition and prompt by itself, against the answers that the model gives when
 it is asked about every row in the same way (an error counts as no): over the draw of the sample,
@@ -22,18 +21,16 @@ apart are asked about once, and count as often as they are there, in the sample 
   the lowest that passes is taken.
 
 Nothing is assumed of the scores: bad ones cost calls, not quality. Where the sample shows nothing
-    (too few rows are kept, say)
-all rows go to the model. A partition of no more than `sample` different rows is asked about whole,
-as are rows without text. The draw depends on the step and the partition alone, so a run can be
-repeated; the statement is about the draw, not about one run.
+(too few rows are kept, say) all rows go to the model. A partition of no more than `sample`
+different rows is asked about whole, as are rows without text. The draw depends on the step and the
+partition alone, so a run can be repeated; the statement is about the draw, not about one run.
 
 A proxy with `logit` pays where the model of `role` costs little beside that of the prompt: bind one
 to the role `small`. It is asked about every row; where none is bound to `small`, the prompt's own
 model is. Its endpoint must give log-probabilities.
 
 Sources: Kang et al., SUPG (VLDB 2020), and Zeighami et al., BARGAIN (2025), for cascades with
-    guarantees; Uhlmann (1966) for
-the binomial bound of the hypergeometric tail.
+guarantees; Uhlmann (1966) for the binomial bound of the hypergeometric tail.
 """
 
 from __future__ import annotations

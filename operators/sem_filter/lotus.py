@@ -11,7 +11,7 @@ rows, so the recall and precision it states do not hold for rows in any order. `
 semgraph's own.
 
 Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch
-    and numpy below 2.
+and numpy below 2.
 
 Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 """

@@ -32,8 +32,7 @@ class Block(Implementation[SemJoin]):
     compared with.
 
     `pairs` keeps calls from growing with the window of the model: long lists of records cost small
-        models their attention.
-    One left row's own list may be longer.
+    models their attention. One left row's own list may be longer.
     """
 
     same = True

@@ -2,8 +2,8 @@
 blocks.
 
 Two texts are compared, a column of each side: `left` and `right`, or by default the first column
-    that both sides' prompts name
-alike, else the first that each names. A pair is decided by the first of these that decides it:
+that both sides' prompts name alike, else the first that each names. A pair is decided by the first
+of these that decides it:
 
 1. equal keys (case and white space do not count): a match;
 2. Jaccard similarity of the 3-grams of at least `jaccard`: a match (`jaccard=null`: left out);

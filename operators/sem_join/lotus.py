@@ -10,7 +10,7 @@ same text it loses pairs, and its thresholds are learned from the first 200 pair
 of the first left rows. `cascade` is semgraph's own.
 
 Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch
-    and numpy below 2.
+and numpy below 2.
 
 Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 """

@@ -2,12 +2,11 @@
 `response_format`.
 
 LOTUS asks once: an answer that has not the form asked for is that row's error, and is not asked for
-    again. Calls, journal,
-limits and budget are semgraph's, so one row that fails costs the others nothing (LOTUS itself would
-lose them all).
+again. Calls, journal, limits and budget are semgraph's, so one row that fails costs the others
+nothing (LOTUS itself would lose them all).
 
 Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch
-    and numpy below 2.
+and numpy below 2.
 
 Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 """

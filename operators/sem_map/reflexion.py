@@ -1,15 +1,13 @@
 """Answers, then asks what the answer missed or got wrong, and merges.
 
 A round is a second question about the answer so far: the prompt's section `# reflexion`, or a
-    general question where it has
-none. What comes back is added to lists (records that differ in case or white space alone are one)
-and takes the place of all else. A row is asked again, up to `rounds` times, as long as a round
-changed something; most rows end after one.
+general question where it has none. What comes back is added to lists (records that differ in case
+or white space alone are one) and takes the place of all else. A row is asked again, up to `rounds`
+times, as long as a round changed something; most rows end after one.
 
 Source: the reflexion loops of Graphiti (up to three rounds over extracted nodes and edges), which
-    answer the whole question
-anew with the missed ones named; here the second answer holds only what is new, so nothing found
-before is lost or paid twice.
+answer the whole question anew with the missed ones named; here the second answer holds only what is
+new, so nothing found before is lost or paid twice.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Needs sentence-transformers (it brings torch): pip install "semgraph[cross-encod
 name on the Hugging Face hub or a folder; SEMGRAPH_OFFLINE=1 forbids fetching.
 
 Source: Nogueira and Cho (2019), passage re-ranking with BERT; the cross-encoders of
-    sentence-transformers.
+sentence-transformers.
 """
 
 from __future__ import annotations

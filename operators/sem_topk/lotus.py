@@ -12,7 +12,7 @@ sorted without it. Scores say places.
 LOTUS's `cascade_threshold` always ends in an AssertionError, so it is refused.
 
 Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch
-    and numpy below 2.
+and numpy below 2.
 
 Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 """

@@ -8,7 +8,7 @@ matches of a round, of all groups, go out together. Scores say places, not how w
 that are not among the k best stand behind them in the order in which they went out, the last first.
 
 Source: Kislitsyn (1964), in Knuth, The Art of Computer Programming 3, 5.3.3: minimum-comparison
-    selection by tournament.
+selection by tournament.
 """
 
 from __future__ import annotations

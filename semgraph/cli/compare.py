@@ -122,7 +122,7 @@ def compare(
                 job, lambda: options.talk("stopping … (once more ends at once)")
             )
         except KeyboardInterrupt:
-            options.warn("What was answered is in the journal: the same command goes on from there")
+            options.warn("Paid answers are in the journal: the same command continues from there")
             raise
     _print(options, comparison)
     raise typer.Exit(comparison.exit_code)

@@ -80,7 +80,7 @@ NoCache = Annotated[bool, typer.Option("--no-cache", help="Ignore cached answers
 
 
 class OnError(StrEnum):
-    """The treatment of rows whose answer failed."""
+    """The treatment of rows with a failed answer."""
 
     RAISE = "raise"
     NULL = "null"
@@ -154,20 +154,20 @@ class CommonOptions:
         return self.format is Format.json
 
     def words(self, *names: str) -> str:
-        """The given options that choose models, store and code (or of `names`), as typed, without
+        """The options that choose models, store and code (or of `names`), as typed, without
         passwords.
         """
         from shlex import quote
 
         from semgraph.llm.specs import without_password
 
-        given = {
+        values = {
             "llm": self.llm,
             "embedder": self.embedder,
             "store": self.store,
             "config": self.config,
         }
-        typed = [(name, value) for name, value in given.items() if value is not None]
+        typed = [(name, value) for name, value in values.items() if value is not None]
         typed += [("operators", folder) for folder in self.operators or ()]
         return "".join(
             f" --{name} {quote(without_password(value))}"
@@ -219,13 +219,13 @@ class CommonOptions:
         """All settings with these options. Raises PlanError."""
         from semgraph.llm.settings import Settings
 
-        given = {
+        overrides = {
             "llm": self.llm,
             "embedder": self.embedder,
             "store": self.store,
             "operators": self.operators or None,
         }
-        return Settings.load(given, config=None if self.config is None else Path(self.config))
+        return Settings.load(overrides, config=None if self.config is None else Path(self.config))
 
     def session(self, **more: Any) -> Any:
         """A session with these options."""
@@ -294,7 +294,7 @@ def _console(options: CommonOptions, *, stderr: bool) -> Console:
 
 
 def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn a function whose first argument is a `CommonOptions` into a command with the common
+    """Turn a function with a `CommonOptions` as its first argument into a command with the common
     options and error handling.
 
     The same options may be given before the command's name; those after it win.
@@ -307,14 +307,14 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
     @functools.wraps(command)
-    def run(ctx: typer.Context, **given: Any) -> None:
-        shared_values = {p.name: given.pop(p.name) for p in shared}
+    def run(ctx: typer.Context, **values: Any) -> None:
+        shared_values = {p.name: values.pop(p.name) for p in shared}
         options = replace(
             ctx.obj or CommonOptions(),
             **{name: value for name, value in shared_values.items() if value is not None},
         )
         with guard(options):
-            command(options, **(given | ({"ctx": ctx} if wants_context else {})))
+            command(options, **(values | ({"ctx": ctx} if wants_context else {})))
 
     parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in own]
     run.__signature__ = inspect.Signature([context, *parameters, *shared])  # type: ignore[attr-defined]

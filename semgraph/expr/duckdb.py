@@ -132,7 +132,7 @@ def _words(sql: str, bare: frozenset[str] = _BARE) -> Iterator[str]:
 
 @lru_cache(maxsize=8192)
 def refuse_volatile(scalar: Scalar, con: duckdb.DuckDBPyConnection) -> None:
-    """Refuse a scalar that gives another result each time. Raises Fault."""
+    """Refuse a volatile scalar: its result may differ each time. Raises Fault."""
     if "(" not in scalar.sql and not any(word in scalar.sql.lower() for word in _BARE):
         return
     words = (*called(scalar.text), *_words(scalar.sql))
@@ -167,7 +167,7 @@ def connection() -> duckdb.DuckDBPyConnection:
     access to files.
 
     It starts no thread of its own: a forked process, which has none, would wait for them at its
-        end, and crash.
+    end, and crash.
     """
     con = duckdb.connect(config={"threads": 1, "async_threads": 0})
     con.execute("SET TimeZone='UTC'")
@@ -203,7 +203,7 @@ def is_aggregate(call: exp.Func) -> bool:
 
 
 def window_of(call: exp.Expr) -> exp.Window | None:
-    """The window whose function a call is."""
+    """The window that a call is the function of."""
     while isinstance(call.parent, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
         call = call.parent
     return call.parent if isinstance(call.parent, exp.Window) and call.parent.this is call else None
@@ -268,7 +268,7 @@ def _missing(path: str, schema: pa.Schema) -> Fault:
 
 
 def with_now(sql: str) -> str:
-    """A statement whose parameter for the time says its type; the same text where it has none.
+    """A statement with a typed parameter for the time; the same text if it has none.
     Texts may hold "$now".
     """
     return _NOW_OR_QUOTED.sub(
@@ -421,7 +421,9 @@ def refused(scalar: Scalar, error: str) -> Fault:
     name = _first_aggregate(scalar)
     if UNGROUPED.search(error) and name:
         hint = "compute it in an aggregate or a group_join step and use its column here"
-        return Fault(f'"{short(scalar.text)}": an aggregate ({name}) cannot stand here', hint=hint)
+        return Fault(
+            f'"{short(scalar.text)}": an aggregate ({name}) is not allowed here', hint=hint
+        )
     lines = [line for line in error.splitlines() if line.strip()]
     message = lines[0].split(": ", 1)[-1] if lines else "does not bind"
     return Fault(f'"{short(scalar.text)}": {message}')
@@ -447,11 +449,11 @@ def stands_for(scalar: Scalar, schema: pa.Schema, wanted: pa.DataType) -> bool:
     return kind in (wanted, UNKNOWN) or _untyped(_bound(scalar, schema), wanted)
 
 
-def _untyped(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _untyped(kind: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether a type only lacks what a NULL or an empty list leaves open."""
-    if pa.types.is_list(found) and pa.types.is_list(wanted):
-        return _untyped(found.value_type, wanted.value_type)
-    return pa.types.is_null(found)
+    if pa.types.is_list(kind) and pa.types.is_list(wanted):
+        return _untyped(kind.value_type, wanted.value_type)
+    return pa.types.is_null(kind)
 
 
 _EXECUTE = "EXECUTE statement"
@@ -627,7 +629,7 @@ def check_over_rows(scalar: Scalar, schema: pa.Schema, *, windows: bool = True) 
     _refuse_several(scalar, names)
     if not windows and scalar.has_window:
         raise Fault(
-            f'"{short(scalar.text)}": a window function cannot stand here', hint=_WINDOW_HINT
+            f'"{short(scalar.text)}": a window function is not allowed here', hint=_WINDOW_HINT
         )
     if not names & aggregates() or reads_unknown(scalar, schema):
         return
@@ -652,7 +654,7 @@ def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = 
     _refuse_several(scalar, set(called(scalar.sql)))
     if scalar.has_window:
         raise Fault(
-            f'"{short(scalar.text)}": a window function cannot stand here',
+            f'"{short(scalar.text)}": a window function is not allowed here',
             hint="add it in a step after this one",
         )
     if UNKNOWN in types.values():

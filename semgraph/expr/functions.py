@@ -308,7 +308,7 @@ class VectorFunction(NamedTuple):
     """A function as it is registered: Python definition, DuckDB parameter types, result type, how
     many NULLs it takes.
 
-    `nulls` says of each parameter whether it may be NULL; where another one is, the result is.
+    `nulls`: for each parameter, whether it may be NULL; a NULL elsewhere makes the result NULL.
     """
 
     python: Callable[..., Any]

@@ -2,8 +2,7 @@
 screened first.
 
 A list of what cannot fail, and all else may: integers overflow, texts are no numbers, divisors are
-    0, and of two types
-that meet, DuckDB casts one.
+0, and of two types that meet, DuckDB casts one.
 """
 
 from __future__ import annotations

@@ -91,8 +91,7 @@ class Faithful(DuckDB):
     """DuckDB's dialect, where paths into JSON stay texts.
 
     sqlglot reads them by rules of its own: it drops the slice of `$[1:2]`, cannot write `$..name`,
-        and takes `a.b` for a
-    path, which is one key in DuckDB.
+    and takes `a.b` for a path, which is one key in DuckDB.
     """
 
     def to_json_path(self, path: exp.Expr | None) -> exp.Expr | None:
@@ -104,9 +103,9 @@ _DIALECT = Faithful()
 
 
 MOST_CHARACTERS = 50_000
-"""Of an expression, besides what its string literals hold."""
+"""Of an expression, without its string literals."""
 MOST_ITEMS = 20_000
-"""Of a list that a parameter brings into an expression."""
+"""Of the lists that parameters put into an expression."""
 MOST_DEEP = 500
 """Levels of an expression; conditions joined by AND are a level each. DuckDB stops at 1,000."""
 MOST = 1_000_000
@@ -191,7 +190,7 @@ def _plain(tree: exp.Expr) -> exp.Expr:
 
 
 def _number(tree: exp.Expr) -> int | None:
-    """A whole number as the text says it, with or without a sign."""
+    """A whole number as written, with or without a sign."""
     tree = _plain(tree)
     if isinstance(tree, exp.Neg):
         inner = _number(tree.this)
@@ -302,7 +301,7 @@ class Scalar:
     """An admitted SQL scalar.
 
     Args:
-        text: As the plan says it.
+        text: As the plan has it.
         sql: Canonical DuckDB SQL: identifiers quoted, parameters substituted. What fingerprints are
             made of.
         columns: Paths of the columns read, such as `name` or `cand.name_key`; sorted.
@@ -327,7 +326,7 @@ class Scalar:
 
     @property
     def fields(self) -> frozenset[str]:
-        """As `columns`, but `cand.` for a column of which only IS NULL is asked."""
+        """As `columns`, but `cand.` for a column that is only tested for NULL."""
         return frozenset(self.columns) if self.is_column else _fields(self.sql)
 
     @property

@@ -16,7 +16,7 @@ TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
 class UnknownType(pa.ExtensionType):
-    """The type of a column whose definition is wrong. Every check accepts it, so that a mistake is
+    """The type of a column with a wrong definition. Every check accepts it, so that a mistake is
     reported once, where it is.
     """
 
@@ -37,7 +37,7 @@ class UnknownType(pa.ExtensionType):
 
 UNKNOWN = UnknownType()
 ANY_COLUMN = "*"
-"""The column that stands for all others, in a relation whose columns are not known."""
+"""The column that represents all others, in a relation with unknown columns."""
 
 
 def holds_unknown(arrow: pa.DataType) -> bool:
@@ -74,7 +74,7 @@ class Type:
     Args:
         name: One of string, int64, double, boolean, timestamp, date, json, list, struct, vector,
             enum.
-        nullable: Written `T null`; in answers, whether the model may leave it out by saying null.
+        nullable: Written `T null`; in answers, whether the model may answer null.
         item: Of a list.
         fields: Of a struct, in order.
         size: Of a vector; 0 is any.
@@ -277,7 +277,7 @@ def _parse(tokens: list[str], text: str) -> Type:
 
 
 def _size(tokens: list[str], text: str) -> int:
-    """The length of a vector, 0 where none is said."""
+    """The length of a vector; 0 if the type has none."""
     if tokens[0] != "[":
         return 0
     tokens.pop(0)

@@ -172,7 +172,7 @@ def read_path(value: Any, scope: Scope, options: Options) -> str:
 
 
 def _items(value: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """The items of a list with their paths, or a value that stands alone; without the pieces of an
+    """The items of a list with their paths, or a single value; without the pieces of an
     item that a comma cut.
     """
     if not isinstance(value, (list, tuple)):
@@ -188,7 +188,7 @@ def _items(value: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
 
 
 def _each(value: Any, read: Callable[[Any], Any]) -> list[Any]:
-    """Every item of a list, or a value that stands alone. Raises PartlyWrong."""
+    """Every item of a list, or a single value. Raises PartlyWrong."""
     rest: dict[tuple[int, ...], Any] = {}
     faults: list[Fault] = []
     for path, item in _items(value):
@@ -205,7 +205,7 @@ def read_names(value: Any, scope: Scope, options: Options) -> tuple[str, ...]:
     """A name, or a list of names."""
     names = _each(value, lambda item: read_name(item, scope, options))
     if len(set(names)) < len(names):
-        raise PartlyWrong([Fault("a name stands here twice")], tuple(dict.fromkeys(names)))
+        raise PartlyWrong([Fault("a name is repeated")], tuple(dict.fromkeys(names)))
     return tuple(names)
 
 
@@ -278,7 +278,7 @@ def _all_of(values: list[Any], scope: Scope) -> Scalar:
     needed = [part for part in conditions if not always(part)]
     if len(needed) >= MOST_DEEP:
         raise Fault(
-            f"at most {MOST_DEEP - 1} conditions, {len(needed)} stand here",
+            f"at most {MOST_DEEP - 1} conditions, not {len(needed)}",
             hint="use a join, or several filters",
         )
     return conjunction(needed) if len(needed) > 1 else (needed or conditions)[0]
@@ -445,7 +445,7 @@ def read_over(value: Any, scope: Scope, options: Options) -> dict[str, Any]:
 
 
 def read_by(value: Any, scope: Scope, options: Options) -> tuple[By, ...]:
-    """Methods of a search: one, or a list. Those whose `when` does not hold are left out."""
+    """Methods of a search: one, or a list. Methods with a `when` that does not hold are left out."""
 
     def method(item: Any) -> By | None:
         if isinstance(item, Mapping) and not _wanted(item.get("when", True), scope):
@@ -460,7 +460,7 @@ def read_by(value: Any, scope: Scope, options: Options) -> tuple[By, ...]:
     if value != [] and not methods:
         raise Fault(
             "no method is left: the when of none holds",
-            hint="give the step a when that says the same",
+            hint="give the step the same when",
         )
     return tuple(methods)
 

@@ -104,7 +104,7 @@ _SAME_COLUMNS = (Filter, Require, Limit, Ordered, Distinct, SemFilter)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Unknown(Node):
-    """A relation whose definition is wrong, in a plan that is refused. It has at least these
+    """A relation with a wrong definition, in a plan that is refused. It has at least these
     columns; every check of what reads it passes, so that a mistake is reported once, where it is.
     """
 
@@ -131,13 +131,13 @@ def build(
     step: str = "",
     origin: Position | None = None,
 ) -> Node:
-    """A node from what a plan says of it.
+    """A node from its arguments in a plan.
 
     Args:
         cls: The operator.
         value: Its arguments as plain data, parameters substituted where they are whole values.
         scope: What names mean: relations, prompts, parameters, the graph.
-        source: The relation that the pipeline brings.
+        source: The relation above it in the pipeline.
         step: Name of the step.
         origin: Where it stands.
 
@@ -465,8 +465,8 @@ SOURCE_WORDS = ("from", "union", "call", "switch")
 
 
 def operator_on(item: Any, *, first: bool) -> tuple[str, Any]:
-    """The keyword of a line and its arguments; `first`: of a step, where a source stands. Raises
-    Fault.
+    """The keyword of a line and its arguments; `first`: of a step, where a source belongs.
+    Raises Fault.
     """
     if not isinstance(item, Mapping):
         hint = f"write {{from: {item}}}" if first and isinstance(item, str) else None

@@ -37,7 +37,7 @@ _noticed: ContextVar[dict[Path, Stamp] | None] = ContextVar("noticed", default=N
 
 
 class KeyFault(Fault):
-    """A key that does not belong where it stands. The position is that of the key, not of its
+    """A key in the wrong place. The position is that of the key, not of its
     value.
     """
 
@@ -165,7 +165,7 @@ def _is_cut(data: Any, path: Sequence[str | int]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """Plain data of a YAML text, and where each key and value stands.
+    """Plain data of a YAML text, with the position of each key and value.
 
     Args:
         file: The file as the user named it.
@@ -181,7 +181,7 @@ class Document:
     keys: dict[Trail, Place] = field(default_factory=dict)
 
     def position(self, *path: str | int, key: bool = False) -> Position:
-        """Where a path stands; of a path that is not in the text (a parameter's inside), its
+        """The position of a path; of a path that is not in the text (a parameter's inside), its
         nearest parent.
         """
         if key and path in self.keys:
@@ -393,9 +393,7 @@ def find_named(name: str, folders: Sequence[Path], *, confined: bool) -> Path:
 
 
 def _nowhere(text: str, folders: Sequence[Path]) -> Problem:
-    """What to say of a plan that is not there: of a path what files are beside it, of a name what
-    plans there are.
-    """
+    """The problem of a missing plan: for a path it lists the files beside it, for a name the plans."""
     known = sorted(
         {p.stem for folder in (Path("plans"), plans_folder()) for p in folder.glob("*.yaml")}
         - {"graph"}
@@ -609,7 +607,7 @@ class _Reader:
         if event.anchor is not None or (name == "<<" and event.implicit[0]):
             self.refuse(event, f'"{name}": anchors and merge keys are not supported')
         elif name in data:
-            self.refuse(event, f'the key "{name}" stands here twice')
+            self.refuse(event, f'the key "{name}" is repeated')
         else:
             return name
         return None

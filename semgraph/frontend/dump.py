@@ -24,12 +24,11 @@ from semgraph.logical.schema import Graph
 
 @dataclass(frozen=True)
 class World:
-    """Where a fluent plan stands: its graph, and the folder that prompts and called plans are
-    looked for in.
+    """The surroundings of a fluent plan: its graph, and the folder of its prompts and called plans.
 
     Args:
-        graph: The graph; without labels where none was given.
-        graph_file: Its file; None where the graph was given as an object.
+        graph: The graph; without labels if there is none.
+        graph_file: Its file; None if the graph is an object.
         folder: Where `prompts/` and called plans are.
     """
 
@@ -44,7 +43,7 @@ class Made:
 
     Args:
         keyword: The operator; "" for an input.
-        arguments: Its arguments as the plan says them, relations among them as `Made`.
+        arguments: Its arguments as plain data, with relations as `Made`.
         node: The checked node.
         parent: The relation that it works on.
         name: The name of its step; "" where the user gave none.
@@ -87,7 +86,7 @@ def _made_in(value: Any) -> Iterator[Made]:
 
 @dataclass(frozen=True)
 class FluentScope:
-    """What names mean in the fluent API: relations are given, not named. A `Scope` for `build`."""
+    """The meaning of names in the fluent API: relations are objects. A `Scope` for `build`."""
 
     world: World
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -98,7 +97,7 @@ class FluentScope:
         return self.world.graph
 
     def relation(self, value: Any) -> Node:
-        """The node of a given relation, or of a label. Raises Fault."""
+        """The node of a relation, or of a label. Raises Fault."""
         if isinstance(value, Made):
             return value.node
         if isinstance(value, str) and value in self.graph.labels:

@@ -131,10 +131,10 @@ class SemanticMethods:
         on_error: OnError = "raise",
         schema: str | None = None,
     ) -> Frame:
-        """Each row with typed columns that the model answers; rows without `when` are not asked and
-        take `otherwise`.
+        """Each row with typed columns that the model answers; rows without `when` are not sent to
+        it and take `otherwise`.
 
-        `schema` is a column that says, row by row, what the json answer holds: `{"field": {"type":
+        `schema` is a column with the JSON Schema of the answer, row by row: `{"field": {"type":
         "string"}}`.
 
         >>> from semgraph.frontend.frame import table
@@ -259,7 +259,7 @@ class Frame(SemanticMethods):
 
     @property
     def tables(self) -> dict[str, pa.Table]:
-        """The given rows of each input that the frame is made from."""
+        """The rows of each input that the frame is made from."""
         return {
             made.spec.name: made.table
             for made in walk_made([self.made])
@@ -462,7 +462,7 @@ class Frame(SemanticMethods):
         """For each row the best `k` hits of a label, of a frame, or of `[label, frame]`, as the
         struct column `alias`.
 
-        `vectors` brings stored vectors too; `source` and `target` name columns with the nodes at an
+        `vectors` adds stored vectors; `source` and `target` name columns with the nodes at an
         edge's ends.
         """
         ends = {"source": source, "target": target}
@@ -504,7 +504,7 @@ class Frame(SemanticMethods):
         allow: Sequence[str] = (),
         doc: str = "",
     ) -> LogicalPlan:
-        """The plan whose one result is this relation.
+        """The plan with this relation as its only result.
 
         Raises:
             PlanError: A choice names no step, or two steps have one name.
@@ -526,7 +526,7 @@ class Frame(SemanticMethods):
 
     @property
     def asks(self) -> bool:
-        """Whether a model is asked anywhere in it."""
+        """Whether it calls the model."""
         return any(node.calls_model for node in walk(self.node))
 
 
@@ -673,7 +673,7 @@ def _results(returns: Returns | None) -> list[tuple[str, Frame]]:
 
 
 def _returned(results: Sequence[tuple[str, str]]) -> Any:
-    """`returns` as a plan says it."""
+    """`returns` of a plan."""
     if all(not name for name, _ in results):
         return [reference for _, reference in results]
     return dict(results)

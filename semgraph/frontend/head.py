@@ -86,7 +86,7 @@ def read_inputs(value: Any) -> tuple[dict[str, InputSpec], list[Fault]]:
 def read_optional(
     value: Any, inputs: Mapping[str, InputSpec], broken: Iterable[str], ordered: str
 ) -> dict[str, InputSpec]:
-    """The inputs, with those marked that need not be given. Raises Faults."""
+    """The inputs, with the optional ones marked. Raises Faults."""
     names: tuple[str, ...] = READERS["names"](value or [], _NO_SCOPE, {})
     faults = []
     for i, name in enumerate(names):
@@ -207,7 +207,7 @@ class _OrderReader:
                 )
             )
         elif key and self.types[key].nullable and not key_of:
-            hint = f'say key_of, the columns that a name is made from, or make "{key}" a column that is never NULL'
+            hint = f'write key_of, the columns that a name is made from, or make "{key}" a column that is never NULL'
             self.faults.append(
                 Fault(f'"{key}" may be NULL, and such a row would have no name', "key", hint=hint)
             )
@@ -319,7 +319,7 @@ def check_calls(value: Any) -> None:
     formula = at("formula", partial(parse_scalar, params=None), calls["formula"])
     for name in sorted(formula.roots - set(names)):
         faults.append(
-            Fault(f'"{name}" is not said in where', "formula", hint=did_you_mean(name, names))
+            Fault(f'"{name}" is not defined in where', "formula", hint=did_you_mean(name, names))
         )
     for name in names:
         if name not in formula.roots:
@@ -339,7 +339,7 @@ class LoadState:
 
     Args:
         folders: Where plans are looked for first.
-        problems: Everything found wrong so far.
+        problems: All problems so far.
         open: The plans being read, outermost first.
         graphs: Graph files read so far; None for one with problems.
         operators: How many operators have been built.
@@ -469,7 +469,7 @@ class Expansion:
         return expanded
 
     def place(self, value: Any) -> Trail:
-        """Where a mapping or list of expanded data stands."""
+        """The path of a mapping or list of expanded data."""
         return self._places.get(id(value), ())
 
     def _expanded(self, value: Any, path: Trail, base: int, faults: list[Fault]) -> Any:
@@ -503,13 +503,13 @@ _LARGEST = 1 << 63
 def read_head(
     head: Head, preset: str | None, params: Mapping[str, Any], use: Mapping[str, Any]
 ) -> None:
-    """Everything before the steps; what is wrong is put among the problems.
+    """Read everything before the steps; mistakes are added to the problems.
 
     Args:
         head: The plan.
         preset: The chosen preset.
-        params: Values given for parameters; they win.
-        use: Choices given for steps; they win.
+        params: Values of parameters, in place of all others.
+        use: Choices for steps, in place of all others.
     """
     head.attempt(partial(check_keys, head.document.data))
     head.attempt(partial(check_calls, head.data.get("calls")), "calls")

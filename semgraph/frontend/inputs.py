@@ -223,7 +223,7 @@ _SHOWN = 3  # faults of one column that are reported; the rest are counted
 
 
 class RowFault(NamedTuple):
-    """Something wrong with given rows: in which row (from 0; None: all), in which column, what, and
+    """A mistake in rows: in which row (from 0; None: all), in which column, what, and
     what to do.
     """
 
@@ -246,7 +246,7 @@ def check_rows(
         spec: The declared input.
         rows: Mappings, an Arrow table, or a pandas data frame.
         partition: The column in which NULL becomes "", if it may be NULL.
-        key: The column whose values must differ.
+        key: The column with values that must differ.
         source: What messages call the rows, such as a file's name.
 
     Raises:
@@ -274,7 +274,7 @@ def _message(fault: RowFault, spec: InputSpec, source: str) -> str:
 
 
 def row_faults(spec: InputSpec, rows: Any, *, partition: str = "", key: str = "") -> list[RowFault]:
-    """What is wrong with given rows, as `check_rows` finds it."""
+    """The mistakes in rows that `check_rows` reports."""
     return _typed_columns(spec, rows, partition, key, "")[1]
 
 
@@ -297,7 +297,7 @@ def _typed_columns(
             else ""
         )
         return [], [RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)]
-    if not columns and not count:  # an empty list or file says nothing of its columns
+    if not columns and not count:  # an empty list or file has no column names
         return [], []
     slips = dict(_slips(spec, columns, rows))
     faults = [*_missing(spec, columns, source), *slips.values()]
@@ -316,7 +316,7 @@ def _typed_columns(
 
 
 def columns_of(rows: Any) -> tuple[dict[str, Any], int]:
-    """The columns of given rows, as Arrow arrays or lists, and how many rows there are. Raises
+    """The columns of rows, as Arrow arrays or lists, and the number of rows. Raises
     Fault.
     """
     if isinstance(rows, pa.RecordBatch):
@@ -495,7 +495,7 @@ def _doubles(key: str, values: Sequence[Any]) -> Iterator[RowFault]:
 
 
 def read_csv(path: Path, delimiter: str = ",") -> pa.Table:
-    """All columns as text: what a number or a time is, the plan says. An empty cell is NULL, `""`
+    """All columns as text; the plan has their types. An empty cell is NULL, `""`
     an empty text.
 
     Raises InputError.
@@ -518,12 +518,12 @@ def read_csv(path: Path, delimiter: str = ",") -> pa.Table:
             path, csv.ReadOptions(use_threads=False), parse, convert
         )  # threads lose the row's number
     except pa.ArrowInvalid as error:
-        hint = "each row needs as many cells as the first line; a cell with a comma stands in double quotes"
+        hint = "each row needs as many cells as the first line; a cell with a comma needs double quotes"
         raise InputError(Problem(f"{path}: {plainly(error)}", hint=hint)) from None
 
 
 def _refuse_other_separator(path: Path, names: Sequence[str], delimiter: str) -> None:
-    """A file whose one column has a name that is several names."""
+    """A file with one column, with a name that is several names."""
     known = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
     for other in known if len(names) == 1 else ():
         if len(parts := names[0].split(other)) > 1 and all(
@@ -553,7 +553,7 @@ def _refuse_open_quote(path: Path, delimiter: str) -> None:
 
 
 def plainly(error: Exception) -> str:
-    """What Arrow says, in a line."""
+    """The first line of an error of Arrow."""
     text = str(error).splitlines()[0]
     return text.removeprefix("CSV parse error: ") or type(error).__name__
 
@@ -811,8 +811,8 @@ _READERS: dict[str, Callable[[Path], Any]] = {
 
 
 def _renamed(rows: Any, renames: Mapping[str, str], spec: InputSpec, value: str) -> Any:
-    """Rows whose columns are called as `column=source` says; a column that had the name already
-    gives way.
+    """Rows with renamed columns, as in `column=source`; a column that had the name already is
+    dropped.
     """
     if not renames or (isinstance(rows, list) and not rows):
         return rows

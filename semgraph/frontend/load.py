@@ -121,7 +121,7 @@ Relation: TypeAlias = Node | Results
 class Loader:
     """Loads the body of one plan: steps, writes, results and choices. A `Scope` for `build`.
 
-    A called plan is loaded by a loader of its own, whose inputs are relations of the caller.
+    A called plan is loaded by a loader of its own, with relations of the caller as inputs.
     """
 
     def __init__(self, head: Head) -> None:
@@ -225,7 +225,7 @@ class Loader:
             if isinstance(step, Results):
                 return step.table(table)
             what = f'step {root} is no call, so it has no result "{table}"'
-            raise Fault(what, hint=f"say {root}")
+            raise Fault(what, hint=f"write {root}")
         if self.graph is None or self.head.unknown_inputs & {value, ""}:
             return Unknown()
         if value in self.graph.labels:
@@ -628,7 +628,7 @@ def _check_first(sink: Sink) -> None:
     if getattr(sink, "first", False) and any(
         n.calls_model or n.reads_store or n.embeds for n in nodes
     ):
-        what = "first: true writes rows of an input, before any model or store is asked"
+        what = "first: true writes rows of an input, before any model is called or store is read"
         hint = "leave first out: the sink is then written with its window"
         raise Fault(what, "first", hint=hint)
 
@@ -713,7 +713,7 @@ def load_document(
 
     Args:
         document: The plan.
-        path: Where it stands, or would stand: its graph file, prompts and called plans are looked
+        path: Its file, which need not exist: its graph file, prompts and called plans are looked
             for beside it.
         params: Values of parameters, in place of the plan's.
         preset: One of the plan's presets.
@@ -887,7 +887,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A plan and what it was found by.
+    """A plan, and the files that decide what it is.
 
     Args:
         plan: The plan.
@@ -918,7 +918,7 @@ class _Loaded:
         return cls(plan, files, missing, tuple(n in held for n in range(len(folders))))
 
     def serves(self, folders: tuple[Path, ...]) -> bool:
-        """Whether all files are as they were, and none has appeared that would be found instead."""
+        """Whether no file has changed, and none has appeared that would be used instead."""
         return not any((folders[n] / path).exists() for n, path in self.missing) and all(
             stamp(path) == before for path, before in self.there.items()
         )

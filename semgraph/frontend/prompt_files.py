@@ -93,7 +93,7 @@ class Prompts:
         if "{" in value or any(c.isspace() for c in value):
             return self._inline(value, answers)
         if answers is not None:
-            hint = f"say it in prompts/{value}.md: returns"
+            hint = f"write it in prompts/{value}.md: returns"
             raise Fault(
                 "add is for inline questions; a prompt file says what it returns", "add", hint=hint
             )
@@ -113,9 +113,7 @@ class Prompts:
         return Prompt(name, returns, describe, item=item)
 
     def located(self, fault: Fault) -> Fault:
-        """A fault about a placeholder of a prompt file, with where that stands; any other as it
-        is.
-        """
+        """A fault about a placeholder of a prompt file, with its position; any other as it is."""
         match = _NO_COLUMN.match(fault.what)
         path = self.folder / f"{match[1]}.md" if match else None
         if match is None or path is None or not inside(path, (self.folder,)) or not path.is_file():
@@ -176,7 +174,7 @@ def _prompt_of(parts: _Parts, name: str, params: Mapping[str, Any]) -> Prompt:
             problems.append(Problem(fault.what, None, position, fault.there, fault.hint))
     if "item" not in parts.sections:
         where = Position(parts.front.file, 1, 1)
-        hint = "write # item and under it what is said of a row"
+        hint = "write # item, and under it the text about a row"
         problems.append(Problem("a prompt needs a section # item", position=where, hint=hint))
     if problems:
         raise PlanError(*problems)
@@ -214,7 +212,7 @@ def _parts(text: str, file: str) -> _Parts:
     if lines[0].strip() == "---":
         end = next((i for i, line in enumerate(lines[1:], 1) if line.strip() == "---"), None)
         if end is None:
-            hint = "front matter stands between two lines of ---"
+            hint = "front matter is between two lines of ---"
             raise PlanError(
                 Problem("the front matter has no end", position=Position(file, 1, 1), hint=hint)
             )
@@ -256,9 +254,7 @@ def _sections(
             )
         elif name in seen:
             problems.append(
-                Problem(
-                    f'the section "{name}" stands here twice', position=Position(file, i + 1, 1)
-                )
+                Problem(f'the section "{name}" is repeated', position=Position(file, i + 1, 1))
             )
         else:
             seen.add(name)
@@ -281,7 +277,7 @@ def _template(name: str, text: str, params: Mapping[str, Any]) -> Template:
 
 
 def _offset(text: str, fault: Fault) -> int:
-    """Where in a section a fault stands: at the placeholder or parameter that it names, else at the
+    """The position of a fault in a section: the placeholder or parameter that it names, else the
     lone brace.
     """
     named = re.search(r"\{[^{}\"]+\}|\$[A-Za-z_]\w*", fault.what)

@@ -287,7 +287,7 @@ How = Literal["inner", "left"]
 def hit_fields(
     label: Label, graph: Graph, properties: tuple[str, ...] | None
 ) -> dict[str, pa.DataType]:
-    """What a stored row brings: its key, an edge's ends, and the properties that are read (None:
+    """The contents of a stored row: its key, an edge's ends, and the properties that are read (None:
     all).
     """
     columns = label.columns
@@ -300,7 +300,7 @@ def hit_fields(
 class StoreRead(Node):
     """A read of the store: the graph, and the partitions it may see.
 
-    A row sees its own partition only. `partition` names a column with a list of others, or says
+    A row sees its own partition only. `partition` names a column with a list of others, or is
     `all`.
     """
 
@@ -315,7 +315,7 @@ class StoreRead(Node):
         if name not in schema.names:
             msg = f'a read needs the row\'s partition, but there is no column "{name}"'
             there = "columns here: " + ", ".join(schema.names)
-            raise Fault(msg, there=there, hint=f"carry {name} along, or say partition: all")
+            raise Fault(msg, there=there, hint=f"carry {name} along, or write partition: all")
         kind = schema.field(name).type
         if kind not in (pa.string(), pa.list_(pa.string())):
             raise Fault(
@@ -434,14 +434,14 @@ class Match(StoreRead):
         ]
 
     def brought(self, var: str, label: Label) -> dict[str, pa.DataType]:
-        """What a variable of a label brings: what is read of it, where that is known, else all; and
+        """The fields of a variable of a label: those that are read, if known, else all; and
         vectors.
         """
         fields = hit_fields(label, self.graph, dict(self.properties).get(var))
         return fields | dict.fromkeys(self.vectors_of(label), VECTOR)
 
     def vectors_of(self, label: Label) -> tuple[str, ...]:
-        """The stored vectors that a variable of a label brings."""
+        """The stored vectors that a variable of a label holds."""
         return tuple(name for name in self.vectors if name in label.vectors.values())
 
     def _check_vectors(self) -> None:
@@ -500,8 +500,8 @@ class Match(StoreRead):
                 (var, None if roots is None else tuple(n for n in label.columns if n in roots))
             )
             vectors |= {n for n in self.vectors_of(label) if roots is None or n in roots}
-        kept = tuple(n for n in self.vectors if n in vectors)
-        return self.with_fields(properties=tuple(properties), vectors=kept)
+        stored = tuple(n for n in self.vectors if n in vectors)
+        return self.with_fields(properties=tuple(properties), vectors=stored)
 
     def take_filter(self, where: Scalar) -> Node | None:
         if self.how == "left":

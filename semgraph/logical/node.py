@@ -80,7 +80,7 @@ class Node(ABC):
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns of the result. Of a copy that a rule makes, inferred when it is asked for."""
+        """The columns of the result. In a copy that a rule makes, inferred when first used."""
         _known_below(self, "schema")
         return self.infer()
 

@@ -235,7 +235,7 @@ def _(node: _Joining, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
 
 
 def _confined(node: _Joining, partitions: frozenset[str]) -> bool:
-    """Whether a join only brings rows of one partition together."""
+    """Whether a join only pairs rows of one partition."""
     if node.input.partitioned and node.other.partitioned:
         return True
     if any(left in partitions and right in partitions for left, right in node.using):
@@ -266,7 +266,7 @@ def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _compares(term: exp.Expr, alias: str, partitions: frozenset[str]) -> bool:
-    """Whether a condition says that both rows are of one partition, or that one of them has
+    """Whether a condition requires that both rows are of one partition, or that one of them has
     none.
     """
     if isinstance(term, exp.Paren):

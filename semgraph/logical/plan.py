@@ -31,7 +31,7 @@ class InputSpec:
     """A declared input: typed columns. A nullable one may be missing; the key of the order may be
     NULL and is then made.
 
-    An optional input that is not given has no rows.
+    An optional input without rows of its own is empty.
     """
 
     name: str
@@ -57,10 +57,10 @@ class Order:
             ordinal among equal rows.
         window: Rows in a window; None: all.
         ahead: Windows that may be computed ahead of the last commit.
-        on_error: `set_aside` keeps a failed row out and goes on; `stop` ends its partition.
+        on_error: `set_aside` leaves a failed row out and continues; `stop` ends its partition.
 
     The engine adds two columns to the input: `position`, and `turn`, the row's ordinal in its
-        partition.
+    partition.
     """
 
     tag: ClassVar[str] = "Order"

@@ -1,4 +1,4 @@
-"""Prompts: what a semantic operator asks, for all of its implementations.
+"""Prompts of semantic operators, the same for all implementations.
 
 A prompt has sections: `rules` (static, sent first), `examples` (static), `context` (equal for all
 rows of a call), `item` (the row), `other` (the other row of a pair) and `reflexion` (static: what
@@ -124,9 +124,9 @@ class Prompt:
         returns: Typed answers, in order.
         describe: What an answer means, for the JSON Schema, by name (dotted inside lists and
             structs).
-        role: Which configured model is asked.
+        role: The configured model that is called.
         max_tokens: The longest answer to one item; packed calls allow more.
-        reflexion: What is asked about an answer, by implementations that review answers;
+        reflexion: The question about an answer, for implementations that review answers;
             empty: a general question.
         alias: In a sem_join, the other row's name: `{alias.column}` in `item` is a column of the
             other row.
@@ -184,7 +184,7 @@ class PromptSet:
 
     Args:
         prompts: (value, prompt) pairs; with `by` empty there is one pair, with value "".
-        by: The column whose value picks.
+        by: The column with the value that picks.
         otherwise: The prompt of all other values; without it such a row is that row's error.
     """
 
@@ -210,7 +210,7 @@ class PromptSet:
 
     @property
     def first(self) -> Prompt:
-        """The one that stands for all in names and answers."""
+        """The one that represents all in names and answers."""
         return self.all[0]
 
     @property
@@ -225,7 +225,7 @@ class PromptSet:
         return tuple(dict.fromkeys(f for p in self.all for f in p.other_fields))
 
     def of_pairs(self, alias: str) -> PromptSet:
-        """The same prompts in a sem_join whose other row is called `alias`."""
+        """The same prompts in a sem_join with `alias` as the other row."""
         named = tuple((value, replace(prompt, alias=alias)) for value, prompt in self.prompts)
         return PromptSet(named, self.by, self.otherwise and replace(self.otherwise, alias=alias))
 
@@ -248,7 +248,7 @@ RESERVED = ("item", "error", "calls")
 
 
 def check_sections(prompt: Prompt, *, pairs: bool) -> None:
-    """Refuse a prompt that says too little for its operator, or one thing twice. Raises Fault."""
+    """Refuse a prompt that lacks what its operator needs, or repeats something. Raises Fault."""
     name = f'prompt "{prompt.name}"'
     if not prompt.item:
         raise Fault(f"{name} has no item: nothing of the row would be sent", "prompt")

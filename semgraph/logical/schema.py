@@ -59,7 +59,7 @@ class Label:
             properties last, no vectors.
         derived: Derived properties by name, vectors included.
         fulltext: Properties by name of the full-text index.
-        index: Properties with a range index, besides key and partition.
+        index: Properties with a range index, in addition to key and partition.
         open: What rows may add: `labels` (column `labels`, list<string>) and `attributes` (column
             `attributes`, json, stored as properties of their own where the store can).
         source: Label of an edge's source.
@@ -105,7 +105,7 @@ class Draw:
     Args:
         node: What a node is called.
         edge: What an edge is called, instead of its label.
-        text: What an edge says, in words.
+        text: The property with the text of an edge.
         start: From when an edge holds (`from` in `graph.yaml`).
         end: Until when it holds (`to` in `graph.yaml`).
         sources: A list of keys of the nodes that an edge was learnt from.
@@ -122,7 +122,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Graph:
-    """All labels of a graph, its key property and its partition property; `draw` says what a
+    """All labels of a graph, its key property and its partition property; `draw` tells what a
     picture of it shows.
     """
 

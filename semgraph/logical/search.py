@@ -41,7 +41,7 @@ class Search(StoreRead):
     struct `alias`.
 
     Each method of `by` ranks for itself; `fuse: rrf` scores a hit by Σ 1 / (rank + 1) over the
-    methods and keeps it once, `none` gives a row for each method and hit. Without `by`, `order`
+    methods and keeps it once, `none` makes a row for each method and hit. Without `by`, `order`
     decides. `where` acts before `k`. Hits have `rank` (from 0), `score` and `via`, and the stored
     vectors that `vectors` names. On equal keys a step's row wins over the stored one. Of stored
     edges, `source` and `target` name structs with the nodes at the ends, which `where` may read.
@@ -77,7 +77,7 @@ class Search(StoreRead):
 
     @property
     def hit_type(self) -> pa.StructType:
-        """The struct that a hit comes as."""
+        """The struct of a hit."""
         fields: dict[str, pa.DataType] = {}
         if self.label:
             fields = hit_fields(self.graph.label(self.label), self.graph, self.properties)
@@ -225,7 +225,7 @@ class Search(StoreRead):
                     f'no full-text index of {self.label} has "{by.prop}"', there=f"indexes: {there}"
                 )
             if by.via == "fulltext" and by.rank == "store" and self.within is not None:
-                raise Fault("a step's rows have no BM25 rank", hint="say rank: overlap")
+                raise Fault("a step's rows have no BM25 rank", hint="write rank: overlap")
 
     def given_as_vector(self, by: By) -> bool:
         """Whether a method `nearest` compares with a vector of the row, not with a text that is

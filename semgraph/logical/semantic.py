@@ -41,11 +41,11 @@ Answers = tuple[tuple[str, Type], ...]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Semantic(Node):
-    """A semantic operator. `on_error: null` keeps a row whose answer failed, with NULL
+    """A semantic operator. `on_error: null` keeps a row with a failed answer, with NULL
     answers.
 
-    `returns_types` is a trait: whether a prompt returns typed answers, which plans say in `add`
-        beside an inline question.
+    `returns_types` is a trait: whether a prompt returns typed answers, which plans write in `add`
+    beside an inline question.
     """
 
     calls_model: ClassVar[bool] = True
@@ -59,7 +59,7 @@ class Semantic(Node):
 
     @property
     def gated(self) -> bool:
-        """Whether the model may not be asked about some rows or pairs."""
+        """Whether some rows or pairs may need no call."""
         return False
 
     @property
@@ -101,7 +101,7 @@ def needs_answers(node: Semantic) -> None:
     if not node.answers:
         msg = f'prompt "{node.prompt.first.name}" returns nothing'
         raise Fault(
-            msg, "prompt", hint='say what: add: {answer: string}, or "returns" in the prompt file'
+            msg, "prompt", hint='write add: {answer: string}, or "returns" in the prompt file'
         )
 
 
@@ -127,7 +127,7 @@ class SemMap(Semantic):
     otherwise: Columns = argument("columns", default=())
     form: str = argument("path", key="schema", default="")
     stop: Stop | None = None
-    fed: bool = False  # the operator above it asks for its rows, as it needs them
+    fed: bool = False  # the operator above it requests rows as it needs them
     numbers_of: tuple[str, str] | None = (
         None  # an answer, and the column with the records whose `number` it must be
     )
@@ -209,7 +209,7 @@ class SemJoin(Semantic):
     """Pairs of rows for which the model says yes, among the pairs that `using` and `where` allow
     (without either: all).
 
-    The match comes as a struct `alias`, with typed answers beside it. `keep: one` keeps the first
+    The match is the struct `alias`, with typed answers beside it. `keep: one` keeps the first
     match of a left row by `order`. `how: left` keeps left rows without a match, `semi` and `anti`
     the left rows with and without one.
     """
@@ -298,7 +298,7 @@ class SemJoin(Semantic):
 class SemAgg(Semantic):
     """One row for each group of equal `by`, with answers made from its rows in `order`.
 
-    A group of one row takes `alone`, where given, and is not asked.
+    A group of one row takes `alone`, if there is one, without a call.
     """
 
     keyword: ClassVar[str] = "sem_agg"

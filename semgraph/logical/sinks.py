@@ -28,11 +28,11 @@ class Sink(Node):
 
     @property
     def label(self) -> Label:
-        """The label that it writes. Raises Fault unless exactly one of node and edge is given, of
+        """The label that it writes. Raises Fault unless there is exactly one of node and edge, of
         that kind.
         """
         if bool(self.node) == bool(self.edge):
-            raise Fault("say node or edge, and its label")
+            raise Fault("write node or edge, and its label")
         kind = "node" if self.node else "edge"
         with self.check(kind):
             label = self.graph.label(self.node or self.edge)

@@ -150,8 +150,8 @@ def _fields(
 def check_standing_in(
     columns: Columns, schema: pa.Schema, key: str, answers: Iterable[pa.Field[Any]]
 ) -> None:
-    """Refuse columns that cannot stand for answers of rows that are not asked about; a NULL stands for
-    an answer of any type.
+    """Refuse columns that cannot replace the answers of rows without a call; a NULL replaces an answer
+    of any type.
     """
     kinds = {f.name: f.type for f in answers}
     for name, scalar in columns:

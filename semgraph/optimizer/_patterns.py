@@ -19,7 +19,7 @@ Roots = tuple[Node, ...]
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """What rules know of a plan besides its operators.
+    """The facts of a plan that rules know in addition to its operators.
 
     Args:
         choice_of_step: The implementation that the plan chooses for a step; None: none.

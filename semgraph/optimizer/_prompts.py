@@ -1,4 +1,4 @@
-"""Prompts made of prompts: the wording of questions that are asked together."""
+"""Prompts made of prompts: the wording of combined questions."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def can_share(first: Semantic, second: Semantic, facts: PlanFacts) -> bool:
         return False
     one, other = first.prompt.first, second.prompt.first
     plain = not one.reflexion and not other.reflexion
-    alike = one.role == other.role and first.on_error == second.on_error
-    return alike and plain and facts.choice(first) == facts.choice(second)
+    same = one.role == other.role and first.on_error == second.on_error
+    return same and plain and facts.choice(first) == facts.choice(second)
 
 
 def together(prompts: Sequence[Prompt], heads: Sequence[str], before: str = "") -> PromptSet:

@@ -13,7 +13,7 @@ def ask_late(roots: Roots, _facts: PlanFacts) -> Roots:
     """Pull semantic filters above joins that may drop rows, as long as the joins pass through the
     columns that the filter reads.
 
-    Equal questions are asked once, so a join that repeats rows costs no call, nor does a row count
+    Equal questions share one call, so a join that repeats rows costs no call, nor does a row count
     as failed twice. The join gets the name of the filter's step: it is computed before it. A filter
     is not pulled above an operator with other readers, nor, where a plan has windows, above a join
     with rows from a store, which would end running ahead.

@@ -25,8 +25,8 @@ def filter_first(roots: Roots, _facts: PlanFacts) -> Roots:
     >>> import semgraph as sg
     >>> from semgraph.optimizer._patterns import outline
     >>> notes = sg.table([{"id": "a", "text": "x"}])
-    >>> kept = notes.sem_filter("Is {text} nice?").filter("id > 'a'").node
-    >>> outline(kept), outline(*filter_first((kept,), PlanFacts()))
+    >>> filtered = notes.sem_filter("Is {text} nice?").filter("id > 'a'").node
+    >>> outline(filtered), outline(*filter_first((filtered,), PlanFacts()))
     ('input → sem_filter → filter', 'input → filter → sem_filter')
     """
 

@@ -1,4 +1,4 @@
-"""Remove operators whose rows are just those of their input."""
+"""Remove operators that return the rows of their input."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from semgraph.optimizer._patterns import PlanFacts, Roots
 
 
 def share_subplans(roots: Roots, _facts: PlanFacts) -> Roots:
-    """Replace every node by the first with equal content and inputs, which gives its step's name.
+    """Replace every node by the first with equal content and inputs, which keeps its step name.
 
     >>> import semgraph as sg
     >>> from semgraph.optimizer._patterns import outline

@@ -51,7 +51,7 @@ def diagnose(session: Session, *, call: bool, report: Callable[[str], None]) -> 
     """All facts, in the order in which they matter.
 
     Args:
-        session: The session whose settings are examined.
+        session: The session with the settings to examine.
         call: Send one real request to each model and the embedder.
         report: Called before each request.
     """

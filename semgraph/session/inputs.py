@@ -47,7 +47,7 @@ def example_rows(plan: LogicalPlan) -> Example:
 
 
 def refuse_taken(plan: LogicalPlan, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Refuse rows of an input whose name is an option of the call. Raises PlanError."""
+    """Refuse rows of an input with the name of an option of the call. Raises PlanError."""
     for name, value in options.items():
         if name in plan.inputs and name not in inputs and value is not None and value is not False:
             line = next(

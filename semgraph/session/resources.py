@@ -246,12 +246,12 @@ class Owned:
         return resources is not None and resources.runs > 0
 
     def limiter_of(self, own: LLM | Embedder, make: Callable[[], Limiter]) -> Limiter:
-        """The limiter of a model or an embedder given as an object."""
+        """The limiter of a model or an embedder object."""
         return self._given.get(id(own)) or self._given.setdefault(id(own), make())
 
     @asynccontextmanager
     async def given(self, store: Store, graph: Graph | None) -> AsyncIterator[Store]:
-        """A store given as an object. If a run has it open for another graph, another store on the
+        """A store object. If a run has it open for another graph, another store on the
         same data.
         """
         others = (
@@ -373,7 +373,7 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class UserObjects:
-    """Models, embedder and store given as objects; None: those of the settings."""
+    """Models, embedder and store that are objects; None: those of the settings."""
 
     llm: LLM | None = None
     embedder: Embedder | None = None

@@ -176,7 +176,7 @@ class Session:
 
         Takes the arguments of `arun`. An interrupt stops the run; paid answers are in the journal.
         """
-        return self._waiting.wait(self.arun(plan, **options), asks=True)
+        return self._waiting.wait(self.arun(plan, **options), calls_model=True)
 
     async def arun(
         self,
@@ -274,7 +274,7 @@ class Session:
             format: `tree`, `algebra` (as written, before it is optimized), `mermaid`, `json`,
                 `queries` (SQL and the store's queries), `rules` (what each rule changes), or
                 `prompts` (the first messages of each step).
-            run: A run (its id, or `last`), whose counts are put beside the estimates.
+            run: A run (its id, or `last`), with the counts to put beside the estimates.
             sample: The number of rows to run with real calls, in a copy of the store; the cost of
                 all rows is estimated from them.
             compare: Implementations of a step: describe the cost of `compare` with them.
@@ -305,14 +305,14 @@ class Session:
             )
             return await explanation.text(format)
 
-        return Drawing(self._waiting.wait(work(), asks=sample is not None))
+        return Drawing(self._waiting.wait(work(), calls_model=sample is not None))
 
     def _recorded(self, run: str | None) -> Run | None:
         return None if run is None else recorded_run(run, self.runs)
 
     def compare(self, plan: PlanLike, /, **options: Any) -> Comparison:
         """Compare and wait for the result. Takes the arguments of `acompare`."""
-        return self._waiting.wait(self.acompare(plan, **options), asks=True)
+        return self._waiting.wait(self.acompare(plan, **options), calls_model=True)
 
     async def acompare(
         self,

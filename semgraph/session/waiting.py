@@ -32,13 +32,13 @@ class Waiting:
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
 
-    def wait(self, work: Coroutine[Any, Any, T], *, asks: bool = False) -> T:
+    def wait(self, work: Coroutine[Any, Any, T], *, calls_model: bool = False) -> T:
         """Run a coroutine and return its result. An interrupt cancels it, and is raised when it has
         ended. Several threads may wait.
 
         Args:
             work: The coroutine.
-            asks: Whether it may call a model. It would wait forever if a blocked run held the
+            calls_model: Whether it may call a model. It would wait forever if a blocked run held the
                 limiter.
         """
         if self.is_own:
@@ -46,7 +46,7 @@ class Waiting:
             raise EngineError(
                 "a synchronous call within a run would wait for itself: await session.arun(...) there"
             )
-        if asks and self._busy():
+        if calls_model and self._busy():
             work.close()
             raise SemgraphError(
                 "this event loop has a run of this session, and would stand still while this call waits. "

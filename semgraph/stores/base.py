@@ -277,10 +277,9 @@ class Store(Protocol):
         """Search; all queries over the same `rows` (column `_q`: int64 ordinal), in one round trip.
 
         Returns one table per query: `_q` int64, `via` string, `method` int32 (index into
-            `methods`), `rank` int64 (from 0
-        within `_q` and `method`), `score` double (1.0 for equal and order; raw cosine; the store's
-        BM25), then the key, `source` and `target` for edges, and the properties. Sorted by `_q`,
-        `method`, `rank`; ties in score go by key.
+        `methods`), `rank` int64 (from 0 within `_q` and `method`), `score` double (1.0 for equal
+        and order; raw cosine; the store's BM25), then the key, `source` and `target` for edges, and
+        the properties. Sorted by `_q`, `method`, `rank`; ties in score go by key.
         """
         ...
 

@@ -1,9 +1,8 @@
-"""What is said of a plan that is wrong: every file in bad/ that has its messages beside it, word
-for word.
+"""Messages of wrong plans: every file in bad/ has its messages beside it, word for word.
 
-A message says where (file:line:column), in which step, what is wrong, what is there, and what was
-probably meant. All problems of a file are told at once, in its order; what merely reads something
-wrong is not told.
+A message has the position (file:line:column), the step, the mistake, the names that exist, and the
+likely intention. All problems of a file are reported at once, in its order; follow-up errors are
+not.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def in_bad(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(BAD)
 
 
-def told(ref: str, **options: object) -> str:
+def messages_of(ref: str, **options: object) -> str:
     with pytest.raises(PlanError) as caught:
         load_plan(ref, **options)
     return re.sub(r"Plans: [a-z_, ]+", "Plans: ...", str(caught.value))
@@ -37,8 +36,8 @@ def told(ref: str, **options: object) -> str:
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.usefixtures("in_bad")
-def test_what_is_said(case: str) -> None:
-    assert told(f"{case}.yaml") + "\n" == (BAD / f"{case}.txt").read_text()
+def test_a_wrong_plan_has_these_messages(case: str) -> None:
+    assert messages_of(f"{case}.yaml") + "\n" == (BAD / f"{case}.txt").read_text()
 
 
 def test_there_are_cases_and_every_wrong_plan_has_its_messages() -> None:
@@ -63,13 +62,13 @@ def test_every_problem_has_a_place_in_a_file_that_is_there() -> None:
 
 @pytest.mark.usefixtures("in_bad")
 def test_options_that_the_plan_does_not_know() -> None:
-    assert told("adder.yaml", params={"stpe": 2}) == (
+    assert messages_of("adder.yaml", params={"stpe": 2}) == (
         '--set: no parameter "stpe". Parameters: step. Did you mean "step"?'
     )
-    assert told("adder.yaml", preset="fast") == (
+    assert messages_of("adder.yaml", preset="fast") == (
         '--preset: no preset "fast": this plan has none. Parameters are given one by one: --set NAME=VALUE'
     )
-    assert told("adder.yaml", use={"mor": "block"}) == (
+    assert messages_of("adder.yaml", use={"mor": "block"}) == (
         '--use mor: use names no step "mor". Steps: more, less. Did you mean "more"?'
     )
 
@@ -79,14 +78,14 @@ def test_a_hostile_tag_runs_nothing(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     plan = tmp_path / "hostile.yaml"
     plan.write_text(f'plan: !!python/object/apply:os.system ["touch {trace}"]\n')
-    assert "is not supported" in told(str(plan))
+    assert "is not supported" in messages_of(str(plan))
     assert not trace.exists()
 
 
 def test_a_plan_that_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert told("add_epsiode").startswith('no plan "add_epsiode". Plans: ...')
-    assert told("add_epsiode").endswith('Did you mean "add_episode"?')
+    assert messages_of("add_epsiode").startswith('no plan "add_epsiode". Plans: ...')
+    assert messages_of("add_epsiode").endswith('Did you mean "add_episode"?')
 
 
 def test_a_file_that_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,12 +93,18 @@ def test_a_file_that_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     Path("own").mkdir()
     for name in ("ingest.yaml", "own/ingest.yaml"):
         Path(name).write_text("plan: ingest")
-    assert told("ingst.yaml") == 'ingst.yaml: there is no such file. Did you mean "ingest.yaml"?'
     assert (
-        told("own/ingst.yaml")
+        messages_of("ingst.yaml")
+        == 'ingst.yaml: there is no such file. Did you mean "ingest.yaml"?'
+    )
+    assert (
+        messages_of("own/ingst.yaml")
         == 'own/ingst.yaml: there is no such file. Did you mean "own/ingest.yaml"?'
     )
-    assert told("zzz/qqq.yaml") == "zzz/qqq.yaml: there is no such file. See semgraph plans list"
+    assert (
+        messages_of("zzz/qqq.yaml")
+        == "zzz/qqq.yaml: there is no such file. See semgraph plans list"
+    )
 
 
 def test_files_that_are_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,26 +114,29 @@ def test_files_that_are_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     Path("huge.yaml").write_text("# " + "x" * 10_000_000)
     Path("folder.yaml").mkdir()
     assert (
-        told("image.yaml")
+        messages_of("image.yaml")
         == "image.yaml:2:3  this is no plan: byte 10 is not UTF-8. A plan is a text file"
     )
     assert (
-        told("nul.yaml")
+        messages_of("nul.yaml")
         == "nul.yaml:3:1  this is no plan: it holds binary data. A plan is a text file"
     )
-    assert told("huge.yaml") == (
+    assert messages_of("huge.yaml") == (
         "huge.yaml:1:1  this file is too large for a plan. 10.0 MB; a plan has at most 1 MB. "
         "Rows belong into an input file: -i NAME=FILE"
     )
-    assert told("folder.yaml") == "folder.yaml:1:1  this is a folder, no plan. Name a file in it"
+    assert (
+        messages_of("folder.yaml")
+        == "folder.yaml:1:1  this is a folder, no plan. Name a file in it"
+    )
 
 
 def test_a_plan_that_is_nested_without_end(tmp_path: Path) -> None:
     plan = tmp_path / "deep.yaml"
     plan.write_text("plan: " + "[" * 5000)
-    assert "nested too deeply" in told(str(plan))
+    assert "nested too deeply" in messages_of(str(plan))
     plan.write_text("".join(" " * i + "a:\n" for i in range(800)))
-    assert "nested too deeply" in told(str(plan))
+    assert "nested too deeply" in messages_of(str(plan))
 
 
 SCALARS = ("", "text", "{text}", 1, -1, 1.5, True, None)

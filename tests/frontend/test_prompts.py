@@ -96,7 +96,7 @@ def test_an_inline_question_is_an_item_with_its_types_beside_it(tmp_path):
     [
         ("---\nrole: small\n# item\n{a}\n", "the front matter has no end"),
         ("Some text\n# item\n{a}\n", "text before the first section"),
-        ("# item\n{a}\n# item\n{b}\n", 'the section "item" stands here twice'),
+        ("# item\n{a}\n# item\n{b}\n", 'the section "item" is repeated'),
         ("---\nmax_tokens: 0\n---\n# item\n{a}\n", "expected a number of tokens, from 1, found 0"),
         (
             "---\nrole: big model\n---\n# item\n{a}\n",

@@ -57,14 +57,14 @@ OTHERS = [
     ('group_join: {other: rows, alias: o, using: id, add: {x: "o.code"}}', "may differ within a group"),
     ('group_join: {other: rows, alias: o, using: id, add: {x: "count(*) + id"}}', "may differ within a group"),
     ('aggregate: {by: [code], add: {x: "max(count(*))"}}', "cannot be nested"),
-    ('aggregate: {by: [code], add: {x: "max(row_number() OVER ())"}}', "a window function cannot stand here"),
-    ('aggregate: {by: {x: "row_number() OVER ()"}}', "a window function cannot stand here"),
-    ('aggregate: {by: [code], add: {n: "count(*)"}, having: "row_number() OVER () = 1"}', "a window function cannot stand here"),
-    ('limit: {n: 1, order: "row_number() OVER ()"}', "a window function cannot stand here"),
-    ('sort: ["rank() OVER (ORDER BY id)"]', "a window function cannot stand here"),
-    ('join: {other: rows, alias: o, where: "row_number() OVER () = o.id"}', "a window function cannot stand here"),
-    ('group_join: {other: rows, alias: o, using: id, add: {x: "count(*) OVER ()"}}', "a window function cannot stand here"),
-    ('require: {where: "id > 1", says: "CAST(row_number() OVER () AS VARCHAR)"}', "a window function cannot stand here"),
+    ('aggregate: {by: [code], add: {x: "max(row_number() OVER ())"}}', "a window function is not allowed here"),
+    ('aggregate: {by: {x: "row_number() OVER ()"}}', "a window function is not allowed here"),
+    ('aggregate: {by: [code], add: {n: "count(*)"}, having: "row_number() OVER () = 1"}', "a window function is not allowed here"),
+    ('limit: {n: 1, order: "row_number() OVER ()"}', "a window function is not allowed here"),
+    ('sort: ["rank() OVER (ORDER BY id)"]', "a window function is not allowed here"),
+    ('join: {other: rows, alias: o, where: "row_number() OVER () = o.id"}', "a window function is not allowed here"),
+    ('group_join: {other: rows, alias: o, using: id, add: {x: "count(*) OVER ()"}}', "a window function is not allowed here"),
+    ('require: {where: "id > 1", says: "CAST(row_number() OVER () AS VARCHAR)"}', "a window function is not allowed here"),
     ('filter: "unnest([TRUE, FALSE])"', '"unnest" returns several rows'),
     ('add: {x: "unnest(tags)"}', '"unnest" returns several rows'),
     ('add: {x: "generate_subscripts(tags, 1)"}', '"generate_subscripts" returns several rows'),
@@ -84,7 +84,7 @@ OTHERS = [
 
 @pytest.mark.parametrize(
     ("step", "message"),
-    [*((step, f"an aggregate ({name}) cannot stand here") for step, name in AGGREGATES), *OTHERS],
+    [*((step, f"an aggregate ({name}) is not allowed here") for step, name in AGGREGATES), *OTHERS],
 )
 def test_a_plan_is_refused_at_the_place_of_the_expression(
     tmp_path: Path, step: str, message: str
@@ -112,7 +112,7 @@ def test_a_sink_refuses_an_aggregate(tmp_path: Path) -> None:
         text + 'writes:\n  - merge: {from: made, node: Thing, set: {name: "max(uuid)"}}\n'
     )
     with pytest.raises(
-        PlanError, match=r"plan.yaml:\d+:\d+.*an aggregate \(max\) cannot stand here"
+        PlanError, match=r"plan.yaml:\d+:\d+.*an aggregate \(max\) is not allowed here"
     ):
         load_plan(path)
 

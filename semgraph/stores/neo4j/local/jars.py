@@ -2,10 +2,9 @@
 all folders.
 
 Neo4j is GPLv3: whoever asks for it downloads it; semgraph ships none of it. Beside this module
-    stands the list of jars of the
-default version (`neo4j-5.26.0.txt`: path in the repository, bytes, SHA-256), so that it need not be
-resolved, which takes four times as long as the download, and is the same everywhere. Other versions
-are resolved.
+stands the list of jars of the default version (`neo4j-5.26.0.txt`: path in the repository, bytes,
+SHA-256), so that it need not be resolved, which takes four times as long as the download, and is
+the same everywhere. Other versions are resolved.
 """
 
 from __future__ import annotations
