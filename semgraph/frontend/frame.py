@@ -785,7 +785,7 @@ def _world(graph: str | Path | Graph | None, folder: str | Path | None) -> World
 
 
 def _spec(rows: Any, name: str) -> tuple[pa.Table, InputSpec]:
-    """Given rows as a table, and the declaration that fits them."""
+    """Rows as a table, and the declaration that fits them."""
     try:
         columns, _ = columns_of(rows)
     except Fault as fault:

@@ -455,7 +455,7 @@ class Expansion:
     def __init__(self, params: Mapping[str, Any]) -> None:
         self.params = params
         self._places: dict[int, Trail] = {}
-        self._kept: list[Any] = []  # so that no two parts ever have one id
+        self._expanded_parts: list[Any] = []  # so that no two parts ever have one id
 
     def expand(self, value: Any, path: Trail) -> Any:
         """Plain data that stands at `path`, with parameters in place. Raises Faults, with paths
@@ -465,7 +465,7 @@ class Expansion:
         expanded = self._expanded(value, path, len(path), faults)
         if faults:
             raise Faults(faults)
-        self._kept.append(expanded)
+        self._expanded_parts.append(expanded)
         return expanded
 
     def place(self, value: Any) -> Trail:
@@ -547,14 +547,12 @@ def _settings(
     head.params.update(chosen.get("params") or {})
     if preset is not None and preset not in presets:
         head.attempt_option("--preset", partial(_no_preset, preset, presets))
-    head.attempt_option("--set", partial(_given, head, declared, params))
+    head.attempt_option("--set", partial(_set_parameters, head, declared, params))
 
 
-def _given(head: Head, declared: Mapping[str, Any], params: Mapping[str, Any]) -> None:
-    """Settle what was given for parameters. Raises Fault also for what is not of its parameter's
-    kind.
-    """
-    settled = settle(declared, head.params, params)
+def _set_parameters(head: Head, declared: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+    """Set the parameters of `--set`. Raises Fault for unknown ones and for values of a wrong kind."""
+    values = parameter_values(declared, head.params, params)
     presets = [
         body.get("params") or {}
         for body in (head.data.get("presets") or {}).values()
@@ -574,7 +572,7 @@ def _given(head: Head, declared: Mapping[str, Any], params: Mapping[str, Any]) -
             )
         if isinstance(value, (int, float)) and not -_LARGEST <= value < _LARGEST:
             raise Fault(f'parameter "{name}" takes a number of 64 bits, not {value!r}')
-    head.params.update(settled)
+    head.params.update(values)
 
 
 def _no_preset(preset: str, presets: Mapping[str, Any]) -> None:
@@ -593,7 +591,7 @@ def _preset(body: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
         raise Faults(faults)
     at(
         "params",
-        settle,
+        parameter_values,
         declared,
         at("params", mapping, preset.get("params"), "a mapping of parameters"),
     )
@@ -689,17 +687,17 @@ def defaults(declared: Mapping[str, Any]) -> list[Fault]:
     ]
 
 
-def settle(declared: Mapping[str, Any], *changes: Mapping[str, Any]) -> dict[str, Any]:
+def parameter_values(declared: Mapping[str, Any], *changes: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters' values: defaults, then each of the changes in turn. Raises Fault for one that
     is not declared.
     """
-    settled = dict(declared)
-    for values in changes:
-        for name, value in values.items():
+    values = dict(declared)
+    for change in changes:
+        for name, value in change.items():
             if name not in declared:
                 raise unknown_parameter(name, declared, name)
-            settled[name] = value
-    return settled
+            values[name] = value
+    return values
 
 
 def match_steps(pattern: str, steps: Iterable[str]) -> list[str]:

@@ -236,7 +236,7 @@ class RowFault(NamedTuple):
 def check_rows(
     spec: InputSpec, rows: Any, *, partition: str = "", key: str = "", source: str = ""
 ) -> pa.Table:
-    """Given rows as a table with the declared columns and types.
+    """Rows as a table with the declared columns and types.
 
     A column that may be NULL may be missing. Columns that are not declared are left out. Text is
     taken for numbers, times (ISO 8601; without a zone: UTC), lists and structs (JSON), as files
@@ -565,24 +565,22 @@ _NO_ROWS = "[]"
 
 
 @dataclass(frozen=True)
-class Given:
-    """An input as given: its rows as the plan declares them, and what to call where they came
-    from.
-    """
+class LoadedInput:
+    """The rows of an input, with the declared columns, and the name of their source."""
 
     name: str
     rows: pa.Table
     source: str
 
 
-def read_inputs(options: Sequence[str], plan: LogicalPlan) -> dict[str, Given]:
+def read_inputs(options: Sequence[str], plan: LogicalPlan) -> dict[str, LoadedInput]:
     """Every `NAME=FILE`, `NAME=-`, `NAME=-.jsonl`, `NAME=[]` or `NAME=text`, by input.
 
     Raises:
         PlanError: An option names no input of the plan, or none at all, or one twice.
         InputError: A file cannot be read, or its rows do not fit; with file, row and column.
     """
-    inputs_read: dict[str, Given] = {}
+    inputs_read: dict[str, LoadedInput] = {}
     for option in options:
         name, value = _split(option, plan)
         if name in inputs_read:
@@ -611,7 +609,7 @@ def _split(option: str, plan: LogicalPlan) -> tuple[str, str]:
     return name, value
 
 
-def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> Given:
+def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> LoadedInput:
     cut = plan.order if plan.order and plan.order.input == spec.name else None
     path, renames = _file(spec, value)
     if value == _NO_ROWS:
@@ -630,7 +628,7 @@ def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> Given:
         rows = [{column: text, **now}]
         source += "".join(f", {name} {at:%Y-%m-%d %H:%M} UTC" for name, at in now.items())
     partition, key = (cut.partition, cut.key) if cut else ("", "")
-    return Given(
+    return LoadedInput(
         spec.name, check_rows(spec, rows, partition=partition, key=key, source=source), source
     )
 

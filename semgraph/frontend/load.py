@@ -63,8 +63,8 @@ from semgraph.frontend.head import (
     input_schema,
     match_steps,
     own_inputs,
+    parameter_values,
     read_head,
-    settle,
 )
 from semgraph.frontend.inputs import row_faults
 from semgraph.frontend.prompt_files import Prompts
@@ -570,7 +570,12 @@ class Loader:
     def _read_called_head(self, inner: Head, arguments: Mapping[str, Any]) -> None:
         params = at("params", mapping, arguments.get("params"), "a mapping of parameters")
         declared = inner.data.get("params")
-        at("params", settle, declared if isinstance(declared, Mapping) else params, params)
+        at(
+            "params",
+            parameter_values,
+            declared if isinstance(declared, Mapping) else params,
+            params,
+        )
         preset, presets = arguments.get("preset"), inner.data.get("presets")
         if preset is not None and isinstance(presets, Mapping) and preset not in presets:
             what = "the called plan has no preset"

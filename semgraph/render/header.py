@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from semgraph.errors import PlanError
 from semgraph.formats import plural, size
 from semgraph.frontend.document import find_plan, read_file
-from semgraph.frontend.inputs import Given
+from semgraph.frontend.inputs import LoadedInput
 from semgraph.llm.recording import Recording
 from semgraph.llm.settings import Settings
 from semgraph.llm.specs import ModelSpec
@@ -77,7 +77,7 @@ class Needs:
 def header(
     plan: LogicalPlan,
     typed: str,
-    inputs: Mapping[str, Given],
+    inputs: Mapping[str, LoadedInput],
     settings: Settings,
     requested: RequestedOptions = DEFAULTS,
 ) -> Iterator[str]:
@@ -110,7 +110,7 @@ def header(
 
 
 def _inputs(
-    plan: LogicalPlan, inputs: Mapping[str, Given], requested: RequestedOptions
+    plan: LogicalPlan, inputs: Mapping[str, LoadedInput], requested: RequestedOptions
 ) -> Iterator[str]:
     for each in inputs.values():
         values = (
