@@ -28,7 +28,12 @@ from semgraph.meter import StepMetrics
 from semgraph.physical.operators import clusters, required, run_embed, without_faulty
 from semgraph.physical.reads import StoreReads, run_match, run_scan
 from semgraph.physical.retrieval import Partition, SearchSpec
-from semgraph.physical.search import run_searches
+from semgraph.physical.search import (
+    Remembered,
+    RememberedSearches,
+    StoreSearches,
+    run_searches,
+)
 from semgraph.relational.batch import FEW, Batch, runtime_schema
 from semgraph.relational.fragments import (
     Segment,
@@ -40,6 +45,7 @@ from semgraph.relational.fragments import (
 from semgraph.relational.lineage import run_traced
 from semgraph.semantic.ask import Answered, Failure, in_chunks, rows_a_call
 from semgraph.semantic.contract import Implementation
+from semgraph.stores.base import SearchQuery
 
 _NO_CONTENT = {"step", "origin", "schema", "owner"}
 T = TypeVar("T")
@@ -289,9 +295,16 @@ class SqlSegment(PhysicalNode):
 
 @dataclass(frozen=True, eq=False)
 class SearchGroup:
-    """Searches over the same rows and label that share one round trip."""
+    """Searches over the same rows and label that share one round trip.
+
+    Args:
+        specs: The searches.
+        queries: What they ask of the store, if another group of the plan asks the same for other
+            rows: rows with equal values get the hits that the first group has read.
+    """
 
     specs: tuple[SearchSpec, ...]
+    queries: tuple[SearchQuery, ...] = ()
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> list[Batch]:
         """The rows of each search.
@@ -305,10 +318,17 @@ class SearchGroup:
         rest = iter(steps)
         withins = [next(rest) if spec.node.within is not None else None for spec in self.specs]
         step = self.specs[0].node.step
+        store: StoreSearches = ctx.store(step)
+        if self.queries:
+            store = RememberedSearches(store, await ctx.once(self.queries, _no_hits))
         results = await run_searches(
-            self.specs, left, withins, ctx.store(step), partial(ctx.embed, step), ctx.now
+            self.specs, left, withins, store, partial(ctx.embed, step), ctx.now
         )
         return [ctx.by_window(result) for result in results]
+
+
+async def _no_hits() -> Remembered:
+    return {}
 
 
 @dataclass(frozen=True, eq=False)

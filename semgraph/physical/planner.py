@@ -5,7 +5,7 @@ and what may run ahead.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -41,7 +41,7 @@ from semgraph.physical.plan import (
 from semgraph.physical.retrieval import SearchSpec
 from semgraph.relational.fragments import Segment, compile_segment, plan_segments
 from semgraph.semantic.library import Implementations, Library, choose
-from semgraph.stores.base import Store
+from semgraph.stores.base import SearchQuery, Store
 
 
 def compile_plan(
@@ -317,5 +317,33 @@ def _search_groups(nodes: Iterable[Node], store: Store) -> dict[Node, SearchGrou
     for node in nodes:
         if isinstance(node, Search):
             groups.setdefault(node.trip or node, []).append(SearchSpec.compile(node, store))
-    made = (SearchGroup(tuple(specs)) for specs in groups.values())
+    equal: dict[tuple[SearchQuery, ...], list[list[SearchSpec]]] = {}
+    for specs in groups.values():
+        equal.setdefault(_asked_of_store(specs), []).append(specs)
+    made = [group for queries, same in equal.items() for group in _sharing(queries, same)]
     return {spec.node: group for group in made for spec in group.specs}
+
+
+def _asked_of_store(specs: Sequence[SearchSpec]) -> tuple[SearchQuery, ...]:
+    """What searches ask of the store, whatever is read of the hits."""
+    queries = (spec.query(spec.node.k, f"{n}_") for n, spec in enumerate(specs) if spec.node.label)
+    return tuple(replace(query, properties=()) for query in queries)
+
+
+def _sharing(
+    queries: tuple[SearchQuery, ...], groups: Sequence[list[SearchSpec]]
+) -> list[SearchGroup]:
+    """Groups that ask the same of the store; each reads what any of them needs."""
+    if len(groups) < 2 or not queries:
+        return [SearchGroup(tuple(specs)) for specs in groups]
+    properties = [
+        frozenset(name for spec in specs if spec.node.label for name in spec.properties)
+        for specs in zip(*groups, strict=True)
+    ]
+    return [
+        SearchGroup(
+            tuple(replace(spec, more=more) for spec, more in zip(specs, properties, strict=True)),
+            queries,
+        )
+        for specs in groups
+    ]

@@ -107,6 +107,7 @@ class SearchSpec:
         with_step: Whether there are rows of the step to search.
         listed: Whether the statement gets the pairs of row and step row that it ranks.
         nearest: How exact the nearest of the store are, in words.
+        more: Further properties that the store returns: an equal search of the plan reads them.
     """
 
     node: Search
@@ -115,6 +116,7 @@ class SearchSpec:
     with_step: bool = True
     listed: bool = False
     nearest: str = "exact"
+    more: frozenset[str] = frozenset()
 
     @classmethod
     def compile(cls, node: Search, store: Store) -> SearchSpec:
@@ -167,10 +169,11 @@ class SearchSpec:
             for path in s.columns
             if path.startswith(f"{self.node.alias}.")
         }
-        wanted = [*self.fields, *sorted(extra - set(self.fields))]
+        wanted = [*self.fields, *sorted((extra | self.more) - set(self.fields))]
         skip = {self.node.graph.key, "source", "target"}
         known = {*label.columns, *label.vectors.values()} - skip
-        return tuple(name for name in wanted if name in known)
+        names = (name for name in wanted if name in known)
+        return tuple(sorted(names) if self.more else names)
 
     def query(self, k: int, prefix: str) -> SearchQuery:
         """The store's part, for the `k` best of each method; row values are in columns that start

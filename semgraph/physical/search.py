@@ -7,13 +7,14 @@ over many, so that the two kinds of hits are ranked alike and `where` always act
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semgraph.expr.functions import words
 from semgraph.expr.scalar import LEFT, PAIRS, STEP, STORED
@@ -21,7 +22,6 @@ from semgraph.logical.search import Search
 from semgraph.logical.semantic import VECTOR
 from semgraph.physical.fusion import RESULT_OF, asked_column, statement, vector_column
 from semgraph.physical.hits import RowSearch
-from semgraph.physical.reads import StoreReads
 from semgraph.physical.retrieval import (
     EmbedTextsOf,
     SearchInput,
@@ -35,6 +35,57 @@ from semgraph.physical.shortlist import shortlist, worth_it
 from semgraph.relational.batch import Batch, runtime_schema, values
 from semgraph.relational.fragments import check_equal, column_of, execute, executors
 from semgraph.stores.base import SearchQuery
+
+
+class StoreSearches(Protocol):
+    """The searches of a store."""
+
+    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+        """As `Store.search`."""
+        ...
+
+
+Remembered = dict[tuple[SearchQuery, ...], dict[Hashable, tuple[int, list[pa.Table]]]]
+"""By queries, and by the values of a row: its ordinal, and the hits among which its own are."""
+
+
+class RememberedSearches:
+    """The searches of a store, which asks it for rows with new values only.
+
+    Args:
+        store: The store.
+        hits: The hits so far; those of further rows are added.
+    """
+
+    def __init__(self, store: StoreSearches, hits: Remembered) -> None:
+        self._store, self._hits = store, hits
+
+    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+        """As `Store.search`."""
+        known = self._hits.setdefault(tuple(queries), {})
+        ordinals: list[Any] = rows.column("_q").to_pylist()
+        columns = [values(rows.column(name)) for name in rows.column_names if name != "_q"]
+        keys: list[Hashable] = [repr(row) for row in zip(*columns, strict=True)]
+        new = [place for place, key in enumerate(keys) if key not in known]
+        if new:
+            tables = await self._store.search(queries, rows.take(pa.array(new, pa.int64())))
+            known |= {keys[place]: (ordinals[place], tables) for place in new}
+            if len(new) == len(keys):
+                return tables
+        return [
+            pa.concat_tables(
+                _for_row(known[key][1][number], known[key][0], q)
+                for q, key in zip(ordinals, keys, strict=True)
+            )
+            for number in range(len(queries))
+        ]
+
+
+def _for_row(hits: pa.Table, stored: int, q: int) -> pa.Table:
+    """The hits of one row, under another ordinal."""
+    own = hits.filter(pc.field("_q") == stored)
+    ordinals = pa.array([q] * own.num_rows, pa.int64())
+    return own.set_column(own.schema.get_field_index("_q"), "_q", ordinals)
 
 
 class StoreQueries:
@@ -77,7 +128,7 @@ class StoreQueries:
             return [replace(confined, partition=None)]
         return [confined, replace(spec.query(k, f"_y{n}_"), partition=None)]
 
-    async def hits(self, store: StoreReads, wanted: Mapping[int, int]) -> dict[int, Batch]:
+    async def hits(self, store: StoreSearches, wanted: Mapping[int, int]) -> dict[int, Batch]:
         """The hits of searches by number, `wanted` says how many of each method; one round trip."""
         queries = {n: self._queries(n, k) for n, k in wanted.items()}
         flat = [query for parts in queries.values() for query in parts]
@@ -178,7 +229,7 @@ async def run_searches(
     specs: Sequence[SearchSpec],
     left: Batch,
     withins: Sequence[Batch | None],
-    store: StoreReads,
+    store: StoreSearches,
     embed: EmbedTextsOf,
     now: datetime | None,
 ) -> list[Batch]:

@@ -317,3 +317,35 @@ def test_yaml_and_frames_say_the_same(tmp_path: Path) -> None:
     plan = found.step("found").to_plan("p")
     (tmp_path / "p.yaml").write_text(dump(plan))
     assert load_plan(tmp_path / "p.yaml").fingerprint == plan.fingerprint
+
+
+async def test_a_later_search_asks_the_store_only_for_rows_with_new_values(
+    library: Library,
+) -> None:
+    search = f"{{search: {{over: Book, alias: hit, k: 2, by: [{{fulltext: title, to: text}}, {{{NEAR}, to: text}}]}}}}"
+    steps = f"""
+  first:
+    - from: asked
+    - {search}
+    - project: {{text, group_id, uuid: hit.uuid}}
+  texts:
+    - from: first
+    - project: {{text: EXPRESSION, group_id}}
+    - distinct: [text]
+  found:
+    - from: texts
+    - {search}
+    - project: {{text, uuid: hit.uuid, title: hit.title}}
+"""
+    same = await library.run(steps.replace("EXPRESSION", "text"), asked=ASKED)
+    other = await library.run(
+        steps.replace("EXPRESSION", "CASE WHEN uuid = 'b1' THEN text ELSE 'hunts' END"), asked=ASKED
+    )
+    assert [r.meter.total().round_trips for r in (same, other)] == [1, 2]
+    alone = f"  found: [{{from: asked}}, {search}, {{project: {{text, uuid: hit.uuid, title: hit.title}}}}]"
+    fox, hunts = [
+        await library.rows(alone, asked=[{"text": text, "group_id": "g"}])
+        for text in ("red fox", "hunts")
+    ]
+    assert same.tables["found"].to_pylist() == fox
+    assert other.tables["found"].to_pylist() == fox + hunts
