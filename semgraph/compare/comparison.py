@@ -63,8 +63,7 @@ class Estimate:
         tokens_out: Tokens of the longest answers allowed.
         dollars: Their price.
         least: The fewest calls, if a range is expected.
-        planned: Whether all requests are known beforehand; `calls` is then a count, not an
-            expectation.
+        planned: Whether all requests are known in advance; `calls` is then exact.
     """
 
     variant: str
@@ -115,7 +114,7 @@ class Quality:
         spread: The lowest and the highest value of a trial.
         difference: F1 less the reference's, with its paired 95 % interval: (value, low, high).
         same: Share of rows with the same answers as the reference, trial by trial.
-        pairs: Nodes: F1 of pairs of members that are together; None where no node has two.
+        pairs: Nodes: F1 of pairs of members of one node; None if no node has two.
         b_cubed: Nodes: B-cubed F1.
         validity: Edges that hold, over sampled times: F1.
         ended: Edges that have an end: F1.
@@ -169,7 +168,7 @@ class Arm:
 
     @property
     def cold(self) -> Spent:
-        """The cost of a trial by itself, on average over the trials."""
+        """The mean cost of a trial by itself."""
         total, number = sum((t.cold for t in self.trials), Spent()), max(len(self.trials), 1)
         dollars = None if total.dollars is None else total.dollars / number
         return Spent(
@@ -181,7 +180,7 @@ class Arm:
 
     @property
     def seconds(self) -> tuple[float, ...]:
-        """The wall times that were measured."""
+        """The measured wall times."""
         return tuple(t.seconds for t in self.trials if t.seconds is not None)
 
     @property
@@ -198,7 +197,7 @@ class Arm:
             where: Columns of the row and their values.
 
         Raises:
-            PlanError: There is no such column, row or trial.
+            PlanError: The column, row or trial does not exist.
         """
         return _evidence(self, trial, where)
 
@@ -213,7 +212,7 @@ class Comparison:
         step: The step whose variants are compared; "" for whole plans.
         model: The model that answered.
         arms: The variants, in the order of the request.
-        reference: The variant that the others are compared with.
+        reference: The variant that the rest is compared with.
         trials: The number of trials requested of each.
         truth: Whether the variants were compared with a truth.
         closed: Whether a row missing from the truth should have no answer; else it is not scored.
@@ -230,7 +229,7 @@ class Comparison:
         record: Folder of the record.
         journal: The file with the answers.
         rows: The frozen rows, by number.
-        wanted: The truth about these rows.
+        wanted: The true rows.
     """
 
     id: str
@@ -302,9 +301,37 @@ class Comparison:
         answers as lists; `truth` is NULL for rows that the truth does not cover.
 
         Raises:
-            PlanError: There is no such variant or trial, or whole plans were compared.
+            PlanError: The variant or trial does not exist, or whole plans were compared.
         """
-        return differing(self, self[one], self[other], trial)
+        if self.rows is None:
+            hint = "compare a step of the plan: step=..."
+            raise PlanError(
+                Problem("whole plans were compared, which have no rows in common", hint=hint)
+            )
+        rows = _with_keys(self)
+        ours, theirs = (
+            trial_answers(trial_of(self[name], trial), self.key, self.compare, rows, name)
+            for name in (one, other)
+        )
+        true = None if self.wanted is None else _true(self.wanted, self)
+        none: Counter[Hashable] = Counter()
+        different: list[dict[str, Any]] = []
+        for unit in dict.fromkeys([*ours, *theirs]):
+            answers = {one: ours.get(unit, none), other: theirs.get(unit, none)}
+            if ours.get(unit, none) == theirs.get(unit, none):
+                continue
+            key = dict(zip(self.key, unit, strict=True)) if isinstance(unit, tuple) else {}
+            row: dict[str, Any] = {name: _text(value) for name, value in key.items()}
+            row |= {name: _listed(each, self) for name, each in answers.items()}
+            if true is not None:
+                unknown = not self.closed and unit not in true
+                row["truth"] = None if unknown else _listed(true.get(unit, none), self)
+            different.append(row)
+        names = [*self.key, one, other, *(["truth"] if true is not None else [])]
+        schema = pa.schema(
+            [(n, pa.string() if n in self.key else pa.list_(pa.string())) for n in names]
+        )
+        return pa.Table.from_pylist(different, schema=schema)
 
     def __str__(self) -> str:
         """The table as `semgraph compare` prints it, as wide as the terminal."""
@@ -327,7 +354,7 @@ class Comparison:
 
 
 def ranked(comparison: Comparison) -> list[Arm]:
-    """The reference, then the others, the best first."""
+    """The reference, then the other variants, best first."""
 
     def place(arm: Arm) -> tuple[bool, float]:
         measure = quality_of(arm)
@@ -370,58 +397,26 @@ def trial_answers(
     trial: Trial,
     key: Sequence[str],
     compare: Sequence[str],
-    asked: pa.Table | None,
+    frozen: pa.Table | None,
     variant: str = "",
 ) -> dict[Hashable, Counter[Hashable]]:
-    """The answers of a trial, by row. A failed row has an answer of its own, which agrees
-    with no other variant.
+    """The answers of a trial to the frozen rows, by row. The answer of a failed row differs from
+    those of all other variants.
     """
     empty = pa.table({name.split(".")[0].removesuffix(EACH): [] for name in (*key, *compare)})
-    result = dict(answers_of(empty if trial.rows is None else trial.rows, key, compare, asked))
-    if trial.answers is not None and asked is not None and trial.failed:
-        wrong = {
+    result = dict(answers_of(empty if trial.rows is None else trial.rows, key, compare, frozen))
+    if trial.answers is not None and frozen is not None and trial.failed:
+        numbers = {
             r[MEMBER]
             for r in trial.answers.select([MEMBER, "error"]).to_pylist()
             if r["error"] is not None
         }
-        failed = asked.take(pa.array(sorted(wrong), pa.int64()))
+        failed = frozen.take(pa.array(sorted(numbers), pa.int64()))
         result |= {
             unit: Counter([(FAILED, variant)])
             for unit in answers_of(failed.slice(0, 0), key, (), failed)
         }
     return result
-
-
-def differing(comparison: Comparison, one: Arm, other: Arm, trial: int) -> pa.Table:
-    """See `Comparison.disagreements`."""
-    if comparison.rows is None:
-        hint = "compare a step of the plan: step=..."
-        raise PlanError(
-            Problem("whole plans were compared, which have no rows in common", hint=hint)
-        )
-    asked = _with_keys(comparison)
-    ours, theirs = (
-        trial_answers(trial_of(arm, trial), comparison.key, comparison.compare, asked, arm.name)
-        for arm in (one, other)
-    )
-    true = None if comparison.wanted is None else _true(comparison.wanted, comparison)
-    none: Counter[Hashable] = Counter()
-    different: list[dict[str, Any]] = []
-    for unit in dict.fromkeys([*ours, *theirs]):
-        mine, yours = ours.get(unit, none), theirs.get(unit, none)
-        if mine != yours:
-            values = dict(zip(comparison.key, unit, strict=True)) if isinstance(unit, tuple) else {}
-            row: dict[str, Any] = {name: _text(value) for name, value in values.items()}
-            row |= {one.name: _listed(mine, comparison), other.name: _listed(yours, comparison)}
-            if true is not None:
-                open_ = not comparison.closed and unit not in true
-                row["truth"] = None if open_ else _listed(true.get(unit, none), comparison)
-            different.append(row)
-    names = [*comparison.key, one.name, other.name, *(["truth"] if true is not None else [])]
-    schema = pa.schema(
-        [(n, pa.string() if n in comparison.key else pa.list_(pa.string())) for n in names]
-    )
-    return pa.Table.from_pylist(different, schema=schema)
 
 
 def _true(wanted: pa.Table, comparison: Comparison) -> RowAnswers:
@@ -441,8 +436,8 @@ def _with_keys(comparison: Comparison) -> pa.Table | None:
 
 
 def _listed(answers: Counter[Hashable], comparison: Comparison) -> list[str]:
-    """Answers as text: the bare value if one column is compared; `yes` if the existence of a row is
-    the answer.
+    """Answers as text: the value alone if one column is compared; `yes` if the row itself is the
+    answer.
     """
     if any(isinstance(answer, tuple) and answer[:1] == (FAILED,) for answer in answers):
         return ["(failed)"]
@@ -480,9 +475,7 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
     comparison = arm.comparison
     if comparison is None or comparison.rows is None:
         hint = "compare a step of the plan: step=..."
-        raise PlanError(
-            Problem("whole plans were compared: there is no frozen row to ask about", hint=hint)
-        )
+        raise PlanError(Problem("whole plans were compared, which have no frozen rows", hint=hint))
     trial = trial_of(arm, number)
     names = comparison.rows.column_names
     for path in where:
@@ -496,20 +489,20 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
                 )
             )
     rows = comparison.rows.to_pylist()
-    wanted = {
+    selected = {
         i
         for i, row in enumerate(rows)
         if all(as_text(at(row, p)) == as_text(v) for p, v in where.items())
     }
-    if not wanted:
-        wanted_values = ", ".join(f"{name}={value}" for name, value in where.items())
+    if not selected:
+        condition = ", ".join(f"{name}={value}" for name, value in where.items())
         raise PlanError(
-            Problem(f"no frozen row has {wanted_values}", there=f"there are {len(rows):,} rows")
+            Problem(f"no frozen row has {condition}", there=f"there are {len(rows):,} rows")
         )
     items = [] if trial.answers is None else trial.answers.to_pylist()
     with exchanges(Run(comparison.record or Path()), comparison.journal) as lookup:
-        asked = tuple(_asked_item(item, lookup) for item in items if item[MEMBER] in wanted)
-    return Evidence(arm.name, number, tuple(rows[i] for i in sorted(wanted)), asked)
+        asked = tuple(_asked_item(item, lookup) for item in items if item[MEMBER] in selected)
+    return Evidence(arm.name, number, tuple(rows[i] for i in sorted(selected)), asked)
 
 
 def _asked_item(item: Row, lookup: Lookup) -> AskedItem:

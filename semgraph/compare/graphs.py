@@ -32,8 +32,8 @@ def written_labels(plan: LogicalPlan) -> tuple[set[str], set[str], set[str]]:
     """
     merges = [sink for sink in plan.writes if isinstance(sink, Merge) and not sink.only]
     by_model = [any(n.calls_model for n in walk(m.input)) for m in merges]
-    unchanged = {m.node for m, asks in zip(merges, by_model, strict=True) if m.node and not asks}
-    edges = {m.edge for m, asks in zip(merges, by_model, strict=True) if m.edge and asks}
+    unchanged = {m.node for m, calls in zip(merges, by_model, strict=True) if m.node and not calls}
+    edges = {m.edge for m, calls in zip(merges, by_model, strict=True) if m.edge and calls}
     return (
         unchanged,
         {m.node for m in merges if m.node} - unchanged,
@@ -44,9 +44,9 @@ def written_labels(plan: LogicalPlan) -> tuple[set[str], set[str], set[str]]:
 async def graph_of(store: Store, plan: LogicalPlan) -> ScoredGraph:
     """The rows of a store as a graph, for the labels that a plan writes.
 
-    Nodes written unchanged keep their keys in every graph, so they identify the nodes derived from
-    them: the members of a derived node are the unchanged nodes that an edge connects to it, and its
-    name is what the graph draws of it. All other edges are facts.
+    Nodes written unchanged have the same keys in every graph, so they identify the nodes derived
+    from them: the members of a derived node are the unchanged nodes that an edge connects to it. Its
+    name is the property that the graph draws. All other edges are facts.
     """
     graph, draw = plan.graph, plan.graph.draw
     unchanged, derived, edges = written_labels(plan)
@@ -65,36 +65,31 @@ async def graph_of(store: Store, plan: LogicalPlan) -> ScoredGraph:
             )
             members[row[ends[1]]].add(row[ends[0]])
     nodes: list[ScoredNode] = []
-    ends_said = {
+    ends_of_facts = {
         end
         for name in edges - ties
         for end in (graph.labels[name].source, graph.labels[name].target)
     }
-    labels = derived | (unchanged & ends_said) or unchanged
+    labels = derived | (unchanged & ends_of_facts) or unchanged
     for name in sorted(labels):
         label = graph.labels[name]
         names = [draw.node] if draw.node in label.properties else []
         for row in (await store.scan(name, names, None, ())).to_pylist():
-            called = folded(row[draw.node]) if names and row[draw.node] else None
+            drawn = folded(row[draw.node]) if names and row[draw.node] else None
             key = row[graph.key]
             own = frozenset(members[key]) if key in members else None
-            nodes.append(ScoredNode(key, own, name if len(labels) > 1 else "", called))
-    statements: list[Edge] = []
+            nodes.append(ScoredNode(key, own, name if len(labels) > 1 else "", drawn))
+    facts: list[Edge] = []
     for name in sorted(edges - ties):
-        wanted = {
-            p: p
-            for p in (draw.edge, draw.start, draw.end)
-            if p and p in graph.labels[name].properties
-        }
-        for row in (await store.scan(name, list(wanted), None, ())).to_pylist():
-            label_of = (
-                folded(row[draw.edge]) if wanted.get(draw.edge) and row[draw.edge] else folded(name)
+        drawn_properties = (draw.edge, draw.start, draw.end)
+        columns = [p for p in drawn_properties if p and p in graph.labels[name].properties]
+        for row in (await store.scan(name, columns, None, ())).to_pylist():
+            text = (
+                folded(row[draw.edge]) if draw.edge in columns and row[draw.edge] else folded(name)
             )
-            times = (row.get(draw.start), row.get(draw.end))
-            statements.append(
-                Edge(row["source"], row["target"], label_of, start=times[0], end=times[1])
-            )
-    return ScoredGraph(tuple(nodes), tuple(statements))
+            start, end = row.get(draw.start), row.get(draw.end)
+            facts.append(Edge(row["source"], row["target"], text, start=start, end=end))
+    return ScoredGraph(tuple(nodes), tuple(facts))
 
 
 def read_graph_truth(value: Any) -> ScoredGraph:
@@ -112,7 +107,7 @@ def read_graph_truth(value: Any) -> ScoredGraph:
         hint = '{"nodes": [{"key", "name", "members"}], "edges": [{"source", "target", "label", "start", "end"}]}'
         raise PlanError(
             Problem(
-                f"{source} is no graph: a whole plan is compared with nodes and edges", hint=hint
+                f"{source} is not a graph: a whole plan is compared with nodes and edges", hint=hint
             )
         )
     nodes = [_node(row, f"{source}, node {i}") for i, row in enumerate(data["nodes"], 1)]
@@ -140,21 +135,21 @@ def _json(path: Path) -> Any:
     except OSError as error:
         raise PlanError(Problem(f"{path}: {error.strerror or error}")) from None
     except ValueError as error:
-        raise PlanError(Problem(f"{path}: this is no JSON: {error}")) from None
+        raise PlanError(Problem(f"{path}: invalid JSON: {error}")) from None
 
 
 def _node(row: Any, where: str) -> ScoredNode:
-    _known(row, _NODE, ("key",), where)
+    _check_keys(row, _NODE, ("key",), where)
     members = None if row.get("members") is None else frozenset(map(str, row["members"]))
     name = folded(str(row["name"])) if row.get("name") else None
     return ScoredNode(str(row["key"]), members, str(row.get("label") or ""), name)
 
 
 def _edge(row: Any, where: str, keys: set[Any]) -> Edge:
-    _known(row, _EDGE, ("source", "target"), where)
+    _check_keys(row, _EDGE, ("source", "target"), where)
     for end in ("source", "target"):
         if str(row[end]) not in keys:
-            raise PlanError(Problem(f'{where}: {end} "{row[end]}" is the key of no node'))
+            raise PlanError(Problem(f'{where}: no node has the key "{row[end]}" ({end})'))
     start, end_ = (_time(row.get(name), f"{where}: {name}") for name in ("start", "end"))
     label = folded(str(row.get("label") or ""))
     return Edge(
@@ -167,17 +162,17 @@ def _edge(row: Any, where: str, keys: set[Any]) -> Edge:
     )
 
 
-def _known(row: Any, allowed: set[str], needed: tuple[str, ...], where: str) -> None:
-    if not isinstance(row, Mapping) or any(name not in row for name in needed):
+def _check_keys(row: Any, allowed: set[str], required: tuple[str, ...], where: str) -> None:
+    if not isinstance(row, Mapping) or any(name not in row for name in required):
         raise PlanError(
             Problem(
-                f"{where} lacks {' or '.join(needed)}",
+                f"{where} lacks {' or '.join(required)}",
                 there=f"it may have: {', '.join(sorted(allowed))}",
             )
         )
     unknown = sorted(set(row) - allowed)
     if unknown:
-        what = f'{where}: what "{unknown[0]}" means is not known'
+        what = f'{where}: unknown key "{unknown[0]}"'
         raise PlanError(Problem(what, there=f"it may have: {', '.join(sorted(allowed))}"))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.compare.comparison import Estimate
-from semgraph.compare.scratch import Held
+from semgraph.compare.scratch import Snapshot
 from semgraph.compare.trial import StepInput
 from semgraph.errors import BudgetReached
 from semgraph.execution.runtime import ObservationFile
@@ -29,7 +29,7 @@ from semgraph.semantic.answers import watched
 from semgraph.semantic.context import DryRun, DryRunEnded, PlannedRequests
 from semgraph.semantic.contract import Cost, Implementation, Keys, Observed, RowEstimate, Rows
 
-_SAMPLE = 200  # items whose prompts are counted
+_SAMPLE = 200  # items with counted prompts
 Batches = Mapping[str, PlannedRequests]
 
 
@@ -39,8 +39,8 @@ class Ahead:
 
     Args:
         estimates: One for each variant.
-        embedding: The variants that embed texts, or decide from answers what to ask next; their
-            vectors are computed before they are timed.
+        embedding: The variants that embed texts, or whose requests depend on answers; their vectors
+            are computed before they are timed.
     """
 
     estimates: tuple[Estimate, ...]
@@ -57,8 +57,8 @@ async def ahead(
 ) -> Ahead:
     """Estimate the cost of each variant over these rows. Nothing is sent or embedded.
 
-    If all requests are independent of answers and vectors, the variant composes them in a dry run
-    and they are counted. Otherwise its own `estimate` is used, by partitions, prompts and groups.
+    Requests that do not depend on answers or vectors are made in a dry run and counted. Otherwise
+    the variant's own `estimate` is used, by partitions, prompts and groups.
     """
     seen = await _observed(node, rows, reference, llm, embedder)
     estimates: list[Estimate] = []
@@ -86,7 +86,7 @@ async def warm(
     llm: LLM,
     embedder: Embedder,
 ) -> None:
-    """Compute in advance what variants need besides answers, above all vectors. No model is called."""
+    """Compute vectors that variants need, before they are timed. No model is called."""
     for variant in variants:
         async with DryRun(llm, embedder, node, StepMetrics(), embeds=True) as ctx:
             for each in rows:
@@ -117,8 +117,8 @@ def _at_once(
 
 
 def _planned(name: str, batches: Batches, llm: LLM) -> Estimate:
-    """An estimate from composed requests: the count is exact, tokens are extrapolated from the
-    first ones.
+    """An estimate from the requests of a dry run: the count is exact, tokens are extrapolated from
+    the first ones.
     """
     calls, sent, answered = 0, 0.0, 0
     dollars: list[float | None] = []
@@ -161,9 +161,7 @@ def _least(cost: Cost) -> float:
 
 
 def units(node: Semantic, rows: Rows) -> Iterator[RowEstimate]:
-    """The rows in the units of estimates: rows that never share a request are apart, groups of one
-    size are together.
-    """
+    """The rows by the units of estimates: by partition, prompt and context, and groups by size."""
     keys = Keys(node, rows)
     own = rows.items.column("group").to_pylist() if "group" in rows.items.column_names else None
     rights = rows.items.column("right").to_pylist() if "right" in rows.items.column_names else None
@@ -187,8 +185,8 @@ async def _observed(
     llm: LLM,
     embedder: Embedder,
 ) -> Observed | None:
-    """The tokens of an item, from a dry run of the reference over the first items: its own, those
-    of the static part of each call, and the longest answer allowed.
+    """Tokens per item, from a dry run of the reference over the first items: in total, of the static
+    part of each call, of an item alone, and of the longest answer.
     """
     items = 0
     async with DryRun(llm, embedder, node, StepMetrics()) as ctx:
@@ -242,10 +240,12 @@ def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
                 dollars(v, exact=True) if name == "max_usd" else f"{v:,.0f}"
                 for v in (most, limit, before)
             )
-            spent_before = f" (spent {paid} on the rows, which are kept)" if before else ""
+            spent_before = (
+                f" (spent {paid} on the rows, which are in the journal)" if before else ""
+            )
             raise BudgetReached(
                 f"{amount}{units[name]} for {plural(trials, 'trial')} of {plural(len(each), 'variant')} "
-                f"would pass {name} {allowed.removeprefix('$')}{spent_before}: no variant was asked. "
+                f"would pass {name} {allowed.removeprefix('$')}{spent_before}: no variant was run. "
                 "Raise it, or take fewer rows, variants or trials"
             )
 
@@ -253,39 +253,37 @@ def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
 def rows_preview(
     step_input: StepInput,
     inputs: Mapping[str, pa.Table],
-    source: Held,
+    source: Snapshot,
     journal: Path | None,
     budget: Budget,
 ) -> list[str]:
-    """Lines printed before rows are computed with model calls: the steps, and their calls as far as
-    known.
-    """
+    """Lines printed before rows are computed with model calls: the steps with their known calls."""
     amounts = _calls(step_input.physical, inputs, source, journal)
     known = [
         f"{step} ({_amount(amount)})"
         for step, amount in amounts.items()
         if amount.known and amount.value
     ]
-    open_ = [step for step, amount in amounts.items() if not amount.known]
-    callers = [f"  models are asked by {', '.join(known)}"] if known else []
-    later = [f"  how much is not known beforehand: {', '.join(open_)}"] if open_ else []
+    unknown = [step for step, amount in amounts.items() if not amount.known]
+    callers = [f"  steps that call the model: {', '.join(known)}"] if known else []
+    later = [f"  calls not known in advance: {', '.join(unknown)}"] if unknown else []
     whole = (
-        ": a run of the whole plan, as the step reads what the plan writes"
+        " by a run of the whole plan, because the step reads what the plan writes"
         if step_input.grown
         else ""
     )
     return [
-        f"first the rows of step {step_input.node.step} are made{whole}",
+        f"first the rows of step {step_input.node.step} are computed{whole}",
         *callers,
         *later,
-        f"  what the journal has costs nothing; {limits(budget)}",
+        f"  answers in the journal cost nothing; {limits(budget)}",
     ]
 
 
 def plans_preview(
     arms: Mapping[str, PhysicalPlan],
     inputs: Mapping[str, pa.Table],
-    source: Held,
+    source: Snapshot,
     journal: Path | None,
     budget: Budget,
 ) -> list[str]:
@@ -300,18 +298,18 @@ def _of_plan(amounts: Mapping[str, Amount]) -> str:
     known = {step: amount for step, amount in amounts.items() if amount.known}
     later = len(amounts) - len(known)
     if not known:
-        return "how many calls depends on the answers"
+        return "the number of calls depends on the answers"
     calls = total(known.values())
     number = f"{calls.text()} call{'s' * (calls.value != 1)}"
     if not later:
         return number
-    return f"{number} for {', '.join(known)}; for {later} other step{'s' * (later > 1)} it depends on the answers"
+    return f"{number} for {', '.join(known)}; those of {plural(later, 'more step')} depend on the answers"
 
 
 def _calls(
-    physical: PhysicalPlan, inputs: Mapping[str, pa.Table], source: Held, journal: Path | None
+    physical: PhysicalPlan, inputs: Mapping[str, pa.Table], source: Snapshot, journal: Path | None
 ) -> dict[str, Amount]:
-    """The calls of each semantic step, as far as they are known."""
+    """The estimated calls of each semantic step."""
     memory = ObservationFile.beside(journal)
     estimator = Estimator.over(physical, inputs, memory, source.rows)
     calls: dict[str, list[Amount]] = {}
@@ -327,13 +325,13 @@ def _amount(calls: Amount) -> str:
 
 
 def limits(budget: Budget) -> str:
-    """The limits in force."""
-    each = {
+    """The limits of a budget."""
+    values = {
         name: getattr(budget, name)
         for name in ("max_calls", "max_tokens", "max_usd", "max_seconds")
     }
     limits_set = ", ".join(
-        f"{name} {_limit(value)}" for name, value in each.items() if value is not None
+        f"{name} {_limit(value)}" for name, value in values.items() if value is not None
     )
     return f"it stops before it passes {limits_set}" if limits_set else "no limit is set"
 
@@ -348,14 +346,13 @@ def variants_preview(
     """Lines printed before variants are run: the cost of one trial of each, and of all."""
     wide = max(len(e.variant) for e in estimates)
     lines = [f"  {e.variant:<{wide}}  {expected(e)}" for e in estimates]
-    rows_made = [f"  the rows took {before:,} call{'s' * (before != 1)}"] if before else []
-    free = "  what the journal has costs nothing; an answer that is not valid is asked for again"
+    rows_made = [f"  the rows took {plural(before, 'call')}"] if before else []
     return [
         f"one trial of each, {llm}",
         *rows_made,
         *lines,
         f"  {in_all(estimates, trials, budget)}",
-        free,
+        "  answers in the journal cost nothing; invalid answers are requested again",
     ]
 
 
@@ -369,15 +366,13 @@ def in_all(estimates: Sequence[Estimate], trials: int, budget: Budget) -> str:
         else trials * sum(e.calls or 0 for e in estimates)
     )
     about = "" if all(e.planned for e in estimates) else "≈ "
-    limit = f" of the ${budget.max_usd:,.2f} you allow" if budget.max_usd is not None else ""
+    limit = f" of the {dollars(budget.max_usd)} you allow" if budget.max_usd is not None else ""
     each = f"{trials} trials of each: " if trials > 1 else "in all: "
     return f"{each}{_number(calls, about)} calls, {_dollars(total, planned=not about)}{limit}"
 
 
 def expected(estimate: Estimate) -> str:
-    """One variant: planned or approximate calls, tokens, and dollars with the longest answers
-    allowed.
-    """
+    """The cost of one variant: calls, tokens, and dollars with the longest answers allowed."""
     e = estimate
     about = "" if e.planned else "≈ "
     calls = _number(e.calls, about) if e.least is None else f"{e.least:,.0f}–{_number(e.calls)}"

@@ -42,18 +42,20 @@ def save(comparison: Comparison, record: RunRecord) -> None:
 
 
 def load_comparison(ref: str, runs: Path = RUNS) -> Comparison:
-    """A recorded comparison, by its id, the beginning of it, or `last`. Raises PlanError."""
+    """A recorded comparison, by its id, a prefix of it, or `last`. Raises PlanError."""
     run = find_run(ref, runs)
     file = run.folder / FILE
     if not file.exists():
         raise PlanError(
             Problem(
-                f"{run.name} is no comparison that was ended", hint="Show a run: semgraph runs show"
+                f"{run.name} is not a finished comparison", hint="Show a run: semgraph runs show"
             )
         )
     data = json.loads(file.read_text(encoding="utf-8"))
     if data.pop("schema") != SCHEMA:
-        raise PlanError(Problem(f"comparison {run.name} was kept by another version of semgraph"))
+        raise PlanError(
+            Problem(f"comparison {run.name} was recorded by another version of semgraph")
+        )
     del data["kind"]
     arms = tuple(_read_arm(run.folder, i, arm) for i, arm in enumerate(data.pop("arms")))
     journal = data.pop("journal")

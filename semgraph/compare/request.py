@@ -28,7 +28,7 @@ from semgraph.compare.preview import (
 )
 from semgraph.compare.record import save
 from semgraph.compare.score import of_plans, of_step
-from semgraph.compare.scratch import held, known_rows, partitions_read
+from semgraph.compare.scratch import known_rows, partitions_read, snapshot
 from semgraph.compare.trial import (
     KEPT,
     CountedEmbedder,
@@ -36,13 +36,15 @@ from semgraph.compare.trial import (
     Ledger,
     StepInput,
     Whole,
-    asking_step,
     checked,
     compiled,
     freeze,
     implementation_of,
     input_of,
+    listed_steps,
     seen_rows,
+    semantic_node,
+    semantic_steps,
     try_plan,
     try_variant,
     uses,
@@ -53,7 +55,6 @@ from semgraph.execution.opened import Opened
 from semgraph.execution.record import CallLog, RunRecord, new_run, noted, timestamp
 from semgraph.llm.base import LLM
 from semgraph.llm.settings import Settings
-from semgraph.logical.node import walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import StepMetrics
@@ -71,7 +72,7 @@ class Runner(Protocol):
 
     @property
     def settings(self) -> Settings:
-        """Settings as resolved."""
+        """The resolved settings."""
         ...
 
     def open(self, plan: LogicalPlan, *, fresh: bool) -> AbstractAsyncContextManager[Opened]:
@@ -103,14 +104,14 @@ def requested(
     if trials > 1 and replays:
         raise PlanError(
             Problem(
-                "a recording has one answer to each question, so its trials are all alike",
+                "a recording has one answer to each question, so all its trials are equal",
                 hint="trials=1",
             )
         )
     if isinstance(variants, str):
         raise PlanError(
             Problem(
-                f'variants is the text "{variants}"', hint=f'give a list: variants=["{variants}"]'
+                f'variants is the text "{variants}"', hint=f'write a list: variants=["{variants}"]'
             )
         )
     variants_by_name = dict(variants) if isinstance(variants, Mapping) else _named(list(variants))
@@ -143,7 +144,7 @@ def _named(variants: list[str]) -> dict[str, str]:
 
 @dataclass
 class ComparisonRecord:
-    """The record of a comparison, which stays correct if the comparison fails."""
+    """The record of a comparison. It is complete also if the comparison fails."""
 
     request: ComparisonRequest
     runner: Runner
@@ -179,7 +180,7 @@ class ComparisonRecord:
             self.record.describe(**facts)
 
     def noted(self, opened: Opened) -> Opened:
-        """The same resources; model calls are entered in the record once it exists."""
+        """The same resources; model calls are recorded once the record exists."""
 
         def add(*call: Any) -> None:
             if self.calls is not None:
@@ -190,7 +191,7 @@ class ComparisonRecord:
             opened, llm=noted(opened.llm, add), scoped=lambda scope: noted(scoped(scope), add)
         )
 
-    def end(self, status: str, why: str | None = None) -> None:
+    def end(self, status: str, reason: str | None = None) -> None:
         """Record the outcome and the cost."""
         if self.record is None:
             return
@@ -206,10 +207,10 @@ class ComparisonRecord:
         self.record.text(
             "metrics.json", json.dumps({"total": total.as_dict(), "steps": {}}, indent=1)
         )
-        self._describe(status=status, why=why, ended=timestamp())
+        self._describe(status=status, why=reason, ended=timestamp())
 
     def comparison(self, arms: Sequence[Arm], **more: Any) -> Comparison:
-        """Write the result into the record and return it."""
+        """Record the result and return it."""
         request, opened = self.request, self.opened
         result = Comparison(
             id=self.id, plan=request.plan.name, step=request.step, model=opened.llm.name, arms=tuple(arms),
@@ -236,16 +237,9 @@ async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
         try:
             result = await work(request, runner, record.noted(opened), record)
         except BaseException as error:
-            if record.record is not None:
-                interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
-                status = (
-                    "interrupted"
-                    if interrupted
-                    else "budget"
-                    if isinstance(error, BudgetReached)
-                    else "failed"
-                )
-                record.end(status, str(error))
+            interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
+            stopped = "budget" if isinstance(error, BudgetReached) else "failed"
+            record.end("interrupted" if interrupted else stopped, str(error))
             if isinstance(error, Fault):
                 raise PlanError(Problem(error.what, there=error.there, hint=error.hint)) from None
             raise
@@ -259,37 +253,37 @@ class Choices:
 
     Args:
         node: The step.
-        choices: The variants as written, by name.
+        choices: The choices of the variants, by name.
         variants: The variants.
-        reference: The name of the one that the others are compared with.
-        by_default: The operator's own reference.
-        library: Where the variants are from.
+        reference: The name of the variant that the rest is compared with.
+        operator_reference: The reference implementation of the operator.
+        library: The library of the variants.
     """
 
     node: Semantic
     choices: Mapping[str, Choice]
     variants: Mapping[str, Implementation[Any]]
     reference: str
-    by_default: Implementation[Any]
+    operator_reference: Implementation[Any]
     library: Library
 
     def input(self, plan: LogicalPlan, store: Store, llm: LLM) -> StepInput:
-        """How the rows of the step are computed, with the reference as its implementation."""
+        """The plan of the step's input, with the reference as the step's implementation."""
         use = {**plan.use, self.node.step: self.choices[self.reference]}
         return input_of(replace(plan, use=use), self.node, store, self.library, llm)
 
     def questions(self, frozen: Frozen) -> pa.Table:
         """The frozen rows. Raises PlanError if there are none."""
         if not frozen.parts or not frozen.rows.num_rows:
-            what = f"step {self.node.step} has no rows to ask about: there is nothing to compare"
-            raise PlanError(Problem(what, hint="give others"))
+            what = f"step {self.node.step} has no rows: there is nothing to compare"
+            raise PlanError(Problem(what, hint="use other inputs"))
         return frozen.rows
 
 
 def choices(request: ComparisonRequest, runner: Runner, llm: LLM) -> Choices:
     """The requested variants. Raises PlanError with all their errors."""
     library = Library(runner.settings.operators)
-    node = asking_step(request.plan, request.step)
+    node = semantic_node(request.plan, request.step)
     by_name = checked(
         {
             n: partial(implementation_of, node, text, library, llm)
@@ -318,14 +312,14 @@ async def compare_step(
 ) -> Comparison:
     """Compare variants of a step over the same rows."""
     plan = request.plan
-    of = choices(request, runner, opened.llm)
-    node, variants, reference = of.node, of.variants, of.reference
+    chosen = choices(request, runner, opened.llm)
+    node, variants, reference = chosen.node, chosen.variants, chosen.reference
     truth = None if request.truth is None else read_truth(node, request.truth)
-    source = await held(plan, opened.store, partitions_read(plan, request.inputs))
+    source = await snapshot(plan, opened.store, partitions_read(plan, request.inputs))
     known = await known_rows(plan, request.inputs, source)
     async with source.copy(await opened.vector_length(plan)) as scratch:
-        step_input = of.input(plan, scratch, opened.llm)
-        if step_input.asking:
+        step_input = chosen.input(plan, scratch, opened.llm)
+        if step_input.steps:
             for line in rows_preview(
                 step_input, request.inputs, source, runner.settings.journal_path, opened.budget
             ):
@@ -334,11 +328,13 @@ async def compare_step(
         frozen = await spent(
             record, lambda ledger: freeze(step_input, request.inputs, opened, scratch, ledger)
         )
-    questions = of.questions(frozen)
+    questions = chosen.questions(frozen)
     truth = None if truth is None else about(truth, node, questions)
     column = plan.graph.partition
     rows = await seen_rows(frozen, opened.llm, opened.embedder, column)
-    costs = await ahead(node, variants, of.by_default, rows, opened.llm, opened.embedder)
+    costs = await ahead(
+        node, variants, chosen.operator_reference, rows, opened.llm, opened.embedder
+    )
     for line in variants_preview(
         costs.estimates, request.trials, frozen.before.calls, opened.llm.name, opened.budget
     ):
@@ -347,11 +343,11 @@ async def compare_step(
     record.begin()
 
     async def ready(ledger: Ledger) -> None:
-        taking = [variants[name] for name in costs.embedding]
-        await warm(node, taking, rows, opened.llm, CountedEmbedder(opened.embedder, ledger))
+        embedding = [variants[name] for name in costs.embedding]
+        await warm(node, embedding, rows, opened.llm, CountedEmbedder(opened.embedder, ledger))
 
     async def attempt(name: str, number: int, ledger: Ledger) -> Trial:
-        llm = opened.scoped(f"compare {name}: {of.choices[name]}")
+        llm = opened.scoped(f"compare {name}: {chosen.choices[name]}")
         trial = await try_variant(frozen, variants[name], opened, llm, column, number, ledger)
         request.say(_done(name, trial, request.trials))
         return trial
@@ -363,7 +359,7 @@ async def compare_step(
         columns.key if truth else (node.by if hasattr(node, "by") else tuple(node.prompt.fields))
     )
     return record.comparison(
-        [Arm(n, {node.step: str(of.choices[n])}, tuple(trials[n]), quality[n]) for n in variants],
+        [Arm(n, {node.step: str(chosen.choices[n])}, tuple(trials[n]), quality[n]) for n in variants],
         reference=reference, key=tuple(key_columns), compare=columns.compare, frozen=frozen.facts(), before=frozen.before,
         estimates=costs.estimates, notes=(*_notes(frozen, truth), *known), stopped=stopped, rows=frozen.rows,
         wanted=truth.rows if truth else None, closed=truth.closed if truth else True,
@@ -371,7 +367,7 @@ async def compare_step(
 
 
 def _done(name: str, trial: Trial, trials: int) -> str:
-    """The line printed when a trial is finished."""
+    """The line printed after a trial."""
     number = f", trial {trial.number + 1} of {trials}" if trials > 1 else ""
     replayed = trial.cold.calls - trial.paid.calls
     replays = f" and {replayed:,} from the journal" if replayed > 0 else ""
@@ -381,9 +377,7 @@ def _done(name: str, trial: Trial, trials: int) -> str:
 def _notes(frozen: Frozen, truth: Truth | None) -> list[str]:
     notes = list(truth.notes) if truth else []
     if frozen.failed:
-        notes.append(
-            f"{frozen.failed:,} rows were lost before the step: a step before it had no answer for them"
-        )
+        notes.append(f"{frozen.failed:,} rows failed in earlier steps and are not compared")
     return notes
 
 
@@ -391,14 +385,14 @@ async def _each(
     names: Sequence[str], trials: int, attempt: Callable[[str, int, Ledger], Awaitable[T]], record: ComparisonRecord,
     ready: Callable[[Ledger], Awaitable[None]] | None = None,
 ) -> tuple[dict[str, list[T]], str | None]:  # fmt: skip
-    """Run all first trials, then all second ones, and so on: at a limit, all variants have almost
-    equally many.
+    """Run all first trials, then all second ones, and so on, so that at a limit all variants have
+    almost equally many.
 
-    Each round begins with another variant, so that the cost of being first (opening connections) is
-    shared.
+    Each round begins with the next variant, to share the cost of the first one (opening
+    connections).
     """
     results: dict[str, list[T]] = {name: [] for name in names}
-    what = "what is embedded"
+    what = "the embedding of texts"
     try:
         if ready is not None:
             await spent(record, ready)
@@ -413,7 +407,7 @@ async def _each(
 
 
 async def spent(record: ComparisonRecord, work: Callable[[Ledger], Awaitable[T]]) -> T:
-    """Do some work and add its cost to what was paid, also if a limit stops it."""
+    """Await some work and record its cost, also if a limit stops it."""
     ledger = Ledger()
     try:
         return await work(ledger)
@@ -431,14 +425,14 @@ async def compare_plans(
         hint = "compare a step with a truth: step=..."
         raise PlanError(
             Problem(
-                f"plan {plan.name} writes no graph that could be compared with a true one",
+                f"plan {plan.name} writes no graph to compare with a true one",
                 hint=hint,
             )
         )
     truth = None if request.truth is None else read_graph_truth(request.truth)
     plans = {name: replace(plan, use={**plan.use, **use}) for name, use in arms.items()}
     length = await opened.vector_length(plan)
-    source = await held(plan, opened.store, partitions_read(plan, request.inputs))
+    source = await snapshot(plan, opened.store, partitions_read(plan, request.inputs))
     async with source.copy(length) as scratch:
         physical = checked(
             {
@@ -482,21 +476,20 @@ async def compare_plans(
 
 def only_step(plan: LogicalPlan) -> str:
     """The only semantic step of a plan. Raises PlanError if there is none or more than one."""
-    names = list(
-        dict.fromkeys(node.step for node in walk(*plan.roots) if isinstance(node, Semantic))
-    )
+    names = semantic_steps(plan.roots)
     if len(names) != 1:
-        there = "steps that call the model: " + (", ".join(names) or "none")
         raise PlanError(
             Problem(
-                "these variants do not name their step", there=there, hint='name it: step="..."'
+                "these variants do not name their step",
+                there=listed_steps(names),
+                hint='name it: step="..."',
             )
         )
     return names[0]
 
 
 async def foreseen(request: ComparisonRequest, runner: Runner) -> list[str]:
-    """The expected cost of each variant of a step over its rows, a line each. No model is called;
+    """The expected cost of each variant of a step over its rows, one line each. No model is called;
     texts that a search needs are embedded.
 
     Raises:
@@ -504,12 +497,12 @@ async def foreseen(request: ComparisonRequest, runner: Runner) -> list[str]:
     """
     plan = request.plan
     async with runner.open(plan, fresh=False) as opened:
-        of = choices(request, runner, opened.llm)
-        source = await held(plan, opened.store, partitions_read(plan, request.inputs))
+        chosen = choices(request, runner, opened.llm)
+        source = await snapshot(plan, opened.store, partitions_read(plan, request.inputs))
         async with source.copy(await opened.vector_length(plan)) as scratch:
-            step_input = of.input(plan, scratch, opened.llm)
-            if step_input.asking:
-                later = "what its variants take is known when these are there: compare says it before they are asked"
+            step_input = chosen.input(plan, scratch, opened.llm)
+            if step_input.steps:
+                later = "the cost of the variants depends on these rows: compare prints it before it runs a variant"
                 return [
                     *rows_preview(
                         step_input,
@@ -521,14 +514,17 @@ async def foreseen(request: ComparisonRequest, runner: Runner) -> list[str]:
                     later,
                 ]
             frozen = await freeze(step_input, request.inputs, opened, scratch, Ledger())
-        of.questions(frozen)
+        chosen.questions(frozen)
+        node, variants = chosen.node, chosen.variants
         rows = await seen_rows(frozen, opened.llm, opened.embedder, plan.graph.partition)
-        costs = await ahead(of.node, of.variants, of.by_default, rows, opened.llm, opened.embedder)
+        costs = await ahead(
+            node, variants, chosen.operator_reference, rows, opened.llm, opened.embedder
+        )
         counts = " × ".join(f"{name} {count:,}" for name, count in frozen.facts()["rows"].items())
-        wide = max(map(len, of.variants))
-        own = {name: "   reference" if name == of.reference else "" for name in of.variants}
+        wide = max(map(len, variants))
+        note = {name: "   reference" if name == chosen.reference else "" for name in variants}
         return [
-            f"{of.node.step} = {of.node.keyword}({counts}), one trial of each ({opened.llm.name}), estimated",
-            *(f"  {e.variant:<{wide}}  {expected(e)}{own[e.variant]}" for e in costs.estimates),
+            f"{node.step} = {node.keyword}({counts}), one trial of each ({opened.llm.name}), estimated",
+            *(f"  {e.variant:<{wide}}  {expected(e)}{note[e.variant]}" for e in costs.estimates),
             f"  {in_all(costs.estimates, request.trials, opened.budget)}",
         ]

@@ -42,7 +42,7 @@ def of_step(
         node: The step.
         frozen: The frozen rows.
         trials: The trials of each variant.
-        reference: The variant that the others are compared with.
+        reference: The variant that the rest is compared with.
         truth: The true answers.
     """
     columns = whole_rows(node)
@@ -76,7 +76,7 @@ def _within(answers: RowAnswers, units: RowAnswers) -> RowAnswers:
 def _tallies(
     trials: Sequence[Trial], frozen: pa.Table, truth: Truth, true: RowAnswers
 ) -> list[Tally]:
-    """A tally for each trial, over all rows asked about or over those that the truth covers."""
+    """A tally for each trial, over all rows or over those that the truth covers."""
     answers = [truth.answered(trial.rows, frozen) for trial in trials if trial.rows is not None]
     return [tally(each if truth.closed else _within(each, true), true) for each in answers]
 
@@ -84,7 +84,7 @@ def _tallies(
 def _scored(
     tallies: Sequence[Tally], reference: Sequence[Tally], quality: Quality, *, own: bool
 ) -> Quality:
-    """Precision, recall and F1 over all trials; the difference uses the trials that both have."""
+    """Precision, recall and F1 over all trials; the difference uses trials that both have."""
     if not tallies:
         return quality
     total = score(pooled(tallies))

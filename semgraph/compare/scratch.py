@@ -1,5 +1,5 @@
-"""Scratch copies in memory of the partitions that a comparison reads. The user's store is only
-read; a file is not even opened for writing.
+"""Scratch copies in memory of the partitions that a comparison reads. The user's store is never
+written, and a file is not opened for writing.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from semgraph.stores.sqlite.store import SqliteStore
 
 
 @dataclass(frozen=True)
-class Held:
-    """Rows read from a store: by label, nodes before edges, and the input rows that the plan has
+class Snapshot:
+    """Rows of a store by label, nodes before edges, and the input rows that the plan has
     committed.
     """
 
     graph: Graph
     rows: Mapping[str, pa.Table]
-    marked: frozenset[str] = frozenset()
+    committed: frozenset[str] = frozenset()
 
     @property
     def count(self) -> int:
@@ -74,14 +74,14 @@ def _named(table: pa.Table, column: str) -> list[str]:
     return sorted({value or "" for value in table.column(column).to_pylist()})
 
 
-async def held(plan: LogicalPlan, store: Store, partitions: Sequence[str] | None) -> Held:
+async def snapshot(plan: LogicalPlan, store: Store, partitions: Sequence[str] | None) -> Snapshot:
     """Read the rows of a store that a plan may read or write; none if it uses no store."""
     graph = plan.graph
     if not graph.labels or not any(node.reads_store for node in walk(*plan.roots)):
-        return Held(graph, {})
+        return Snapshot(graph, {})
     async with _to_read(store, graph) as source:
         if source is None:
-            return Held(graph, {})
+            return Snapshot(graph, {})
         rows = {}
         dimensions = (await source.statistics()).dimensions
         for label in (*graph.nodes, *graph.edges):
@@ -89,27 +89,29 @@ async def held(plan: LogicalPlan, store: Store, partitions: Sequence[str] | None
             rows[label.name] = await source.scan(
                 label.name, [*label.columns, *vectors], partitions, ()
             )
-        return Held(graph, rows, await _marked(plan, source, partitions or []))
+        return Snapshot(graph, rows, await _committed(plan, source, partitions or []))
 
 
-async def _marked(plan: LogicalPlan, store: Store, partitions: Sequence[str]) -> frozenset[str]:
+async def _committed(plan: LogicalPlan, store: Store, partitions: Sequence[str]) -> frozenset[str]:
     if plan.order is None or not plan.writes or not partitions:
         return frozenset()
     states = await store.states(plan.name, partitions)
     return frozenset(row for state in states.values() for row in state.committed)
 
 
-async def known_rows(plan: LogicalPlan, inputs: Mapping[str, pa.Table], source: Held) -> list[str]:
-    """A note if input rows are in the graph already, which therefore knows their content."""
-    if plan.order is None or not source.marked:
+async def known_rows(
+    plan: LogicalPlan, inputs: Mapping[str, pa.Table], source: Snapshot
+) -> list[str]:
+    """A note if input rows are in the graph already."""
+    if plan.order is None or not source.committed:
         return []
-    members = await prepare(plan.order, inputs[plan.order.input])
-    known = len(source.marked & set(members.keys))
+    rows = await prepare(plan.order, inputs[plan.order.input])
+    known = len(source.committed & set(rows.keys))
     if not known:
         return []
-    what = f"{known:,} of {len(members.keys):,} rows of {plan.order.input} are in the graph already"
+    what = f"{known:,} of {len(rows.keys):,} rows of {plan.order.input} are in the graph already"
     return [
-        f"{what}: they are read anew in the copy, which knows what they say. A store without them tells more"
+        f"{what}, so the copy has their content before the comparison. A store without them shows more"
     ]
 
 

@@ -1,5 +1,5 @@
-"""A step's input, computed once and frozen, and trials of variants over it with the engine's own
-code.
+"""Trials of variants over a step's input, which is computed once and frozen. The engine's own code
+runs them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import pyarrow as pa
 
 from semgraph.compare.comparison import Spent, Trial, by_reason
 from semgraph.compare.graphs import graph_of
-from semgraph.compare.scratch import Held
+from semgraph.compare.scratch import Snapshot
 from semgraph.errors import BudgetReached, PlanError, Problem, RowError, did_you_mean
 from semgraph.execution.executor import Executor, result_table
 from semgraph.execution.opened import Opened
 from semgraph.execution.result import RunOptions
 from semgraph.execution.runtime import Runtime
 from semgraph.expr.functions import canonical_json
-from semgraph.llm.base import LLM, Embedder, Embeddings, Limits, Reply, Request, Usage, Wrapper
+from semgraph.llm.base import LLM, Embedder, Embeddings, Reply, Request, Usage, Wrapper
 from semgraph.llm.stack import Roles, bound
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Choice, LogicalPlan
@@ -54,11 +54,13 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-def checked(each: Mapping[K, Callable[[], T]]) -> dict[K, T]:
-    """Call each function and return the results by name. Raises PlanError with all their problems."""
+def checked(functions: Mapping[K, Callable[[], T]]) -> dict[K, T]:
+    """Call all functions and return their results by name. Raises PlanError with all their
+    problems.
+    """
     results: dict[K, T] = {}
     problems: dict[str, Problem] = {}
-    for name, work in each.items():
+    for name, work in functions.items():
         try:
             results[name] = work()
         except PlanError as error:
@@ -70,8 +72,8 @@ def checked(each: Mapping[K, Callable[[], T]]) -> dict[K, T]:
 
 @dataclass
 class Ledger:
-    """The cost of one trial: `cold` (the trial by itself), `paid` (requests sent now), `replayed`
-    (answers from the journal), `known` (vectors from the journal).
+    """The cost of one trial: `cold` (by itself), `paid` (requests sent now), `replayed` (answers
+    from the journal), `known` (vectors from the journal).
     """
 
     cold: Spent = Spent()
@@ -81,7 +83,7 @@ class Ledger:
     _seen: set[str] = field(default_factory=set)
 
     def reply(self, reply: Reply) -> None:
-        """Count an answer; a repeated request within the trial is the same call."""
+        """Count an answer; equal requests of a trial are one call."""
         if reply.origin == "coalesced" or (reply.call_id and reply.call_id in self._seen):
             return
         self._seen.add(reply.call_id)
@@ -121,42 +123,29 @@ class _Counted(Wrapper):
 
 
 def counted(llm: LLM, ledger: Ledger) -> LLM:
-    """Models that enter their answers into a ledger."""
+    """The same models, counted in a ledger."""
     if isinstance(llm, Roles):
         return Roles(**{role: _Counted(model, ledger) for role, model in llm.models.items()})
     return _Counted(llm, ledger)
 
 
-class CountedEmbedder:
-    """An embedder that enters its vectors into a ledger."""
+class CountedEmbedder(Wrapper):
+    """An embedder that is counted in a ledger."""
 
     def __init__(self, inner: Embedder, ledger: Ledger) -> None:
-        self.inner, self.ledger = inner, ledger
-        self.count_tokens, self.dollars, self.dimensions = (
-            inner.count_tokens,
-            inner.dollars,
-            inner.dimensions,
-        )
-
-    @property
-    def name(self) -> str:
-        """The inner embedder's name."""
-        return self.inner.name
+        super().__init__(inner)
+        self.ledger = ledger
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
-        """Embed as the inner one does."""
+        """Embed distinct texts, in their order."""
         result = await self.inner.embed(texts, partition)
         self.ledger.vectors(texts, result, self.inner)
         return result
 
-    async def aclose(self) -> None:
-        """Close the inner embedder."""
-        await self.inner.aclose()
-
 
 @dataclass(frozen=True)
 class RowsProbe(Implementation[Any]):
-    """An implementation that asks nothing and collects the rows it should answer."""
+    """An implementation that sends nothing and collects its rows."""
 
     seen: list[Rows] = field(default_factory=list)
 
@@ -220,33 +209,46 @@ class Frozen:
         return {"rows": counts, "sha": digest.hexdigest()}
 
 
-def asking_step(plan: LogicalPlan, step: str) -> Semantic:
-    """The semantic operator of a step. Raises PlanError if the step does not exist or has not
-    exactly one.
+def _semantic_nodes(roots: Sequence[Node]) -> list[Semantic]:
+    return [node for node in walk(*roots) if isinstance(node, Semantic)]
+
+
+def semantic_steps(roots: Sequence[Node]) -> list[str]:
+    """The steps that call the model."""
+    return list(dict.fromkeys(node.step for node in _semantic_nodes(roots)))
+
+
+def listed_steps(names: Sequence[str]) -> str:
+    """The steps that call the model, for messages."""
+    return "steps that call the model: " + (", ".join(names) or "none")
+
+
+def semantic_node(plan: LogicalPlan, step: str) -> Semantic:
+    """The semantic operator of a step. Raises PlanError if the step does not exist, or has none or
+    several.
     """
-    nodes = [node for node in walk(*plan.roots) if isinstance(node, Semantic)]
-    names = list(dict.fromkeys(node.step for node in nodes))
+    nodes, names = _semantic_nodes(plan.roots), semantic_steps(plan.roots)
     exact = [node for node in nodes if node.step == step]
     matches = exact or [node for node in nodes if node.step.rsplit("/", 1)[-1] == step]
-    there = "steps that call the model: " + (", ".join(names) or "none")
+    there = listed_steps(names)
     if not matches and step in plan.steps:
-        raise PlanError(Problem(f"step {step} asks no model", there=there))
+        raise PlanError(Problem(f"step {step} does not call the model", there=there))
     if not matches:
         hint = did_you_mean(step, names)
         raise PlanError(Problem(f'plan {plan.name} has no step "{step}"', there=there, hint=hint))
     if len(matches) > 1:
-        several = list(dict.fromkeys(node.step for node in matches))
-        if len(several) > 1:
+        paths = list(dict.fromkeys(node.step for node in matches))
+        if len(paths) > 1:
             raise PlanError(
                 Problem(
-                    f'"{step}" is several steps', there=", ".join(several), hint="name one of them"
+                    f'"{step}" is several steps', there=", ".join(paths), hint="name one of them"
                 )
             )
         kinds = ", ".join(node.keyword for node in matches)
         raise PlanError(
             Problem(
-                f"step {step} asks a model {len(matches)} times ({kinds})",
-                hint="make them steps of their own",
+                f"step {step} calls the model {len(matches)} times ({kinds})",
+                hint="split it into several steps",
             )
         )
     return matches[0]
@@ -255,7 +257,7 @@ def asking_step(plan: LogicalPlan, step: str) -> Semantic:
 def implementation_of(
     node: Semantic, text: str, library: Library, llm: LLM
 ) -> tuple[Choice, Implementation[Any]]:
-    """The implementation of a step as written. Raises PlanError if it is unknown, has a wrong
+    """Parse a choice of a step's implementation. Raises PlanError if it is unknown, has a wrong
     parameter, or cannot do this step.
     """
     choice = Choice.parse(text)
@@ -268,12 +270,11 @@ def implementation_of(
 
 @dataclass(frozen=True)
 class StepInput:
-    """How a step's input is computed.
+    """The plan that computes a step's input.
 
     Args:
         node: The step.
-        physical: The plan as far as the step, or where its input depends on what the plan writes,
-            the whole plan.
+        physical: The plan up to the step, or the whole plan if the input depends on its writes.
         grown: Whether the input depends on what the plan writes.
     """
 
@@ -282,24 +283,26 @@ class StepInput:
     grown: bool
 
     @property
-    def asking(self) -> list[str]:
+    def steps(self) -> list[str]:
         """The semantic steps that compute the input."""
-        return list(
-            dict.fromkeys(n.step for n in walk(*self.physical.roots) if isinstance(n, Semantic))
-        )
+        return semantic_steps(self.physical.roots)
 
 
 def input_of(
     plan: LogicalPlan, node: Semantic, store: Store, library: Library, llm: LLM
 ) -> StepInput:
-    """How a step's input is computed, with the plan's implementation of the step. Raises PlanError."""
-    wanted = {f"input {i}": source for i, source in enumerate(node.inputs)}
-    limits = {
-        role: bound(llm, role).limits for role in {n.prompt.first.role for n in _asking(plan)}
-    }
-    grown = _is_ordered(plan, node, store, library, limits)
-    small = replace(plan, writes=plan.writes if grown else (), returns=wanted)
-    return StepInput(node, compile_plan(optimize(small), store, library, limits), grown)
+    """The plan that computes a step's input, with the plan's implementation of the step. Raises
+    PlanError.
+    """
+    physical = compiled(plan, store, library, llm)
+    steps = [n for n in _semantic_nodes(physical.roots) if n.step == node.step]
+    grown = any(source in physical.ordered for n in steps for source in n.inputs)
+    small = replace(
+        plan,
+        writes=plan.writes if grown else (),
+        returns={f"input {i}": source for i, source in enumerate(node.inputs)},
+    )
+    return StepInput(node, compiled(small, store, library, llm), grown)
 
 
 async def freeze(
@@ -312,8 +315,8 @@ async def freeze(
     """Compute a step's input in a scratch store, charged to `ledger`.
 
     Raises:
-        BudgetReached: A limit was reached before all rows were computed; answers are in the
-            journal.
+        BudgetReached: A limit was reached before all rows were computed; the journal has the
+            answers.
     """
     node, grown, meter = source.node, source.grown, Meter()
     embedder = CountedEmbedder(opened.embedder, ledger)
@@ -336,7 +339,7 @@ async def freeze(
     )
     if outcome.stopped:
         raise BudgetReached(
-            f"{outcome.stopped}; the rows of step {node.step} were not all there yet. {KEPT}"
+            f"{outcome.stopped}; the rows of step {node.step} are not complete. {KEPT}"
         )
     lists = [outcome.tables.get(f"input {i}", []) for i in range(len(node.inputs))]
     each = list(zip(*lists, strict=True))
@@ -353,25 +356,12 @@ async def freeze(
     )
 
 
-KEPT = "What was answered is in the journal: the same comparison goes on from there"
-
-
-def _asking(plan: LogicalPlan) -> list[Semantic]:
-    return [node for node in walk(*plan.roots) if isinstance(node, Semantic)]
-
-
-def _is_ordered(
-    plan: LogicalPlan, node: Semantic, store: Store, library: Library, limits: Mapping[str, Limits]
-) -> bool:
-    """Whether the step's input depends on the run's own writes, after optimization."""
-    physical = compile_plan(optimize(plan), store, library, limits)
-    steps = [n for n in walk(*physical.roots) if isinstance(n, Semantic) and n.step == node.step]
-    return any(source in physical.ordered for n in steps for source in n.inputs)
+KEPT = "The answers are in the journal: repeat the comparison to continue"
 
 
 def _joined(lists: Sequence[Sequence[pa.Table]]) -> tuple[pa.Table, ...]:
-    """The tables of all windows as one, in the order of the input rows; rows that derive from no
-    input row come once.
+    """The tables of all windows as one, in the order of the input rows; a table without input rows
+    is the same in all windows.
     """
     joined = []
     for tables in lists:
@@ -389,7 +379,7 @@ def _joined(lists: Sequence[Sequence[pa.Table]]) -> tuple[pa.Table, ...]:
 
 
 def _numbered(parts: Sequence[InputPart]) -> list[InputPart]:
-    """The first input's rows numbered through all parts: evidence and failures name them."""
+    """Number the rows of the first input through all parts, for evidence and failures."""
     result, start = [], 0
     for part in parts:
         first = part.tables[0]
@@ -414,7 +404,7 @@ async def _answered(
 
 
 async def seen_rows(frozen: Frozen, llm: LLM, embedder: Embedder, column: str) -> list[Rows]:
-    """The rows that a variant will be asked about, collected by an implementation without calls."""
+    """The rows that a variant will answer, collected by an implementation without calls."""
     variant = RowsProbe()
     async with NodeContext(llm, embedder, frozen.node, StepMetrics()) as ctx:
         for part in frozen.parts:
@@ -431,8 +421,8 @@ async def try_variant(
     number: int,
     ledger: Ledger,
 ) -> Trial:
-    """Run one trial of a variant over all rows, charged to `ledger`. Raises BudgetReached; answers
-    are in the journal.
+    """Run one trial of a variant over all rows, charged to `ledger`. Raises BudgetReached; the
+    journal has the answers.
     """
     node = frozen.node
     began = time.perf_counter()
@@ -482,24 +472,24 @@ def uses(
     plan: LogicalPlan, variants: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, Choice]]:
     """The parsed implementations of each variant. Raises PlanError for a step that calls no model."""
-    names = list(
-        dict.fromkeys(node.step for node in walk(*plan.roots) if isinstance(node, Semantic))
-    )
+    names = semantic_steps(plan.roots)
     known = {*names, *(name.rsplit("/", 1)[-1] for name in names)}
-    there = "steps that call the model: " + (", ".join(names) or "none")
 
     def read(arm: str, step: str, text: str) -> Choice:
         if step not in known:
-            what = f'arm {arm}: plan {plan.name} asks no model in a step "{step}"'
-            raise PlanError(Problem(what, there=there, hint=did_you_mean(step, known)))
+            what = f'arm {arm}: plan {plan.name} has no step "{step}" that calls the model'
+            raise PlanError(
+                Problem(what, there=listed_steps(names), hint=did_you_mean(step, known))
+            )
         return Choice.parse(text)
 
-    each = {
-        (arm, step): partial(read, arm, step, text)
-        for arm, use in variants.items()
-        for step, text in use.items()
-    }
-    choices = checked(each)
+    choices = checked(
+        {
+            (arm, step): partial(read, arm, step, text)
+            for arm, use in variants.items()
+            for step, text in use.items()
+        }
+    )
     return {arm: {step: choices[arm, step] for step in use} for arm, use in variants.items()}
 
 
@@ -507,22 +497,22 @@ def compiled(plan: LogicalPlan, store: Store, library: Library, llm: LLM) -> Phy
     """A plan compiled for a store. Raises PlanError for an implementation that is unknown or
     refuses its step.
     """
-    roles = {node.prompt.first.role for node in walk(*plan.roots) if isinstance(node, Semantic)}
+    roles = {node.prompt.first.role for node in _semantic_nodes(plan.roots)}
     return compile_plan(
         optimize(plan), store, library, {role: bound(llm, role).limits for role in roles}
     )
 
 
 async def try_plan(
-    plan: LogicalPlan, inputs: Mapping[str, pa.Table], held: Held, opened: Opened, llm: LLM, library: Library, number: int,
-    dimensions: int | None, ledger: Ledger, scope: str,
+    plan: LogicalPlan, inputs: Mapping[str, pa.Table], source: Snapshot, opened: Opened, llm: LLM, library: Library,
+    number: int, dimensions: int | None, ledger: Ledger, scope: str,
 ) -> Whole:  # fmt: skip
-    """Run one trial of a plan, charged to `ledger`. Raises BudgetReached; answers are in the
-    journal.
+    """Run one trial of a plan, charged to `ledger`. Raises BudgetReached; the journal has the
+    answers.
 
-    Vectors are computed for this trial alone, so that its time does not depend on earlier ones.
+    Vectors are computed for this trial alone, so that its time does not depend on earlier trials.
     """
-    async with held.copy(dimensions) as store:
+    async with source.copy(dimensions) as store:
         physical = compiled(plan, store, library, llm)
         embedder: Any = CountedEmbedder(opened.scoped_embedder(f"{scope} trial {number}"), ledger)
         runtime = Runtime(

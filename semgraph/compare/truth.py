@@ -1,4 +1,4 @@
-"""Answers by row, and the truth of a compared step: the columns that identify a row, and the right
+"""Answers by row, and the truth of a compared step: the columns that identify a row, and the correct
 answers.
 """
 
@@ -28,19 +28,19 @@ from semgraph.scores.rows import lookup
 RowAnswers = Mapping[Hashable, Counter[Hashable]]
 EACH = "[]"
 TRUE = "_true"
-"""Of the rows of a truth that says yes or no of each: which."""
+"""The boolean column of a truth with a label for each row."""
 
 
 def answers_of(
     table: pa.Table, key: Sequence[str], compare: Sequence[str], units: pa.Table | None = None
 ) -> RowAnswers:
-    """Answers by row key; `units` are all rows asked about, answered or not.
+    """Answers by row key; `units` are all rows, answered or not.
 
     `people[].name` compares a field of each element of a list and `tags[]` each element whole:
     every element is an answer, in any order. All other compared columns of a row are one answer.
     """
     rows = [plain(row) for row in table.to_pylist()]
-    keys_asked = [] if units is None else [_values(plain(row), key) for row in units.to_pylist()]
+    unit_keys = [] if units is None else [_values(plain(row), key) for row in units.to_pylist()]
     lists = {path.partition(EACH)[0]: [p for p in compare if p.partition(EACH)[0] == path.partition(EACH)[0]]
              for path in compare if EACH in path}  # fmt: skip
     whole = [path for path in compare if EACH not in path]
@@ -49,18 +49,18 @@ def answers_of(
         flat = (
             dict(zip((*key, *whole), _values(row, (*key, *whole)), strict=True)) for row in rows
         )
-        parts[""] = answers(flat, key, whole, keys_asked)
+        parts[""] = answers(flat, key, whole, unit_keys)
     for name, paths in lists.items():
-        named = [*keys_asked, *(_values(row, key) for row in rows)]
-        parts[name] = answers(_elements(rows, key, name, paths), key, paths, named)
+        all_keys = [*unit_keys, *(_values(row, key) for row in rows)]
+        parts[name] = answers(_elements(rows, key, name, paths), key, paths, all_keys)
     if len(parts) == 1:
         return next(iter(parts.values()))
     merged: dict[Hashable, Counter[Hashable]] = {}
     for name, part in parts.items():
         for unit, own in part.items():
-            several = merged.setdefault(unit, Counter())
+            total = merged.setdefault(unit, Counter())
             for answer, count in own.items():
-                several[(name, answer) if name else answer] += count
+                total[(name, answer) if name else answer] += count
     return merged
 
 
@@ -122,8 +122,8 @@ def paths(schema: pa.Schema, prefix: str = "") -> Iterator[tuple[str, Type]]:
 
 
 def path_of(name: str, kinds: Mapping[str, Type], node: Semantic) -> str | None:
-    """The column that a column of the truth refers to: the one of that name, else the only new
-    field of that name.
+    """The column that a column of the truth refers to: that of the same name, else the only new
+    field of this name.
     """
     if name in kinds:
         return name
@@ -136,8 +136,8 @@ def path_of(name: str, kinds: Mapping[str, Type], node: Semantic) -> str | None:
 
 
 def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple[Type, list[str]]:
-    """How a column of answers is compared: a list by its elements, and these by the fields that the
-    truth has.
+    """The type and the compared paths of a column of answers: a list is compared by its elements,
+    and these by the fields that the truth has.
 
     Raises:
         PlanError: Its elements have a field that the step lacks.
@@ -165,7 +165,7 @@ def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple
 
 
 def are_flags(values: Any) -> bool:
-    """Whether all values are booleans, or yes and no as text."""
+    """Whether all values are booleans, or `yes` and `no`."""
     return all(
         value is None or str(value).lower() in {*_FLAGS, "true", "false"}
         for value in _plain(values)
@@ -173,12 +173,12 @@ def are_flags(values: Any) -> bool:
 
 
 def with_flags(rows: Any, columns: Mapping[str, Any], flags: Iterable[str]) -> Any:
-    """Rows with yes and no converted to booleans.
+    """Rows with `yes` and `no` converted to booleans.
 
     Args:
-        rows: As they are given.
-        columns: The same by column.
-        flags: The columns that are true or false.
+        rows: The rows.
+        columns: The same, by column.
+        flags: The boolean columns.
     """
     named = {name: _plain(columns[name]) for name in flags}
     if not any(_flag(value) is not value for values in named.values() for value in values):
@@ -209,13 +209,13 @@ def _listed(value: Any) -> list[Any]:
         try:
             elements_ = json.loads(elements_)
         except ValueError:
-            return []  # what is wrong with it is reported with its row
+            return []  # the row check reports it
     return list(elements_) if isinstance(elements_, (list, tuple)) else []
 
 
 def nested(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by path as columns: fields in structs, fields of elements in a list of one; of none,
-    if all are NULL.
+    """Values by path as columns: fields in structs, fields of elements in a list of one element, or
+    in an empty list if all are NULL.
     """
     result: dict[str, Any] = {}
     for path, value in row.items():
@@ -227,11 +227,11 @@ def nested(row: Mapping[str, Any]) -> dict[str, Any]:
         if not each:
             at[last] = value
             continue
-        several = at.setdefault(last, [])
+        items = at.setdefault(last, [])
         if value is not None:
-            if not several:
-                several.append({})
-            several[0] |= nested({inner.removeprefix("."): value})
+            if not items:
+                items.append({})
+            items[0] |= nested({inner.removeprefix("."): value})
     return result
 
 
@@ -279,36 +279,33 @@ class Truth:
         )
 
     def wanted(self, frozen: pa.Table) -> RowAnswers:
-        """The right answers to the rows that were asked about and that the truth covers."""
+        """The true answers to the frozen rows that the truth covers."""
         scored, width = self.scored, len(self.columns.key)
         times = self.times(frozen)
-        right = self.rows.filter(self.rows.column(TRUE)) if self.labelled else self.rows
-        true = answers_of(right, scored.key, scored.compare, self.rows if self.labelled else None)
-        wanted_answers = {}
-        for unit, own in true.items():
-            of = unit[:width] if isinstance(unit, tuple) else unit
-            if of in times:
-                wanted_answers[unit] = self._of_all(
-                    own, 1 if self.once and len(own) > 1 else times[of]
-                )
-        return wanted_answers
+        true_rows = self.rows.filter(self.rows.column(TRUE)) if self.labelled else self.rows
+        units = self.rows if self.labelled else None
+        result = {}
+        for unit, own in answers_of(true_rows, scored.key, scored.compare, units).items():
+            key = unit[:width] if isinstance(unit, tuple) else unit
+            if key in times:
+                rows = 1 if self.once and len(own) > 1 else times[key]
+                result[unit] = self._multiplied(own, rows)
+        return result
 
     def times(self, frozen: pa.Table) -> Mapping[Hashable, int]:
         """How many answers each unit can have: one for each row with that key."""
         counts = Counter(row_names(frozen, self.columns.key))
         return dict.fromkeys(counts, 1) if self.groups else counts
 
-    def _of_all(self, own: Counter[Hashable], rows: int) -> Counter[Hashable]:
-        """The right answers of several rows with one key; answers that are no list elements count
-        once for each row.
-        """
+    def _multiplied(self, own: Counter[Hashable], rows: int) -> Counter[Hashable]:
+        """The true answers of several rows with one key. Only elements of lists keep their count."""
         listed = any(EACH in path for path in self.columns.compare)
         return Counter({answer: (count if listed else 1) * rows for answer, count in own.items()})
 
 
 def whole_rows(node: Semantic) -> Columns:
-    """How rows are compared without a truth: all input columns identify a row, all new columns are
-    its answer.
+    """The columns of a comparison without a truth: all input columns identify a row, all new columns
+    are its answer.
     """
     if isinstance(node, SemAgg):
         return Columns(
@@ -332,8 +329,8 @@ def read_truth(node: Semantic, value: Any) -> Truth:
         value: A file, an Arrow table, a pandas frame, or mappings.
 
     Raises:
-        PlanError: It has no column that identifies a row, none to compare, or no rows.
-        InputError: Its values are not of the columns' types.
+        PlanError: It lacks a column that identifies a row, a column to compare, or rows.
+        InputError: A value has the wrong type.
     """
     source = str(value) if isinstance(value, (str, Path)) else "the truth"
     rows = _rows(value)
@@ -347,9 +344,9 @@ def read_truth(node: Semantic, value: Any) -> Truth:
     paths_by_name = {
         name: path for name in columns if (path := path_of(name, kinds, node)) is not None
     }
-    says = verdict in columns and (verdict not in paths_by_name or are_flags(columns[verdict]))
-    if says:
-        paths_by_name.pop(verdict, None)  # also where what a join brings has that name
+    labelled = verdict in columns and (verdict not in paths_by_name or are_flags(columns[verdict]))
+    if labelled:
+        paths_by_name.pop(verdict, None)  # a column of a join may have the same name
     key = tuple(path for path in paths_by_name.values() if root(path) in before)
     types = {name: replace(kinds[path], nullable=True) for name, path in paths_by_name.items()}
     compare: list[str] = []
@@ -357,11 +354,11 @@ def read_truth(node: Semantic, value: Any) -> Truth:
         if path not in key:
             types[name], own = elements(path, kinds[path], columns[name], source)
             compare += own
-    _check(node, list(columns), key, compare, source, says=says)
-    spec = [*types.items(), *([(verdict, Type("boolean"))] if says else [])]
-    said_so = [name for name, kind in spec if kind.name == "boolean"]
+    _check(node, list(columns), key, compare, source, labelled=labelled)
+    spec = [*types.items(), *([(verdict, Type("boolean"))] if labelled else [])]
+    flags = [name for name, kind in spec if kind.name == "boolean"]
     table = check_rows(
-        InputSpec("truth", tuple(spec)), with_flags(rows, columns, said_so), source=source
+        InputSpec("truth", tuple(spec)), with_flags(rows, columns, flags), source=source
     )
     if not table.num_rows:
         hint = f"it must name rows of step {node.step} by {', '.join(key)}"
@@ -372,15 +369,15 @@ def read_truth(node: Semantic, value: Any) -> Truth:
         nested({paths_by_name.get(name, TRUE): value for name, value in row.items()})
         for row in table.to_pylist()
     ]
-    if says and getattr(node, "how", "") == "anti":
-        plain_rows = [row | {TRUE: not row[TRUE]} for row in plain_rows]  # a row that matches goes
+    if labelled and getattr(node, "how", "") == "anti":
+        plain_rows = [row | {TRUE: not row[TRUE]} for row in plain_rows]  # matches are dropped
     once = isinstance(node, (SemMap, SemAgg))
     true = pa.Table.from_pylist(plain_rows)
     return _consistent(
         Truth(
             Columns(key, tuple(compare)),
             true,
-            not says and not once,
+            not labelled and not once,
             once,
             isinstance(node, SemAgg),
             source,
@@ -397,13 +394,13 @@ def _consistent(truth: Truth) -> Truth:
         if both := right & wrong:
             raise PlanError(
                 Problem(
-                    f"{truth.source} says yes and no of {_described(scored.key, next(iter(both)))}"
+                    f"{truth.source} has contradictory labels for {_described(scored.key, next(iter(both)))}"
                 )
             )
     listed = any(EACH in path for path in scored.compare)
     twice = rows.num_rows - len({canonical_json(plain(row)) for row in rows.to_pylist()})
     if twice and not listed:
-        notes.append(f"{twice:,} rows stand in the truth before: they count once")
+        notes.append(f"{twice:,} duplicate rows of the truth are ignored")
     return replace(truth, notes=tuple(notes))
 
 
@@ -423,7 +420,7 @@ def about(truth: Truth, node: Semantic, frozen: pa.Table) -> Truth:
         hint = f"it must name rows of step {node.step} by {', '.join(key)}"
         raise PlanError(
             Problem(
-                f"{source} is about none of the {len(units):,} rows",
+                f"{source} covers none of the {len(units):,} rows",
                 there=there + theirs,
                 hint=hint,
             )
@@ -432,23 +429,21 @@ def about(truth: Truth, node: Semantic, frozen: pa.Table) -> Truth:
     notes = list(truth.notes)
     if rows_of_truth - units:
         notes.append(
-            f"{len(rows_of_truth - units):,} of {len(rows_of_truth):,} rows of the truth were not asked about: left out"
+            f"{len(rows_of_truth - units):,} of {len(rows_of_truth):,} rows of the truth are not among the rows: ignored"
         )
     if not truth.closed and units - rows_of_truth:
         notes.append(
-            f"the truth says nothing of {len(units - rows_of_truth):,} of {len(units):,} rows: they are not scored"
+            f"the truth does not cover {len(units - rows_of_truth):,} of {len(units):,} rows: they are not scored"
         )
     if truth.labelled and truth.columns.compare:
-        notes.append(
-            "the truth says yes or no of pairs: pairs that it does not name are not scored"
-        )
+        notes.append("the truth labels pairs: pairs without a label are not scored")
     if truth.closed and units - rows_of_truth:
         notes.append(
             f"{len(units - rows_of_truth):,} of {len(units):,} rows are not in the truth: they should have no answer"
         )
     if several := sum(n for n in times.values() if n > 1):
         notes.append(
-            f"{several:,} rows share their {', '.join(key)} with another: what is true holds for each of them"
+            f"{several:,} rows share their {', '.join(key)}: the truth applies to each of them"
         )
     return replace(truth, notes=tuple(notes))
 
@@ -481,24 +476,24 @@ def _check(
     compare: Sequence[str],
     source: str,
     *,
-    says: bool,
+    labelled: bool,
 ) -> None:
     has = "it has: " + (", ".join(names) or "no columns")
     before = list(node.by) if isinstance(node, SemAgg) else [f.name for f in node.inputs[0].schema]
     if not key:
         near = next((hint for name in names if (hint := did_you_mean(name, before))), None)
-        what = f"{source} has no column that names a row of step {node.step}"
+        what = f"{source} has no column that identifies a row of step {node.step}"
         raise PlanError(Problem(what, there=f"{has}; rows have: {', '.join(before)}", hint=near))
     presence = node.keyword in {"sem_filter", "sem_topk"} or (
         isinstance(node, SemJoin) and node.how in {"semi", "anti"}
     )
-    if not compare and not presence and not says:
+    if not compare and not presence and not labelled:
         new = [path for path, _ in paths(node.schema) if root(path) not in before]
         what = f"{source} has no column to compare with the answers of step {node.step}"
         there = f"{has} ({', '.join(key)}: of the rows before the step); answers: {', '.join(new)}"
-        raise PlanError(Problem(what, there=there, hint="name one of them so"))
-    if says and not compare and isinstance(node, SemJoin) and node.how not in {"semi", "anti"}:
-        what = f"{source} says whether a pair matches, but not what row {', '.join(key)} is paired with"
+        raise PlanError(Problem(what, there=there, hint="rename a column to one of the answers"))
+    if labelled and not compare and isinstance(node, SemJoin) and node.how not in {"semi", "anti"}:
+        what = f"{source} labels pairs, but has no column of the other side"
         raise PlanError(Problem(what, there=has, hint="add a column of the other side"))
 
 

@@ -1,8 +1,8 @@
 """Nodes, rows and simulated answers for the checks of implementations, and functions that run an
 implementation over them.
 
-The rows have the columns `name`, `at`, `kind` and `reference`; those of the other side of a join
-`name` and `weight`.
+Left rows have the columns `name`, `at`, `kind` and `reference`, right rows of a join `name` and
+`weight`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from semgraph.semantic.context import NodeContext
 from semgraph.semantic.contract import Implementation, Rows, answer_schema
 from semgraph.semantic.library import Library
 
-OPERATORS = ("sem_map", "sem_filter", "sem_join", "sem_agg", "sem_topk")
 _TEXT: Any = pa.string()
 LEFT: Any = pa.schema({"name": _TEXT, "at": TIMESTAMP, "kind": _TEXT, "reference": _TEXT})
 RIGHT: Any = pa.schema({"name": _TEXT, "weight": pa.float64()})
@@ -70,7 +69,7 @@ def prompts(*args: Any, by: bool = False, **more: Any) -> PromptSet:
 
 
 def formed_prompts() -> PromptSet:
-    """Two prompts, by the column `kind`, whose JSON answers have different schemas."""
+    """Two prompts, by the column `kind`, with different answer schemas."""
     held = ({"size": "int64", "at": "timestamp null"}, {"words": "list<string>"})
     forms = [
         Type("json", fields=tuple((name, parse_type(kind)) for name, kind in fields.items()))
@@ -100,8 +99,8 @@ def node(
         by: Two prompts, by the column `kind`.
         context: The prompt has a context, the column `reference`.
         both: The join's question names both rows; else it has two sections.
-        answers: The join returns answers beside a match.
-        forms: The map's json answer has a form, by the column `kind`.
+        answers: The join returns answers besides the match.
+        forms: The map's json answer has a schema, by the column `kind`.
     """
     source = Input(name="rows", columns=LEFT, step="rows")
     more: dict[str, Any] = {"context": CONTEXT} if context else {}
@@ -185,9 +184,7 @@ def _combine(texts: list[str], earlier: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def mind(operator: str) -> Mind:
-    """The answers of the model to the rows of these cases: pseudo-random, dependent on the text
-    alone.
-    """
+    """The answers of the model to the rows of these cases: pseudo-random, seeded by the text."""
     answers: dict[str, Callable[[str], dict[str, Any]]] = {
         "sem_map": lambda text: (_form if text.startswith("Form “") else _describe)(text),
         "sem_filter": lambda text: {"answer": "no" if hashed(text) % 2 else "yes"},
@@ -202,8 +199,8 @@ def mind(operator: str) -> Mind:
 
 @dataclass
 class Case:
-    """Rows to ask about: for each left row a name, its partition, the prompt, the reference in its
-    context, its group.
+    """Rows of a check: for each left row its name, partition, prompt, reference (the context) and
+    group.
     """
 
     operator: str
@@ -309,7 +306,7 @@ async def ask(
     metrics: StepMetrics | None = None,
     library: Library = LIBRARY,
 ) -> pa.Table:
-    """The answers of an implementation, named as a user names it."""
+    """The answers of an implementation, by its choice."""
     table = await run(case, library.get(case.operator, Choice.parse(name)), llm, metrics)
     assert table.schema.names[: len(answer_schema(case.node()))] == answer_schema(case.node()).names
     return table

@@ -1,4 +1,4 @@
-"""Checks of a folder of implementations, and the lines that report them."""
+"""Checks of a folder of implementations, and their report."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from semgraph.conformance.cases import OPERATORS, usable
+from semgraph.conformance.cases import usable
 from semgraph.conformance.suite import Agreement, Candidate, Outcomes, agreement, run_checks
 from semgraph.errors import PlanError, Problem
 from semgraph.logical.plan import Choice
 from semgraph.semantic.answers import named
+from semgraph.semantic.contract import OPERATORS
 from semgraph.semantic.library import Library
 
 
 class ImplementationFile(NamedTuple):
-    """A file of a folder: its candidate, or the reason why there is none (it cannot be loaded, it
-    refuses every case).
+    """A file of a folder: its candidate, or the problem (it cannot be loaded, or refuses the
+    checks).
     """
 
     name: str
@@ -72,7 +73,7 @@ def _load(library: Library, name: str, file: Path) -> ImplementationFile:
 
 
 PATIENCE = 60.0
-_SHOWN = 3
+_REPORTED = 3
 
 
 class CheckedFile(NamedTuple):
@@ -156,17 +157,15 @@ class _Watch:
 
     def _interrupt(self) -> None:
         self.over = True
-        os.kill(
-            os.getpid(), signal.SIGINT
-        )  # asyncio cancels its task, which what blocks does not notice
+        os.kill(os.getpid(), signal.SIGINT)  # asyncio cancels its task
         if not self._ended.wait(1.0):
-            os.kill(os.getpid(), signal.SIGINT)  # and raises KeyboardInterrupt
+            os.kill(os.getpid(), signal.SIGINT)  # a blocked loop gets KeyboardInterrupt
 
     def __enter__(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
         self._ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-        if self._ignored:  # as in what a shell runs in the background
+        if self._ignored:  # as in background jobs of a shell
             signal.signal(signal.SIGINT, signal.default_int_handler)
         self._timer.start()
 
@@ -198,8 +197,8 @@ def report_lines(checked: CheckedFile, width: int = 0, *, every: bool = False) -
         yield f"{line} · {len(checked.failed)} failed: {failures[0]}"
     elif failures:
         yield f"{line} · {len(checked.failed)} failed"
-        listed = failures if every else failures[:_SHOWN]
-        yield from (f"  {one}" for one in listed)
+        listed = failures if every else failures[:_REPORTED]
+        yield from (f"  {failure}" for failure in listed)
         if len(listed) < len(failures):
             yield f"  ... and {len(failures) - len(listed)} more: -v shows them"
     else:

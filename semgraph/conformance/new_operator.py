@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from semgraph.conformance.cases import OPERATORS
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.logical.schema import NAME
+from semgraph.semantic.contract import OPERATORS
 from semgraph.shipped import operators_folder
 
 _CLASSES = {
@@ -29,14 +29,14 @@ _IMPORTS = [
 ]
 
 _BLOCKS = """
-        # Which rows share a call, each in one; ctx numbers, asks, checks and asks again.
+        # Rows that share a call; ctx numbers them, checks the answers, and repeats invalid ones.
         return await ctx.ask_packed(node, rows, rows.blocks(node, left=self.rows))"""
 _PARTS = """
-        # Which rows are combined in a call; a part may hold outcomes of earlier parts too.
+        # Rows that are combined in a call; a part may also hold outcomes of earlier parts.
         parts = [Part(group, items) for group, items in enumerate(rows.groups())]
         return answer_table(node, await ctx.ask_groups(node, rows, parts))"""
 
-_FILE = '''"""{said}: one line that says what it does, for `semgraph operators list`."""
+_FILE = '''"""{title}: one line that describes it, for `semgraph operators list`."""
 
 from semgraph.operator import {imports}
 
@@ -46,7 +46,7 @@ class {name}(Implementation[{node}]):
     same = True  # the reference's answers, if the model is consistent; else False{field}
 
     def estimate(self, node: {node}, rows: RowEstimate, seen: Observed | None) -> Cost:
-        return Cost(calls={calls})  # rounds=: how many wait for each other
+        return Cost(calls={calls})  # rounds=: the number of sequential rounds
 
     async def answer(self, node: {node}, rows: Rows, ctx: Context) -> pa.Table:{body}
 '''
@@ -65,23 +65,21 @@ def skeleton(operator: str, name: str, folder: Path) -> Path:
         hint = did_you_mean(operator, OPERATORS)
         raise PlanError(
             Problem(
-                f'"{operator}" is no operator', there=f"there are {', '.join(OPERATORS)}", hint=hint
+                f'unknown operator "{operator}"',
+                there=f"operators: {', '.join(OPERATORS)}",
+                hint=hint,
             )
         )
     if not NAME.match(name) or name.startswith("_") or name != name.lower():
-        hint = "small letters, digits and _, starting with a letter: it is how plans name it"
-        raise PlanError(Problem(f'"{name}" is no name for an implementation', hint=hint))
+        hint = "use lowercase letters, digits and _, beginning with a letter"
+        raise PlanError(Problem(f'invalid name of an implementation: "{name}"', hint=hint))
     if (operators_folder() / operator / f"{name}.py").exists():
-        hint = "take another name; --use and plans could not tell the two apart"
-        raise PlanError(
-            Problem(
-                f'"{name}" is an implementation of {operator} that semgraph has already', hint=hint
-            )
-        )
+        hint = "use a different name: --use and plans could not distinguish the two"
+        raise PlanError(Problem(f'"{name}" is a shipped implementation of {operator}', hint=hint))
     file = folder / operator / f"{name}.py"
     if file.exists():
         raise PlanError(
-            Problem(f"{file} is there already", hint="take another name; nothing was written")
+            Problem(f"{file} exists already", hint="use a different name; nothing was written")
         )
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(_text(operator, name), encoding="utf-8")
@@ -94,7 +92,7 @@ def _text(operator: str, name: str) -> str:
         [*_IMPORTS, _CLASSES[operator], *(["Part", "answer_table"] if whole else [])], key=_by_case
     )
     return _FILE.format(
-        said=name.replace("_", " ").capitalize(),
+        title=name.replace("_", " ").capitalize(),
         imports=_listed(imports),
         name="".join(part.capitalize() for part in re.split(r"_+", name)),
         node=_CLASSES[operator],

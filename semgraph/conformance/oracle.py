@@ -1,8 +1,8 @@
-"""A model that answers from the text of the request alone.
+"""A simulated model that answers from the text of the request alone.
 
-It reads the instructions and the question in the system message, the rows in the user message. It
-puts a record's values into the question in place of `<field>`, so that a row gets one answer
-however it was asked, and it gives wrong answers, or none, if the request says the wrong thing.
+It reads the instructions and the question in the system message, and the rows in the user message.
+It replaces `<field>` in the question by the record's value, so that a row gets the same answer alone
+and in a block. A wrong request gets a wrong answer or none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from semgraph.llm.base import Embeddings, Limits, Reply, Request, Usage
 
 _LINE = re.compile(r"(\d+)\. (part )?(\{.*\})(?: compare with: (.*))?\Z")
 _FIELD = re.compile(r"<([A-Za-z_][A-Za-z0-9_.]*)>")
-_SAID = (
+_LEADS = (
     "The question for each record",
     "The question for each pair",
     "The question,",
@@ -36,7 +36,7 @@ _PACKED = frozenset({"answers", "matches", "ranking"})
 
 
 def nothing_missed(text: str, answer: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001
-    """A review that finds nothing: lists grow by nothing, all else is as it should be."""
+    """A review without corrections: nothing is added to lists, and all other values are correct."""
     return {name: [] if isinstance(value, list) else value for name, value in answer.items()}
 
 
@@ -49,8 +49,8 @@ class Mind:
         match: The answers for a pair's two texts if they match (for questions about both: text and
             ""), else None.
         combine: The answer for the questions of a group's rows and the earlier answers among them.
-        score: How well the row of a question fits.
-        review: What a look at an answer finds, of the question, the right answer, the answer given.
+        score: The score of the row of a question.
+        review: The review of an answer, from the question, the correct answer, and the earlier one.
     """
 
     answer: Callable[[str], dict[str, Any]] = lambda text: {}  # noqa: ARG005
@@ -78,11 +78,11 @@ class Oracle:
         return -(-len(text.encode()) // 4)
 
     def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
-        """Nothing."""
+        """Zero: a simulated model costs nothing."""
         return 0.0
 
     async def complete(self, request: Request) -> Reply:
-        """Answer a request; refuse one that is too long, cut an answer that is."""
+        """Answer a request; reject one that is too long, truncate an answer that is."""
         self.requests.append(request)
         self.running += 1
         self.most_running = max(self.most_running, self.running)
@@ -125,7 +125,7 @@ def call_id(request: Request) -> str:
 
 
 def think(mind: Mind, request: Request) -> dict[str, Any]:
-    """The answer to a request, in the form of its schema."""
+    """The answer to a request, by its schema."""
     system, user = parts(request)
     keys = list(json.loads(request.schema)["properties"])
     if keys == ["answers"]:
@@ -161,9 +161,9 @@ def think(mind: Mind, request: Request) -> dict[str, Any]:
 
 
 def word_chances(mind: Mind, request: Request) -> tuple[float, ...]:
-    """The log-probability of each word that may be the answer.
+    """The log-probabilities of the possible one-word answers.
 
-    The confidence of yes and no depends on the question alone; the mean of digits is the score.
+    The confidence of yes and no depends on the question alone; the expected digit is the score.
     """
     _, user = parts(request)
     text = user.removeprefix("Be exact.\n\n").removeprefix("Be kind.\n\n")
@@ -188,19 +188,15 @@ def one(mind: Mind, request: Request, text: str) -> dict[str, Any]:
 
 
 def parts(request: Request) -> tuple[str, str]:
-    """System message, and user message without context: the contexts of these cases begin with
-    "Context:".
-    """
+    """System message, and user message without its context, which begins with "Context:"."""
     system, user = request.messages[0].content, request.messages[-1].content
     if user.startswith("Context:"):
         user = user.split("\n\n", 1)[1]
     return system, user.split("\n\nYour last answer was not valid", 1)[0]
 
 
-def question(system: str, leads: tuple[str, ...] = _SAID) -> str:
-    """The question as the system message states it; without words of its own it is the record's
-    values.
-    """
+def question(system: str, leads: tuple[str, ...] = _LEADS) -> str:
+    """The question in the system message; "" if it has no words besides the record's values."""
     for paragraph in system.split("\n\n"):
         head, _, rest = paragraph.partition("\n")
         if head.startswith(leads):
@@ -223,8 +219,8 @@ def as_text(value: Any) -> str:
 
 
 def lines(user: str) -> list[tuple[int, dict[str, Any], bool, str]]:
-    """The numbered records of a user message, if it has any: number, record, whether it is an
-    earlier answer, rivals.
+    """The numbered records of a user message, if any: number, record, whether it is an earlier
+    answer, and the right records to compare it with.
     """
     head, _, rest = user.partition("\n")
     if head not in {"Records:", "Left records:", "Right records:"}:
@@ -234,7 +230,7 @@ def lines(user: str) -> list[tuple[int, dict[str, Any], bool, str]]:
 
 
 def sides(user: str) -> tuple[str, str]:
-    """The two texts of a pair; for a question about both, that and nothing."""
+    """The two texts of a pair; for a question about both, its text and ""."""
     if not user.startswith("Left record:\n"):
         return user, ""
     left, right = user.removeprefix("Left record:\n").split("\n\nRight record:\n")
@@ -242,12 +238,12 @@ def sides(user: str) -> tuple[str, str]:
 
 
 def matching(mind: Mind, system: str, user: str) -> Iterator[dict[str, Any]]:
-    """The matching pairs of a block, among those to be compared."""
+    """The matching candidate pairs of a block."""
     left_text, _, right_text = user.partition("\n\nRight records:\n")
     rights = {n: record for n, record, *_ in lines("Right records:\n" + right_text)}
     both, own, other = question(system), question(system, _SIDES[:1]), question(system, _SIDES[1:])
-    for n, left, _, rivals in lines(left_text):
-        for m in rights if rivals == "all" else map(int, rivals.split(", ")):
+    for n, left, _, candidates in lines(left_text):
+        for m in rights if candidates == "all" else map(int, candidates.split(", ")):
             texts = (
                 (filled(both, left | rights[m]), "")
                 if both
@@ -260,8 +256,8 @@ def matching(mind: Mind, system: str, user: str) -> Iterator[dict[str, Any]]:
 
 @dataclass
 class Faulty:
-    """A model that corrupts the replies of another: a function takes request and reply, and may
-    also raise.
+    """A model that corrupts the replies of an inner one: `spoil` gets request and reply, and may
+    raise.
     """
 
     inner: Oracle
@@ -281,14 +277,12 @@ def edited(reply: Reply, change: Callable[[Any], Any]) -> Reply:
 
 
 def is_packed(request: Request) -> bool:
-    """Whether a request asks about several records separately."""
+    """Whether a request has several records with separate answers."""
     return bool(request.schema) and next(iter(json.loads(request.schema)["properties"])) in _PACKED
 
 
 class Grams:
-    """An `Embedder` in which texts with common 3-grams are near: shape (texts, 256), each of length
-    1.
-    """
+    """An `Embedder` by common 3-grams: unit vectors of shape (texts, 256)."""
 
     name = "grams"
     size = 256
@@ -302,7 +296,7 @@ class Grams:
         return -(-len(text.encode()) // 4)
 
     def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
-        """Nothing."""
+        """Zero: it costs nothing."""
         return 0.0
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
@@ -345,9 +339,7 @@ def _number(entry: dict[str, Any]) -> str:
 
 def drop(entries: Entries) -> None:
     """An answer is missing."""
-    if (
-        isinstance(entries[0], int) or "id" in entries[0]
-    ):  # a pair that a block does not list is no match: that is no fault
+    if isinstance(entries[0], int) or "id" in entries[0]:  # a missing pair is a valid answer
         del entries[:1]
 
 
@@ -362,7 +354,7 @@ def repeat(entries: Entries) -> None:
 
 
 def shift(entries: Entries) -> None:
-    """Numbers with another origin: from 0, or for the right side of pairs from 1."""
+    """Numbers from a wrong origin: from 0, or for the right side of pairs from 1."""
     for i, entry in enumerate(entries):
         if isinstance(entry, int):
             entries[i] = entry - 1
@@ -377,9 +369,7 @@ WRONG_NUMBERS = (drop, add_unknown, repeat, shift)
 
 @dataclass
 class Remembering(Oracle):
-    """An oracle with a journal: repeated requests are not paid for again. While poisoned it refuses
-    poison.
-    """
+    """An oracle with a journal: a repeated request is free. While `poisoned` it rejects POISON."""
 
     poisoned: bool = False
     paid: int = 0
@@ -389,10 +379,10 @@ class Remembering(Oracle):
         self._journal: dict[str, Reply] = {}
 
     async def complete(self, request: Request) -> Reply:
-        """From the journal, or a refusal, or an answer that is paid for."""
-        known = self._journal.get(request.fingerprint)
-        if known is not None:
-            return known
+        """Answer from the journal, reject the request, or answer and count it as paid."""
+        recorded = self._journal.get(request.fingerprint)
+        if recorded is not None:
+            return recorded
         if self.poisoned and any(POISON in message.content for message in request.messages):
             self.refused += 1
             raise RowError("rejected", "no poison", attempts=1)

@@ -32,7 +32,7 @@ from semgraph.semantic.contract import SCORE, Implementation, RowEstimate
 from semgraph.semantic.library import invalid_cost
 
 PATIENCE = 15.0
-"""Seconds that one question of a check may take: they take hundredths."""
+"""The most seconds for one run of a candidate, which takes hundredths."""
 
 
 class Broken(Exception):
@@ -40,7 +40,7 @@ class Broken(Exception):
 
 
 class Stuck(Broken):
-    """A candidate blocks the event loop or does not end; further checks would only take as long."""
+    """A candidate blocks the event loop or does not end; further checks would do the same."""
 
 
 @dataclass(frozen=True)
@@ -109,16 +109,20 @@ class Agreement(NamedTuple):
 
 async def agreement(candidate: Candidate) -> Agreement:
     """Measure a candidate over rows whose answers have a pattern, as those of a real model do."""
-    right = mine = theirs = items = calls = reference_calls = 0
+    hits = answered = expected = items = calls = reference_calls = 0
     basis = LIBRARY.get(candidate.operator, Choice.parse(reference(candidate.operator)))
-    for case, thoughts in _worlds(candidate.operator):
-        own, other = Oracle(thoughts), Oracle(thoughts)
-        chosen = _chosen(case, await candidate.answers(case, own))
-        wanted = _chosen(case, await run(case, basis, other))
-        right, mine, theirs = right + len(chosen & wanted), mine + len(chosen), theirs + len(wanted)
+    for case, model in _worlds(candidate.operator):
+        own, other = Oracle(model), Oracle(model)
+        answers = _chosen(case, await candidate.answers(case, own))
+        true = _chosen(case, await run(case, basis, other))
+        hits, answered, expected = (
+            hits + len(answers & true),
+            answered + len(answers),
+            expected + len(true),
+        )
         items += case.rows().items.num_rows
         calls, reference_calls = calls + len(own.requests), reference_calls + len(other.requests)
-    return Agreement(_share(right, theirs), _share(right, mine), items, calls, reference_calls)
+    return Agreement(_share(hits, expected), _share(hits, answered), items, calls, reference_calls)
 
 
 def _share(part: int, whole: int) -> float:
@@ -127,8 +131,7 @@ def _share(part: int, whole: int) -> float:
 
 def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
     if operator == "sem_filter":
-        # One in nine says good of the cup: a similarity of texts takes some of these for rows about
-        # good tea.
+        # One row in nine has a good cup, which is similar to good tea as a text.
         cups = ["good cup" if i % 9 == 0 else "cup" for i in range(600)]
         tea = ["good" if i % 5 < 2 else "poor" for i in range(600)]
         texts: list[str | None] = [f"{tea[i]} tea, {cups[i]} {i * 7919 % 1000}" for i in range(600)]
@@ -142,10 +145,10 @@ def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
             for name in _PEOPLE
             for candidate in (name, name.upper(), name.replace("e", "é", 1))
         ]
+        right = [*_PEOPLE, "Grace Kelly", None]
         for answers in (False, True):
-            others = [*_PEOPLE, "Grace Kelly", None]
             yield (
-                Case(operator, spelled, others=others, answers=answers),
+                Case(operator, spelled, others=right, answers=answers),
                 Mind(match=_same_person(answers=answers)),
             )
     elif operator == "sem_topk":
@@ -167,7 +170,7 @@ def _same_person(*, answers: bool) -> Any:
 
 
 def _chosen(case: Case, table: pa.Table) -> set[Any]:
-    """The part of the answers that a consumer sees."""
+    """The answers as the engine uses them."""
     rows = [row for row in table.drop_columns("calls").to_pylist() if row.pop("error") is None]
     if case.operator == "sem_filter":
         return {row["item"] for row in rows if row["keep"]}
@@ -224,21 +227,21 @@ def _first_error(table: pa.Table) -> str | None:
     return next((error for error in table.column("error").to_pylist() if error is not None), None)
 
 
-async def _theirs(case: Case) -> list[dict[str, Any]]:
-    candidate = LIBRARY.get(case.operator, Choice.parse(reference(case.operator)))
-    return answers(await run(case, candidate))
+async def _reference_answers(case: Case) -> list[dict[str, Any]]:
+    implementation = LIBRARY.get(case.operator, Choice.parse(reference(case.operator)))
+    return answers(await run(case, implementation))
 
 
 async def _all_answered(candidate: Candidate, case: Case, llm: LLM | None = None) -> None:
     """Every item has an answer: the reference's, if the candidate promises it."""
     table = await candidate.answers(case, llm)
     error = _first_error(table)
-    expect(error is None, f"an error where there is an answer: {error}")
+    expect(error is None, f"an error instead of an answer: {error}")
     if not candidate.same:
         return
-    for mine, right in zip(answers(table), await _theirs(case), strict=True):
-        wrong = [name for name in right if mine[name] != right[name]]
-        text = f"item {right['item']}: {', '.join(f'{n} is {mine[n]!r}, the reference answers {right[n]!r}' for n in wrong)}"
+    for own, true in zip(answers(table), await _reference_answers(case), strict=True):
+        wrong = [name for name in true if own[name] != true[name]]
+        text = f"item {true['item']}: {', '.join(f'{n} is {own[n]!r}, the reference answers {true[n]!r}' for n in wrong)}"
         expect(not wrong, text)
 
 
@@ -247,11 +250,11 @@ async def no_rows(candidate: Candidate) -> None:
     llm = Oracle(mind(candidate.operator))
     table = await candidate.answers(Case(candidate.operator, []), llm)
     expect(table.num_rows == 0, f"returned {table.num_rows} rows for none")
-    expect(not llm.requests, f"asked {len(llm.requests)} questions about no row")
+    expect(not llm.requests, f"sent {len(llm.requests)} requests without a row")
 
 
 async def empty_right_side(candidate: Candidate) -> None:
-    """Without rows on the right there is nothing to answer; `how` is the engine's."""
+    """Without rows on the right there are no answers; `how` is the engine's."""
     if candidate.operator == "sem_join":
         table = await candidate.answers(Case(candidate.operator, ["a", "b"]))
         expect(table.num_rows == 0, f"returned {table.num_rows} rows for no pair")
@@ -268,7 +271,7 @@ async def duplicates(candidate: Candidate) -> None:
 
 
 async def nulls(candidate: Candidate) -> None:
-    """Rows with NULL and empty text are answered like others."""
+    """Rows with NULL and empty text have answers, too."""
     await _all_answered(
         candidate, Case(candidate.operator, [None, "", " ", "a", None], others=[None, "", "b"])
     )
@@ -276,8 +279,8 @@ async def nulls(candidate: Candidate) -> None:
 
 async def odd_text(candidate: Candidate) -> None:
     """Text in any script, and text that looks like instructions, is passed on unchanged."""
-    # A single pair is asked in the prompt's own words, where the right side of a fake record would
-    # be taken for one.
+    # A single pair is sent in the prompt's own words, where the oracle would read a fake record as
+    # one.
     texts: list[str | None] = [
         t
         for t in _AWKWARD
@@ -311,12 +314,12 @@ async def groups(candidate: Candidate) -> None:
         partition = next(iter(held))[0]
         expect(
             request.partition == partition,
-            f'a request about rows of "{partition}" says it is of "{request.partition}"',
+            f'a request with rows of partition "{partition}" has partition "{request.partition}"',
         )
 
 
 async def forms(candidate: Candidate) -> None:
-    """Rows with different answer schemas are each asked for their own (sem_map)."""
+    """Rows with different answer schemas each get their own (sem_map)."""
     if candidate.operator == "sem_map":
         kinds = ["ab"[i // 2 % 2] for i in range(9)]
         await _all_answered(
@@ -326,7 +329,7 @@ async def forms(candidate: Candidate) -> None:
 
 
 async def too_long(candidate: Candidate) -> None:
-    """A row longer than the model's window is an error of that row; no request is too long."""
+    """A row longer than the model's context is an error of that row; no request is too long."""
     llm = Oracle(mind(candidate.operator), _SMALL)
     case = some(candidate.operator, 7)
     case.texts[2] = "long " * 1600
@@ -344,37 +347,30 @@ async def full_window(candidate: Candidate) -> None:
     table = await candidate.answers(case, llm)
     expect(llm.rejected == 0, f"sent {llm.rejected} requests that do not fit the model")
     error = _first_error(table)
-    whole = (
-        candidate.operator == "sem_agg" and candidate.same
-    )  # a group as a whole is what it asks about
-    expect(error is None or whole, f"an error where there is an answer: {error}")
+    whole = candidate.operator == "sem_agg" and candidate.same  # a group is sent as a whole
+    expect(error is None or whole, f"an error instead of an answer: {error}")
 
 
 def _only(candidate: Candidate, case: Case, table: pa.Table, at: int, kind: str) -> None:
     """Errors concern one row only: its item, its pairs, its group."""
     errors = table.column("error").to_pylist()
     rows = case.rows().items.to_pylist()
-    mine = {
+    items = {
         row["group"] if candidate.operator == "sem_agg" else i
         for i, row in enumerate(rows)
         if row["left"] == at
     }
     for i, error in enumerate(errors):
-        expect(
-            error is None or i in mine,
-            f"item {i} has an error, which is that of another row: {error}",
-        )
+        expect(error is None or i in items, f"item {i} has the error of a different row: {error}")
         expect(
             error is None or error.startswith(kind), f"item {i}: expected {kind}..., found {error}"
         )
     if candidate.same:
-        expect(all(errors[i] for i in mine), "a row that cannot be asked about has an answer")
+        expect(all(errors[i] for i in items), "a row that cannot be sent has an answer")
 
 
 async def one_failing(candidate: Candidate) -> None:
-    """A row that the endpoint refuses does not affect the others; in a second run only that row is
-    paid for.
-    """
+    """A row that the endpoint rejects does not affect the rest; a second run pays for that row only."""
     case = some(candidate.operator, 18)
     case.texts[7] = f"{POISON} 7"
     llm = Remembering(mind(candidate.operator), poisoned=True)
@@ -383,14 +379,14 @@ async def one_failing(candidate: Candidate) -> None:
     failed, llm.poisoned, llm.paid = llm.refused, False, 0
     await _all_answered(candidate, case, llm)
     if candidate.same:
-        expect(llm.paid <= failed, f"run again it pays {llm.paid} calls, where {failed} had failed")
+        expect(
+            llm.paid <= failed, f"a second run pays {llm.paid} calls, after {failed} failed ones"
+        )
 
 
 async def wrong_ids(candidate: Candidate) -> None:
     """Answers with missing, extra or unknown numbers are repeated."""
-    await _all_answered(
-        candidate, some(candidate.operator)
-    )  # what is wrong with the right numbers too is said as it is elsewhere
+    await _all_answered(candidate, some(candidate.operator))  # faults without wrong numbers first
     for change in WRONG_NUMBERS:
         llm = Faulty(Oracle(mind(candidate.operator)), packed(change))
         try:
@@ -420,7 +416,7 @@ async def cancelled(candidate: Candidate) -> None:
     task.cancel()
     await asyncio.gather(task, waiting, return_exceptions=True)
     left = asyncio.all_tasks() - before
-    expect(not left and not llm.running, f"{len(left)} tasks go on after it was cancelled")
+    expect(not left and not llm.running, f"{len(left)} tasks run after it was cancelled")
 
 
 async def budget(candidate: Candidate) -> None:
@@ -438,11 +434,11 @@ async def budget(candidate: Candidate) -> None:
             len(llm.requests) <= 4,
             f"sent {len(llm.requests)} requests after the budget was reached",
         )
-        expect(asyncio.all_tasks() == before, "something goes on after the budget was reached")
+        expect(asyncio.all_tasks() == before, "tasks run after the budget was reached")
     else:
         expect(
             not llm.requests,
-            "went on after the budget was reached: BudgetReached must not be caught",
+            "continued after the budget was reached: BudgetReached must not be caught",
         )
 
 
@@ -459,7 +455,7 @@ async def estimate(candidate: Candidate) -> None:
 
 
 async def quality(candidate: Candidate) -> None:
-    """The answers equal the reference's, or are near them if no equality is promised."""
+    """The answers equal the reference's, or are close to them if `same` is False."""
     if candidate.same:
         for n in (1, 2, 5, 13, 30):
             await _all_answered(candidate, some(candidate.operator, n))

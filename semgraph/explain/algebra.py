@@ -39,14 +39,14 @@ Name = Callable[[Node], str]
 
 
 def algebra(plan: LogicalPlan) -> str:
-    """The plan as equations over σ π ⋈ γ μ and the semantic operators, one for each step; then the
-    writes, as ←.
+    """The plan as equations over σ π ⋈ γ μ and the semantic operators, one for each step, then the
+    writes as ←.
 
     Operators of an equation are applied from the bottom line upwards, as in f(g(x)).
     """
     empty = {root for root in plan.roots if root.is_empty}
-    shown = (n for n in walk(*plan.roots) if not isinstance(n, (Sink, Input)) or n in empty)
-    last = {node.step: node for node in shown if node.step}
+    operators = (n for n in walk(*plan.roots) if not isinstance(n, (Sink, Input)) or n in empty)
+    last = {node.step: node for node in operators if node.step}
     named = {node: step for step, node in last.items()}
 
     def name(node: Node) -> str:
@@ -75,7 +75,7 @@ def in_full(plan: LogicalPlan) -> str:
     round trip.
     """
     lines = [algebra(plan)]
-    trips: dict[str, list[str]] = {}
+    batches: dict[str, list[str]] = {}
     for node in walk(*plan.roots):
         if isinstance(node, (Scan, Search)) and node.properties is not None:
             vectors = node.vectors if isinstance(node, Search) else ()
@@ -85,10 +85,10 @@ def in_full(plan: LogicalPlan) -> str:
         if isinstance(node, Join) and node.fields is not None:
             lines.append(f"{node.step} joins {', '.join(node.fields) or 'nothing'}")
         if isinstance(node, Search) and node.trip:
-            trips.setdefault(node.trip, []).append(node.step)
+            batches.setdefault(node.trip, []).append(node.step)
     scans = Counter(node.label for node in walk(*plan.roots) if isinstance(node, Scan))
     lines += [f"{label} is read {count} times" for label, count in scans.items() if count > 1]
-    lines += [f"{' and '.join(steps)}: one round trip" for steps in trips.values()]
+    lines += [f"{' and '.join(steps)}: one round trip" for steps in batches.values()]
     return "\n".join(lines)
 
 
@@ -125,7 +125,7 @@ def _equation(head: str, lines: list[str]) -> str:
 
 _PLAIN = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*)"')
 _SIGNS = ((" AND ", " ∧ "), (" OR ", " ∨ "))
-# A negation; the NOT of `x IS NOT NULL` and its like belongs to an operator.
+# A negation, as opposed to the NOT in `IS NOT NULL`, `NOT IN` and the like.
 _NOT = re.compile(r"(?<!\bIS )\bNOT (?!NULL\b|DISTINCT\b|IN\b|LIKE\b|BETWEEN\b)")
 
 

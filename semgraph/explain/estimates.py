@@ -1,5 +1,4 @@
-"""Estimates of a plan: rows, model calls, tokens, dollars and time of each operator, as far as
-they can be known beforehand.
+"""Estimates of a plan: rows, model calls, tokens, dollars and time of each operator.
 
 Sources are the exact rows of the inputs, bounds (`≤`), counts of the store, and earlier runs (`≈`).
 An unknown number is `?`, never a constant.
@@ -28,11 +27,11 @@ from semgraph.physical.plan import PhysicalPlan, SqlSegment
 from semgraph.semantic.contract import Cost, Implementation, RowEstimate
 from semgraph.semantic.library import estimated
 
-_SIZES = 64  # that are looked at one by one; beyond, powers of two
+_SIZES = 64  # all sizes up to this one are examined, then powers of two
 
 
 class Calls(NamedTuple):
-    """A number of calls: a bound, or an expectation if answers decide what is asked next."""
+    """A number of calls: a bound, or an expectation if requests depend on answers."""
 
     number: int
     bound: bool
@@ -41,8 +40,7 @@ class Calls(NamedTuple):
 def most_calls(
     implementation: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int
 ) -> Calls:
-    """The most calls about some rows, which come in at most `parts` parts of unknown sizes that
-    share no call.
+    """The most calls for some rows, in at most `parts` parts of unknown sizes that share no call.
 
     Raises EngineError if the implementation breaks its contract.
     """
@@ -70,15 +68,14 @@ def _most(
     """
     size = math.ceil(rows.items)
     sizes = _sizes(size)
-    taken = []
+    costs = []  # (first size, last size, calls): sizes in between cost as much as the last
     for before, each in pairwise([0, *sizes]):
         part = RowEstimate(min(rows.left, each), min(rows.right, each), float(each), 0.0)
-        taken.append(
-            (before + 1, each, max(cost.calls for cost in _costs(implementation, node, part)))
-        )  # as much for those between
-    prices = {0.0, *(amount / each for _, each, amount in taken)}
+        calls = max(cost.calls for cost in _costs(implementation, node, part))
+        costs.append((before + 1, each, calls))
+    prices = {0.0, *(calls / last for _, last, calls in costs)}
     surplus = {
-        price: max(0.0, *(amount - price * first for first, _, amount in taken)) for price in prices
+        price: max(0.0, *(calls - price * first for first, _, calls in costs)) for price in prices
     }
     return math.floor(min(price * size + extra * parts for price, extra in surplus.items()) + 1e-9)
 
@@ -193,7 +190,7 @@ class Estimator:
         counts: Rows of the store by label; None: unknown.
         windows: The number of windows of all partitions; without an order, the number of
             partitions.
-        tokens: Tokens of the first request of a node, where it depends on the inputs alone.
+        tokens: Tokens of the first request of a node, if it depends on the inputs only.
     """
 
     plan: PhysicalPlan
@@ -240,9 +237,8 @@ class Estimator:
                 and bound.known
                 and bound.kind != "least"
             ):
-                before = before._replace(
-                    value=min(before.value, bound.value)
-                )  # `k` and `n` stay where rows are more
+                # Limits (`k`, `n`) do not grow with the rows.
+                before = before._replace(value=min(before.value, bound.value))
             self._rows[node] = before or bound
         return self._rows[node]
 
@@ -271,19 +267,16 @@ class Estimator:
     def _source_rows(self, node: Node) -> Amount:
         """The rows of an operator without inputs, from the input or the store."""
         if isinstance(node, Scan):
-            held = None if self.counts is None else self.counts.get(node.label)
-            if held is None:
+            count = None if self.counts is None else self.counts.get(node.label)
+            if count is None:
                 return Amount()
-            everything = node.partition == "all" and not node.where
-            first = held if node.limit is None or node.partitioned else min(held, node.limit)
-            return Amount(float(first), "exact" if everything else "most")
-        count = (
-            0
-            if isinstance(node, Nothing)
-            else self.inputs.get(node.name)
-            if isinstance(node, Input)
-            else None
-        )
+            exact = node.partition == "all" and not node.where
+            limited = node.limit is not None and not node.partitioned
+            rows = min(count, node.limit or 0) if limited else count
+            return Amount(float(rows), "exact" if exact else "most")
+        if isinstance(node, Nothing):
+            return Amount(0.0, "exact")
+        count = self.inputs.get(node.name) if isinstance(node, Input) else None
         return Amount() if count is None else Amount(float(count), "exact")
 
     def _bound(self, node: Node) -> Amount:
@@ -339,9 +332,7 @@ class Estimator:
         items = self._items(node, left, known)
         if not items.known:
             return CallEstimate(items, *[Amount()] * 5)
-        expected = self._expected(
-            node, left, items
-        )  # in any case, so that a wrong estimate of the implementation raises
+        expected = self._expected(node, left, items)  # always: an invalid estimate must raise
         if not items.value:
             return CallEstimate(items, *[Amount(0.0, items.kind)] * 5)
         if known is not None and known.items:
@@ -391,42 +382,38 @@ class Estimator:
         implementation = self.plan.model_call(node).implementation
         right = self.rows(node.inputs[1]).value if len(node.inputs) > 1 else 0.0
         rows = RowEstimate(left.value, right, items.value, 0.0)
-        calls = most_calls(implementation, node, rows, self.windows if self._apart(node) else 1)
-        return Amount(calls.number, "most" if calls.bound else "seen")
-
-    def _apart(self, node: Semantic) -> bool:
         plan = self.plan.logical
-        return node.partitioned or (
+        partitioned = node.partitioned or (
             plan.order is None and plan.graph.partition in node.inputs[0].schema.names
         )
+        calls = most_calls(implementation, node, rows, self.windows if partitioned else 1)
+        return Amount(calls.number, "most" if calls.bound else "seen")
 
 
 @dataclass
 class Forecast:
-    """The estimates of a plan by step: its result rows, and the cost of its calls, summed over its
-    operators.
-    """
+    """The estimates of a plan by step: result rows, and the cost of calls, summed over operators."""
 
     estimator: Estimator
 
     def __post_init__(self) -> None:
         plan = self.estimator.plan
         self._last = plan.named()
-        self._asked: dict[str, list[CallEstimate]] = {}
+        self._calls: dict[str, list[CallEstimate]] = {}
         for node in walk(*plan.roots):
             if isinstance(node, Semantic):
-                self._asked.setdefault(node.step, []).append(self.estimator.call_estimate(node))
+                self._calls.setdefault(node.step, []).append(self.estimator.call_estimate(node))
 
     def of(self, step: str) -> dict[str, Amount]:
         """The estimates of one step: `rows`, and if it calls the model `items`, `calls`,
         `tokens_in`, `tokens_out`, `dollars`, `seconds`.
         """
         amounts = {"rows": self.estimator.rows(self._last[step])}
-        return amounts | (_summed(self._asked[step]) if step in self._asked else {})
+        return amounts | (_summed(self._calls[step]) if step in self._calls else {})
 
     def total(self) -> dict[str, Amount]:
         """The sum over all calls."""
-        return _summed([each_call for each in self._asked.values() for each_call in each])
+        return _summed([call for calls in self._calls.values() for call in calls])
 
 
 def _summed(estimates: list[CallEstimate]) -> dict[str, Amount]:

@@ -1,7 +1,7 @@
 """The queries of a plan: the DuckDB statement of every segment, and the store's statements, recorded
 while each search, match and scan runs for a row of made-up values.
 
-A scan of all partitions runs with a condition on the key that no row fulfils.
+A scan of all partitions runs with a condition that is never true.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _FRAME = ("BEGIN", "COMMIT", "ROLLBACK", "PRAGMA", "--")
 async def store_queries(
     plan: PhysicalPlan, store: Store, dimensions: int
 ) -> list[tuple[str, list[str]]]:
-    """For each read of the store, the steps that share it and its statements, each once.
+    """For each read of the store, the steps that share it and its distinct statements.
 
-    These values match no rows of the user. `dimensions` is the length of made-up vectors.
+    The made-up values match no stored rows. `dimensions` is the length of made-up vectors.
     """
     statements: list[tuple[str, list[str]]] = []
     if not isinstance(store, Observable):
@@ -85,11 +85,10 @@ async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -
         return [node.step]
     if isinstance(node, Scan):
         where = scanned_where(node, store)
-        everyone = node.partition == "all"
-        none = (parse_scalar(f"\"{node.graph.key}\" = ''"),) if everyone else ()
-        await store.scan(
-            node.label, node.schema.names, None if everyone else ["x"], (*where, *none), node.limit
-        )
+        all_partitions = node.partition == "all"
+        never = (parse_scalar(f"\"{node.graph.key}\" = ''"),) if all_partitions else ()
+        partitions = None if all_partitions else ["x"]
+        await store.scan(node.label, node.schema.names, partitions, (*where, *never), node.limit)
         return [node.step]
     return []
 
@@ -113,20 +112,20 @@ def _value(kind: pa.DataType) -> Any:
 
 
 def text(statements: Sequence[tuple[str, list[str]]]) -> str:
-    """The statements as text, each read headed by its steps."""
+    """The statements as text, under the steps of each read."""
     return "\n\n".join(
         f"-- store: {steps}\n" + ";\n".join(texts) + ";" for steps, texts in statements if texts
     )
 
 
 def segment_queries(plan: PhysicalPlan) -> str:
-    """The SQL of every segment, each headed by its step, or a note that there is none."""
+    """The SQL of every segment under the name of its step, or a note that there is none."""
     parts = []
     for segment in (node.segment for node in plan.of_kind(SqlSegment)):
         reads = ", ".join(f"{name} = {node.step or node.keyword}" for name, node in segment.inputs)
         parts.append(f"-- DuckDB: {segment.root.step or 'sink'}  ({reads})\n{segment.sql};")
     if not parts:
-        parts.append("-- DuckDB: nothing to compute between the steps that ask")
+        parts.append("-- DuckDB: no statements")
     if not any(node.reads_store for node in walk(*plan.roots)):
-        parts.append("-- store: no step reads it")
+        parts.append("-- store: not read")
     return "\n\n".join(parts)

@@ -1,7 +1,7 @@
 """The first request of each semantic step, composed but not sent.
 
-Rows that derive from the inputs and the store are computed. If the rows of a step depend on
-answers, its implementation is run over made-up rows with names of columns as values.
+Rows that depend on the inputs and the store only are computed. If the rows of a step depend on
+answers, its implementation runs over made-up rows with names of columns as values.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -32,26 +31,19 @@ from semgraph.semantic.context import DryRun, DryRunEnded, NodeContext
 from semgraph.semantic.contract import Implementation, Part, Rows
 from semgraph.stores.base import Store
 
-_TWO = 2  # rows: enough to show what several of them in one call look like
+_TWO = 2  # made-up rows: enough to show several of them in one call
 
 
-async def ask_of_names(
-    node: Semantic, implementation: Implementation[Any], ctx: NodeContext
-) -> None:
-    """Run an implementation over two made-up rows (pairs of them, a group of them)."""
-    await implementation.answer(node, _rows(node), ctx)
-
-
-async def ask_of_one(node: Semantic, ctx: NodeContext) -> None:
-    """Ask about one made-up row, pair or group in the prompt's own words, whatever the implementation."""
-    rows = _rows(node)
+async def _ask_singly(node: Semantic, ctx: NodeContext) -> None:
+    """Send made-up rows, pairs or a group in the prompt's own words, without an implementation."""
+    rows = _made_up_rows(node)
     if node.keyword == "sem_agg":
         await ctx.ask_groups(node, rows, [Part(0, range(_TWO))])
     else:
         await ctx.ask_packed(node, rows, [[item] for item in range(rows.items.num_rows)])
 
 
-def _rows(node: Semantic) -> Rows:
+def _made_up_rows(node: Semantic) -> Rows:
     numbers = list(range(_TWO))
     right = None
     columns: dict[str, list[int]] = {"left": numbers}
@@ -72,8 +64,8 @@ def _named(paths: Sequence[str], prefix: str = "") -> pa.Table:
 
 @dataclass(frozen=True)
 class FirstPrompt:
-    """The messages of a step's first request. `real`: with the values of a row; else with the names
-    of its columns.
+    """The messages of a step's first request. `real`: with values of a row; else with names of its
+    columns.
     """
 
     node: Semantic
@@ -83,8 +75,8 @@ class FirstPrompt:
 
 
 class _Closed:
-    """A model, an embedder or a store that is not called: any use beyond its description raises
-    DryRunEnded.
+    """A model, an embedder or a store that must not be called: everything except its description
+    raises DryRunEnded.
     """
 
     name = "none"
@@ -105,7 +97,7 @@ def _model(llm: LLM) -> Any:
 async def tokens_of_inputs(
     plan: PhysicalPlan, llm: LLM, store: Store, inputs: Mapping[str, pa.Table], now: datetime
 ) -> dict[Node, float]:
-    """Tokens of the first prompts that depend on the inputs alone, by node; the store is not read."""
+    """Tokens of the first prompts that depend on the inputs only, by node; the store is not read."""
     closed: Any = _Closed(store, "takes")
     prompts = await first_prompts(plan, llm, closed, inputs, now)
     return {each.node: float(each.tokens) for each in prompts if each.real}
@@ -127,7 +119,7 @@ async def first_prompts(
                 model = bound(llm, node.prompt.first.role)
                 request = await _first_request(node, evaluation, model, now)
                 first = request or await _made_up(node, plan.model_call(node).implementation, model)
-                messages = _in_names(node.prompt.first) if first is None else first.messages
+                messages = _with_names(node.prompt.first) if first is None else first.messages
                 tokens = sum(model.count_tokens(message.content) for message in messages)
                 prompts.append(FirstPrompt(node, messages, tokens, request is not None))
     return prompts
@@ -143,9 +135,9 @@ async def _first_rows(
         rows = await number_rows(runtime, order, tables)
         waves = cut_waves(runtime, order, rows, dict(enumerate(rows.of)))
         first = waves[0] if waves else ()
-        some = Batch.of_table(rows.rows).of_rows([row for window in first for row in window.rows])
+        batch = Batch.of_table(rows.rows).of_rows([row for window in first for row in window.rows])
         assert runtime.confinement is not None
-        tables[order.input] = runtime.confinement.by_window(some).table
+        tables[order.input] = runtime.confinement.by_window(batch).table
     return given_rows(plan, tables), first
 
 
@@ -171,22 +163,24 @@ async def _first_request(
 async def _made_up(
     node: Semantic, implementation: Implementation[Any], model: LLM
 ) -> Request | None:
-    """A request about rows of names; in the prompt's own words where the implementation cannot
-    work with them.
+    """A request about made-up rows; in the prompt's own words if the implementation fails with
+    them.
     """
     if getattr(node, "form", ""):
-        return None  # the question is in the rows
-    for ask in (partial(ask_of_names, implementation=implementation), ask_of_one):
-        async with _dry_run(node, model) as ctx:
-            with suppress(Exception):  # an implementation may want numbers where there are names
-                await ask(node, ctx=ctx)
-        if ctx.first is not None:
-            return ctx.first
-    return None
+        return None  # the answer schema is in the rows
+    async with _dry_run(node, model) as ctx:
+        with suppress(Exception):  # an implementation may need numbers
+            await implementation.answer(node, _made_up_rows(node), ctx)
+    if ctx.first is not None:
+        return ctx.first
+    async with _dry_run(node, model) as ctx:
+        with suppress(DryRunEnded):
+            await _ask_singly(node, ctx)
+    return ctx.first
 
 
-def _in_names(prompt: Prompt) -> tuple[Message, ...]:
-    """A prompt with names in place of values."""
+def _with_names(prompt: Prompt) -> tuple[Message, ...]:
+    """A prompt with names of columns instead of values."""
     static = "\n\n".join(part.strip() for part in (prompt.rules, prompt.examples) if part.strip())
     question = "\n\n".join(
         part.question().strip() for part in (prompt.context, prompt.item, prompt.other) if part
@@ -195,9 +189,7 @@ def _in_names(prompt: Prompt) -> tuple[Message, ...]:
 
 
 def text(prompts: Sequence[FirstPrompt], *, exact: bool) -> str:
-    """The prompts as text, each headed by its step and its tokens (`~`: not by the model's own
-    tokenizer).
-    """
+    """The prompts as text, each under its step and its tokens (`~`: estimated)."""
     parts = []
     for each in prompts:
         sign = "" if exact else "~"

@@ -43,7 +43,7 @@ def optimized(plan: LogicalPlan) -> tuple[LogicalPlan, list[Rewrite]]:
 
 
 def text(plan: LogicalPlan, rewrites: list[Rewrite]) -> str:
-    """Every rewrite with its diff; then the rules that changed nothing, or are not allowed."""
+    """All rewrites with their diffs, then the rules that changed nothing or are not allowed."""
     parts = []
     for each in rewrites:
         kind = "exact" if each.exact else "approximate: allowed by the plan"
@@ -51,12 +51,12 @@ def text(plan: LogicalPlan, rewrites: list[Rewrite]) -> str:
     done = {each.rule for each in rewrites}
     idle = [rule.__name__ for rule in (*EXACT, *APPROXIMATE) if rule.__name__ not in done]
     allowed = [name for name in idle if name in {r.__name__ for r in EXACT} or name in plan.allow]
-    others = [name for name in idle if name not in allowed]
+    refused = [name for name in idle if name not in allowed]
     rest = []
     if allowed:
         rest.append(f"nothing to do for: {', '.join(allowed)}")
-    if others:
-        rest.append(f"approximate, not allowed by the plan: {', '.join(others)}")
+    if refused:
+        rest.append(f"approximate, not allowed by the plan: {', '.join(refused)}")
     return "\n\n".join([*parts, "\n".join(rest)] if rest else parts)
 
 

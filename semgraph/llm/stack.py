@@ -18,6 +18,7 @@ from semgraph.errors import (
     Problem,
     RowError,
 )
+from semgraph.formats import dollars
 from semgraph.llm.base import (
     LLM,
     Embedder,
@@ -477,17 +478,17 @@ class Budget:
         what = what or f"call {self.spent.calls + self._reserved.calls + 1:,}"
         return f"stopped before {what}: it would pass {name} {value} (spent {spent})"
 
-    def require_price(self, name: str, dollars: float | None) -> None:
+    def require_price(self, name: str, price: float | None) -> None:
         """Refuse a limit in dollars for a model without a known price.
 
         Args:
             name: The model's name.
-            dollars: The cost of a token; None if it is not known.
+            price: The cost of a token; None if it is not known.
 
         Raises:
             PlanError: The budget limits dollars, and the price is not known.
         """
-        if self.max_usd is not None and dollars is None:
+        if self.max_usd is not None and price is None:
             raise PlanError(
                 Problem(
                     f"max_usd {_usd(self.max_usd)} cannot be enforced: no price is known for {name}",
@@ -497,7 +498,7 @@ class Budget:
 
 
 def _usd(amount: float) -> str:
-    return f"{amount:.2f}" if amount >= 0.1 or amount == 0 else f"{amount:.2g}"
+    return dollars(amount, exact=True).removeprefix("$")
 
 
 class Budgeted(Wrapper):

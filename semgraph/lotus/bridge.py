@@ -20,15 +20,15 @@ from semgraph.semantic.contract import Context, Outcome
 
 K = TypeVar("K")
 T = TypeVar("T")
-Asked = Sequence[Request | RowError]
-Answered = list[Reply | RowError]
+Requests = Sequence[Request | RowError]
+Replies = list[Reply | RowError]
 _THREADS = 64
 
 
 class Bridge:
     """Runs jobs in its own threads, and sends their requests in the event loop.
 
-    The threads are not those of `asyncio.to_thread`, which the models may need while these wait.
+    The threads are not those of `asyncio.to_thread`, which models may need meanwhile.
 
     Args:
         ctx: The context that sends the requests.
@@ -44,8 +44,7 @@ class Bridge:
         self.stopped = False
 
     async def run(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """Run jobs and return their results, in order. An error in one ends all, as cancellation
-        does.
+        """Run jobs and return their results, in order. An error in one, or cancellation, ends all.
 
         Afterwards no thread runs and no request is in flight.
         """
@@ -73,12 +72,12 @@ class Bridge:
     async def gather(self, jobs: Sequence[Callable[[], Mapping[K, Outcome]]]) -> dict[K, Outcome]:
         """The combined outcomes of the jobs; see `run`."""
         results: dict[K, Outcome] = {}
-        for some in await self.run(jobs):
-            results |= some
+        for outcomes in await self.run(jobs):
+            results |= outcomes
         return results
 
-    def ask(self, requests: Asked) -> Answered:
-        """Send requests and return replies or errors, in order. Called from a job's thread."""
+    def ask(self, requests: Requests) -> Replies:
+        """Send requests and return replies or errors, in order. Call it in a job's thread."""
         return asyncio.run_coroutine_threadsafe(self._answered(requests), self._loop).result()
 
     def _guarded(self, job: Callable[[], T], results: list[T | None], i: int) -> None:
@@ -98,7 +97,7 @@ class Bridge:
         for task in self._tasks:
             task.cancel()
 
-    async def _answered(self, requests: Asked) -> Answered:
+    async def _answered(self, requests: Requests) -> Replies:
         results: list[Reply | RowError] = [r for r in requests if isinstance(r, RowError)]
         places = [i for i, request in enumerate(requests) if isinstance(request, Request)]
         if not places:
@@ -116,12 +115,12 @@ class Bridge:
         refused = iter(results)
         return [by_place[i] if i in by_place else next(refused) for i in range(len(requests))]
 
-    async def _in_one(self, requests: Sequence[Request]) -> Answered:
+    async def _in_one(self, requests: Sequence[Request]) -> Replies:
         async with aclosing(self.ctx.ask(requests)) as replies:
             results = {index: reply async for index, reply in replies}
         return [results[i] for i in range(len(requests))]
 
-    async def _one_by_one(self, requests: Sequence[Request]) -> Answered:
+    async def _one_by_one(self, requests: Sequence[Request]) -> Replies:
         """The requests of several jobs, with the concurrency of one."""
         tasks = [asyncio.create_task(self._one(request)) for request in requests]
         try:
@@ -179,13 +178,13 @@ class Parts(NamedTuple):
 
 def lacking() -> str | None:
     """The reason why LOTUS cannot be used, or None. Imports nothing."""
-    brings = f"{INSTALL}, in an environment of its own (it brings torch, and numpy below 2)"
+    remedy = f"{INSTALL}, in a separate environment (it installs torch, and numpy below 2)"
     try:
         installed = version("lotus-ai")
     except PackageNotFoundError:
-        return f"it needs LOTUS (lotus-ai {VERSION}): {brings}"
+        return f"it needs LOTUS (lotus-ai {VERSION}): {remedy}"
     if installed != VERSION:
-        return f"it calls functions of lotus-ai {VERSION}, and {installed} is installed: {brings}"
+        return f"it needs lotus-ai {VERSION}, and {installed} is installed: {remedy}"
     return None
 
 
@@ -197,16 +196,14 @@ async def loaded() -> Parts:
 def _load() -> Parts:
     with _LOCK:
         if not _LOADED:
-            # litellm, which LOTUS imports, would fetch a list of prices from the net when it is
-            # imported.
+            # litellm, which LOTUS imports, would download a list of prices.
             os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
             root = logging.getLogger()
             level, handlers = root.level, list(root.handlers)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 _LOADED.append(_imported())
-            # LOTUS sets the root logger up when it is imported: each request of each library would
-            # be a line on stderr.
+            # LOTUS configures the root logger: each request of each library would print a line.
             root.setLevel(level)
             root.handlers[:] = handlers
         return _LOADED[0]
@@ -218,7 +215,7 @@ def _imported() -> Parts:
     from lotus.types import LMOutput, ReasoningStrategy
     from tqdm import tqdm
 
-    sem_topk.tqdm = partial(tqdm, disable=True)  # its bars cannot be switched off otherwise
+    sem_topk.tqdm = partial(tqdm, disable=True)  # no other switch for its progress bars
     return Parts(
         sem_map.sem_map,
         sem_filter.sem_filter,

@@ -17,9 +17,7 @@ Chat = Sequence[Mapping[str, Any]]
 
 
 class Answer(NamedTuple):
-    """The outcome of a prompt of LOTUS: a text, or `error` (a kind in one word, a colon and a
-    message).
-    """
+    """The outcome of a prompt: a text, or `error` (a kind in one word, a colon and a message)."""
 
     text: str
     error: str | None
@@ -27,9 +25,7 @@ class Answer(NamedTuple):
 
 
 class Unanswered(Exception):
-    """Some prompts of a batch have no answer, and LOTUS cannot use the others alone: pairs (prompt,
-    answer).
-    """
+    """Some prompts of a batch failed, and LOTUS cannot use the rest alone: pairs (prompt, answer)."""
 
     def __init__(self, faults: list[tuple[Chat, Answer]]) -> None:
         self.faults = faults
@@ -44,11 +40,11 @@ class Model:
         parts: LOTUS.
         prompt: The prompt, for role and length of answers.
         partitions: The partition of each prompt of a batch, in order; the last is repeated.
-        unreadable: Finds the fault of an answer that LOTUS would replace by its default, or None.
-        strict: Raise Unanswered if a prompt has no answer; else LOTUS gets "" for it, and `answers`
-            has the error.
-        shrinking: Raise Unanswered if a batch is no smaller than the one before: LOTUS's tree would
-            not end.
+        unreadable: Returns the fault of an answer that LOTUS would replace by its default, or None.
+        strict: Raise Unanswered if a prompt fails; else LOTUS gets "" for it, and `answers` has the
+            error.
+        shrinking: Raise Unanswered if a batch is not smaller than the one before: LOTUS's tree
+            would not end.
 
     `answers` are those of the last batch, `calls` the ids of all calls.
     """
@@ -66,12 +62,8 @@ class Model:
         strict: bool = False,
         shrinking: bool = False,
     ) -> None:
-        self._bridge, self._parts, self._prompt, self._partitions = (
-            bridge,
-            parts,
-            prompt,
-            partitions,
-        )
+        self._bridge, self._parts, self._prompt = bridge, parts, prompt
+        self._partitions = partitions
         self._unreadable = unreadable
         self.strict, self._shrinking = strict, shrinking
         limits = bridge.ctx.limits
@@ -88,8 +80,8 @@ class Model:
         if not messages:
             return self._parts.output(outputs=[], logprobs=None)
         if self._shrinking and self._last is not None and len(messages) >= self._last:
-            many = f"too_long: {len(messages)} parts are too long to share a call, and so would be the parts made of them"
-            raise Unanswered([(messages[0], Answer("", many, ()))])
+            error = f"too_long: {len(messages)} parts are too long to share a call, and so are their aggregates"
+            raise Unanswered([(messages[0], Answer("", error, ()))])
         self._last = len(messages)
         requests = [self._request(i, chat, response_format) for i, chat in enumerate(messages)]
         self.answers = [self._answer(reply) for reply in self._bridge.ask(requests)]
@@ -104,11 +96,11 @@ class Model:
         return self._bridge.ctx.count_tokens(messages) if isinstance(messages, str) else 0
 
     def is_deepseek(self) -> bool:
-        """False: LOTUS's second wording for this family of models is not used."""
+        """False: LOTUS's prompts for this family of models are not used."""
         return False
 
     def get_model_name(self) -> str:
-        """A name that selects LOTUS's general parsing of answers."""
+        """A name that selects LOTUS's general parser of answers."""
         return self.model
 
     def _request(self, i: int, chat: Chat, schema: Mapping[str, Any] | None) -> Request | RowError:
@@ -128,10 +120,10 @@ class Model:
             text = answer_text(reply)
         except (RowError, Invalid) as error:
             return Answer("", f"{error.kind}: {error}", calls)
-        wrong = self._unreadable(text)
-        return (
-            Answer(text, None, calls) if wrong is None else Answer("", f"invalid: {wrong}", calls)
-        )
+        fault = self._unreadable(text)
+        if fault is not None:
+            return Answer("", f"invalid: {fault}", calls)
+        return Answer(text, None, calls)
 
 
 def _text(content: str | Sequence[Mapping[str, Any]]) -> str:

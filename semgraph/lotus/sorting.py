@@ -14,16 +14,14 @@ from semgraph.lotus.model import Answer, Model, Unanswered
 from semgraph.semantic.contract import Outcome
 
 _HEAP = threading.Lock()
-"""LOTUS keeps the model of its heap in a variable of a class: two heaps at a time would ask in each
-other's name.
-"""
+"""LOTUS stores the model of its heap in a class variable: two concurrent heaps would share it."""
 
 
 @dataclass
 class Group:
     """The rows of a group: items in LOTUS's order, and the question.
 
-    `outcomes` has, after `Sorter.sort`, a score for each item by its place, or its error.
+    After `Sorter.sort`, `outcomes` has a score for each item by its rank, or its error.
     """
 
     items: list[int]
@@ -47,19 +45,12 @@ class Sorter:
     def __init__(
         self, bridge: Bridge, parts: Parts, model: Model, method: str, k: int, *, reasoning: bool
     ) -> None:
-        self._bridge, self._parts, self._model, self._method, self._k = (
-            bridge,
-            parts,
-            model,
-            method,
-            k,
-        )
+        self._bridge, self._parts, self._model = bridge, parts, model
+        self._method, self._k = method, k
         self._strategy = parts.reasoning if reasoning else None
 
     def sort(self, group: Group) -> Group:
-        """Sort until all comparisons are answered; rows that cannot be compared become errors and
-        are left out.
-        """
+        """Sort until all comparisons are answered; rows that cannot be compared become errors."""
         rows = list(range(len(group.items)))
         while True:
             self._model.strict = True
@@ -68,8 +59,8 @@ class Sorter:
                     rows[i]
                     for i in self._order([group.documents[row] for row in rows], group.instruction)
                 ]
-            except Unanswered as lost:
-                faulty = self._faulty(lost, group)
+            except Unanswered as error:
+                faulty = self._faulty(error, group)
                 for row in [row for row in rows if group.documents[row]["text"] in faulty]:
                     answer = faulty[group.documents[row]["text"]]
                     group.outcomes[group.items[row]] = Outcome(None, answer.error, answer.calls)
@@ -94,8 +85,8 @@ class Sorter:
         elif self._method == "heap":
             result = self._heap(documents, instruction)
         else:
-            # of rows in random order the k-th is a random one: the same pivots in each run, which
-            # LOTUS's own are not
+            # In a random order of rows the k-th is a random pivot, the same in each run; LOTUS's own
+            # pivots differ.
             result = self._parts.quicksort(
                 documents,
                 self._model,
@@ -118,20 +109,22 @@ class Sorter:
         finally:
             _HEAP.release()
 
-    def _faulty(self, lost: Unanswered, group: Group) -> dict[str, Answer]:
+    def _faulty(self, unanswered: Unanswered, group: Group) -> dict[str, Answer]:
         """The rows that make comparisons fail, by text: those that fail in a comparison with
         themselves.
 
         Rows of several comparisons are tried first, because a pivot is in all of them. If neither
         row of a comparison fails by itself, both are errors.
         """
-        pairs = [(_document(chat, 1), _document(chat, 2), answer) for chat, answer in lost.faults]
+        pairs = [
+            (_document(chat, 1), _document(chat, 2), answer) for chat, answer in unanswered.faults
+        ]
         counts = Counter(text for left, right, _ in pairs for text in {left, right})
         faulty: dict[str, Answer] = {}
-        for several in (True, False):
-            still = [pair for pair in pairs if pair[0] not in faulty and pair[1] not in faulty]
+        for repeated in (True, False):
+            rest = [pair for pair in pairs if pair[0] not in faulty and pair[1] not in faulty]
             texts = dict.fromkeys(
-                text for pair in still for text in pair[:2] if (counts[text] > 1) == several
+                text for pair in rest for text in pair[:2] if (counts[text] > 1) == repeated
             )
             faulty |= self._alone(list(texts), group.instruction)
         for left, right, answer in pairs:
@@ -141,11 +134,11 @@ class Sorter:
 
     def _alone(self, texts: list[str], instruction: str) -> dict[str, Answer]:
         self._model.strict = False
-        twice = [({"text": text, "image": {}},) * 2 for text in texts]
+        pairs = [({"text": text, "image": {}},) * 2 for text in texts]
         self._model(
             [
                 self._parts.match_prompt(*pair, instruction, self._model, strategy=self._strategy)
-                for pair in twice
+                for pair in pairs
             ]
         )
         answers = self._model.answers if texts else []

@@ -1,4 +1,4 @@
-"""From semgraph's prompts and rows to LOTUS's instructions and documents."""
+"""Conversion of semgraph's prompts and rows into LOTUS's instructions and documents."""
 
 from __future__ import annotations
 
@@ -42,15 +42,17 @@ class Texts:
             {} if rows.right is None else {path: column_texts(rows.right, path) for path in other}
         )
 
-    def documents(self, items: Sequence[int], *, apart: bool = False, more: str = "") -> Question:
+    def documents(
+        self, items: Sequence[int], *, one_context: bool = False, more: str = ""
+    ) -> Question:
         """The question about items of one prompt.
 
-        Placeholders appear in the instruction as LOTUS writes columns (`{name}` is Name), and their
-        values in the documents. The context is a column of each document.
+        The instruction has placeholders as LOTUS writes columns (`{name}` is Name), the documents
+        have their values. The context is a column of each document.
 
         Args:
             items: The items, of one prompt.
-            apart: Put the context into the instruction: all items have the same.
+            one_context: All items have the same context: put it into the instruction.
             more: Further words of the instruction.
         """
         import pandas as pd
@@ -60,8 +62,8 @@ class Texts:
         names = _columns(prompt.item_fields)
         frame = {names[path]: [self._left[path][i] for i in lefts] for path in prompt.item_fields}
         contexts = [self.keys.context(left) for left in lefts]
-        head = contexts[0] if apart else ""
-        if not apart and any(contexts):
+        head = contexts[0] if one_context else ""
+        if not one_context and any(contexts):
             frame = {_free("context", frame): contexts} | frame
         question_text = "".join(
             text + (names[path].capitalize() if path else "") for text, path in prompt.item.parts
@@ -76,15 +78,15 @@ class Texts:
         If LOTUS's instruction asks about both rows, a side's text is its values; else it is its
         section of the prompt.
         """
-        mine = [{path: self._left[path][i] for path in prompt.item_fields} for i in lefts]
-        theirs = [{path: self._right[path][i] for path in prompt.other_fields} for i in rights]
+        left = [{path: self._left[path][i] for path in prompt.item_fields} for i in lefts]
+        right = [{path: self._right[path][i] for path in prompt.other_fields} for i in rights]
         both = bool(prompt.shared_fields)
-        own = [_values(values) if both else prompt.item.render(values) for values in mine]
+        own = [_values(values) if both else prompt.item.render(values) for values in left]
         own = [paragraphs(self.keys.context(i), text) for i, text in zip(lefts, own, strict=True)]
-        return [own, [_values(v) if both else prompt.other.render(v) for v in theirs]]
+        return [own, [_values(v) if both else prompt.other.render(v) for v in right]]
 
     def mixed(self, items: Sequence[int]) -> str | None:
-        """The error if the rows of a group must not share a request, or None."""
+        """The error if the rows of a group may not share a request, or None."""
         keys = [self.keys.of(item) for item in items]
         for position, what in enumerate(("partitions", "prompts", "contexts")):
             if len({key[position] for key in keys}) > 1:
@@ -97,10 +99,10 @@ class Texts:
 def by_prompt(rows: Rows) -> list[list[int]]:
     """The items by prompt: a run of LOTUS has one instruction."""
     lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
-    by_prompt_index: dict[int, list[int]] = {}
+    items: dict[int, list[int]] = {}
     for item, left in enumerate(lefts):
-        by_prompt_index.setdefault(rows.prompt[left], []).append(item)
-    return list(by_prompt_index.values())
+        items.setdefault(rows.prompt[left], []).append(item)
+    return list(items.values())
 
 
 def claim(prompt: Prompt) -> str:
@@ -147,14 +149,14 @@ def _free(name: str, taken: Any) -> str:
     return name
 
 
-def said_twice(text: str) -> str | None:
-    """The fault of an answer that should be True or False: LOTUS takes neither, and both, for True."""
+def invalid_verdict(text: str) -> str | None:
+    """The fault of an answer that should be True or False: LOTUS reads anything else as True."""
     verdicts = {word for word in ("true", "false") if word in text.rpartition("Answer:")[2].lower()}
     return None if len(verdicts) == 1 else 'expected "Answer: True" or "Answer: False"'
 
 
-def unnumbered(text: str) -> str | None:
-    """The fault of an answer that should be a document's number: LOTUS takes anything else for the
+def invalid_number(text: str) -> str | None:
+    """The fault of an answer that should be a document's number: LOTUS reads anything else as the
     first.
     """
     after = text.lower().rpartition("answer:")[2]

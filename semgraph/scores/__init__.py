@@ -1,9 +1,9 @@
 """Scores with intervals: rows against true rows, graphs against true graphs.
 
-Rows: `answers` and `tally` count hits for each unit (which a bootstrap resamples, such as a row
-that was asked about); `score` computes precision, recall and F1 of a tally, `difference` compares
-two tallies of the same units, `agreement` is the share of units with the same answers. Graphs:
-`score_graph` compares a `ScoredGraph` with the true one.
+Rows: `answers` and `tally` count hits for each unit (such as a row), which the bootstrap resamples;
+`score` computes precision, recall and F1 of a tally, `difference` compares two tallies of the same
+units, `agreement` is the share of units with the same answers. Graphs: `score_graph` compares a
+`ScoredGraph` with the true one.
 """
 
 from __future__ import annotations

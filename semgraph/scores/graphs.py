@@ -154,15 +154,16 @@ def partition(
         sum(n * (n - 1) // 2 for n in own.values()),
         sum(n * (n - 1) // 2 for n in true.values()),
     )
-    given, wanted = sum(own.values()), sum(true.values())
-    right = sum(n * n / own[a] for (a, _), n in common.items())
-    result = sum(n * n / true[b] for (_, b), n in common.items())
-    precision, recall = (right / given if given else None), (result / wanted if wanted else None)
+    own_total, true_total = sum(own.values()), sum(true.values())
+    precise = sum(n * n / own[a] for (a, _), n in common.items())
+    recalled = sum(n * n / true[b] for (_, b), n in common.items())
+    precision = precise / own_total if own_total else None
+    recall = recalled / true_total if true_total else None
     both = (precision or 0.0) + (recall or 0.0)
     f1 = (
         2 * (precision or 0.0) * (recall or 0.0) / both if both else 0.0 if ours or theirs else None
     )
-    return pairs, Score(precision, recall, f1, None, (sum(common.values()), given, wanted))
+    return pairs, Score(precision, recall, f1, None, (sum(common.values()), own_total, true_total))
 
 
 def _occurrences_in_common(
@@ -191,7 +192,8 @@ def _occurrences_in_common(
 
 
 _MOMENTS = 50
-Saying = tuple[Hashable, ...]
+Content = tuple[Hashable, ...]
+"""The content of an edge: its ends, label and properties."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,7 @@ class GraphScore:
         validity: Edges that hold, over all sampled times; None without times.
         at: The same for each time.
         ended: Edges with an end, against true edges with an end.
-        tally: Hits, edges given, edges wanted for each pair of ends with label and properties, for
+        tally: Hits, edges and true edges for each pair of ends with label and properties, for
             `difference`.
     """
 
@@ -234,8 +236,8 @@ def score_graph(
     alignment = align(graph.nodes, truth.nodes)
     ours, theirs = _by_content(graph.edges, alignment), _by_content(truth.edges, None)
     tally: dict[Hashable, tuple[int, int, int]] = {
-        saying: _counts(ours.get(saying, ()), theirs.get(saying, ()))
-        for saying in {**ours, **theirs}
+        content: _counts(ours.get(content, ()), theirs.get(content, ()))
+        for content in {**ours, **theirs}
     }
     pairs, b_cubed = partition(graph.nodes, truth.nodes, alignment)
     at = {
@@ -266,9 +268,9 @@ def moments(graph: ScoredGraph, most: int = _MOMENTS) -> list[Any]:
 
 def _by_content(
     edges: Iterable[Edge], alignment: Mapping[Hashable, Hashable] | None
-) -> dict[Saying, list[Edge]]:
+) -> dict[Content, list[Edge]]:
     """The edges by content: their ends as true nodes, label and properties."""
-    statements: defaultdict[Saying, list[Edge]] = defaultdict(list)
+    statements: defaultdict[Content, list[Edge]] = defaultdict(list)
     for edge in edges:
         if alignment is None:
             ends: tuple[Hashable, ...] = (("true", edge.source), ("true", edge.target))
@@ -286,30 +288,30 @@ def _counts(ours: Sequence[Edge], theirs: Sequence[Edge]) -> tuple[int, int, int
 
 
 def _holding(
-    ours: Mapping[Saying, Sequence[Edge]], theirs: Mapping[Saying, Sequence[Edge]], time: Any
+    ours: Mapping[Content, Sequence[Edge]], theirs: Mapping[Content, Sequence[Edge]], time: Any
 ) -> dict[Hashable, tuple[int, int, int]]:
     """The tally of the edges that hold at a time."""
     held = {
-        saying: _counts(
-            [edge for edge in ours.get(saying, ()) if edge.holds(time)],
-            [edge for edge in theirs.get(saying, ()) if edge.holds(time)],
+        content: _counts(
+            [edge for edge in ours.get(content, ()) if edge.holds(time)],
+            [edge for edge in theirs.get(content, ()) if edge.holds(time)],
         )
-        for saying in {**ours, **theirs}
+        for content in {**ours, **theirs}
     }
-    return {saying: counts for saying, counts in held.items() if any(counts)}
+    return {content: counts for content, counts in held.items() if any(counts)}
 
 
-def _ended(ours: Mapping[Saying, Sequence[Edge]], theirs: Mapping[Saying, Sequence[Edge]]) -> Score:
+def _ended(
+    ours: Mapping[Content, Sequence[Edge]], theirs: Mapping[Content, Sequence[Edge]]
+) -> Score:
     """The score of edges with an end."""
-    hits = Counter[str]()
-    for saying in {**ours, **theirs}:
-        mine, true = ours.get(saying, ()), theirs.get(saying, ())
-        hits["given"] += sum(edge.end is not None for edge in mine)
-        hits["wanted"] += sum(edge.end is not None for edge in true)
-        hits["right"] += sum(
-            a.end is not None and b.end is not None for a, b in _matched(mine, true)
-        )
-    return Score.of(hits["right"], hits["given"], hits["wanted"])
+    hits = own_ends = true_ends = 0
+    for content in {**ours, **theirs}:
+        own, true = ours.get(content, ()), theirs.get(content, ())
+        own_ends += sum(edge.end is not None for edge in own)
+        true_ends += sum(edge.end is not None for edge in true)
+        hits += sum(a.end is not None and b.end is not None for a, b in _matched(own, true))
+    return Score.of(hits, own_ends, true_ends)
 
 
 def _matched(ours: Sequence[Edge], theirs: Sequence[Edge]) -> Iterator[tuple[Edge, Edge]]:

@@ -1,6 +1,6 @@
 """Rows against true rows: precision, recall and F1, with intervals; agreement without a truth.
 
-A *unit* is identified by its key: a row, a pair, a group. Each unit has zero or more answers. Hits
+A *unit* is a row, a pair or a group, identified by its key. Each unit has zero or more answers. Hits
 are answers that the truth has too; a failed unit has no answers, which lowers recall.
 """
 
@@ -18,7 +18,7 @@ from semgraph.scores.bootstrap import Interval, IntervalEstimate, Sums, estimate
 
 Answers = Mapping[Hashable, Counter[Hashable]]
 Tally = Mapping[Hashable, tuple[int, int, int]]
-"""For each unit: hits, answers given, answers wanted."""
+"""For each unit: hits, answers, true answers."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Score:
     """Precision, recall and F1.
 
     Args:
-        precision: The share of answers that are right; None without answers.
+        precision: The share of answers that are correct; None without answers.
         recall: The share of true answers that were returned; None without true answers.
         f1: Their harmonic mean; None without answers and true answers.
         interval: The 95 % interval of F1, if there are units.
@@ -41,18 +41,18 @@ class Score:
 
     @classmethod
     def of(
-        cls, hits: float, given: float, wanted: float, interval: Interval | None = None
+        cls, hits: float, answers: float, true: float, interval: Interval | None = None
     ) -> Score:
-        """The score of some counts.
+        """The score of counts.
 
         >>> Score.of(1, 2, 1).f1
         0.6666666666666666
         >>> Score.of(0, 0, 0).f1 is None
         True
         """
-        f1 = 2 * hits / (given + wanted) if given + wanted else None
-        precision, recall = hits / given if given else None, hits / wanted if wanted else None
-        return cls(precision, recall, f1, interval, (hits, given, wanted))
+        f1 = 2 * hits / (answers + true) if answers + true else None
+        precision, recall = hits / answers if answers else None, hits / true if true else None
+        return cls(precision, recall, f1, interval, (hits, answers, true))
 
 
 def answers(
@@ -68,7 +68,7 @@ def answers(
         key: The columns that identify the unit.
         compare: The columns of the answer. None: the existence of a row is the answer. A row whose
             compared columns are all NULL is a unit without an answer.
-        units: All units asked about, as tuples of their key's values, with or without rows.
+        units: All units, as tuples of their key's values, with or without rows.
 
     >>> answers([{"id": 1, "of": "a"}, {"id": 2, "of": None}], ["id"], ["of"])
     {(1,): Counter({('a',): 1}), (2,): Counter()}
@@ -94,16 +94,16 @@ def lookup(value: Any) -> Hashable:
     return hashable
 
 
-def tally(given: Answers, truth: Answers) -> dict[Hashable, tuple[int, int, int]]:
+def tally(ours: Answers, truth: Answers) -> dict[Hashable, tuple[int, int, int]]:
     """Hits, answers and true answers of each unit."""
     none: Counter[Hashable] = Counter()
     return {
         unit: (
-            (given.get(unit, none) & truth.get(unit, none)).total(),
-            given.get(unit, none).total(),
+            (ours.get(unit, none) & truth.get(unit, none)).total(),
+            ours.get(unit, none).total(),
             truth.get(unit, none).total(),
         )
-        for unit in dict.fromkeys([*given, *truth])
+        for unit in dict.fromkeys([*ours, *truth])
     }
 
 
@@ -111,19 +111,19 @@ def pooled(tallies: Iterable[Tally]) -> dict[Hashable, tuple[int, int, int]]:
     """Several trials as one tally: a unit is resampled with all its trials."""
     result: dict[Hashable, tuple[int, int, int]] = {}
     for each in tallies:
-        for unit, (hits, given, wanted) in each.items():
-            before = result.get(unit, (0, 0, 0))
-            result[unit] = (before[0] + hits, before[1] + given, before[2] + wanted)
+        for unit, counts in each.items():
+            hits, own, true = result.get(unit, (0, 0, 0))
+            result[unit] = (hits + counts[0], own + counts[1], true + counts[2])
     return result
 
 
 def score(units: Tally) -> Score:
     """Precision, recall and F1 over all units (micro-averaged), with the interval of F1.
 
-    If all units rightly have no answer, F1 is 1; without units there is none.
+    If no unit has or should have an answer, F1 is 1; without units it is None.
     """
-    hits, given, wanted = (sum(counts[i] for counts in units.values()) for i in range(3))
-    result = Score.of(hits, given, wanted, estimate(list(units.values()), _f1).interval)
+    hits, own, true = (sum(counts[i] for counts in units.values()) for i in range(3))
+    result = Score.of(hits, own, true, estimate(list(units.values()), _f1).interval)
     return replace(result, f1=1.0) if units and result.f1 is None else result
 
 

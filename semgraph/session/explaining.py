@@ -11,7 +11,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from semgraph.compare.scratch import held, partitions_read
+from semgraph.compare.scratch import partitions_read, snapshot
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.record import Run
 from semgraph.execution.runtime import ObservationFile
@@ -109,7 +109,7 @@ class Explanation:
         stored = None
         if any(isinstance(node, Scan) for node in walk(*physical.roots)):
             async with self.resources.opened_store(self.plan.graph) as store:
-                stored = (await held(self.plan, store, partitions_read(self.plan, inputs))).rows
+                stored = (await snapshot(self.plan, store, partitions_read(self.plan, inputs))).rows
         estimator = Estimator.over(physical, inputs, memory, stored)
         semantic = [node for node in walk(*physical.roots) if isinstance(node, Semantic)]
         if all(estimator.call_estimate(node).tokens_in.known for node in semantic):
@@ -160,7 +160,7 @@ class Explanation:
         inputs = self.inputs or {}
         async with AsyncExitStack() as closing:
             opened = await closing.enter_async_context(self.resources.open(self.plan, fresh=False))
-            read = await held(self.plan, opened.store, partitions_read(self.plan, inputs))
+            read = await snapshot(self.plan, opened.store, partitions_read(self.plan, inputs))
             store = await closing.enter_async_context(read.copy(None))
             plan = self._compiled(physical.logical, store)
             now = datetime.now(UTC)

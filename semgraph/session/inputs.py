@@ -266,10 +266,10 @@ async def sampled(
         n: table.slice(0, min(rows, table.num_rows)) if n == name else table
         for n, table in inputs.items()
     }
-    from semgraph.compare.scratch import held, partitions_read
+    from semgraph.compare.scratch import partitions_read, snapshot
 
     async with resources.opened_store(plan.graph) as store:
-        read = await held(plan, store, partitions_read(plan, some))
+        read = await snapshot(plan, store, partitions_read(plan, some))
     async with read.copy(None) as copy:
         result = await run_plan(
             RunRequest(plan, some, again=True, sample=True), resources.over(copy)
