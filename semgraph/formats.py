@@ -1,4 +1,4 @@
-"""Numbers and short texts as people read them: counts, money, time, bytes, one plain line.
+"""Numbers and short texts for people: counts, dollars, times, bytes, one plain line.
 
 Every layer may import this module. An unknown number is a dash, never a zero.
 """
@@ -12,8 +12,7 @@ UNKNOWN = "—"
 
 
 def plain_line(text: str) -> str:
-    r"""A text on one line, without the control characters by which it could move a terminal's
-    cursor.
+    r"""A text on one line, without control characters, which could move a terminal's cursor.
 
     >>> plain_line("red \x1b[31mfox\n jumps ")
     'red [31mfox jumps'
@@ -23,8 +22,17 @@ def plain_line(text: str) -> str:
     )
 
 
+def shortened(text: str, longest: int) -> str:
+    """A text of at most `longest` characters; a longer one ends in `…`.
+
+    >>> shortened("Alice", 5), shortened("Alice Chen", 5)
+    ('Alice', 'Alic…')
+    """
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
 def known(number: int | None) -> str:
-    """A count, or a dash where it is not known."""
+    """A count, or a dash if it is not known."""
     return UNKNOWN if number is None else count(number)
 
 
@@ -51,7 +59,7 @@ def short(number: int) -> str:
 
 
 def dollars(amount: float | None, *, exact: bool = False) -> str:
-    """Money; a dash where no price is known. `exact` shows about three digits, to compare costs.
+    """Dollars; a dash if no price is known. `exact`: with about three digits, to compare costs.
 
     >>> [dollars(x) for x in (None, 0, 0.00004, 0.0021, 0.744, 31.2, 1234.5)]
     ['—', '$0', '$0.00004', '$0.002', '$0.74', '$31.20', '$1,234']

@@ -1,13 +1,13 @@
-"""LOTUS's sem_agg: a tree, whose parts are as large as the model takes; the last call has the
-answer's schema.
+"""LOTUS's sem_agg: a tree with parts as large as the model's context; the last call has the answer
+schema.
 
-Calls of a level go out together, groups beside each other. Only the last call of a group is typed:
-those below it answer in free text, as LOTUS has it. Where a level has as many parts as the one
-before, LOTUS would go on for ever; here it is that group's error. Calls, journal, limits and budget
-are semgraph's; a group that fails costs the others nothing.
+Calls of a level, and groups, are concurrent. Only the last call of a group has a schema: earlier
+ones answer in free text, as in LOTUS. If a level has as many parts as the one before, LOTUS would
+not end; here it is an error of the group. Calls, journal, limits and budget are semgraph's, so a
+failed group does not affect the rest.
 
-Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch
-and numpy below 2.
+Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in a separate environment, because it installs
+torch and numpy below 2.
 
 Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 """
@@ -37,7 +37,7 @@ from semgraph.semantic.prompt.records import answer_instructions
 
 @dataclass(frozen=True)
 class Lotus(Implementation[SemAgg]):
-    """LOTUS asks once: an answer that has not the form asked for is that group's error."""
+    """An answer that does not fit the schema is an error of the group; it is not requested again."""
 
     same = False
 
@@ -55,24 +55,29 @@ class Lotus(Implementation[SemAgg]):
         bridge, texts = Bridge(ctx), Texts(parts, node, rows)
 
         def run(items: list[int]) -> Outcome:
-            wrong = texts.mixed(items)
-            if wrong:
-                return Outcome(None, wrong)
+            mixed = texts.mixed(items)
+            if mixed:
+                return Outcome(None, mixed)
             left: int = rows.items.column("left")[items[0]].as_py()
             prompt = node.prompt.all[rows.prompt[left]]
-            form = AnswerSchema.of(prompt)
-            asked = texts.documents(items, apart=True, more=answer_instructions(form))
+            schema = AnswerSchema.of(prompt)
+            question = texts.documents(items, one_context=True, more=answer_instructions(schema))
             model = Model(
                 bridge, parts, prompt, [rows.partition[left]], strict=True, shrinking=True
             )
-            words = [document["text"] for document in asked.documents]
+            documents = [document["text"] for document in question.documents]
+            partition_ids = [0] * len(documents)
             try:
                 answers = parts.sem_agg(
-                    words, model, asked.instruction, [0] * len(words), response_format=form.schema
+                    documents,
+                    model,
+                    question.instruction,
+                    partition_ids,
+                    response_format=schema.schema,
                 )
-                values = form.reads(answers.outputs[0])
-            except Unanswered as lost:
-                return Outcome(None, lost.faults[0][1].error, tuple(model.calls))
+                values = schema.reads(answers.outputs[0])
+            except Unanswered as error:
+                return Outcome(None, error.faults[0][1].error, tuple(model.calls))
             except Invalid as error:
                 return Outcome(None, f"{error.kind}: {error}", tuple(model.calls))
             return Outcome(values, None, tuple(model.calls))

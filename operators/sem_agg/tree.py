@@ -1,6 +1,4 @@
-"""Groups by levels: at most `fan_in` rows or earlier answers in a call, until one answer is
-left.
-"""
+"""A tree: each call combines at most `fan_in` rows or answers of a group, until one answer is left."""
 
 from __future__ import annotations
 
@@ -26,8 +24,8 @@ from semgraph.operator import (
 
 @dataclass(frozen=True)
 class Tree(Implementation[SemAgg]):
-    """Takes groups of any size. Parts are of about equal size; where they do not fit the model they
-    are made smaller.
+    """For groups of any size. Parts are of about equal size, and smaller if they do not fit the
+    model.
     """
 
     same = False
@@ -38,7 +36,7 @@ class Tree(Implementation[SemAgg]):
             raise ValueError("fan_in must be at least 2")
 
     def estimate(self, node: SemAgg, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """The calls of all levels; each level waits for the one below."""
+        """The calls of all levels; levels are sequential."""
         size = math.ceil(rows.items / rows.groups) if rows.groups else 0
         calls, rounds = (1, 1) if size else (0, 0)
         while size > self.fan_in:
@@ -49,14 +47,14 @@ class Tree(Implementation[SemAgg]):
         )
 
     async def answer(self, node: SemAgg, rows: Rows, ctx: Context) -> pa.Table:
-        """Ask level by level, all groups together."""
+        """Combine level by level, all groups together."""
         groups = [
             _Group(number, list(items), self.fan_in) for number, items in enumerate(rows.groups())
         ]
-        while unsettled := [group for group in groups if group.result is None]:
-            parts = [Part(group.number, part) for group in unsettled for part in group.divide()]
+        while open_groups := [group for group in groups if group.result is None]:
+            parts = [Part(group.number, part) for group in open_groups for part in group.divide()]
             outcomes = iter(await ctx.ask_groups(node, rows, parts))
-            for group in unsettled:
+            for group in open_groups:
                 group.take(outcomes)
         return answer_table(node, [group.result for group in groups if group.result is not None])
 
@@ -65,7 +63,7 @@ Members = list[int | Outcome]
 
 
 class _Group:
-    """What is left to be combined in a group: rows, and the answers for parts of it."""
+    """The members of a group that are not combined yet: rows, and answers for parts of it."""
 
     def __init__(self, number: int, members: Members, fan_in: int) -> None:
         self.number, self.members, self.fan_in = number, members, fan_in
@@ -73,25 +71,23 @@ class _Group:
         self._parts: list[Members] = []
 
     def divide(self) -> list[Members]:
-        """Cut into parts of about equal size; returns those to ask about (one row alone goes up a
-        level as it is).
+        """Cut the members into parts of about equal size, and return those to send (a single member
+        moves up a level unchanged).
         """
         size, count = len(self.members), math.ceil(len(self.members) / self.fan_in)
         cuts = [size * i // count for i in range(count + 1)]
         self._parts = [self.members[a:b] for a, b in pairwise(cuts)]
-        return [part for part in self._parts if self._asks(part)]
+        return [part for part in self._parts if self._is_sent(part)]
 
-    def _asks(self, part: Members) -> bool:
+    def _is_sent(self, part: Members) -> bool:
         return len(part) > 1 or len(self.members) == 1
 
     def take(self, outcomes: Iterator[Outcome]) -> None:
-        """Put answers in the place of their parts. A part that does not fit the model is made
-        smaller.
-        """
+        """Replace parts by their answers. Parts that do not fit the model get smaller."""
         left: Members = []
         smaller = False
         for part in self._parts:
-            outcome = next(outcomes) if self._asks(part) else None
+            outcome = next(outcomes) if self._is_sent(part) else None
             if outcome is None:
                 left += part
             elif outcome.error is None:

@@ -1,33 +1,35 @@
-"""Asks about a random sample, and decides the rest by similarity where that is shown to be safe.
+"""Calls the model for a random sample, and decides the rest by similarity with statistical
+guarantees.
 
 Each row gets a score: the cosine of the embeddings of its text and of the question or, with
-`proxy=logit`, the log-odds of yes that the model of the role `role` gives with one token. A
-uniformly random sample of `sample` rows is answered by the model. From the sample two thresholds
-are learned: rows below the lower one are dropped unasked, rows from the upper one on are kept
-unasked, and those between go to the model, packed. Rows of the sample keep the model's answer.
+`proxy=logit`, the log-odds of yes from one token of the model of the role `role`. The model answers
+a uniformly random sample of `sample` rows, from which two thresholds are learned: rows below the
+lower one are dropped without a call, rows from the upper one on are kept without a call, and the
+rows in between go to the model, packed. Sampled rows keep the model's answer.
 
-What holds, for each partition and prompt by itself, against the answers that the model gives when
-it is asked about every row in the same way (an error counts as no): over the draw of the sample,
-with probability at least 1 - delta, the rows kept hold at least `recall` of those the model would
-keep, and at least `precision` of them are ones that it would keep. Rows that the prompt cannot tell
-apart are asked about once, and count as often as they are there, in the sample too.
+The guarantee holds for each partition and prompt, against the answers that the model would give to
+all rows (an error counts as no): with probability at least 1 - delta over the draw of the sample,
+the kept rows include at least `recall` of the rows that the model would keep, and at least
+`precision` of the kept rows are among them. Rows with equal prompts are sent once, and count as
+often as they occur, in the sample too.
 
-- Lower threshold, at delta / 2: a low order statistic of the scores of the sampled rows that were
-  kept. The count of sampled rows among the lowest is hypergeometric and its lower tail is bounded
-  by the binomial's, as the size of the kept set is not known. One threshold is taken, so nothing is
-  corrected for.
+- Lower threshold, at delta / 2: a low order statistic of the scores of the kept rows of the sample.
+  The number of sampled rows among the lowest is hypergeometric; its lower tail is bounded by the
+  binomial's, because the number of rows to keep is not known. A single threshold needs no
+  correction for multiple tests.
 - Upper threshold, at delta / 2: ten candidates, at tenths of all rows by score, fixed before any
-  answer is seen. Each is tested with the exact hypergeometric tail at delta / 20 (Bonferroni), and
-  the lowest that passes is taken.
+  answer is known. Each is tested with the exact hypergeometric tail at delta / 20 (Bonferroni), and
+  the lowest that passes is used.
 
-Nothing is assumed of the scores: bad ones cost calls, not quality. Where the sample shows nothing
-(too few rows are kept, say) all rows go to the model. A partition of no more than `sample`
-different rows is asked about whole, as are rows without text. The draw depends on the step and the
-partition alone, so a run can be repeated; the statement is about the draw, not about one run.
+There are no assumptions about the scores: bad scores cost calls, not quality. If the sample shows
+nothing (for example because too few rows are kept), all rows go to the model. A partition of at
+most `sample` distinct rows goes to the model as a whole, and so do rows without text. The draw
+depends on the step and the partition alone, so a run can be repeated; the guarantee is about the
+draw, not about one run.
 
-A proxy with `logit` pays where the model of `role` costs little beside that of the prompt: bind one
-to the role `small`. It is asked about every row; where none is bound to `small`, the prompt's own
-model is. Its endpoint must give log-probabilities.
+`proxy=logit` pays if the model of `role` is much cheaper than that of the prompt: bind one to the
+role `small`. It is called for every row; without a model for `small`, the prompt's own model is. Its
+endpoint must return log-probabilities.
 
 Sources: Kang et al., SUPG (VLDB 2020), and Zeighami et al., BARGAIN (2025), for cascades with
 guarantees; Uhlmann (1966) for the binomial bound of the hypergeometric tail.
@@ -64,8 +66,8 @@ _NOTHING = -math.inf, math.inf
 
 @dataclass(frozen=True)
 class Cascade(Implementation[SemFilter]):
-    """Recall and precision are those against the model's own answers, with probability 1 - delta;
-    see the module.
+    """Recall and precision are relative to the model's own answers, with probability 1 - delta; see
+    the module.
     """
 
     same = False
@@ -80,25 +82,25 @@ class Cascade(Implementation[SemFilter]):
     def __post_init__(self) -> None:
         for name in ("recall", "precision", "delta"):
             if not 0 < getattr(self, name) < 1:
-                raise ValueError(f"{name} must be above 0 and below 1; packed asks about every row")
+                raise ValueError(f"{name} must be above 0 and below 1; packed sends every row")
         if self.rows < 1:
             raise ValueError("rows must be at least 1")
         if self.sample < self.least:
             raise ValueError(
-                f"a sample of {self.sample} cannot show recall {self.recall} and precision {self.precision} "
-                f"with delta {self.delta}: it must have at least {self.least} rows"
+                f"a sample of {self.sample} rows cannot show recall {self.recall} and precision {self.precision} "
+                f"with delta {self.delta}: it needs at least {self.least}"
             )
 
     @property
     def least(self) -> int:
-        """The smallest sample that can show what is asked for, if every row of it is kept."""
+        """The smallest sample that can show recall and precision, if all its rows are kept."""
         for_recall = math.log(self.delta / 2) / math.log(self.recall)
         for_precision = math.log(self.delta / 2 / _CANDIDATES) / math.log(self.precision)
         return math.ceil(max(for_recall, for_precision))
 
     def estimate(self, node: SemFilter, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """The sample, packed; at most all rows: what is between the thresholds in a second round. A
-        call a row for `logit`.
+        """The sample, packed, and in a second round at most all other rows; for `logit` a call for
+        each row.
         """
         if rows.items <= self.sample:
             return Cost.of_items(math.ceil(rows.items / self.rows), rows.items, seen)
@@ -109,7 +111,7 @@ class Cascade(Implementation[SemFilter]):
         )
 
     async def answer(self, node: SemFilter, rows: Rows, ctx: Context) -> pa.Table:
-        """Ask about the samples, learn the thresholds, ask about what is between them."""
+        """Answer the samples, learn the thresholds, answer the rows in between."""
         texts = row_texts(node, rows)
         groups: dict[tuple[str, int], list[int]] = {}
         for item in range(rows.items.num_rows):
@@ -118,29 +120,29 @@ class Cascade(Implementation[SemFilter]):
         for group, items in groups.items():
             readable = [item for item in items if texts[item]]
             if len(readable) > self.sample:
-                everything = [
+                repeated = [
                     item for item in readable for _ in range(rows.times[item] if rows.times else 1)
                 ]
                 places = ctx.random(group[0], "sample", str(group[1])).sample(
-                    range(len(everything)), self.sample
+                    range(len(repeated)), self.sample
                 )
-                large[group] = everything, places
-        drawn = {everything[place] for everything, places in large.values() for place in places}
-        unread = {item for everything, _ in large.values() for item in everything} - drawn
+                large[group] = repeated, places
+        drawn = {repeated[place] for repeated, places in large.values() for place in places}
+        unread = {item for repeated, _ in large.values() for item in repeated} - drawn
         verdicts = await self._ask(
             node, rows, ctx, [i for i in range(rows.items.num_rows) if i not in unread]
         )
         between = []
-        for group, (everything, places) in large.items():
-            readable = list(dict.fromkeys(everything))
+        for group, (repeated, places) in large.items():
+            readable = list(dict.fromkeys(repeated))
             if self.proxy == "logit":
                 scores = await self._log_odds(node, rows.only(readable), ctx)
             else:
                 scores = await self._cosines(node, ctx, group, [texts[item] for item in readable])
             by_item = dict(zip(readable, scores, strict=True))
-            of_rows = {place: by_item[item] for place, item in enumerate(everything)}
+            of_rows = {place: by_item[item] for place, item in enumerate(repeated)}
             low, high = self.thresholds(
-                of_rows, {place: _kept(verdicts[everything[place]]) for place in places}
+                of_rows, {place: _keeps(verdicts[repeated[place]]) for place in places}
             )
             for item in readable:
                 if item not in verdicts and low <= by_item[item] < high:
@@ -158,7 +160,7 @@ class Cascade(Implementation[SemFilter]):
         return dict(zip(items, outcomes(node, table), strict=True))
 
     async def _log_odds(self, node: SemFilter, rows: Rows, ctx: Context) -> list[float]:
-        """Log-odds of yes; a row without an answer is as likely yes as no."""
+        """Log-odds of yes; 0 for a row without an answer."""
         outcomes = await ctx.ask_words(node, rows, role=self.role)
         return [log_odds(outcome) if outcome.values is not None else 0.0 for outcome in outcomes]
 
@@ -170,35 +172,35 @@ class Cascade(Implementation[SemFilter]):
         return cosines(vectors[1:], vectors[0])
 
     def thresholds(self, scores: dict[int, float], kept: dict[int, bool]) -> tuple[float, float]:
-        """The thresholds that a labelled sample supports: dropped are scores below the first, kept
-        from the second on.
+        """The thresholds from a labelled sample: scores below the first are dropped, scores from the
+        second on are kept.
 
-        `scores` are of all rows, equal ones too, by their number; `kept` is what the model says of
-        the sampled ones.
+        `scores` are those of all rows by number, with duplicates; `kept` are the model's verdicts
+        about the sampled rows.
         """
         low = low_threshold(
             [scores[item] for item, keep in kept.items() if keep], self.recall, self.delta / 2
         )
         sampled = [(scores[item], keep) for item, keep in kept.items()]
         high = high_threshold(list(scores.values()), sampled, self.precision, self.delta / 2)
-        return min(low, high), high  # what may be kept and may be dropped is kept
+        return min(low, high), high  # rows that satisfy both are kept
 
 
-def _kept(outcome: Outcome) -> bool:
+def _keeps(outcome: Outcome) -> bool:
     return outcome.values is not None and bool(outcome.values["keep"])
 
 
 def low_threshold(kept: Sequence[float], recall: float, delta: float) -> float:
-    """A score below which at most 1 - recall of the rows that would be kept lie, but for `delta`.
+    """A score below which at most 1 - recall of the rows to keep lie, with probability 1 - delta.
 
     Args:
         kept: Scores of sampled rows that the model keeps.
         recall: The share that must not be lost.
-        delta: The probability of being wrong.
+        delta: The probability of an error.
     """
     n, k = len(kept), 0
-    # The k-th lowest is too high only if fewer than k of the sample lie in the lowest 1 - recall of
-    # all that would be kept.
+    # The k-th lowest is too high only if fewer than k sampled rows are in the lowest 1 - recall of
+    # all rows to keep.
     while (
         k < n and (k == 0 or k <= n * (1 - recall) - 1) and binomial_tail(k, n, 1 - recall) <= delta
     ):
@@ -209,13 +211,14 @@ def low_threshold(kept: Sequence[float], recall: float, delta: float) -> float:
 def high_threshold(
     scores: Sequence[float], sampled: Sequence[tuple[float, bool]], precision: float, delta: float
 ) -> float:
-    """A score from which on at least `precision` of the rows would be kept, but for `delta`.
+    """A score from which on the model would keep at least `precision` of the rows, with probability
+    1 - delta.
 
     Args:
         scores: Scores of all rows.
-        sampled: Score, and whether the model keeps it, of the sampled rows.
-        precision: The share that must be right.
-        delta: The probability of being wrong.
+        sampled: The score of each sampled row, and whether the model keeps it.
+        precision: The share that must be correct.
+        delta: The probability of an error.
     """
     falling = sorted(scores, reverse=True)
     best = _NOTHING[1]
@@ -241,13 +244,13 @@ def binomial_tail(most: int, n: int, p: float) -> float:
 
 
 def hypergeometric_tail(most: int, size: int, marked: int, n: int) -> float:
-    """The probability of at most `most` marked ones among n drawn without replacement from `size`
-    with so many `marked`.
+    """The probability of at most `most` marked ones in n draws without replacement from `size`, of
+    which `marked` are marked.
     """
-    everything = _log_choose(size, n)
+    draws = _log_choose(size, n)
     possible = range(max(0, n - (size - marked)), min(most, n, marked) + 1)
     return math.fsum(
-        math.exp(_log_choose(marked, x) + _log_choose(size - marked, n - x) - everything)
+        math.exp(_log_choose(marked, x) + _log_choose(size - marked, n - x) - draws)
         for x in possible
     )
 

@@ -1,17 +1,16 @@
-"""LOTUS's sem_filter: its prompt, one row a call, answered by True or False.
+"""LOTUS's sem_filter: its prompt, one row per call, answered with True or False.
 
-LOTUS takes an answer with neither word, and one with both, for True; here it is that row's error.
-Calls, journal, limits and budget are semgraph's, so one row that fails costs the others nothing
-(LOTUS itself would lose them all).
+LOTUS reads an answer with neither word, or both, as True; here it is an error of the row. Calls,
+journal, limits and budget are semgraph's, so a failed row does not affect the rest (LOTUS itself
+would lose all).
 
-LOTUS's cascades are not offered. With an embedding model it uses scores sorted by similarity as if
-they were in the order of the rows, so wrong rows come back; a small model needs log-probabilities,
-which model endpoints do not hand to this layer; and its thresholds are learned from the first 200
-rows, so the recall and precision it states do not hold for rows in any order. `cascade` is
-semgraph's own.
+LOTUS's cascades are not available. With an embedding model it reads scores sorted by similarity as
+if they were in row order, and returns wrong rows; with a small model it needs log-probabilities,
+which this layer does not get; and it learns its thresholds from the first 200 rows, so that its
+recall and precision do not hold for rows in arbitrary order. `cascade` is semgraph's own.
 
-Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch
-and numpy below 2.
+Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in a separate environment, because it installs
+torch and numpy below 2.
 
 Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 """
@@ -20,7 +19,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from semgraph.lotus import Bridge, Model, Texts, by_prompt, lacking, loaded, said_twice
+from semgraph.lotus import Bridge, Model, Texts, by_prompt, invalid_verdict, lacking, loaded
 from semgraph.operator import (
     Context,
     Cost,
@@ -39,9 +38,7 @@ from semgraph.operator import (
 
 @dataclass(frozen=True)
 class Lotus(Implementation[SemFilter]):
-    """Each row is asked about by itself, in LOTUS's words; with `reasoning` the model reasons
-    before it answers.
-    """
+    """Sends each row alone, in LOTUS's words; with `reasoning` the model reasons before it answers."""
 
     same = True
     reasoning: bool = False
@@ -51,7 +48,7 @@ class Lotus(Implementation[SemFilter]):
         return lacking()
 
     def estimate(self, node: SemFilter, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """A call for each row, all at once."""
+        """A call for each row, in one round."""
         return Cost.of_items(rows.items, rows.items, seen)
 
     async def answer(self, node: SemFilter, rows: Rows, ctx: Context) -> pa.Table:
@@ -61,13 +58,17 @@ class Lotus(Implementation[SemFilter]):
 
         def run(items: list[int]) -> dict[int, Outcome]:
             prompt = node.prompt.all[rows.prompt[lefts[items[0]]]]
-            asked = texts.documents(items)
+            question = texts.documents(items)
             model = Model(
-                bridge, parts, prompt, [rows.partition[lefts[item]] for item in items], said_twice
+                bridge,
+                parts,
+                prompt,
+                [rows.partition[lefts[item]] for item in items],
+                invalid_verdict,
             )
             strategy = parts.reasoning if self.reasoning else None
             verdicts = parts.sem_filter(
-                asked.documents, model, asked.instruction, strategy=strategy
+                question.documents, model, question.instruction, strategy=strategy
             )
             return {
                 item: Outcome(None if answer.error else {"keep": keep}, answer.error, answer.calls)

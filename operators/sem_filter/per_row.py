@@ -7,4 +7,4 @@ from semgraph.operator import PerItem, SemFilter, dataclass
 
 @dataclass(frozen=True)
 class PerRow(PerItem[SemFilter]):
-    """The reference: what it answers is what the others are measured against."""
+    """The reference, which defines the operator's answers."""

@@ -1,10 +1,10 @@
 """Many pairs in a call: left and right rows once each, as numbered records; the answer lists the
 matches.
 
-`left` and `right` bound the rows of each side in a call. Without `right` each left row keeps its
-whole list of candidates; without `left` as many left rows share a call as fit the model and hold at
-most `pairs` pairs together (256, unless both sides are bounded: then all that `left` and `right`
-allow). `block(left=1)` asks about one left row and its list at a time.
+`left` and `right` limit the rows of each side in a call. Without `right` each left row keeps its
+whole list of candidates; without `left` a call has as many left rows as fit the model, with at most
+`pairs` pairs (256; if both sides are limited, `left` times `right`). `block(left=1)` sends one left
+row and its candidates in a call.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ _PAIRS = 256
 
 @dataclass(frozen=True)
 class Block(Implementation[SemJoin]):
-    """Only candidate pairs are asked about: a left record names the right records that it is to be
-    compared with.
+    """Sends only candidate pairs: a left record names the right records to compare it with.
 
-    `pairs` keeps calls from growing with the window of the model: long lists of records cost small
-    models their attention. One left row's own list may be longer.
+    `pairs` limits calls below the model's context, because small models lose track in long lists of
+    records. The list of one left row may be longer.
     """
 
     same = True
@@ -53,7 +52,7 @@ class Block(Implementation[SemJoin]):
         return own if self.pairs is None else self.pairs
 
     def estimate(self, node: SemJoin, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """A call for each block, all at once."""
+        """A call for each block, in one round."""
         calls = math.ceil(rows.items / self._most)
         if self.left is not None or self.right is not None:
             wide = math.ceil(rows.left / (self.left or max(rows.left, 1)))
@@ -62,6 +61,6 @@ class Block(Implementation[SemJoin]):
         return Cost.of_items(min(calls, rows.items), rows.items, seen)
 
     async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
-        """Ask about the pairs in blocks."""
+        """Send the pairs in blocks."""
         blocks = rows.blocks(node, left=self.left, right=self.right, pairs=self._most)
         return await ctx.ask_packed(node, rows, blocks)

@@ -1,24 +1,24 @@
-"""Decides what is plain by key, by Jaccard similarity and by embedding, and asks about the rest in
+"""Decides easy pairs by key, Jaccard similarity and embedding, and calls the model for the rest, in
 blocks.
 
-Two texts are compared, a column of each side: `left` and `right`, or by default the first column
-that both sides' prompts name alike, else the first that each names. A pair is decided by the first
-of these that decides it:
+Two texts are compared, a column of each side: `left` and `right`; by default the first column with
+the same name in both sides of the prompt, else the first column of each side. A pair is decided by
+the first stage that applies:
 
-1. equal keys (case and white space do not count): a match;
-2. Jaccard similarity of the 3-grams of at least `jaccard`: a match (`jaccard=null`: left out);
+1. equal keys (ignoring case and white space): a match;
+2. Jaccard similarity of the 3-grams of at least `jaccard`: a match (`jaccard=null` skips this
+   stage);
 3. cosine of the embeddings below `reject`: no match; of at least `accept`: a match (`accept=null`:
-   never). With `proxy=logit` the probability of yes that the model of the role `role` gives with
-   one token is compared with them instead;
-4. the model, asked in blocks of at most `pairs` pairs, cut to its window.
+   never). With `proxy=logit` the probability of yes from one token of the model of the role `role`
+   replaces the cosine;
+4. the model, in blocks of at most `pairs` pairs, cut to its context.
 
-A match whose prompt returns answers is asked about all the same, for the answers: nothing is made
-up. A text that is empty on either side decides nothing. No quality is guaranteed: texts that are
-alike but differ in meaning (two people of one name) match unasked; `compare` shows what that costs.
+If the prompt returns answers, matches go to the model, too, for these answers. An empty text on
+either side decides nothing. There is no guarantee of quality: similar texts with different meanings
+(two people of one name) match without a call; `compare` measures the loss.
 
-MinHash with locality-sensitive hashing finds the pairs that may be alike, so that not all are
-compared; each found one is then measured exactly. Should hashing miss a pair, that is decided
-further down, never lost.
+MinHash with locality-sensitive hashing finds similar pairs without comparing all; their similarity
+is then computed exactly. A pair that hashing misses is decided by a later stage.
 
 Sources: Broder (1997) for MinHash; LOTUS's and Graphiti's cascades for the order of the stages.
 """
@@ -57,7 +57,7 @@ _MATCH, _NO_MATCH = Outcome({"match": True}), Outcome({"match": False})
 
 @dataclass(frozen=True)
 class Cascade(Implementation[SemJoin]):
-    """Cheap stages first; the model is asked about what they leave."""
+    """Cheap stages first, then the model for the rest."""
 
     same = False
     left: str | None = None
@@ -82,7 +82,7 @@ class Cascade(Implementation[SemJoin]):
             raise ValueError("pairs must be at least 1")
 
     def refuses(self, node: SemJoin, limits: Limits) -> str | None:  # noqa: ARG002
-        """It compares columns that the prompt names, and needs datasketch for MinHash."""
+        """It needs columns that the prompt names, and datasketch for MinHash."""
         for side, name, known in (
             ("left", self.left, node.prompt.fields),
             ("right", self.right, node.prompt.other_fields),
@@ -94,13 +94,13 @@ class Cascade(Implementation[SemJoin]):
         return None
 
     def estimate(self, node: SemJoin, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """At most all pairs, in blocks, and for `logit` a call for each pair before."""
+        """At most all pairs, in blocks; for `logit` also a call for each pair."""
         proxy = rows.items if self.proxy == "logit" else 0
         calls = -(-rows.items // self.pairs) + proxy
         return Cost.of_items(calls, rows.items, seen)._replace(rounds=2 if proxy else 1, least=0)
 
     async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
-        """Decide what is plain, ask about the rest."""
+        """Decide easy pairs, and send the rest."""
         assert rows.right is not None
         own, other = self._columns(node)
         lefts, rights = column_texts(rows.left, own), column_texts(rows.right, other)
@@ -151,12 +151,12 @@ class Cascade(Implementation[SemJoin]):
     async def _probabilities(
         self, node: SemJoin, rows: Rows, ctx: Context, items: list[int]
     ) -> dict[int, float]:
-        """The probability of yes of each pair; a pair without an answer is left to the model."""
+        """The probability of yes of each pair with an answer."""
         answers = await ctx.ask_words(node, rows.only(items), role=self.role)
         answered = [
-            (item, log_odds(one))
-            for item, one in zip(items, answers, strict=True)
-            if one.values is not None
+            (item, log_odds(answer))
+            for item, answer in zip(items, answers, strict=True)
+            if answer.values is not None
         ]
         return {item: 1 / (1 + math.exp(-max(odds, -700.0))) for item, odds in answered}
 
@@ -169,9 +169,7 @@ class Cascade(Implementation[SemJoin]):
         lefts: list[str],
         rights: list[str],
     ) -> dict[int, float]:
-        """The cosine of each pair. Texts are embedded by partition: what is one's is never sent
-        with another's.
-        """
+        """The cosine of each pair. Texts of two partitions are never sent together."""
         import numpy as np
 
         cosines: dict[int, float] = {}
@@ -193,13 +191,12 @@ class Cascade(Implementation[SemJoin]):
 
 
 def _near(lefts: Iterable[str], rights: Iterable[str], least: float) -> set[tuple[str, str]]:
-    """Pairs of texts whose 3-grams have a Jaccard similarity of at least `least`, found by MinHash,
-    measured exactly.
+    """Pairs of texts with a Jaccard similarity of their 3-grams of at least `least`: candidates by
+    MinHash, then exactly.
     """
     from datasketch import MinHashLSH
 
-    # Looked for a little lower than wanted, as hashing finds what is near the threshold by chance
-    # only.
+    # A lower threshold, because hashing finds pairs near the threshold by chance only.
     index = MinHashLSH(threshold=0.9 * least, num_perm=_PERMUTATIONS)
     for text in sorted(rights):
         index.insert(text, _hashes(text))

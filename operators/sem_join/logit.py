@@ -1,19 +1,19 @@
-"""One token for each pair: yes or no, and how sure the model is.
+"""One token for each pair, yes or no, with its probability.
 
-The score of a pair is the log-odds of yes against no; the record of a run keeps it with the
-answers. Without calibration a pair matches where the probability of yes is above `threshold`. The
-log-odds of small models rank pairs well, but yes begins elsewhere than at even odds. `labels` names
-a file with some twenty labelled pairs: they move and stretch the log-odds, and the run's notes say
-how many of them come out right when each is left out. `split=true` needs no labels: the log-odds of
-each partition are divided into two groups, which is right only where both answers are common.
+The score of a pair is the log-odds of yes against no; the run's record has it with the answers.
+Without calibration a pair matches if the probability of yes is above `threshold`. The log-odds of
+small models rank pairs well, but are biased. `labels` names a file with about twenty labelled pairs
+to calibrate the log-odds; the run's notes have its leave-one-out accuracy. `split=true` needs no
+labels: the log-odds of each partition are split into two groups, which is correct only if both
+answers are common.
 
-What the prompt returns besides is asked for where a pair matches, in a second call, which may still
-say no.
+If the prompt returns answers, a matching pair has a second call for them, which may still reject
+the match.
 
-The endpoint must give log-probabilities: llama.cpp, vLLM and OpenAI's models without reasoning do.
-Where it is not known, one pair is asked about first.
+The endpoint must return log-probabilities: llama.cpp, vLLM and OpenAI's models without reasoning do.
+If that is not known, one pair is sent first.
 
-Sources: Fisher (1936) for the curve; Otsu (1979) for the division.
+Sources: Fisher (1936) for the calibration; Otsu (1979) for the split.
 """
 
 from __future__ import annotations
@@ -35,12 +35,10 @@ from semgraph.operator import (
 
 @dataclass(frozen=True)
 class Logit(ByLogOdds[SemJoin]):
-    """Each pair is asked about by itself, in the prompt's words, for one word; see the module."""
+    """Sends each pair alone, in the prompt's words, and asks for one word; see the module."""
 
     def estimate(self, node: SemJoin, rows: RowEstimate, seen: Observed | None) -> Cost:
-        """A call for each pair, all at once; where the prompt returns more, at most a second one
-        for each.
-        """
+        """A call for each pair; with answers at most a second one for each."""
         cost = Cost.of_items(rows.items, rows.items, seen)
         return (
             cost._replace(calls=2 * rows.items, rounds=2, least=rows.items)
@@ -49,21 +47,18 @@ class Logit(ByLogOdds[SemJoin]):
         )
 
     async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
-        """Ask about each pair, and for the answers of those that match."""
+        """Send each pair, and matching pairs again for their answers."""
         verdicts = await self.verdicts(node, rows, ctx)
         matching = [
             i
-            for i, one in enumerate(verdicts)
-            if node.answers and one.values and one.values["match"]
+            for i, verdict in enumerate(verdicts)
+            if node.answers and verdict.values and verdict.values["match"]
         ]
         table = await ctx.ask_packed(
             node, rows.only(matching), ([item] for item in range(len(matching)))
         )
-        for item, more in zip(matching, outcomes(node, table), strict=True):
-            values = (
-                None if more.values is None else {**(verdicts[item].values or {}), **more.values}
-            )
-            verdicts[item] = more._replace(
-                values=values, calls=(*verdicts[item].calls, *more.calls)
-            )
+        for item, answer in zip(matching, outcomes(node, table), strict=True):
+            verdict = verdicts[item]
+            values = None if answer.values is None else {**(verdict.values or {}), **answer.values}
+            verdicts[item] = answer._replace(values=values, calls=(*verdict.calls, *answer.calls))
         return answer_table(node, verdicts, scored=True)

@@ -1,16 +1,16 @@
-"""LOTUS's sem_join: its prompt, one pair a call, answered by True or False.
+"""LOTUS's sem_join: its prompt, one pair per call, answered with True or False.
 
 LOTUS compares all left rows with all right rows; here left rows with the same candidates share a
-run of it, so that only candidate pairs are asked about. LOTUS takes an answer with neither word,
-and one with both, for True; here it is that pair's error. Calls, journal, limits and budget are
-semgraph's, so one pair that fails costs the others nothing.
+run, so that only candidate pairs are sent. LOTUS reads an answer with neither word, or both, as
+True; here it is an error of the pair. Calls, journal, limits and budget are semgraph's, so a failed
+pair does not affect the rest.
 
-LOTUS returns no answers beside a match. Its cascade is not offered: where two left rows have the
-same text it loses pairs, and its thresholds are learned from the first 200 pairs, which are those
-of the first left rows. `cascade` is semgraph's own.
+LOTUS returns no answers besides the match. Its cascade is not available: it loses pairs if two left
+rows have the same text, and it learns its thresholds from the first 200 pairs, which are those of
+the first left rows. `cascade` is semgraph's own.
 
-Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch
-and numpy below 2.
+Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in a separate environment, because it installs
+torch and numpy below 2.
 
 Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 """
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from semgraph.lotus import Bridge, Model, Texts, claim, lacking, loaded, said_twice
+from semgraph.lotus import Bridge, Model, Texts, claim, invalid_verdict, lacking, loaded
 from semgraph.operator import (
     Context,
     Cost,
@@ -38,26 +38,24 @@ from semgraph.operator import (
 
 @dataclass(frozen=True)
 class Lotus(Implementation[SemJoin]):
-    """Each pair is asked about by itself, in LOTUS's words; with `reasoning` the model reasons
-    before it answers.
-    """
+    """Sends each pair alone, in LOTUS's words; with `reasoning` the model reasons before it answers."""
 
     same = True
     reasoning: bool = False
 
     def refuses(self, node: SemJoin, limits: Limits) -> str | None:  # noqa: ARG002
-        """It needs LOTUS, and a prompt that returns nothing but the match."""
+        """It needs LOTUS, and a prompt without answers besides the match."""
         if node.answers:
             names = ", ".join(name for name, _ in node.answers)
-            return f"LOTUS's sem_join says only whether a pair matches, and the prompt also returns {names}; use block"
+            return f"LOTUS's sem_join returns only whether a pair matches, and the prompt also returns {names}; use block"
         return lacking()
 
     def estimate(self, node: SemJoin, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """A call for each pair, all at once."""
+        """A call for each pair, in one round."""
         return Cost.of_items(rows.items, rows.items, seen)
 
     async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
-        """One run of LOTUS for all left rows that have one prompt and the same candidates."""
+        """One run of LOTUS for all left rows with the same prompt and candidates."""
         parts = await loaded()
         bridge, texts = Bridge(ctx), Texts(parts, node, rows)
 
@@ -65,13 +63,13 @@ class Lotus(Implementation[SemJoin]):
             import pandas as pd
 
             prompt = node.prompt.all[rows.prompt[lefts[0]]]
-            mine, theirs = (
+            left_texts, right_texts = (
                 pd.Series(side, dtype=object) for side in texts.sides(prompt, lefts, rights)
             )
             partitions = [rows.partition[left] for left in lefts for _ in rights]
-            model = Model(bridge, parts, prompt, partitions, said_twice)
+            model = Model(bridge, parts, prompt, partitions, invalid_verdict)
             verdicts = parts.sem_join(
-                mine, theirs, lefts, list(rights), "left", "right", model, claim(prompt),
+                left_texts, right_texts, lefts, list(rights), "left", "right", model, claim(prompt),
                 strategy=parts.reasoning if self.reasoning else None, show_progress_bar=False,
             )  # fmt: skip
             pairs = [(left, right) for left in lefts for right in rights]
@@ -84,19 +82,19 @@ class Lotus(Implementation[SemJoin]):
                 )
             }
 
-        runs = [partial(run, lefts, rights) for (_, rights), lefts in _alike(rows).items()]
+        runs = [partial(run, lefts, rights) for (_, rights), lefts in _by_candidates(rows).items()]
         verdicts = await bridge.gather(runs)
         return answer_table(
             node, [verdicts[pair["left"], pair["right"]] for pair in rows.items.to_pylist()]
         )
 
 
-def _alike(rows: Rows) -> dict[tuple[int, tuple[int, ...]], list[int]]:
+def _by_candidates(rows: Rows) -> dict[tuple[int, tuple[int, ...]], list[int]]:
     """Left rows by prompt and candidates."""
-    near: dict[int, list[int]] = {}
+    candidates: dict[int, list[int]] = {}
     for pair in rows.items.to_pylist():
-        near.setdefault(pair["left"], []).append(pair["right"])
+        candidates.setdefault(pair["left"], []).append(pair["right"])
     groups: dict[tuple[int, tuple[int, ...]], list[int]] = {}
-    for left, rights in near.items():
+    for left, rights in candidates.items():
         groups.setdefault((rows.prompt[left], tuple(rights)), []).append(left)
     return groups

@@ -1,12 +1,11 @@
-"""LOTUS's sem_map: its prompt, one row a call; the answer's schema is sent as its
-`response_format`.
+"""LOTUS's sem_map: its prompt, one row per call, with the answer schema as its `response_format`.
 
-LOTUS asks once: an answer that has not the form asked for is that row's error, and is not asked for
-again. Calls, journal, limits and budget are semgraph's, so one row that fails costs the others
-nothing (LOTUS itself would lose them all).
+An answer that does not fit the schema is an error of the row and is not requested again. Calls,
+journal, limits and budget are semgraph's, so a failed row does not affect the rest (LOTUS itself
+would lose all).
 
-Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch
-and numpy below 2.
+Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in a separate environment, because it installs
+torch and numpy below 2.
 
 Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 """
@@ -36,7 +35,7 @@ from semgraph.semantic.prompt.records import answer_instructions
 
 @dataclass(frozen=True)
 class Lotus(Implementation[SemMap]):
-    """Each row is asked about by itself, in LOTUS's words."""
+    """Sends each row alone, in LOTUS's words."""
 
     same = True
 
@@ -45,7 +44,7 @@ class Lotus(Implementation[SemMap]):
         return lacking()
 
     def estimate(self, node: SemMap, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """A call for each row, all at once."""
+        """A call for each row, in one round."""
         return Cost.of_items(rows.items, rows.items, seen)
 
     async def answer(self, node: SemMap, rows: Rows, ctx: Context) -> pa.Table:
@@ -55,16 +54,16 @@ class Lotus(Implementation[SemMap]):
 
         def run(items: list[int]) -> dict[int, Outcome]:
             prompt = node.prompt.all[rows.prompt[lefts[items[0]]]]
-            form = AnswerSchema.of(prompt)
-            asked = texts.documents(items, more=answer_instructions(form))
+            schema = AnswerSchema.of(prompt)
+            question = texts.documents(items, more=answer_instructions(schema))
             model = Model(bridge, parts, prompt, [rows.partition[lefts[item]] for item in items])
             answers = parts.sem_map(
-                asked.documents, model, asked.instruction, response_format=form.schema
+                question.documents, model, question.instruction, response_format=schema.schema
             )
             return {
                 item: Outcome(None, answer.error, answer.calls)
                 if answer.error
-                else _read(form, text, answer.calls)
+                else _read(schema, text, answer.calls)
                 for item, text, answer in zip(items, answers.outputs, model.answers, strict=True)
             }
 
@@ -73,8 +72,8 @@ class Lotus(Implementation[SemMap]):
         return answer_table(node, [answers[item] for item in range(len(lefts))])
 
 
-def _read(form: AnswerSchema, text: str, calls: tuple[str, ...]) -> Outcome:
+def _read(schema: AnswerSchema, text: str, calls: tuple[str, ...]) -> Outcome:
     try:
-        return Outcome(form.reads(text), None, calls)
+        return Outcome(schema.reads(text), None, calls)
     except Invalid as error:
         return Outcome(None, f"{error.kind}: {error}", calls)

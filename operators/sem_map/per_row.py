@@ -7,4 +7,4 @@ from semgraph.operator import PerItem, SemMap, dataclass
 
 @dataclass(frozen=True)
 class PerRow(PerItem[SemMap]):
-    """The reference: what it answers is what the others are measured against."""
+    """The reference, which defines the operator's answers."""

@@ -1,13 +1,13 @@
-"""Answers, then asks what the answer missed or got wrong, and merges.
+"""Answers each row, then reviews the answer and merges corrections.
 
-A round is a second question about the answer so far: the prompt's section `# reflexion`, or a
-general question where it has none. What comes back is added to lists (records that differ in case
-or white space alone are one) and takes the place of all else. A row is asked again, up to `rounds`
-times, as long as a round changed something; most rows end after one.
+A round is a second question about the current answer: the prompt's section `# reflexion`, or a
+general one. The reply is added to lists (records that differ only in case or white space are one)
+and replaces all other values. A row has up to `rounds` rounds, as long as each changes something;
+most rows end after one.
 
 Source: the reflexion loops of Graphiti (up to three rounds over extracted nodes and edges), which
-answer the whole question anew with the missed ones named; here the second answer holds only what is
-new, so nothing found before is lost or paid twice.
+repeat the whole question and name the missed entries; here the second reply has only new entries, so
+that earlier ones are neither lost nor paid twice.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from semgraph.operator import (
 
 @dataclass(frozen=True)
 class Reflexion(Implementation[SemMap]):
-    """One call for each row, and one for each round that a row goes through. A row whose second
-    question fails is an error.
+    """One call for each row, and one for each round of a row. A row with a failed round is an
+    error.
     """
 
     same = False
@@ -46,12 +46,12 @@ class Reflexion(Implementation[SemMap]):
             raise ValueError("rounds must be from 1 to 3")
 
     def estimate(self, node: SemMap, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """At most a call for each row and round; each round waits for the one before."""
+        """At most a call for each row and round; rounds are sequential."""
         calls = rows.items * (1 + self.rounds)
         return Cost.of_items(calls, calls, seen)._replace(rounds=1 + self.rounds, least=rows.items)
 
     async def answer(self, node: SemMap, rows: Rows, ctx: Context) -> pa.Table:
-        """Ask about each row by itself, then about its answer."""
+        """Send each row alone, then its answer."""
         first = await ctx.ask_packed(node, rows, ([item] for item in range(rows.items.num_rows)))
         answers = outcomes(node, first)
         open_items = [item for item, outcome in enumerate(answers) if outcome.error is None]
@@ -70,7 +70,7 @@ class Reflexion(Implementation[SemMap]):
 
 
 def merged(node: SemMap, answer: Outcome, review: Outcome) -> Outcome:
-    """An answer with what a review of it says: lists grow, all else is replaced."""
+    """An answer merged with its review: lists are extended, all other values are replaced."""
     calls = (*answer.calls, *review.calls)
     if review.values is None or answer.values is None:
         return Outcome(None, review.error, calls)
@@ -94,7 +94,7 @@ def _united(records: list[Any] | None, more: list[Any] | None) -> list[Any] | No
 
 
 def _normal(value: Any) -> Any:
-    """A value that is equal for records which differ in case and white space alone."""
+    """A value that is equal for records that differ only in case and white space."""
     if isinstance(value, str):
         return key(value)
     if isinstance(value, Mapping):

@@ -1,13 +1,12 @@
-"""Scores each row by a cross-encoder, a small model that reads question and row together; no
-language model is asked.
+"""Scores each row with a cross-encoder, a small model that reads question and row together; no
+language model is called.
 
-The question is the prompt's `# context` where it has one (a query, say), else the words of its
+The question is the prompt's `# context` if it has one (for example a query), else the words of its
 item; the row is the text of the columns that its item names. Scores are the cross-encoder's own,
-higher is better. It runs in this process, in a thread of its own, so that all else goes on; a model
-is loaded once and kept.
+higher is better. It runs in this process, in its own thread, and is loaded once.
 
-Needs sentence-transformers (it brings torch): pip install "semgraph[cross-encoder]". `model` is a
-name on the Hugging Face hub or a folder; SEMGRAPH_OFFLINE=1 forbids fetching.
+Needs sentence-transformers (which installs torch): pip install "semgraph[cross-encoder]". `model` is
+a name on the Hugging Face hub or a folder; SEMGRAPH_OFFLINE=1 forbids downloads.
 
 Source: Nogueira and Cho (2019), passage re-ranking with BERT; the cross-encoders of
 sentence-transformers.
@@ -46,7 +45,7 @@ _LOCK = Lock()
 
 @dataclass(frozen=True)
 class CrossEncoder(Implementation[SemTopk]):
-    """Rows without text come last, as they cannot be read."""
+    """Rows without text are ranked last."""
 
     same = False
     model: str = "cross-encoder/ms-marco-MiniLM-L6-v2"
@@ -74,9 +73,9 @@ class CrossEncoder(Implementation[SemTopk]):
     async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:  # noqa: ARG002
         """Score all rows of all groups."""
         lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
-        texts, asked = row_texts(node, rows), queries(node, rows)
+        texts, questions = row_texts(node, rows), queries(node, rows)
         readable = [item for item, left in enumerate(lefts) if texts[left]]
-        pairs = [(asked[lefts[item]], texts[lefts[item]]) for item in readable]
+        pairs = [(questions[lefts[item]], texts[lefts[item]]) for item in readable]
         scores = (
             dict(zip(readable, await asyncio.to_thread(self._scores, pairs), strict=True))
             if pairs
@@ -109,7 +108,7 @@ class CrossEncoder(Implementation[SemTopk]):
                     first = (str(error).splitlines() or [type(error).__name__])[0]
                     problem = f'cross_encoder: the model "{self.model}" cannot be loaded: {first}'
                     raise ModelUnavailable(
-                        f"{problem}. Name another, or a folder: cross_encoder(model=...)"
+                        f"{problem}. Name a different model, or a folder: cross_encoder(model=...)"
                     ) from error
                 _LOADED[self.model, self.device] = model
             return model

@@ -1,9 +1,8 @@
-"""One token for each row: a digit from 0 to 9, and how probable each digit is; the score is the
-mean digit.
+"""One token for each row: a digit from 0 to 9 with its probability; the score is the expected digit.
 
-Such scores seldom tie, and one token costs less than a JSON answer. The endpoint must give
-log-probabilities: llama.cpp, vLLM and OpenAI's models without reasoning do. Where it is not known,
-one row is asked about first.
+Such scores rarely tie, and one token costs less than a JSON answer. The endpoint must return
+log-probabilities: llama.cpp, vLLM and OpenAI's models without reasoning do. If that is not known,
+one row is sent first.
 
 Source: Liu et al., G-Eval (EMNLP 2023), for scores weighted by the probabilities of their tokens.
 """
@@ -24,12 +23,12 @@ from semgraph.operator import (
 
 @dataclass(frozen=True)
 class Logit(PerItem[SemTopk]):
-    """Each row is scored by itself, from 0 to 100, in the prompt's words."""
+    """Scores each row alone, from 0 to 100, in the prompt's words."""
 
     same = False
 
     def refuses(self, node: SemTopk, limits: Limits) -> str | None:  # noqa: ARG002
-        """The model must not be known to give no log-probabilities."""
+        """Refuse a model that is known to return no log-probabilities."""
         return (
             "the model returns no log-probabilities; use pointwise"
             if limits.logprobs is False

@@ -1,18 +1,18 @@
-"""LOTUS's sem_topk: two rows are compared a call, and sorted by that.
+"""LOTUS's sem_topk: sorts by comparisons of two rows per call.
 
-`method` is LOTUS's: `quick` partitions by a random pivot, with the comparisons of a partition at
-once; `quick-sem` takes its pivots by the similarity of row and question; `heap` waits for each
-comparison before the next; `naive` compares all pairs at once. Groups are sorted beside each other,
-heaps one after another. Pivots are drawn by semgraph, so that a run repeats.
+`method` is LOTUS's: `quick` partitions by a random pivot, with concurrent comparisons; `quick-sem`
+selects pivots by the similarity of row and question; `heap` compares sequentially; `naive` compares
+all pairs concurrently. Groups are sorted concurrently, heaps sequentially. semgraph draws the
+pivots, so that runs are reproducible.
 
-An answer that names neither document LOTUS takes for the first; here the comparison failed. A row
-of a failed comparison that cannot be compared with itself either is an error, and the others are
-sorted without it. Scores say places.
+LOTUS reads an answer that names neither document as the first; here the comparison fails. A row of a
+failed comparison that also fails against itself is an error, and the rest is sorted without it.
+Scores are ranks.
 
-LOTUS's `cascade_threshold` always ends in an AssertionError, so it is refused.
+LOTUS's `cascade_threshold` always raises an AssertionError, so it is refused.
 
-Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in an environment of its own, as it brings torch
-and numpy below 2.
+Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in a separate environment, because it installs
+torch and numpy below 2.
 
 Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 """
@@ -23,7 +23,7 @@ import math
 from functools import partial
 from typing import Literal
 
-from semgraph.lotus import Bridge, Group, Model, Sorter, Texts, lacking, loaded, unnumbered
+from semgraph.lotus import Bridge, Group, Model, Sorter, Texts, invalid_number, lacking, loaded
 from semgraph.operator import (
     Context,
     Cost,
@@ -45,8 +45,8 @@ from semgraph.operator import (
 
 @dataclass(frozen=True)
 class Lotus(Implementation[SemTopk]):
-    """Right if the model's comparisons agree with one order; with `reasoning` the model reasons
-    before it answers.
+    """Correct if the model's comparisons are consistent with one order; with `reasoning` the model
+    reasons before it answers.
     """
 
     same = False
@@ -57,11 +57,11 @@ class Lotus(Implementation[SemTopk]):
     def refuses(self, node: SemTopk, limits: Limits) -> str | None:  # noqa: ARG002
         """It needs LOTUS, and no cascade."""
         if self.cascade_threshold is not None:
-            return "LOTUS 1.2.4's sem_topk fails with any cascade_threshold (it never asks for the log-probabilities)"
+            return "LOTUS 1.2.4's sem_topk fails with any cascade_threshold (it never requests log-probabilities)"
         return lacking()
 
     def estimate(self, node: SemTopk, rows: RowEstimate, seen: Observed | None) -> Cost:
-        """Comparisons of each group, as they are to be expected; groups go beside each other."""
+        """The expected comparisons of each group; groups are concurrent."""
         size = rows.items / rows.groups if rows.groups else 0
         depth = math.ceil(math.log2(max(2.0, size)))
         if self.method == "naive":
@@ -81,14 +81,14 @@ class Lotus(Implementation[SemTopk]):
         lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
 
         def run(items: list[int]) -> dict[int, Outcome]:
-            wrong = texts.mixed(items)
-            if wrong:
-                return dict.fromkeys(items, Outcome(None, wrong))
+            mixed = texts.mixed(items)
+            if mixed:
+                return dict.fromkeys(items, Outcome(None, mixed))
             prompt = node.prompt.all[rows.prompt[lefts[items[0]]]]
-            model = Model(bridge, parts, prompt, [rows.partition[lefts[items[0]]]], unnumbered)
-            asked = texts.documents(items, apart=True)
+            model = Model(bridge, parts, prompt, [rows.partition[lefts[items[0]]]], invalid_number)
+            question = texts.documents(items, one_context=True)
             sorter = Sorter(bridge, parts, model, self.method, node.k, reasoning=self.reasoning)
-            return sorter.sort(Group(items, asked.documents, asked.instruction)).outcomes
+            return sorter.sort(Group(items, question.documents, question.instruction)).outcomes
 
         groups = [await self._ordered(node, rows, ctx, items) for items in rows.groups()]
         orders = await bridge.gather([partial(run, items) for items in groups])
@@ -107,9 +107,9 @@ class Lotus(Implementation[SemTopk]):
             return items
         part = rows.only(items)
         lefts: list[int] = part.items.column("left").to_pylist()  # type: ignore[assignment]
-        texts, asked = row_texts(node, rows), queries(node, rows)[lefts[0]]
+        texts, query = row_texts(node, rows), queries(node, rows)[lefts[0]]
         vectors = await ctx.embed(
-            [asked or " ", *(texts[left] or " " for left in lefts)], rows.partition[lefts[0]]
+            [query or " ", *(texts[left] or " " for left in lefts)], rows.partition[lefts[0]]
         )
-        near = dict(zip(items, cosines(vectors[1:], vectors[0]), strict=True))
-        return sorted(items, key=lambda item: -near[item])
+        similarity = dict(zip(items, cosines(vectors[1:], vectors[0]), strict=True))
+        return sorted(items, key=lambda item: -similarity[item])

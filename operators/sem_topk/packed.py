@@ -1,4 +1,4 @@
-"""A score for each row, several rows in a call, as numbered records."""
+"""A score for each row, several rows per call, as numbered records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A score for each row, one call a row."""
+"""A score for each row, one row per call."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from semgraph.operator import PerItem, SemTopk, dataclass
 
 @dataclass(frozen=True)
 class Pointwise(PerItem[SemTopk]):
-    """The reference: a row's score depends on the row alone; equal scores stay in row order."""
+    """The reference: a row's score depends on the row alone; ties are in row order."""

@@ -1,14 +1,14 @@
-"""Compares rows with a pivot, several at once, and goes on only where the k best are.
+"""Compares rows with a pivot, several per call, and continues only with ranges that contain the k
+best.
 
-A round ranks the pivot of each open stretch together with `batch` other rows a call, and takes from
-each ranking only who is before the pivot and who is behind; the calls of a round go out together.
-Stretches that begin behind the k-th place are left as they are. A stretch that fits one call is
-ranked by it. `batch=1` compares pairs only.
+A round ranks the pivot of each open range together with `batch` other rows per call, and uses only
+which rows are before and after the pivot; the calls of a round are concurrent. Ranges that begin
+after the k-th rank are not sorted. A range that fits one call is ranked by it. `batch=1` compares
+pairs only.
 
-The first pivot is the row that stands at the k-th place by the similarity of its text to the
-question (`pivot=embedding`), so that the first cut falls near k; later ones, and with
-`pivot=random` that one too, are drawn, so that no order of the rows is a bad one. Scores say
-places, not how well a row fits.
+The first pivot is the k-th row by the similarity of its text to the question (`pivot=embedding`), so
+that the first cut is near k; later ones are random, and with `pivot=random` the first one, too, so
+that no order of the rows is a bad case. Scores are ranks, not relevance.
 
 Source: Hoare (1961); LOTUS's sem_topk for pivots by embedding, which compares pairs only.
 """
@@ -40,8 +40,8 @@ from semgraph.operator import (
 
 @dataclass(frozen=True)
 class Quickselect(Implementation[SemTopk]):
-    """Right if the model's comparisons agree with one order; if not it still ends, as each round
-    settles a pivot's place.
+    """Correct if the model's comparisons are consistent with one order. It always ends, because each
+    round fixes the rank of a pivot.
     """
 
     same = False
@@ -53,8 +53,8 @@ class Quickselect(Implementation[SemTopk]):
             raise ValueError("batch must be at least 1")
 
     def estimate(self, node: SemTopk, rows: RowEstimate, seen: Observed | None) -> Cost:
-        """About so many: a pass over all rows, then over twice k, halved until the k best are in
-        order.
+        """An approximation: a pass over all rows, then over 2 * k, halved until the k best are
+        sorted.
         """
         size = rows.items / rows.groups if rows.groups else 0
         calls, rounds, left = 0, 0, size
@@ -73,33 +73,31 @@ class Quickselect(Implementation[SemTopk]):
         lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
         draws = {partition: ctx.random(partition, "pivot") for partition in rows.partition}
         drawn = [draws[rows.partition[left]].random() for left in lefts]
-        races = [_Race(items, node.k, self.batch, likely, drawn) for items in rows.groups()]
-        while asked := [(race, stretch) for race in races for stretch in race.open()]:
+        groups = [_Group(items, node.k, self.batch, likely, drawn) for items in rows.groups()]
+        while open_segments := [(group, segment) for group in groups for segment in group.open()]:
             windows = [
-                (race, stretch, window)
-                for race, stretch in asked
-                for window in race.windows(stretch)
+                (group, segment, window)
+                for group, segment in open_segments
+                for window in group.windows(segment)
             ]
             rankings = await ctx.ask_rankings(node, rows, [window for _, _, window in windows])
-            for (race, stretch, window), ranking in zip(windows, rankings, strict=True):
-                race.take(stretch, window, ranking)
-            for race, stretch in asked:
-                race.cut(stretch)
-        outcomes = {item: outcome for race in races for item, outcome in race.outcomes().items()}
+            for (group, segment, window), ranking in zip(windows, rankings, strict=True):
+                group.take(segment, window, ranking)
+            for group, segment in open_segments:
+                group.cut(segment)
+        outcomes = {item: outcome for group in groups for item, outcome in group.outcomes().items()}
         return answer_table(node, [outcomes[item] for item in range(rows.items.num_rows)])
 
     async def _likely(self, node: SemTopk, rows: Rows, ctx: Context) -> list[float]:
-        """For each item a number that is higher for rows which are likely to be better; 0 where
-        nothing is known.
-        """
+        """For each item a guess of its score; 0 if nothing is known."""
         lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
         likely = [0.0] * len(lefts)
         if self.pivot == "random":
             return likely
-        texts, asked = row_texts(node, rows), queries(node, rows)
+        texts, questions = row_texts(node, rows), queries(node, rows)
         groups: dict[tuple[str, str], list[int]] = {}
         for item, left in enumerate(lefts):
-            groups.setdefault((rows.partition[left], asked[left]), []).append(item)
+            groups.setdefault((rows.partition[left], questions[left]), []).append(item)
         for (partition, question), items in groups.items():
             readable = [item for item in items if texts[lefts[item]]]
             if len(readable) > self.batch + 1:
@@ -112,8 +110,8 @@ class Quickselect(Implementation[SemTopk]):
 
 
 @dataclass
-class _Stretch:
-    """Rows at neighbouring places whose order is open; while it is cut, who is better and who worse
+class _Segment:
+    """Rows at consecutive ranks in unknown order; during a cut, the rows that are better and worse
     than its pivot.
     """
 
@@ -125,69 +123,65 @@ class _Stretch:
     done: bool = False
 
 
-class _Race:
-    """The rows of a group: stretches from the best to the worst, rows without a place."""
+class _Group:
+    """The rows of a group: ranges from the best to the worst, and failed rows."""
 
     def __init__(
         self, items: list[int], k: int, batch: int, likely: list[float], drawn: list[float]
     ) -> None:
         self.k, self.batch, self.likely, self.drawn = k, batch, likely, drawn
         self.size = len(items)
-        self.stretches = [_Stretch(items)]
+        self.segments = [_Segment(items)]
         self._calls: dict[int, tuple[str, ...]] = dict.fromkeys(items, ())
         self._errors: dict[int, Outcome] = {}
 
-    def open(self) -> list[_Stretch]:
-        """Stretches that reach into the first k places and are not in order."""
-        stretches, place = [], 0
-        for stretch in self.stretches:
-            if place < self.k and len(stretch.items) > 1 and not stretch.done:
-                stretches.append(stretch)
-                stretch.pivot = self._pivot(stretch, self.k - place)
-            place += len(stretch.items)
-        return stretches
+    def open(self) -> list[_Segment]:
+        """The ranges that overlap the first k ranks and are not sorted."""
+        segments, place = [], 0
+        for segment in self.segments:
+            if place < self.k and len(segment.items) > 1 and not segment.done:
+                segments.append(segment)
+                segment.pivot = self._pivot(segment, self.k - place)
+            place += len(segment.items)
+        return segments
 
-    def _pivot(self, stretch: _Stretch, wanted: int) -> int:
-        """The row that is likely at the last wanted place, before anything is compared; later the
-        first drawn.
-        """
-        if len(stretch.items) < self.size:
-            return min(stretch.items, key=lambda item: self.drawn[item])
-        falling = sorted(stretch.items, key=lambda item: (-self.likely[item], self.drawn[item]))
+    def _pivot(self, segment: _Segment, wanted: int) -> int:
+        """Before any comparison the row that is likely at the last wanted rank, later a random one."""
+        if len(segment.items) < self.size:
+            return min(segment.items, key=lambda item: self.drawn[item])
+        falling = sorted(segment.items, key=lambda item: (-self.likely[item], self.drawn[item]))
         return falling[wanted - 1 if wanted < len(falling) else (len(falling) - 1) // 2]
 
-    def windows(self, stretch: _Stretch) -> list[list[int]]:
-        """What is ranked in a round: the pivot with some others, or the stretch as a whole."""
-        batch = stretch.batch or self.batch
-        if len(stretch.items) <= batch + 1:
-            return [stretch.items]
-        others = [item for item in stretch.items if item != stretch.pivot]
-        return [
-            sorted([stretch.pivot, *others[i : i + batch]]) for i in range(0, len(others), batch)
-        ]
+    def windows(self, segment: _Segment) -> list[list[int]]:
+        """The windows of a round: the pivot with some other rows, or the whole range."""
+        batch = segment.batch or self.batch
+        if len(segment.items) <= batch + 1:
+            return [segment.items]
+        rest = [item for item in segment.items if item != segment.pivot]
+        return [sorted([segment.pivot, *rest[i : i + batch]]) for i in range(0, len(rest), batch)]
 
-    def take(self, stretch: _Stretch, window: list[int], ranking: Ranking) -> None:
-        """Sort the rows of a window before or behind the pivot; the order of a whole stretch is
-        kept.
+    def take(self, segment: _Segment, window: list[int], ranking: Ranking) -> None:
+        """Sort the rows of a window before or after the pivot; a ranking of the whole range sorts
+        it.
         """
         for item in window:
             self._calls[item] += ranking.calls
         if ranking.order is None:
-            self._without(stretch, window, ranking)
+            self._without(segment, window, ranking)
             return
-        place = ranking.order.index(stretch.pivot)
-        stretch.better += ranking.order[:place]
-        stretch.worse += ranking.order[place + 1 :]
-        stretch.done = len(window) == len(stretch.items)
+        place = ranking.order.index(segment.pivot)
+        segment.better += ranking.order[:place]
+        segment.worse += ranking.order[place + 1 :]
+        segment.done = len(window) == len(segment.items)
 
-    def _without(self, stretch: _Stretch, window: list[int], ranking: Ranking) -> None:
-        """Rows that fail alone are errors; else a window is made smaller; of a pair both are
-        errors: nothing is guessed.
+    def _without(self, segment: _Segment, window: list[int], ranking: Ranking) -> None:
+        """Rows that fail alone are errors; if none does, windows get smaller, and of a pair both rows
+        are errors.
         """
         for item in ranking.faulty:
             self._fail(item, ranking.faulty[item].error, ranking.faulty[item].calls)
         if not ranking.faulty and len(window) > 2:
-            stretch.batch = (len(window) - 1) // 2
+            segment.batch = (len(window) - 1) // 2
         elif not ranking.faulty:
             for item in window:
                 self._fail(item, ranking.error, ())
@@ -195,29 +189,27 @@ class _Race:
     def _fail(self, item: int, error: str | None, calls: tuple[str, ...]) -> None:
         self._errors[item] = Outcome(None, error, (*self._calls[item], *calls))
 
-    def cut(self, stretch: _Stretch) -> None:
-        """Put what a round found in the place of the stretch; rows that it could not place stay in
-        one with the pivot.
-        """
-        at = self.stretches.index(stretch)
-        left = [item for item in stretch.items if item not in self._errors]
-        better = [item for item in stretch.better if item not in self._errors]
-        worse = [item for item in stretch.worse if item not in self._errors]
-        placed = {*better, *worse, stretch.pivot}
-        if stretch.pivot in self._errors or len(placed) < len(left):
-            self.stretches[at : at + 1] = [_Stretch(left, stretch.batch)]
+    def cut(self, segment: _Segment) -> None:
+        """Replace the range by its parts; if some rows could not be compared, it stays whole."""
+        at = self.segments.index(segment)
+        left = [item for item in segment.items if item not in self._errors]
+        better = [item for item in segment.better if item not in self._errors]
+        worse = [item for item in segment.worse if item not in self._errors]
+        placed = {*better, *worse, segment.pivot}
+        if segment.pivot in self._errors or len(placed) < len(left):
+            self.segments[at : at + 1] = [_Segment(left, segment.batch)]
             return
-        if stretch.done:
-            order = [*better, stretch.pivot, *worse]
-            self.stretches[at : at + 1] = [_Stretch([item], done=True) for item in order]
+        if segment.done:
+            order = [*better, segment.pivot, *worse]
+            self.segments[at : at + 1] = [_Segment([item], done=True) for item in order]
             return
-        parts = [sorted(better), [stretch.pivot], sorted(worse)]
-        self.stretches[at : at + 1] = [_Stretch(part, stretch.batch) for part in parts if part]
+        parts = [sorted(better), [segment.pivot], sorted(worse)]
+        self.segments[at : at + 1] = [_Segment(items, segment.batch) for items in parts if items]
 
     def outcomes(self) -> dict[int, Outcome]:
-        """The score of each row, by its place."""
+        """The score of each row, by its rank."""
         places = [
-            item for stretch in self.stretches for item in stretch.items if item not in self._errors
+            item for segment in self.segments for item in segment.items if item not in self._errors
         ]
         return self._errors | {
             item: Outcome({"score": 100.0 * (1 - place / self.size)}, None, self._calls[item])

@@ -1,11 +1,10 @@
-"""A knock-out of pairs finds the best row; each next one is among those that lost to the best
-before it.
+"""A knockout tournament of pairs finds the best row; the next one is among the rows that lost to it.
 
-Of an odd number one match is of three, so a knock-out of n rows takes log2 n rounds, rounded down,
-and less than n calls. The second best row can only have lost to the best, so it is found by a
-knock-out among the few that did, and so on: 5 of 50 rows take at most 80 calls in 18 rounds. The
-matches of a round, of all groups, go out together. Scores say places, not how well a row fits; rows
-that are not among the k best stand behind them in the order in which they went out, the last first.
+With an odd number of rows one match has three, so a tournament of n rows has log2 n rounds, rounded
+down, and less than n calls. The second best row can only have lost to the best, so it is found by a
+tournament of the few rows that did, and so on: the best 5 of 50 rows need at most 80 calls in 18
+rounds. The matches of a round, of all groups, are concurrent. Scores are ranks, not relevance; rows
+after the k best are in the order of their elimination, the last first.
 
 Source: Kislitsyn (1964), in Knuth, The Art of Computer Programming 3, 5.3.3: minimum-comparison
 selection by tournament.
@@ -33,12 +32,12 @@ from semgraph.operator import (
 
 @dataclass(frozen=True)
 class Tournament(Implementation[SemTopk]):
-    """Right if the model's comparisons agree with one order. No comparison is asked for twice."""
+    """Correct if the model's comparisons are consistent with one order. No comparison is repeated."""
 
     same = False
 
     def estimate(self, node: SemTopk, rows: RowEstimate, seen: Observed | None) -> Cost:
-        """At most so many matches; a round waits for the one before."""
+        """An upper bound of the matches; rounds are sequential."""
         size = math.ceil(rows.items / rows.groups) if rows.groups else 0
         if size < 2:
             return Cost(0, 0)
@@ -62,8 +61,8 @@ class Tournament(Implementation[SemTopk]):
 
 
 class _Cup:
-    """The rows of a group: those still in this knock-out, who lost to whom, those placed, those
-    without a place.
+    """The rows of a group: those in the current tournament, which row lost to which, ranked rows,
+    failed rows.
     """
 
     def __init__(self, items: list[int], k: int) -> None:
@@ -72,13 +71,13 @@ class _Cup:
         self._lost_to: dict[int, list[int]] = {item: [] for item in items}
         self._placed: list[int] = []
         self._waiting: list[int] = []
-        self._gone: list[int] = []
+        self._eliminated: list[int] = []
         self._calls: dict[int, tuple[str, ...]] = dict.fromkeys(items, ())
         self._errors: dict[int, Outcome] = {}
 
     def draw(self) -> list[list[int]]:
-        """The matches of the next round: neighbours, in row order; of an odd number the last match
-        is of three.
+        """The matches of the next round: neighbours in row order; the last match may have three
+        rows.
         """
         while len(self._in) < 2 and len(self._placed) < self.k and (self._in or self._waiting):
             self._crown()
@@ -90,7 +89,7 @@ class _Cup:
         return matches
 
     def _crown(self) -> None:
-        """Place the winner; the next knock-out is among those that lost to a placed row only."""
+        """Rank the winner; the next tournament is among the rows that lost to ranked rows only."""
         if self._in:
             best = self._in.pop()
             self._placed.append(best)
@@ -98,7 +97,7 @@ class _Cup:
         self._in, self._waiting = sorted(self._waiting), []
 
     def take(self, match: list[int], ranking: Ranking) -> None:
-        """The winner goes on."""
+        """Advance the winner."""
         for item in match:
             self._calls[item] += ranking.calls
         if ranking.order is None:
@@ -107,12 +106,10 @@ class _Cup:
             winner, *losers = ranking.order
             self._in.append(winner)
             self._lost_to[winner] += losers
-            self._gone += reversed(losers)
+            self._eliminated += reversed(losers)
 
     def _without(self, match: list[int], ranking: Ranking) -> None:
-        """Rows that fail alone are errors; where none does the match has no answer, and all are:
-        nothing is guessed.
-        """
+        """Rows that fail alone are errors; if none does, all rows of the match are."""
         failed = {item: outcome.error for item, outcome in ranking.faulty.items()} or dict.fromkeys(
             match, ranking.error
         )
@@ -125,8 +122,8 @@ class _Cup:
                 self._in.append(item)
 
     def outcomes(self) -> dict[int, Outcome]:
-        """The score of each row, by its place."""
-        rest = [*self._in, *reversed(self._gone)]
+        """The score of each row, by its rank."""
+        rest = [*self._in, *reversed(self._eliminated)]
         places = [
             item
             for item in dict.fromkeys([*self._placed, *rest, *self._lost_to])

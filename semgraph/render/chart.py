@@ -1,4 +1,4 @@
-"""The chart of a comparison: cost across, quality up. One geometry, drawn as SVG and in characters."""
+"""The chart of a comparison: cost on the x axis, quality on the y axis; as SVG and in characters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from semgraph.compare.comparison import Arm, Comparison, graded, quality_of, ranked
-from semgraph.formats import dollars
+from semgraph.formats import dollars, shortened
 
 NONE = "–"
 _WIDE, _HIGH = 640, 380
@@ -35,17 +35,17 @@ class Scales(NamedTuple):
     high: float
 
     def across(self, cost: float) -> float:
-        """The place of a cost: 0 is left, 1 right."""
+        """The position of a cost: 0 is left, 1 right."""
         return cost / (self.right or 1.0)
 
     def down(self, quality: float) -> float:
-        """The place of a quality: 0 is the top, 1 the bottom."""
+        """The position of a quality: 0 is the top, 1 the bottom."""
         return (self.high - quality) / (self.high - self.low or 1.0)
 
 
 def points(comparison: Comparison) -> tuple[str, list[Point]]:
-    """The unit of the cost axis (dollars where they differ, else tokens), and the variants that have
-    a cost and a quality. Without a truth the reference agrees with itself.
+    """The unit of the cost axis (dollars if all prices are known, else tokens), and the variants with
+    cost and quality. Without a truth the reference agrees with itself.
     """
     arms = [arm for arm in ranked(comparison) if arm.trials]
     priced = all(arm.cold.dollars is not None for arm in arms) and any(
@@ -149,7 +149,7 @@ def _y(scales: Scales, quality: float) -> float:
 
 
 def _free(level: float, taken: Sequence[float]) -> float:
-    """A height for a name that no other name has."""
+    """The next height for a name that does not overlap a taken one."""
     while any(abs(level - other) < 15 for other in taken):
         level += 15
     return level
@@ -196,7 +196,7 @@ def _shape(
     return {
         "colour": i % len(_SHAPES),
         "title": name,
-        "name": name if len(name) <= _NAME else name[: _NAME - 1] + "…",
+        "name": shortened(name, _NAME),
         "bar": bar if low != high else "",
         "shape": _SHAPES[i % len(_SHAPES)],
         "place": f"translate({x:.1f} {y:.1f})",
@@ -206,8 +206,8 @@ def _shape(
 
 
 def text(comparison: Comparison, width: int) -> str:
-    """The chart in characters; "" with fewer than two points. Variants in one place have one letter,
-    and equal qualities one line.
+    """The chart in characters; "" with fewer than two points. Variants at one position share a
+    letter.
     """
     unit, drawn = points(comparison)
     if len(drawn) < 2:

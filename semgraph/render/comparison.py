@@ -1,4 +1,4 @@
-"""A comparison in a terminal: a table with the best of each column bold, notes, the chart."""
+"""A comparison in a terminal: a table with the best of each column in bold, notes, the chart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from semgraph.compare.comparison import Arm, Comparison, Quality, graded, ranked
 from semgraph.formats import dollars, duration, plain_line, plural, short
 from semgraph.render.chart import NONE, share, text
-from semgraph.render.tables import GAP, Column, fit, fitting, folded
+from semgraph.render.tables import GAP, Column, dropped_note, fit, fitting, folded
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -100,7 +100,7 @@ def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
 def _spread(arms: Sequence[Arm]) -> list[Cells]:
     if all(arm.quality.spread is None for arm in arms):
         return []
-    return [_column("of trials", arms, lambda a: _between(a.quality.spread), lambda _: None)]
+    return [_column("over trials", arms, lambda a: _between(a.quality.spread), lambda _: None)]
 
 
 def _measure(title: str, arms: Sequence[Arm], of: Callable[[Quality], float | None]) -> Cells:
@@ -111,11 +111,11 @@ def _column(
     title: str,
     arms: Sequence[Arm],
     text: Callable[[Arm], str],
-    worth: Callable[[Arm], float | None],
+    score: Callable[[Arm], float | None],
 ) -> Cells:
-    """A column; the best are those with the greatest value, unless all are equal."""
+    """A column; the best are those with the greatest score, unless all are equal."""
     known = {
-        i: value for i, arm in enumerate(arms) if arm.trials and (value := worth(arm)) is not None
+        i: value for i, arm in enumerate(arms) if arm.trials and (value := score(arm)) is not None
     }
     top = max(known.values(), default=0.0)
     best = frozenset(i for i, value in known.items() if value == top)
@@ -177,7 +177,7 @@ def footer(comparison: Comparison) -> list[str]:
     lines_ = [_input(comparison)]
     if not comparison.truth:
         lines_.append(
-            f"no truth was given: this is agreement with {comparison.reference}, the reference, not correctness"
+            f"no truth: this is agreement with {comparison.reference}, the reference, not correctness"
         )
     parts = [f"{comparison.trials} independent trials of each"] if comparison.trials > 1 else []
     replayed = sum(t.cold.calls - t.paid.calls for arm in comparison for t in arm.trials)
@@ -190,29 +190,27 @@ def footer(comparison: Comparison) -> list[str]:
     parts.append(f"paid now {plural(paid.calls, 'call')}, {money}")
     parts.append(f"nothing written to {comparison.store}")
     if comparison.record is not None:
-        parts.append(f"kept as comparison {comparison.id}")
+        parts.append(f"recorded as comparison {comparison.id}")
     failed = (line for arm in ranked(comparison) for line in _failures(arm))
     lines_ += [" · ".join(parts), *failed, *(f"! {note}" for note in comparison.notes)]
     if comparison.stopped:
         lines_.append(f"! stopped: {comparison.stopped}")
         missing = ", ".join(f"{n} of {name}" for name, n in comparison.missing.items())
-        lines_.append(
-            f"! trials that are missing: {missing}. Run it again with a higher limit: it goes on from here"
-        )
+        lines_.append(f"! missing trials: {missing}. Repeat it with a higher limit to continue")
     return lines_
 
 
 def _input(comparison: Comparison) -> str:
     rows = comparison.frozen.get("rows", {})
-    if comparison.kind == "plan":  # inputs that need not be given are not
+    if comparison.kind == "plan":  # without unused optional inputs
         rows = {name: number for name, number in rows.items() if number}
     counts, names = " × ".join(f"{number:,}" for number in rows.values()), " × ".join(rows)
     if comparison.kind == "step":
         sha = str(comparison.frozen.get("sha", ""))[:4]
         what = f"step {comparison.step}, the same frozen input for all ({names}: {counts} rows, sha {sha})"
     else:
-        held = comparison.frozen.get("copied", 0)
-        what = f"whole plan {comparison.plan}, each in a copy of its own ({names}: {counts} rows; {held:,} stored)"
+        copied = comparison.frozen.get("copied", 0)
+        what = f"whole plan {comparison.plan}, each in its own copy ({names}: {counts} rows; {copied:,} stored)"
     return f"{what} · {comparison.model}"
 
 
@@ -257,14 +255,14 @@ def joined(parts: list[TextPart]) -> str:
 
 def _table(comparison: Comparison, width: int) -> Iterator[list[TextPart]]:
     cells = columns(comparison)
-    fitted, widths = fitting([Column(c.title, c.texts, c.right) for c in cells], width)
+    all_columns = [Column(c.title, c.texts, c.right) for c in cells]
+    fitted, widths = fitting(all_columns, width)
     placed = list(zip(cells, widths, strict=False))
     yield [TextPart(fit(c.title, w, right=c.right)) for c, w in placed]
     for i in range(len(comparison)):
         yield [TextPart(fit(c.texts[i], w, right=c.right), i in c.best) for c, w in placed]
-    if gone := cells[len(fitted) :]:
-        more = f"… {plural(len(gone), 'more column')}: {', '.join(c.title for c in gone)}"
-        yield from ([TextPart(part)] for part in folded(more, width))
+    if note := dropped_note(all_columns[len(fitted) :]):
+        yield from ([TextPart(part)] for part in folded(note, width))
 
 
 def lines(comparison: Comparison, width: int) -> Iterator[Text]:

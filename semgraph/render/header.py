@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RequestedOptions:
-    """The options that change what a run does.
+    """The options of a run.
 
     Args:
-        resume: The run that is resumed.
+        resume: The run to resume.
         rows: The number of first rows; None: all.
         until: The last step.
-        write: Whether the store is written to.
+        write: Whether the run writes to the store.
     """
 
     resume: str | None = None
@@ -56,22 +56,21 @@ class Needs:
 
     @classmethod
     def of(cls, plan: LogicalPlan) -> Needs:
-        """The needs of a plan, its choices of models included."""
+        """The needs of a plan, with the models of its choices."""
         nodes = list(walk(*plan.roots))
-        asking = [node for node in nodes if isinstance(node, Semantic)]
-        roles = {prompt.role for node in asking for prompt in node.prompt.all}
+        semantic = [node for node in nodes if isinstance(node, Semantic)]
+        roles = {prompt.role for node in semantic for prompt in node.prompt.all}
         roles |= {
             str(value)
             for choice in plan.use.values()
             for name, value in choice.params
             if name == "model"
         }
-        near = any(node.embeds for node in nodes)
-        writes = any(isinstance(sink, Merge) and sink.label.vectors for sink in plan.writes)
-        stores = any(node.reads_store for node in nodes)
-        return cls(
-            tuple(sorted(roles, key=lambda role: (role != "default", role))), near or writes, stores
+        embeds = any(node.embeds for node in nodes) or any(
+            isinstance(sink, Merge) and sink.label.vectors for sink in plan.writes
         )
+        stores = any(node.reads_store for node in nodes)
+        return cls(tuple(sorted(roles, key=lambda role: (role != "default", role))), embeds, stores)
 
 
 def header(
@@ -85,9 +84,9 @@ def header(
 
     Args:
         plan: The prepared plan.
-        typed: The plan as the user wrote it.
+        typed: The plan as typed by the user.
         inputs: The inputs; without any, those of the resumed run or the plan's example.
-        settings: As resolved.
+        settings: The resolved settings.
         requested: Further options of the run.
     """
     needs = Needs.of(plan)
@@ -98,14 +97,14 @@ def header(
         name = "model " if role == "default" else f"{role:<6}"
         yield f"{name} {described(settings.model(role), plan, settings)}   ({origin})"
     if not needs.roles:
-        yield "model  none: this plan asks no language model"
+        yield "model  none: this plan calls no language model"
     if needs.embeds:
         yield f"embed  {described(settings.embedder, plan, settings)}   ({settings['models.embed'].origin})"
     if needs.stores or plan.writes:
         yield f"store  {store(settings)}   ({settings['store'].origin})"
     if plan.writes and not (requested.write and requested.until is None):
         yield "write  nothing" + (
-            f", and stop behind step {requested.until}" if requested.until else ""
+            f", and stop after step {requested.until}" if requested.until else ""
         )
 
 
@@ -121,7 +120,7 @@ def _inputs(
         counted = f"{plural(each.rows.num_rows, 'row')} of {each.name}{_of(plan, values)}"
         yield f"input  {each.source}: {counted}{_first(plan, each.name, requested)}"
     if not inputs and requested.resume is not None:
-        yield f"input  as run {requested.resume} had it"
+        yield f"input  that of run {requested.resume}"
     elif not inputs:
         for name, rows in _example(plan).items():
             values = [row.get(_partition(plan)) for row in rows if _partition(plan) in row]
@@ -166,17 +165,17 @@ def _example(plan: LogicalPlan) -> Mapping[str, list[Mapping[str, Any]]]:
 
 
 def following(plan: LogicalPlan, typed: str) -> dict[str, str]:
-    """A few plans whose examples build on this one's: what to type, and what they do."""
+    """A few plans with examples that build on this plan's: what to type, and a description."""
     folder = find_plan(typed)[0].parent
     sentences = {}
     for path in sorted(folder.glob("*.yaml")):
         try:
             data = read_file(path).data
         except PlanError:
-            continue  # faults of another plan are reported when that plan is run
+            continue  # reported when that plan is run
         if isinstance(data, dict) and plan.name in ((data.get("example") or {}).get("after") or ()):
             if data.get("writes"):
-                continue  # what changes or deletes is nobody's next step unasked
+                continue  # never suggest a plan that changes the store
             name = str(Path(typed).parent / path.name) if "/" in typed else path.stem
             sentences[name] = _sentence(str(data.get("doc") or ""))
     first = sorted(sentences, key=lambda name: Path(name).stem != "search")
@@ -191,15 +190,15 @@ def _sentence(doc: str) -> str:
 def described(
     spec: ModelSpec, plan: LogicalPlan | None = None, settings: Settings | None = None
 ) -> str:
-    """A model in words; of a plan's recording, the recorded model and the date."""
+    """A model in words; for a recording, the recorded model and the date."""
     if spec.provider == "local":
         from semgraph.llm.local.gguf import default_threads
 
         model = local(spec)
         threads = spec.option("threads") or default_threads()
         busy = not spec.option("threads") and threads < default_threads(0.0)
-        why = " (others keep the cores busy; ?threads=N decides otherwise)" if busy else ""
-        return f"local {model.name}, {model.parameters}, {plural(threads, 'CPU thread')}{why}"
+        note = " (all cores are busy; ?threads=N overrides this)" if busy else ""
+        return f"local {model.name}, {model.parameters}, {plural(threads, 'CPU thread')}{note}"
     if spec.provider == "recorded" and plan is not None and settings is not None:
         file = (
             settings.cwd / spec.model
@@ -226,12 +225,12 @@ def store(settings: Settings) -> str:
     if kind != "sqlite":
         return {"memory": "memory: gone when this ends"}.get(settings.store, settings.store)
     file = Path(path)
-    near = file.relative_to(settings.cwd) if file.is_relative_to(settings.cwd) else file
-    return f"{near} ({f'SQLite, {size(file.stat().st_size)}' if file.exists() else 'new, SQLite'})"
+    short = file.relative_to(settings.cwd) if file.is_relative_to(settings.cwd) else file
+    return f"{short} ({f'SQLite, {size(file.stat().st_size)}' if file.exists() else 'new, SQLite'})"
 
 
 def missing(plan: LogicalPlan, settings: Settings) -> list[CatalogueModel]:
-    """The local models that the plan needs and that are not on this machine."""
+    """The local models that the plan needs and that are not on disk."""
     from semgraph.llm.local.catalogue import on_disk
 
     needs = Needs.of(plan)
@@ -245,7 +244,7 @@ def missing(plan: LogicalPlan, settings: Settings) -> list[CatalogueModel]:
 def announcement(
     models: list[CatalogueModel], plan: LogicalPlan, settings: Settings
 ) -> Iterator[str]:
-    """Lines printed before models are fetched: size, licence, folder, and the alternative."""
+    """Lines printed before models are downloaded: size, licence, folder, and the alternative."""
     from semgraph.llm.local.catalogue import models_dir
 
     total = size(sum(model.size for model in models))
@@ -254,7 +253,7 @@ def announcement(
     folder = str(models_dir(settings.environment)).replace(str(Path.home()), "~")
     yield ""
     yield f"Not here yet: {names}, {total}, once, {licences}, to {folder}"
-    yield "Ctrl-C stops, a later run goes on from there."
+    yield "Ctrl-C stops the download; the next run resumes it."
     if recordings(plan):
         yield "No time? Add --llm recorded: replays answers shipped with the plan, nothing is downloaded."
 

@@ -12,7 +12,7 @@ from semgraph.compare.comparison import Comparison, Evidence
 from semgraph.display import Drawing, as_chart, as_html, as_text
 from semgraph.execution.record import Run, exchanges, read_answers
 from semgraph.execution.result import Result
-from semgraph.formats import UNKNOWN, dollars, plural
+from semgraph.formats import UNKNOWN, dollars, plural, shortened
 from semgraph.llm.base import LLM, Embedder, Usage
 from semgraph.llm.settings import Settings
 from semgraph.llm.specs import ModelSpec
@@ -32,16 +32,12 @@ _MILLION = 1_000_000
 Data = dict[str, Any]
 
 
-def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
 # Results
 
 
 @as_html.register
 def _result_html(result: Result) -> str:
-    """The cost in a line, the first rows of each table, the questions of each step."""
+    """The cost in a line, the first rows of each table, the items of each step."""
     total = result.meter.total()
     facts = [
         f"run {result.run}",
@@ -51,7 +47,7 @@ def _result_html(result: Result) -> str:
     ]
     if result.members:
         facts.append(
-            f"{result.committed:,} of {result.members:,} committed, {result.skipped:,} were there"
+            f"{result.committed:,} of {result.members:,} committed, {result.skipped:,} skipped"
         )
     return rendered(
         "notebook.html.j2",
@@ -70,7 +66,7 @@ def _table(name: str, table: pa.Table) -> Data:
         "name": name,
         "count": f"{table.num_rows:,} rows",
         "heads": table.column_names,
-        "rows": [[_cut(show(value), _CELL) for value in row.values()] for row in rows],
+        "rows": [[shortened(show(value), _CELL) for value in row.values()] for row in rows],
     }
 
 
@@ -83,16 +79,16 @@ def _steps(record: Path) -> list[Data]:
             for item in items:
                 rows.setdefault((item.get("_m"), str(item.get("left"))), []).append(item)
             more = f", the first {_ROWS} here" if len(rows) > _ROWS else ""
-            first = [_opened(each, lookup) for each in list(rows.values())[:_ROWS]]
+            first = [_row(items, lookup) for items in list(rows.values())[:_ROWS]]
             steps.append({"name": step, "count": plural(len(rows), "row") + more, "rows": first})
     return steps
 
 
-def _opened(items: list[Mapping[str, Any]], lookup: Lookup) -> Data:
+def _row(items: list[Mapping[str, Any]], lookup: Lookup) -> Data:
     calls = dict.fromkeys(call for item in items for call in item.get("calls") or ())
     return {
-        "about": _cut(_plain(parsed(items[0].get("left"))), _BRIEF),
-        "answers": _cut("; ".join(map(_answer, items)), _BRIEF),
+        "about": shortened(_plain(parsed(items[0].get("left"))), _BRIEF),
+        "answers": shortened("; ".join(map(_answer, items)), _BRIEF),
         "calls": [_call(call, lookup) for call in calls],
     }
 
@@ -111,7 +107,9 @@ def _call(call: str, lookup: Lookup) -> Data:
     texts = [(message.role, message.content) for message in exchange.request.messages]
     return {
         "used": f"{reply.model} · {usage.prompt:,} → {usage.completion:,} tokens · {reply.seconds:.1f} s",
-        "texts": [(role, _cut(text, _TEXT)) for role, text in (*texts, ("answer", reply.text))],
+        "texts": [
+            (role, shortened(text, _TEXT)) for role, text in (*texts, ("answer", reply.text))
+        ],
     }
 
 
@@ -183,8 +181,8 @@ def session_html(
     """The session as a table.
 
     Args:
-        settings: As resolved.
-        llm: A model given as an object, which replaces those of the settings.
+        settings: The resolved settings.
+        llm: A model passed to the session, which replaces those of the settings.
         embedder: Likewise.
         store: Likewise.
     """
@@ -195,14 +193,14 @@ def session_html(
 
 def _models(settings: Settings, llm: LLM | None, embedder: Embedder | None) -> Iterator[Row]:
     if llm is not None:
-        yield "model", llm.name, _prices(llm.dollars), "given"
+        yield "model", llm.name, _prices(llm.dollars), "argument"
     else:
         for role in settings.roles:
             spec = settings.model(role)
             name = "model" if role == "default" else f"model {role}"
             yield name, str(spec), _price(spec), settings[f"models.{role}"].origin
     if embedder is not None:
-        yield "embedder", embedder.name, "", "given"
+        yield "embedder", embedder.name, "", "argument"
     else:
         yield "embedder", str(settings.embedder), "", settings["models.embed"].origin
 
@@ -223,7 +221,7 @@ def _prices(of: Callable[[Usage], float | None]) -> str:
 
 def _store(settings: Settings, store: object | None) -> Row:
     if store is not None:
-        return "store", str(getattr(store, "name", type(store).__name__)), "", "given"
+        return "store", str(getattr(store, "name", type(store).__name__)), "", "argument"
     return "store", str(settings["store"].value), "", settings["store"].origin
 
 

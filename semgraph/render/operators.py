@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from semgraph.llm.settings import Settings
+from semgraph.semantic.contract import OPERATORS
 from semgraph.semantic.library import Library, Listed
-
-OPERATORS = ("sem_map", "sem_filter", "sem_join", "sem_agg", "sem_topk")
 
 
 def implementations(settings: Settings) -> dict[str, list[Listed]]:
@@ -29,13 +28,13 @@ def described(by_operator: Mapping[str, list[Listed]]) -> dict[str, Any]:
 
 
 def list_lines(by_operator: Mapping[str, list[Listed]], width: int) -> Iterator[str]:
-    """Each implementation with its parameters and its guarantee, and a sentence about it."""
+    """Each implementation with its parameters, its guarantee and its description."""
     wide = max(map(len, by_operator)) + 2
-    room = max(width - wide - 2, 20)
+    text_width = max(width - wide - 2, 20)
     for operator, listed in by_operator.items():
         for i, each in enumerate(listed):
             answers = (
                 "the reference" if each.reference else "same answers" if each.same else "may differ"
             )
             yield (operator if i == 0 else "").ljust(wide) + f"{each.signature}  [{answers}]"
-            yield from (" " * (wide + 2) + line for line in textwrap.wrap(each.doc, room))
+            yield from (" " * (wide + 2) + line for line in textwrap.wrap(each.doc, text_width))

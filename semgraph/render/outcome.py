@@ -1,6 +1,4 @@
-"""The lines printed after a run: the graph or the results, the steps with their costs, writes,
-failures.
-"""
+"""The lines printed after a run: the graph or the results, steps with their costs, writes, failures."""
 
 from __future__ import annotations
 
@@ -37,12 +35,12 @@ def outcome(
     """All lines of a result.
 
     Args:
-        result: Of the run.
-        plan: As it was run.
-        width: Of the terminal.
+        result: The result.
+        plan: The plan that was run.
+        width: The width of the terminal.
         seconds: Wall time of the run.
-        every: Show every step, not only those that called a model.
-        until: The last step of a partial run, whose rows are shown.
+        every: Print every step, not only those that called a model.
+        until: The last step of a partial run, which prints its rows.
     """
     total = result.meter.total()
     if plan.order and not result.members:
@@ -63,20 +61,18 @@ def outcome(
         yield from table_lines(narrowed(steps, width - 2), width)
         idle = sum(bool(m.operator) for m in counted.values()) - len(steps[0].cells)
         if idle > 0:
-            yield f"  {plural(idle, 'more step')} had nothing to ask"
+            yield f"  {plural(idle, 'more step')} without rows"
     if plan.writes and until is None:
         failed = f"{plural(failures(result), 'row')} failed"
         yield f"  {written(result.written)}       {failed}"
     if result.skipped:
-        yield f"  {_known(result, plan)} (--reprocess: these too)"
+        yield f"  {_known(result, plan)} (--reprocess includes them)"
     yield ""
     yield cost(total, seconds)
 
 
 def first_lines(result: Result) -> Iterator[str]:
-    """A line about the rows written by the plans that the example depends on; "nothing" if they
-    were there already.
-    """
+    """A line about the rows written by the plans that the example depends on."""
     if result.first:
         each = (
             f"{first.plan}, {written(first.written).replace('written:', 'wrote')}"
@@ -90,15 +86,12 @@ def _nothing_new(result: Result) -> bool:
 
 
 def nothing_new(result: Result, plan: LogicalPlan) -> str:
-    """The line of a run that had nothing to do.
-
-    Rows are named after the ordered input.
-    """
+    """The line of a run that had nothing to do."""
     total = result.meter.total()
-    trips = plural(total.round_trips, "store query", "store queries")
+    queries = plural(total.round_trips, "store query", "store queries")
     return (
-        f"{_known(result, plan)}: {plural(total.calls_issued, 'call')}, nothing to write ({trips}). "
-        "To read them anew: --reprocess"
+        f"{_known(result, plan)}: {plural(total.calls_issued, 'call')}, nothing to write ({queries}). "
+        "To process them again: --reprocess"
     )
 
 
@@ -120,7 +113,7 @@ def _graph(result: Result, plan: LogicalPlan, width: int) -> Iterator[str]:
 
 
 def drawing(result: Result, plan: LogicalPlan) -> list[Picture]:
-    """The pictures of what a run wrote: one for each partition."""
+    """The pictures of the written graph, one for each partition."""
     return pictures(result.tables, plan.graph)
 
 
@@ -152,15 +145,15 @@ def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> li
 
 
 def narrowed(columns: list[Column], width: int) -> list[Column]:
-    """The columns of steps for a terminal: if not all fit, those that repeat the plan are dropped
-    before costs.
+    """The columns of steps that fit a terminal: columns that repeat the plan are dropped before
+    costs.
     """
     short_titles = [replace(c, title=c.title.removesuffix(" (cached)")) for c in columns]
     tries = [
         columns,
         *(
-            [c for c in short_titles if c.title not in gone]
-            for gone in ((), ("how",), ("how", "operator"))
+            [c for c in short_titles if c.title not in dropped]
+            for dropped in ((), ("how",), ("how", "operator"))
         ),
     ]
     return next(
@@ -196,14 +189,14 @@ def written(rows: Mapping[str, int]) -> str:
 
 
 def cost(total: StepMetrics, seconds: float) -> str:
-    """One line: calls, tokens, dollars, wall time, store queries; for a free model, the cost with a
-    known one.
+    """One line: calls, tokens, dollars, wall time, store queries; for a free model also the cost
+    with a well-known one.
     """
     parts = [plural(total.calls_issued, "call")]
     if total.calls_journal:
         parts[0] += f" (+{count(total.calls_journal)} from the journal)"
     if total.calls_coalesced:
-        parts[0] += f" (+{count(total.calls_coalesced)} shared: asked twice, sent once)"
+        parts[0] += f" (+{count(total.calls_coalesced)} shared: equal requests, sent once)"
     parts.append(f"{short(total.tokens_in)} tokens in, {short(total.tokens_out)} out")
     money = "price unknown" if total.dollars is None else dollars(total.dollars)
     if total.dollars == 0 and total.calls_issued:
@@ -215,9 +208,7 @@ def cost(total: StepMetrics, seconds: float) -> str:
 
 
 def yardstick(total: StepMetrics) -> float | None:
-    """The cost of the same tokens with a well-known model; None if its price is not
-    known.
-    """
+    """The cost of the same tokens with a well-known model; None if its price is not known."""
     from semgraph.llm.base import Usage
     from semgraph.llm.prices import price_of
 
@@ -226,32 +217,32 @@ def yardstick(total: StepMetrics) -> float | None:
     return None if price is None else price.dollars(usage)
 
 
-def remarks(result: Result, plan: LogicalPlan, typed: str, anew: str = "") -> Iterator[str]:
+def remarks(result: Result, plan: LogicalPlan, typed: str, restart: str = "") -> Iterator[str]:
     """Remarks below the result: notes, failed rows and how to repeat them, the reason for an early
     end.
 
     Args:
-        result: Of the run.
-        plan: As it was run.
+        result: The result.
+        plan: The plan that was run.
         typed: The arguments of `semgraph run` that resume the run; the rest is in its record.
-        anew: The arguments of a new run with the same models and store; "": as `typed`.
+        restart: The arguments of a new run with the same models and store; "": as `typed`.
     """
     warned = {str(warning) for warning in plan.warnings}  # before the run
     for note in result.notes:
         if note not in warned:
             yield f"! {note}"
     if _is_empty(result, plan):
-        yield "! nothing was found. What the store holds, by label: semgraph doctor; try other words, or another --store"
+        yield "! no rows. semgraph doctor lists the labels in the store; try other words, or a different --store"
     for step, m in result.meter.steps.items():
         if m.unusable:
-            yield f"! {step}: {plural(m.unusable, 'packed answer')} did not answer for every row; the rest was asked again"
+            yield f"! {step}: {plural(m.unusable, 'packed answer')} did not answer every row; the rest was requested again"
     if result.failed:
-        yield from _failures(result, plan, anew or typed)
+        yield from _failures(result, plan, restart or typed)
     if result.stopped:
         yield f"run {result.run} stopped: {result.stopped}"
         if result.members:
             yield f"  {_safe(result.committed + result.skipped, result.members, plan, result.record)}"
-        yield f"Go on: semgraph run {typed} --resume {result.run}"
+        yield f"Resume: semgraph run {typed} --resume {result.run}"
 
 
 def _is_empty(result: Result, plan: LogicalPlan) -> bool:
@@ -269,37 +260,37 @@ def unfinished(
     options: str,
     prepare: Callable[[str], LogicalPlan],
 ) -> Iterator[str]:
-    """Lines about a run that was interrupted or failed: what is safe, and how to resume it.
+    """Lines about a run that was interrupted or failed: the written rows, and how to resume it.
 
     Args:
         begun: The run, and before it those of the plans that its example depends on.
         plan: The plan of the command.
-        typed: The plan as the user wrote it.
-        options: The options to type again.
+        typed: The plan as typed by the user.
+        options: The options to repeat.
         prepare: Loads a plan by name.
     """
     run = next((run for run in reversed(begun) if run.facts), None)
     if run is None:
         return
     name = str(run.facts.get("plan") or plan.name)
-    is_other = name != plan.name  # the example depends on it
-    resumed, command = (prepare(name), name) if is_other else (plan, typed)
+    is_dependency = name != plan.name
+    resumed, command = (prepare(name), name) if is_dependency else (plan, typed)
     rows = run.facts.get("members") or {}
     if rows.get("given"):
         done = rows.get("committed", 0) + rows.get("skipped", 0)
         yield f"run {run.name}: {_safe(done, rows['given'], resumed, run.folder)}"
-    then = f", then semgraph run {typed}{options}" if is_other else ""
-    yield f"Go on: semgraph run {command}{options} --resume {run.name}{then}"
+    then = f", then semgraph run {typed}{options}" if is_dependency else ""
+    yield f"Resume: semgraph run {command}{options} --resume {run.name}{then}"
 
 
 def _safe(done: int, of: int, plan: LogicalPlan, record: Path | None) -> str:
-    """How many rows are written; rows in memory are lost for a resumed run."""
+    """How many rows are written; a store in memory is lost."""
     rows = f"{count(done)} of {count(of)} {plan.order.input if plan.order else 'rows'}"
     facts = Run(record).facts if record is not None else {}
     if (facts.get("settings") or {}).get("store", {}).get("value") != "memory":
         return f"{rows} are written and complete"
-    again = "; what was answered is in the journal" if facts.get("journal") else ""
-    return f"{rows} were written to memory, which is gone: all begins anew{again}"
+    answers = "; the answers are in the journal" if facts.get("journal") else ""
+    return f"{rows} were written to memory, which is gone: the run starts over{answers}"
 
 
 def failures(result: Result) -> int:
@@ -318,8 +309,8 @@ def _failures(result: Result, plan: LogicalPlan, typed: str) -> Iterator[str]:
         yield f"  … and {len(kinds) - _FAILURES} more kinds"
     if any(_PROSE in f.error for f in result.failed):
         yield (
-            "  prose in place of JSON: the endpoint may not enforce the schema of an answer. "
-            'Turn structured outputs on there, or --llm "…?structured=tool"'
+            "  the answers are prose, not JSON: the endpoint may not enforce the answer schema. "
+            'Enable structured outputs there, or use --llm "…?structured=tool"'
         )
     file = result.record / "failed.jsonl" if result.record else None
     if file is not None and file.exists() and not plan.order:
@@ -341,8 +332,8 @@ def hints(result: Result, plan: LogicalPlan, following: Mapping[str, str]) -> It
             else []
         )
         if edges:
-            yield f"Models make mistakes. What this one was asked: semgraph why {result.run} {edges[0].name}"
+            yield f"Models make mistakes. To see the prompts: semgraph why {result.run} {edges[0].name}"
     for name, doc in following.items():
         yield f"Next: semgraph run {name}" + (f"   ({doc})" if doc else "")
     if result.record:
-        yield f"(run kept: {result.run})"
+        yield f"(run recorded: {result.run})"

@@ -49,15 +49,13 @@ class Notes:
         return next((i for i, line in enumerate(self._lines) if not line.startswith("#")), 0)
 
     def at(self, *path: str | int) -> str:
-        """The comment at the end of the line on which a key stands; nothing if another one stands
-        before it there.
-        """
-        trail: Trail = path
-        place = self._document.keys.get(trail)
-        if place is None:
+        """The comment at the end of the line of a key; "" if the key is not the first on its line."""
+        key_path: Trail = path
+        position = self._document.keys.get(key_path)
+        if position is None:
             return ""
-        line = self._lines[place[0] - 1]
-        return _comment(line) if not line[: place[1] - 1].strip(" \"'") else ""
+        line = self._lines[position[0] - 1]
+        return _comment(line) if not line[: position[1] - 1].strip(" \"'") else ""
 
 
 def _comment(line: str) -> str:
@@ -79,10 +77,8 @@ def _inputs(file: PlanFile, notes: Notes) -> Iterator[str]:
     rows = []
     for name, spec in file.plan.inputs.items():
         comment = notes.at("inputs", name)
-        may = "; ".join(
-            part for part in ("may be left out" if spec.optional else "", comment) if part
-        )
-        rows.append((f"**{name}**", "", may))
+        note = "; ".join(part for part in ("optional" if spec.optional else "", comment) if part)
+        rows.append((f"**{name}**", "", note))
         rows += [
             (column, f"`{kind}`", notes.at("inputs", name, column)) for column, kind in spec.columns
         ]
@@ -118,12 +114,12 @@ def _preset(body: Mapping[str, Any]) -> str:
 
 
 def _calls(file: PlanFile) -> Iterator[str]:
-    yield from ("## Calls of a model", "")
+    yield from ("## Model calls", "")
     calls = file.plan.document.get("calls")
     if not file.semantic:
-        yield "None: no step asks a model."
+        yield "None."
     elif not calls:
-        yield "Not said by a formula; `semgraph explain` estimates them."
+        yield "`semgraph explain` estimates them."
     else:
         per = f" for each {calls['per']}" if calls.get("per") else ""
         yield f"`{calls['formula']}`{per}, where"
@@ -136,17 +132,17 @@ def _steps(file: PlanFile, notes: Notes) -> Iterator[str]:
     if not steps:
         return
     yield from ("## Steps", "")
-    asks = {node.step: node for node in file.semantic}
+    semantic = {node.step: node for node in file.semantic}
     rows = [
         (
             name,
             ", ".join(dict.fromkeys(_operators(body))),
-            _prompt_text(file, asks.get(name)),
+            _prompt_text(file, semantic.get(name)),
             notes.at("steps", name),
         )
         for name, body in steps.items()
     ]
-    yield from table(("step", "operators", "asks", ""), rows)
+    yield from table(("step", "operators", "prompt", ""), rows)
 
 
 def _prompt_text(file: PlanFile, node: Semantic | None) -> str:
@@ -157,10 +153,10 @@ def _prompt_text(file: PlanFile, node: Semantic | None) -> str:
 
 
 def _operators(body: Any) -> Iterator[str]:
-    """The operators of a step in order, with the plans that it calls; nested steps too."""
+    """The operators of a step in order, with called plans and nested steps."""
     if isinstance(body, list):
-        for one in body:
-            yield from _operators(one)
+        for part in body:
+            yield from _operators(part)
     elif isinstance(body, dict):
         for keyword, value in body.items():
             if keyword == "do":
@@ -173,9 +169,9 @@ def _operators(body: Any) -> Iterator[str]:
                 yield f"switch on `{value.get('on')}`"
                 yield from _operators(
                     [
-                        form
-                        for name, form in value.items()
-                        if name != "on" and isinstance(form, list)
+                        branch
+                        for name, branch in value.items()
+                        if name != "on" and isinstance(branch, list)
                     ]
                 )
             elif keyword == "union":
@@ -188,7 +184,7 @@ def _operators(body: Any) -> Iterator[str]:
 def _condition(value: Any) -> str:
     if not isinstance(value, dict):
         return str(value)
-    return ", ".join(f"{name} = {_plain(worth)}" for name, worth in value.items())
+    return ", ".join(f"{name} = {_plain(inner)}" for name, inner in value.items())
 
 
 def _results(file: PlanFile) -> Iterator[str]:

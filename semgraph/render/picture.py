@@ -1,8 +1,7 @@
 """A graph in a terminal: the nodes and edges of a run, as arrows between names.
 
-The tables alone decide what is drawn: a table with the graph's key and the property of `draw: node`
-holds nodes; one that also has `source`, `target` and the property of `draw: edge` or `draw: text`
-holds edges.
+Nodes are in tables with the graph's key and the property of `draw: node`; edges are in tables that
+also have `source`, `target` and the property of `draw: edge` or `draw: text`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from semgraph.formats import day, plain_line, plural
+from semgraph.formats import day, plain_line, plural, shortened
 from semgraph.logical.schema import Graph
 from semgraph.render.tables import fit
 
@@ -45,9 +44,7 @@ class Arrow:
 
 @dataclass
 class Picture:
-    """All nodes and edges of one partition, by key. `has_edges`: whether its graph has types of
-    edges.
-    """
+    """All nodes and edges of one partition, by key. `has_edges`: whether the graph has edge labels."""
 
     partition: str
     has_edges: bool = False
@@ -55,25 +52,23 @@ class Picture:
     edges: dict[str, Arrow] = field(default_factory=dict)
 
     @property
-    def ties(self) -> bool:
-        """Whether edges are worth mentioning, even if there are none."""
+    def counts_edges(self) -> bool:
+        """Whether edges are counted, even if there are none."""
         return self.has_edges or bool(self.edges)
 
     @property
     def counts(self) -> str:
         """The counts in words: `3 nodes, 0 edges`."""
         nodes = plural(len(self.nodes), "node")
-        return f"{nodes}, {plural(len(self.edges), 'edge')}" if self.ties else nodes
+        return f"{nodes}, {plural(len(self.edges), 'edge')}" if self.counts_edges else nodes
 
     def name(self, key: str) -> str:
-        """The name of a node; without one, the beginning of its key."""
+        """The name of a node, else its abbreviated key."""
         return self.nodes.get(key) or key[:_MORE]
 
 
 def pictures(tables: Mapping[str, pa.Table], graph: Graph) -> list[Picture]:
-    """The graph in the tables, a picture for each partition; none if there is nothing to
-    draw.
-    """
+    """The graph in the tables, a picture for each partition; none without nodes and edges."""
     by_partition: dict[str, Picture] = {}
     for table in tables.values():
         names = set(table.column_names)
@@ -103,34 +98,33 @@ def _add(picture: Picture, row: Mapping[str, Any], graph: Graph, names: set[str]
     elif draw.node in names:
         picture.nodes[key] = plain_line(str(row[draw.node] or "")) or key[:_MORE]
     if key in picture.edges:
-        known = picture.edges[key].sources
-        known += [s for s in row.get(draw.sources) or () if s not in known]
+        sources = picture.edges[key].sources
+        sources += [s for s in row.get(draw.sources) or () if s not in sources]
 
 
 def lines(
     picture: Picture, graph: Graph, width: int, members: Mapping[str, int] | None = None
 ) -> Iterator[str]:
-    """The picture, a line at a time: under each node what leaves it. At most 40 edges are shown.
+    """The lines of a picture: each node with its outgoing edges, at most 40 in all.
 
     Args:
-        picture: What to draw.
-        graph: Names the partition.
-        width: Of the terminal.
-        members: Numbers of the nodes that edges were learnt from, by key; without them they are not
-            shown.
+        picture: The picture.
+        graph: The graph, for the name of the partition.
+        width: The width of the terminal.
+        members: Numbers of the source nodes of edges, by key; without them sources are not printed.
     """
     from rich.cells import cell_len
 
     place = {key: i for i, key in enumerate(picture.nodes)}
     edges = sorted(picture.edges.values(), key=lambda edge: place.get(edge.source, len(place)))
     drawn = edges[:_EDGES]
-    left = _room([picture.name(edge.source) for edge in drawn])
-    right = _room([picture.name(edge.target) for edge in drawn])
-    arrows = [f"─ {_cut(edge.name)} " if edge.name else "─" for edge in drawn]
+    left = _width([picture.name(edge.source) for edge in drawn])
+    right = _width([picture.name(edge.target) for edge in drawn])
+    arrows = [f"─ {shortened(edge.name, _NAME)} " if edge.name else "─" for edge in drawn]
     arrow = max(map(len, arrows), default=0) + 1
     title = _title(picture, graph)
     body = max(2 + left + 1 + arrow + 2 + right, cell_len(title))
-    columns, gone = _columns(drawn, members or {}, width - body)
+    columns, dropped = _columns(drawn, members or {}, width - body)
     head = "".join(f"  {fit(title, size)}" for title, size, _ in columns)
     yield (
         (fit(_title(picture, graph), body) + head).rstrip()
@@ -150,18 +144,14 @@ def lines(
     if len(edges) > _EDGES:
         yield f"  … {plural(len(edges) - _EDGES, 'more edge')}"
     yield from _alone(picture, edges, width)
-    if gone:
-        yield f"  … {plural(len(gone), 'more column')} in a wider terminal: {', '.join(gone)}"
+    if dropped:
+        yield f"  … {plural(len(dropped), 'more column')} in a wider terminal: {', '.join(dropped)}"
 
 
-def _room(names: Sequence[str]) -> int:
+def _width(names: Sequence[str]) -> int:
     from rich.cells import cell_len
 
     return min(_NAME, max(map(cell_len, names), default=0))
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= _NAME else name[: _NAME - 1] + "…"
 
 
 def _title(picture: Picture, graph: Graph) -> str:
@@ -169,7 +159,7 @@ def _title(picture: Picture, graph: Graph) -> str:
 
 
 def _columns(
-    edges: Sequence[Arrow], members: Mapping[str, int], room: int
+    edges: Sequence[Arrow], members: Mapping[str, int], width: int
 ) -> tuple[list[tuple[str, int, list[str]]], list[str]]:
     """The columns right of the arrows, as (title, width, a cell for each edge), and the titles that
     do not fit.
@@ -179,15 +169,15 @@ def _columns(
         for edge in edges
     ]
     columns: list[tuple[str, int, list[str]]] = []
-    gone: list[str] = []
+    dropped: list[str] = []
     for title, cells in (("holds", [edge.holds for edge in edges]), ("from", origins)):
         size = max(map(len, (title, *cells)))
-        if any(cells) and not gone and size + 2 <= room:
+        if any(cells) and not dropped and size + 2 <= width:
             columns.append((title, size, cells))
-            room -= size + 2
+            width -= size + 2
         elif any(cells):
-            gone.append(title)
-    return columns, gone
+            dropped.append(title)
+    return columns, dropped
 
 
 def _alone(picture: Picture, edges: Sequence[Arrow], width: int) -> Iterator[str]:
@@ -196,5 +186,5 @@ def _alone(picture: Picture, edges: Sequence[Arrow], width: int) -> Iterator[str
     alone = [name for key, name in picture.nodes.items() if key not in touched]
     if alone:
         rest = f", … {len(alone) - _MORE} more" if len(alone) > _MORE else ""
-        lead = "without an edge: " if picture.ties else ""
+        lead = "without an edge: " if picture.counts_edges else ""
         yield fit("  " + lead + ", ".join(alone[:_MORE]) + rest, width).rstrip()

@@ -59,7 +59,7 @@ def list_lines(files: Sequence[PlanFile], width: int) -> Iterator[str]:
         steps = plural(len(plan.steps), "step")
         rows.append((plan.name, where, steps, f"{len(file.semantic)} semantic", "writes" if plan.writes or plan.schema else "",
                      doc[0] if doc else ""))  # fmt: skip
-    titles = ("plan", "from", "steps", "asks", "", "does")
+    titles = ("plan", "from", "steps", "", "", "description")
     cells = list(zip(*rows, strict=True)) if rows else [()] * len(titles)
     columns = [Column(title, column) for title, column in zip(titles, cells, strict=True)]
     yield from lines(columns, width, indent=0)
@@ -86,7 +86,7 @@ def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
     yield from _section(
         "presets (--preset NAME)", {n: _value(v) for n, v in presets.items()}, width
     )
-    yield from _asking(file, width)
+    yield from _semantic_steps(file, width)
     if plan.writes or plan.schema:
         labels = dict.fromkeys(
             [
@@ -98,16 +98,12 @@ def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
     yield from wrap(
         f"returns  {', '.join(plan.returns) or 'nothing'}", width, subsequent_indent=" " * 9
     )
-    typed, shows = f"try: semgraph run {file.path.stem}", example(plan)
-    fits = len(typed) + len(shows) + 5 <= width
-    yield from (
-        "",
-        *(
-            [f"{typed}     {shows}"]
-            if fits
-            else [typed, *wrap(shows, width, initial_indent=" " * 5)]
-        ),
-    )
+    command, note = f"try: semgraph run {file.path.stem}", example(plan)
+    yield ""
+    if len(command) + len(note) + 5 <= width:
+        yield f"{command}     {note}"
+    else:
+        yield from (command, *wrap(note, width, initial_indent=" " * 5))
     for prompt in file.prompts if prompts else ():
         yield from ("", f"── prompt {prompt.name} {'─' * max(2, width - 12 - len(prompt.name))}")
         yield from (
@@ -118,7 +114,7 @@ def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
 
 
 def example(plan: LogicalPlan) -> str:
-    """How to run a plan: its example, or the inputs it needs."""
+    """The example of a plan, or the inputs it needs."""
     inputs = (plan.document.get("example") or {}).get("inputs") or {}
     if inputs:
         return "runs its example: " + ", ".join(
@@ -140,17 +136,17 @@ def _section(title: str, values: dict[str, str], width: int) -> Iterator[str]:
         yield from list(lines(columns, width))[1:]
 
 
-def _asking(file: PlanFile, width: int) -> Iterator[str]:
+def _semantic_steps(file: PlanFile, width: int) -> Iterator[str]:
     """The semantic steps with their implementations and prompts."""
     if not file.semantic:
         return
-    yield from ("", "asks a model (--use STEP=IMPLEMENTATION)")
+    yield from ("", "steps that call the model (--use STEP=IMPLEMENTATION)")
     nodes = file.semantic
     yield from lines(
         [
             Column("step", [node.step for node in nodes]),
             Column("operator", [node.keyword for node in nodes]),
-            Column("way", [_implementation(file.plan, node) for node in nodes]),
+            Column("implementation", [_implementation(file.plan, node) for node in nodes]),
             Column(
                 "prompt", [", ".join(prompt.name for prompt in node.prompt.all) for node in nodes]
             ),

@@ -1,4 +1,4 @@
-"""Progress of runs and downloads: live on a terminal, a plain line now and then without one."""
+"""Progress of runs and downloads: live on a terminal, else as occasional plain lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 Clock = Callable[[], float]
 EVERY = 10.0  # seconds between two plain lines
 _STEPS = 3
-_WARMUP = 3.0  # seconds before an estimate of the rest means anything
+_WARMUP = 3.0  # seconds before the remaining time is estimated
 
 
 def spent(total: StepMetrics) -> str:
@@ -54,7 +54,7 @@ class Watch:
         """Record an event."""
         if not progress.step:
             self.committed = self.clock()
-        self.steps.pop(progress.step, None)  # the latest stands last
+        self.steps.pop(progress.step, None)  # the latest is last
         self.steps[progress.step] = (progress.done, progress.total)
         self.meter = progress.meter
 
@@ -78,14 +78,9 @@ class Watch:
         if self.meter is not None:
             parts.append(spent(self.meter.total()))
         each = (self.committed - self.started) / done if done else 0.0
-        left = each * (total - done) - (
-            self.clock() - self.committed
-        )  # counts down until the next commit
-        rest = (
-            f", about {clock(left)} left"
-            if done < total and self.elapsed > _WARMUP and left >= 1
-            else ""
-        )
+        left = each * (total - done) - (self.clock() - self.committed)
+        estimated = done < total and self.elapsed > _WARMUP and left >= 1
+        rest = f", about {clock(left)} left" if estimated else ""
         return " · ".join([*parts, clock(self.elapsed) + rest])
 
 
@@ -96,10 +91,10 @@ def watched(
     """A callback for the argument `progress` of `Session.run`.
 
     Args:
-        console: The output: live on a terminal, else a plain line every few seconds at most.
+        console: The output: live on a terminal, else at most a plain line every few seconds.
         members: The name of the input rows; "" without an ordered input.
         quiet: Print nothing.
-        clock: The time in seconds.
+        clock: A clock in seconds.
     """
     watch = Watch(members, clock)
     if quiet:

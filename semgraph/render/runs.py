@@ -88,8 +88,8 @@ def page(run: Run, width: int) -> Iterator[str]:
         name: metrics_of(counters) for name, counters in (run.metrics.get("steps") or {}).items()
     }
     parts = {
-        name: [metrics_of(m) for m in some]
-        for name, some in (run.metrics.get("operators") or {}).items()
+        name: [metrics_of(m) for m in operators]
+        for name, operators in (run.metrics.get("operators") or {}).items()
     }
     if steps:
         yield ""

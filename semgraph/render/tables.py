@@ -59,7 +59,7 @@ def fitting(columns: Sequence[Column], width: int) -> tuple[Sequence[Column], li
 
 
 def fit(text: str, width: int, *, right: bool = False) -> str:
-    """A text in exactly `width` places of the terminal.
+    """A text in exactly `width` columns of the terminal.
 
     >>> fit("Alice", 7), fit("Alice", 7, right=True), fit("Alice Chen", 7)
     ('Alice  ', '  Alice', 'Alice …')
@@ -73,7 +73,7 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
 
 
 def folded(line: str, width: int) -> list[str]:
-    """A line folded to `width` places, at ` · ` or else between words; later lines are indented.
+    """A line folded to `width` columns, at ` · ` or else between words; later lines are indented.
 
     >>> folded("3 trials of each · paid now 8 calls · nothing written", 36)
     ['3 trials of each · paid now 8 calls', '  nothing written']
@@ -105,16 +105,19 @@ def lines(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator
             fit(text, w, right=c.right) for text, w, c in zip(row, widths, fitted, strict=True)
         ]
         yield (" " * indent + (" " * GAP).join(parts)).rstrip()
-    if gone := columns[len(fitted) :]:
-        names = ", ".join(c.title for c in gone)
-        note = f"… {plural(len(gone), 'more column')}: {names}"
-        yield fit(" " * indent + note, width).rstrip()
+    if dropped := dropped_note(columns[len(fitted) :]):
+        yield fit(" " * indent + dropped, width).rstrip()
+
+
+def dropped_note(columns: Sequence[Column]) -> str:
+    """The names of the columns that did not fit; "" without any."""
+    if not columns:
+        return ""
+    return f"… {plural(len(columns), 'more column')}: {', '.join(c.title for c in columns)}"
 
 
 def of_arrow(table: pa.Table, *, rows: int = _ROWS) -> list[Column]:
-    """The first rows of a result as columns; keys by their beginning, which `semgraph why` takes
-    too.
-    """
+    """The first rows of a result as columns; keys are abbreviated, as `semgraph why` accepts them."""
     import pyarrow.types as kinds
 
     columns = []
@@ -132,8 +135,7 @@ def of_arrow(table: pa.Table, *, rows: int = _ROWS) -> list[Column]:
 
 
 def cell(value: Any) -> str:
-    r"""A value of a result, on one line: times without the seconds that say nothing, lists and
-    structs as JSON.
+    r"""A value of a result, on one line: times without zero seconds, lists and structs as JSON.
 
     >>> (
     ...     cell(0.63512),
@@ -165,13 +167,12 @@ def _cell(value: Any) -> str:
 
 
 def result_lines(name: str, table: pa.Table, width: int, *, rows: int = _ROWS) -> Iterator[str]:
-    """A result with its name and the number of its rows; at most `rows` of them are shown.
+    """A result with its name and the number of its rows; at most `rows` of them are printed.
 
-    A column without values is left out and named below; a constant column is printed beside the
-    name.
+    A column without values is named below the table; a constant column is printed beside the name.
     """
-    every = of_arrow(table, rows=rows)
-    columns = [column for column in every if any(column.cells)]
+    all_columns = of_arrow(table, rows=rows)
+    columns = [column for column in all_columns if any(column.cells)]
     same = [c for c in columns if table.num_rows > 1 and len(set(c.cells)) == 1 and not c.right]
     constants = (
         f"   ({', '.join(f'{c.title} {c.cells[0]}' for c in same)})"
@@ -181,10 +182,10 @@ def result_lines(name: str, table: pa.Table, width: int, *, rows: int = _ROWS) -
     yield fit(f"{name}: {plural(table.num_rows, 'row')}{constants}", width).rstrip()
     if columns:
         yield from lines([c for c in columns if not constants or c not in same], width)
-    if table.num_rows and (bare := [column.title for column in every if not any(column.cells)]):
+    empty = [column.title for column in all_columns if not any(column.cells)]
+    if table.num_rows and empty:
         where = " in these rows" if table.num_rows > rows else ""
-        yield fit(
-            f"  {plural(len(bare), 'column')} without a value{where}: {', '.join(bare)}", width
-        ).rstrip()
+        note = f"  {plural(len(empty), 'column')} without a value{where}: {', '.join(empty)}"
+        yield fit(note, width).rstrip()
     if table.num_rows > rows:
         yield f"  … {plural(table.num_rows - rows, 'more row')}"

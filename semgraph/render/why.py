@@ -1,6 +1,4 @@
-"""The provenance chain of `semgraph why`, newest first, optionally with the exact requests and
-answers.
-"""
+"""The provenance chain of `semgraph why`, newest first, optionally with exact requests and answers."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from semgraph.compare.comparison import Evidence
-from semgraph.formats import count, dollars, duration, plural
+from semgraph.formats import count, dollars, duration, plural, shortened
 from semgraph.logical.prompt import show
 from semgraph.provenance import UUID, AskedItem, Chain, Row
 from semgraph.render.tables import cell, fit
@@ -18,13 +16,13 @@ if TYPE_CHECKING:
     from semgraph.llm.journal import Exchange
 
 
-_OTHERS = 5
+_MORE_ROWS = 5
 _KEY = 8
 _TEXT = 120
 
 
 def described(chain: Chain) -> dict[str, Any]:
-    """The chain as plain data, requests and answers included."""
+    """The chain as plain data, with requests and answers."""
     return {
         "run": chain.run,
         "what": chain.what,
@@ -68,13 +66,13 @@ def _exchange(exchange: Exchange) -> dict[str, Any]:
 def lines(
     chain: Chain, width: int, *, messages: bool = False, every: bool = False
 ) -> Iterator[str]:
-    """The chain, a line at a time.
+    """The lines of a chain.
 
     Args:
-        chain: What to show.
-        width: Of the terminal.
-        messages: Show the exact requests and answers.
-        every: Also show steps that passed the row on unchanged.
+        chain: The chain.
+        width: The width of the terminal.
+        messages: Print the exact requests and answers.
+        every: Also print steps that left the row unchanged.
     """
     printed: set[str] = set()
     last = len(chain.links) - 1
@@ -89,12 +87,13 @@ def lines(
         for item in link.asked:
             yield from _item_lines(item, width, printed, messages=messages)
     if not any(link.asked for link in chain.links):
-        yield "  no model was asked about it"
+        yield "  no model was called for it"
     if chain.others:
         yield ""
         yield f'"{chain.what}" is in {plural(len(chain.others), "more row")} of that step:'
         yield from (
-            fit(f"  {step}   {_row(row)}", width).rstrip() for step, row in chain.others[:_OTHERS]
+            fit(f"  {step}   {_row(row)}", width).rstrip()
+            for step, row in chain.others[:_MORE_ROWS]
         )
         yield "  to see one of them, name its key"
 
@@ -132,9 +131,7 @@ def _value(value: Any) -> str:
         )
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_value(v) for v in value) + "]"
-    text = cell(value)
-    if len(text) > _TEXT:
-        text = text[: _TEXT - 1] + "…"
+    text = shortened(cell(value), _TEXT)
     return f"“{text}”" if isinstance(value, str) and " " in text else text
 
 
@@ -174,7 +171,7 @@ def evidence_lines(evidence: Evidence) -> Iterator[str]:
     for row in evidence.rows:
         yield f"row {_pairs(row)}"
     if not evidence.asked:
-        yield f"  {evidence.variant} asked nothing about it"
+        yield f"  {evidence.variant} sent no request about it"
     for item in evidence.asked:
         right = item.right if isinstance(item.right, Mapping) else None
         beside = f" beside {_pairs(right)}" if right else ""

@@ -31,6 +31,7 @@ REFERENCES = {
     "sem_topk": "pointwise",
 }
 """The implementation of each operator that defines its answers."""
+OPERATORS = tuple(REFERENCES)
 
 
 class Rows(NamedTuple):

@@ -123,7 +123,7 @@ def test_a_missing_api_key_is_reported(project: Project, serving: Serving) -> No
 def test_the_record_of_a_failed_run_says_why(project: Project, serving: Serving) -> None:
     serving.spoil(Fault("refusal", rate=1.0))
     err = quiet(project(*told(project, [OSLO, LUMA])), 3)
-    name = err.split("(run kept: ")[1].split(")")[0]
+    name = err.split("(run recorded: ")[1].split(")")[0]
     failed = (
         (project.folder / ".semgraph" / "runs" / name / "failed.jsonl").read_text().splitlines()
     )

@@ -57,7 +57,7 @@ def test_what_a_run_in_memory_wrote_is_not_called_safe(project: Project) -> None
     lines = ended.err.splitlines()
     (said,) = [line for line in lines if "of 3 notes" in line]
     assert said.endswith(
-        "of 3 notes were written to memory, which is gone: all begins anew; what was answered is in the journal"
+        "of 3 notes were written to memory, which is gone: the run starts over; the answers are in the journal"
     )
     again = project("run", "people", "--resume", lines[-1].split("--resume ")[1].split()[0])
     assert again.code == 0, again.err
@@ -121,7 +121,7 @@ def test_a_search_without_hits_says_so(project: Project) -> None:
     project("run", "people")
     ended = project("run", "find", "-i", "queries=Nemo")
     assert ended.code == 0
-    assert "! nothing was found" in ended.err
+    assert "! no rows" in ended.err
 
 
 def test_nothing_is_called_not_found_where_no_store_is_read_or_a_row_failed(
@@ -146,7 +146,7 @@ def test_the_first_lines_say_that_only_some_rows_are_taken_and_the_last_which_we
         in ended.err
     )
     later = project("run", "people")
-    assert "1 of 3 notes are in the graph already (--reprocess: these too)" in later.out
+    assert "1 of 3 notes are in the graph already (--reprocess includes them)" in later.out
 
 
 def test_until_prints_the_rows_of_the_step_and_no_picture(project: Project) -> None:
@@ -184,7 +184,7 @@ def test_a_plan_is_not_begun_where_the_one_before_it_was_stopped(
     assert (ended.code, ended.out, serving.calls) == (4, "", 1)
     assert "people, on which the example of find depends, stopped before call 2" in ended.err
     assert "find was not begun" in ended.err
-    assert f"Go on: semgraph run people --resume {name}, then semgraph run find" in ended.err
+    assert f"Resume: semgraph run people --resume {name}, then semgraph run find" in ended.err
     assert project("run", "people", "--resume", name).code == 0
 
 

@@ -54,7 +54,7 @@ def test_a_search_does_not_ask_for_a_model_that_it_does_not_need(project: Projec
     project.env["SEMGRAPH_OFFLINE"] = "1"
     done = project("run", "find", "--llm", "local", "--store", "memory", "-i", "queries=Ann")
     assert done.code == 0
-    assert "model  none: this plan asks no language model" in done.err
+    assert "model  none: this plan calls no language model" in done.err
 
 
 def fact(project: Project, about: str, *args: str) -> dict[str, str]:

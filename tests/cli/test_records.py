@@ -154,7 +154,7 @@ def test_last_is_the_last_run_that_asked_and_what_another_only_found_is_led_back
     assert asked.err == "the exact requests and answers: --messages\n"
     later, first = (line.split()[0] for line in project("runs", "list").out.splitlines()[1:])
     found = project("why", later, "Cleo")
-    assert "no model was asked about it" in found.out
+    assert "no model was called for it" in found.out
     assert f"run {first} wrote it: semgraph why {first} " in found.err
     assert "asked about" in project(*found.err.split("semgraph ")[1].split()).out
 

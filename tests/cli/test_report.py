@@ -42,7 +42,7 @@ def test_a_comparison_becomes_a_page(project: Project) -> None:
     text = (project.folder / "ways.html").read_text(encoding="utf-8")
     assert "people · told · comparison" in text
     assert "packed(rows=2)" in text
-    assert "no truth was given" in text
+    assert "no truth: this is agreement" in text
     assert "Who knows whom in" in text
 
 

@@ -192,7 +192,7 @@ def test_a_server_that_is_not_there_is_exit_code_5(project: Project) -> None:
     assert done.out == ""
     assert "127.0.0.1:9" in done.err
     assert "Traceback" not in done.err
-    assert "Go on: semgraph run people --resume " in done.err
+    assert "Resume: semgraph run people --resume " in done.err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -211,7 +211,7 @@ def test_a_signal_ends_the_run_cleanly_and_it_can_be_resumed(
     _, err = process.communicate(timeout=HANGS)
     assert process.returncode == 130
     assert "Traceback" not in err
-    name = err.split("Go on: semgraph run people --resume ")[1].split()[0]
+    name = err.split("Resume: semgraph run people --resume ")[1].split()[0]
     record = json.loads((project.folder / ".semgraph" / "runs" / name / "run.json").read_text())
     assert record["status"] == "interrupted"
 

@@ -180,7 +180,7 @@ class TestExplained:
     async def test_rows_that_a_model_makes_are_not_made(self, session, server):
         told = str(session.explain(of_kinds(), compare=["per_row"], step="complaints"))
         assert told.startswith(
-            "first the rows of step complaints are made\n  models are asked by kinds ("
+            "first the rows of step complaints are computed\n  steps that call the model: kinds ("
         )
         assert server.requests == []
 

@@ -37,7 +37,7 @@ async def refused(session, server, match: str, plan=None, **options) -> None:
         ),
         (
             {"step": "some", "plan": kinds()},
-            "step some asks no model. Steps that call the model: kinds",
+            "step some does not call the model. Steps that call the model: kinds",
         ),
         (
             {"variants": ["per_rwo"]},
@@ -47,7 +47,7 @@ async def refused(session, server, match: str, plan=None, **options) -> None:
         ({"variants": ["packed(rows=x)"]}, "rows must be"),
         ({"variants": ["packed(rows"]}, "invalid implementation"),
         ({"variants": []}, "there is nothing to compare"),
-        ({"variants": "per_row"}, 'variants is the text "per_row". Give a list'),
+        ({"variants": "per_row"}, 'variants is the text "per_row". Write a list'),
         (
             {"variants": ["per_row", "per_row"]},
             'the variant "per_row" is given twice. To compare a variant with itself, name both',
@@ -59,7 +59,7 @@ async def refused(session, server, match: str, plan=None, **options) -> None:
         ({"step": None}, "these variants do not name their step"),
         (
             {"step": None, "variants": {"a": {"complain": "per_row"}}},
-            'arm a: plan .* asks no model in a step "complain"',
+            'arm a: plan .* has no step "complain" that calls the model',
         ),
         ({"trials": 0}, "trials is 0"),
     ],
@@ -73,9 +73,9 @@ async def test_a_wrong_request(session, server, options, match):
     [
         (
             [{"ticket": 1, "keep": True}],
-            "has no column that names a row of step complaints. It has: ticket, keep; rows have",
+            "has no column that identifies a row of step complaints. It has: ticket, keep; rows have",
         ),
-        ([{"id": 99}], "is about none of the 6 rows. The truth has id 99; the rows have id"),
+        ([{"id": 99}], "covers none of the 6 rows. The truth has id 99; the rows have id"),
         ([{"id": "one"}], "row 1, column id"),
         (3, "the truth cannot be read from int"),
         ("nowhere.csv", "nowhere.csv: No such file"),
@@ -116,7 +116,9 @@ async def test_a_truth_without_answers(session, server):
 async def test_a_step_without_rows(session, server):
     rows = sg.table([{"id": 1, "text": "It leaks."}], key="id").filter("id > 1")
     plan = rows.sem_filter("Does “{text}” complain?").step("complaints")
-    await refused(session, server, "step complaints has no rows to ask about", plan=plan)
+    await refused(
+        session, server, "step complaints has no rows: there is nothing to compare", plan=plan
+    )
 
 
 async def test_a_whole_plan_that_writes_nothing_has_no_true_graph(session, server):

@@ -63,7 +63,7 @@ def test_the_table_is_the_result_and_the_cost_is_said_before(project: Project) -
     done = project(*STEP, *WAYS, "--trials", "2")
     assert (done.code, done.out.splitlines()[0][:7]) == (0, "variant")
     assert "packed(rows=3)" in done.out
-    assert "kept as comparison" in done.out
+    assert "recorded as comparison" in done.out
     assert "2 trials of each: 8 calls" in done.err
     assert not (project.folder / ".semgraph" / "graph.db").exists()
 
@@ -84,7 +84,7 @@ def test_a_truth_from_a_file(project: Project) -> None:
     done = project(*STEP, *WAYS, "--truth", "truth.csv")
     assert done.code == 2
     assert (
-        "truth.csv has no column that names a row of step asked. It has: ident, keep; rows have: id, text"
+        "truth.csv has no column that identifies a row of step asked. It has: ident, keep; rows have: id, text"
         in done.err
     )
 
@@ -130,7 +130,7 @@ def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: ModelSer
     done = project(*STEP, *WAYS, "--max-calls", "3")
     assert done.code == 4
     assert (
-        "4 calls for 1 trial of 2 variants would pass max_calls 3: no variant was asked" in done.err
+        "4 calls for 1 trial of 2 variants would pass max_calls 3: no variant was run" in done.err
     )
     assert model.requests == []
 

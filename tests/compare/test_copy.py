@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from semgraph.compare.scratch import held
+from semgraph.compare.scratch import snapshot
 from semgraph.frontend.load import load_plan
 from tests.compare.standin import StandIn
 from tests.compare.test_plans import ARMS, PLAN, episodes, opened, whole
@@ -24,18 +24,18 @@ async def test_a_copy_holds_what_the_store_holds(kind, request, monkeypatch, tmp
     async with StandIn() as model, opened(model, tmp_path, store=name) as session:
         await session.arun(PLAN, episodes=episodes())
         async with session._resources.opened_store() as store:
-            before = await held(plan, store, ["g"])
+            before = await snapshot(plan, store, ["g"])
             assert before.count > 5
             assert "name_embedding" in before.rows["Entity"].column_names
             async with before.copy(64) as copy:
-                again = await held(plan, copy, ["g"])
+                again = await snapshot(plan, copy, ["g"])
         assert {n: t.to_pylist() for n, t in again.rows.items()} == {
             n: t.to_pylist() for n, t in before.rows.items()
         }
         found = await whole(session, variants={"blocks": ARMS["blocks"]})
         assert found.frozen["copied"] == before.count
         async with session._resources.opened_store() as store:
-            after = await held(plan, store, None)
+            after = await snapshot(plan, store, None)
     assert {n: t.to_pylist() for n, t in after.rows.items()} == {
         n: t.to_pylist() for n, t in before.rows.items()
     }

@@ -12,7 +12,7 @@ import pytest
 
 import semgraph as sg
 from semgraph.compare.graphs import graph_of
-from semgraph.compare.scratch import held
+from semgraph.compare.scratch import snapshot
 from semgraph.errors import PlanError
 from tests.compare.standin import StandIn
 
@@ -71,7 +71,7 @@ async def test_what_is_known_of_the_calls_is_said_before_the_first(model, tmp_pa
     told: list[tuple[int, str]] = []
     async with opened(model, tmp_path, store="memory", journal=False) as session:
         await whole(session, say=lambda line: told.append((len(model.requests), line)))
-    known = "≤ 6 calls for mentions, typed_mentions, claims; for 7 other steps it depends on the answers"
+    known = "≤ 6 calls for mentions, typed_mentions, claims; those of 7 more steps depend on the answers"
     assert told[:3] == [
         (0, "whole plans, one trial of each; no limit is set"),
         (0, f"  blocks  {known}"),
@@ -105,7 +105,7 @@ async def written(session: sg.Session) -> dict[str, Any]:
     """The graph of the session's store, as a truth in plain data."""
     plan = session.prepare(PLAN)
     async with session._resources.opened_store() as store:
-        source = await held(plan, store, None)
+        source = await snapshot(plan, store, None)
     async with source.copy(64) as store:
         graph = await graph_of(store, plan)
     return {
@@ -191,13 +191,13 @@ async def test_a_limit_stops_a_comparison_of_plans_and_it_goes_on_later(model, t
 @pytest.mark.parametrize(
     ("truth", "match"),
     [
-        ([{"id": 1}], "is no graph: a whole plan is compared with nodes and edges"),
+        ([{"id": 1}], "is not a graph: a whole plan is compared with nodes and edges"),
         ({"nodes": []}, "has no nodes"),
         ({"nodes": [{"name": "x"}]}, "node 1 lacks key"),
-        ({"nodes": [{"key": "x", "colour": 1}]}, 'what "colour" means is not known'),
+        ({"nodes": [{"key": "x", "colour": 1}]}, 'unknown key "colour"'),
         (
             {"nodes": [{"key": "x"}], "edges": [{"source": "x", "target": "y"}]},
-            'target "y" is the key of no node',
+            'no node has the key "y"',
         ),
         (
             {"nodes": [{"key": "x"}], "edges": [{"source": "x", "target": "x", "start": "soon"}]},

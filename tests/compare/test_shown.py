@@ -69,7 +69,7 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_is_said_less(width: int)
     """
     found = made(
         model="openai:stand-in@http://127.0.0.1:43651/v1", store="sqlite:/home/ann/work/.semgraph/graph.db", truth=False,
-        notes=("3 of 3 rows are in the graph already: they are read anew in the copy, which knows what they say",),
+        notes=("3 of 3 rows are in the graph already, so the copy has their content before the comparison",),
     )  # fmt: skip
     narrow = [line.plain for line in shown(found, width)]
     assert max(map(cell_len, narrow)) <= width
@@ -135,10 +135,7 @@ def test_agreement_is_called_so() -> None:
     assert "agreement [95 %]" in plain[0]
     assert "F1" not in "\n".join(plain)
     assert ".500 [.200 .800]" in plain[2]
-    assert (
-        "no truth was given: this is agreement with per_row, the reference, not correctness"
-        in plain
-    )
+    assert "no truth: this is agreement with per_row, the reference, not correctness" in plain
 
 
 def test_what_is_missing_is_said() -> None:
@@ -147,7 +144,7 @@ def test_what_is_missing_is_said() -> None:
         line.plain for line in shown(made(arms=arms, truth=False, stopped="max_calls 6", trials=2))
     )
     assert "! stopped: max_calls 6" in plain
-    assert "! trials that are missing: 1 of per_row, 2 of packed" in plain
+    assert "! missing trials: 1 of per_row, 2 of packed" in plain
     assert "0 of 2" in plain
 
 

@@ -61,7 +61,7 @@ async def test_answers_of_a_map_are_compared_where_the_truth_says_something(sess
     truth = [{"id": 1, "kind": "fault"}, {"id": 2, "kind": "praise"}]
     found = await compared(session, plan, step="kinds", variants=["per_row"], truth=truth)
     assert (found["per_row"].quality.precision, found["per_row"].quality.recall) == (0.5, 0.5)
-    assert found.notes == ("the truth says nothing of 1 of 3 rows: they are not scored",)
+    assert found.notes == ("the truth does not cover 1 of 3 rows: they are not scored",)
 
 
 async def test_trials_of_a_noisy_model_are_calls_of_their_own_and_show_a_spread(
@@ -185,7 +185,7 @@ async def test_rows_that_failed_before_the_step_are_asked_about_again(session, r
     plan = sg.table(rows, key="id").sem_filter("Is “{text}” a message?").step("messages")
     plan = plan.sem_filter("Does “{text}” complain?").step("complaints")
     first = await compared(session, plan, variants=["per_row"])
-    assert any("1 rows were lost before the step" in note for note in first.notes)
+    assert any("1 rows failed in earlier steps" in note for note in first.notes)
     reader.invalid = set()
     again = await compared(session, plan, variants=["per_row"])
     assert again.before.calls == 1
@@ -245,10 +245,10 @@ class TestLimits:
         await compared(
             session, of_kinds(), say=lambda line: told.append((len(server.requests), line))
         )
-        assert told[0] == (0, "first the rows of step complaints are made")
+        assert told[0] == (0, "first the rows of step complaints are computed")
         assert told[1][0] == 0
-        assert "models are asked by kinds (" in told[1][1]
-        assert told[2] == (0, "  what the journal has costs nothing; no limit is set")
+        assert "steps that call the model: kinds (" in told[1][1]
+        assert told[2] == (0, "  answers in the journal cost nothing; no limit is set")
         assert told[3][0] == 2
 
     async def test_a_limit_stops_while_the_rows_are_made_and_what_was_paid_is_in_the_record(
@@ -256,12 +256,11 @@ class TestLimits:
     ):
         told: list[str] = []
         async with opened(server, tmp_path, max_calls=1) as session:
-            with pytest.raises(
-                BudgetReached, match="the rows of step complaints were not all there yet"
-            ):
+            with pytest.raises(BudgetReached, match="the rows of step complaints are not complete"):
                 await compared(session, of_kinds(), say=told.append)
         assert (
-            told[2] == "  what the journal has costs nothing; it stops before it passes max_calls 1"
+            told[2]
+            == "  answers in the journal cost nothing; it stops before it passes max_calls 1"
         )
         assert len(server.requests) == 1
         (folder,) = (tmp_path / ".semgraph/runs").iterdir()

@@ -28,7 +28,7 @@ class TestLabels:
         )
         quality = found["per_row"].quality
         assert (quality.precision, quality.recall) == (1.0, 2 / 3)
-        assert found.notes == ("the truth says nothing of 2 of 6 rows: they are not scored",)
+        assert found.notes == ("the truth does not cover 2 of 6 rows: they are not scored",)
 
     async def test_a_list_of_what_stays_is_whole_and_a_note_says_so(self, session):
         found = await compared(session, filtered(), truth=[{"id": 1}, {"id": 3}, {"id": 6}])
@@ -53,16 +53,16 @@ class TestLabels:
         found = await compare(tmp_path, joined(), ["nested_loop"], truth=truth)
         quality = found["nested_loop"].quality
         assert (quality.precision, quality.recall) == (1.0, 0.5)
-        assert "pairs that it does not name are not scored" in found.notes[1]
+        assert "pairs without a label are not scored" in found.notes[1]
 
     async def test_yes_and_no_of_one_row_is_a_mistake(self, session, server):
-        with pytest.raises(PlanError, match="the truth says yes and no of id 1"):
+        with pytest.raises(PlanError, match="the truth has contradictory labels for id 1"):
             await compared(session, filtered(), truth=[*TRUE, {"id": 1, "keep": False}])
         assert server.requests == []
 
     async def test_a_pair_needs_both_sides(self, tmp_path):
         with pytest.raises(
-            PlanError, match="not what row id is paired with.*Add a column of the other side"
+            PlanError, match="has no column of the other side.*Add a column of the other side"
         ):
             await compare(tmp_path, joined(), ["nested_loop"], truth=[{"id": 1, "match": True}])
 
@@ -121,7 +121,7 @@ class TestDoubles:
     async def test_rows_of_the_truth_count_once(self, session):
         found = await compared(session, filtered(), truth=[*TRUE, TRUE[0], TRUE[0]])
         assert found["per_row"].quality.f1 == 2 / 3
-        assert found.notes == ("2 rows stand in the truth before: they count once",)
+        assert found.notes == ("2 duplicate rows of the truth are ignored",)
 
     async def test_what_is_true_of_a_name_is_true_of_all_rows_of_that_name(self, session):
         rows = [
@@ -133,9 +133,7 @@ class TestDoubles:
         truth = [{"id": 1, "keep": True}, {"id": 2, "keep": False}]
         found = await compared(session, plan, variants=["per_row"], truth=truth)
         assert (found["per_row"].quality.precision, found["per_row"].quality.recall) == (1.0, 1.0)
-        assert found.notes == (
-            "2 rows share their id with another: what is true holds for each of them",
-        )
+        assert found.notes == ("2 rows share their id: the truth applies to each of them",)
 
     async def test_a_row_has_one_answer(self, session, server):
         plan = sg.table([{"id": 1, "text": "It leaks."}], key="id").sem_map(

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from semgraph.conformance.cases import OPERATORS, Case, answers, ask, mind, reference
+from semgraph.conformance.cases import Case, answers, ask, mind, reference
 from semgraph.conformance.oracle import Faulty, Oracle, edited, is_packed, lines, parts
 from semgraph.errors import RowError
 from semgraph.llm.base import Reply, Request
 from semgraph.meter import StepMetrics
+from semgraph.semantic.contract import OPERATORS
 from tests.operators.cases import ways
 
 Spoil = Callable[[Request, Reply], Reply]

@@ -90,12 +90,9 @@ async def test_that_there_is_nothing_to_ask_a_store_or_to_compute_is_said(tmp_pa
             last = "few" if more else "nice"
             path.write_text(f"{head}{asking}{more}returns: [{last}]\n", encoding="utf-8")
             said[name] = await _explained(session, path)
-    assert (
-        said["nothing"]
-        == "-- DuckDB: nothing to compute between the steps that ask\n\n-- store: no step reads it"
-    )
+    assert said["nothing"] == "-- DuckDB: no statements\n\n-- store: not read"
     assert said["something"].startswith("-- DuckDB: few")
-    assert said["something"].endswith("\n\n-- store: no step reads it")
+    assert said["something"].endswith("\n\n-- store: not read")
 
 
 NEAR = """

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.cases import LIBRARY, OPERATORS, usable
+from semgraph.conformance.cases import LIBRARY, usable
 from semgraph.conformance.oracle import Grams, Mind, Oracle
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
+from semgraph.semantic.contract import OPERATORS
 from tests.optimizer.bench import answered, drawn, matched
 
 ASKS = {

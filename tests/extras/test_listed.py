@@ -9,10 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from semgraph.conformance.cases import LIBRARY, OPERATORS, node
+from semgraph.conformance.cases import LIBRARY, node
 from semgraph.llm.base import Limits
 from semgraph.logical.plan import Choice
 from semgraph.lotus import lacking
+from semgraph.semantic.contract import OPERATORS
 
 SEMGRAPH = Path(sys.executable).parent / "semgraph"
 

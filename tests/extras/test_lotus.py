@@ -9,23 +9,14 @@ from typing import Any
 import pytest
 
 from semgraph.conformance import CHECKS
-from semgraph.conformance.cases import (
-    LIBRARY,
-    OPERATORS,
-    Case,
-    answers,
-    mind,
-    node,
-    reference,
-    run,
-    some,
-)
+from semgraph.conformance.cases import LIBRARY, Case, answers, mind, node, reference, run, some
 from semgraph.conformance.oracle import Faulty, Oracle
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.logical.plan import Choice
 from semgraph.lotus import loaded
 from semgraph.meter import StepMetrics
+from semgraph.semantic.contract import OPERATORS
 from tests.extras.reading import LotusWay, Reading
 
 TOPK = ["lotus", "lotus(method=heap)", "lotus(method=naive)", 'lotus(method="quick-sem")']

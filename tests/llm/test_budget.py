@@ -128,7 +128,7 @@ async def test_max_seconds_ends_a_repeated_call(server: ModelServer, endpoint, a
             {"max_usd": 0.01},
             Spending(2, 5, 0.0095),
             Spending(1, 0, 1),
-            "call 3: it would pass max_usd 0.01 (spent 0.0095)",
+            "call 3: it would pass max_usd 0.010 (spent 0.0095)",
         ),
         (
             {"max_calls": 1000},

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from semgraph.conformance.cases import LIBRARY, OPERATORS, usable
+from semgraph.conformance.cases import LIBRARY, usable
 from semgraph.llm.base import Embeddings
 from semgraph.logical.plan import Choice
+from semgraph.semantic.contract import OPERATORS
 
 VARIANTS = {
     "sem_map": ["packed(rows=3)", "packed(rows=1)", "reflexion(rounds=3)"],

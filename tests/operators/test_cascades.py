@@ -328,16 +328,16 @@ async def test_a_row_of_the_sample_that_fails_is_an_error_and_counts_as_no() -> 
     [
         (
             "cascade(sample=20)",
-            "a sample of 20 cannot show recall 0.9 and precision 0.9 with delta 0.1: it must have at least 51 rows",
+            "a sample of 20 rows cannot show recall 0.9 and precision 0.9 with delta 0.1: it needs at least 51",
         ),
         (
             "cascade(recall=0.99, sample=200)",
-            "a sample of 200 cannot show recall 0.99 and precision 0.9 with delta 0.1: it must have at least 299 rows",
+            "a sample of 200 rows cannot show recall 0.99 and precision 0.9 with delta 0.1: it needs at least 299",
         ),
-        ("cascade(recall=1.0)", "recall must be above 0 and below 1; packed asks about every row"),
+        ("cascade(recall=1.0)", "recall must be above 0 and below 1; packed sends every row"),
         (
             "cascade(precision=0)",
-            "precision must be above 0 and below 1; packed asks about every row",
+            "precision must be above 0 and below 1; packed sends every row",
         ),
         ("cascade(delta=1)", "delta must be above 0 and below 1"),
         ("cascade(delta=-0.1)", "delta must be above 0 and below 1"),

@@ -8,14 +8,15 @@ from importlib.metadata import distributions
 
 import pytest
 
-from semgraph.conformance.cases import LIBRARY, OPERATORS, node
+from semgraph.conformance.cases import LIBRARY, node
 from semgraph.llm.base import Limits
 from semgraph.logical.plan import Choice
 from semgraph.lotus import bridge as installed
+from semgraph.semantic.contract import OPERATORS
 
 SAID = (
-    'it needs LOTUS (lotus-ai 1.2.4): pip install "semgraph[lotus]", in an environment of its own '
-    "(it brings torch, and numpy below 2)"
+    'it needs LOTUS (lotus-ai 1.2.4): pip install "semgraph[lotus]", in a separate environment '
+    "(it installs torch, and numpy below 2)"
 )
 
 
@@ -31,6 +32,4 @@ def test_the_install_command_is_said(operator: str) -> None:
 def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installed, "version", lambda _: "1.3.0")
     said = installed.lacking() or ""
-    assert said.startswith(
-        "it calls functions of lotus-ai 1.2.4, and 1.3.0 is installed: pip install"
-    )
+    assert said.startswith("it needs lotus-ai 1.2.4, and 1.3.0 is installed: pip install")

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.cases import LIBRARY, OPERATORS
+from semgraph.conformance.cases import LIBRARY
 from semgraph.conformance.oracle import Grams, Mind, Oracle
 from semgraph.errors import EngineError, PlanError
 from semgraph.semantic import answers as watching
+from semgraph.semantic.contract import OPERATORS
 from tests.conformance.test_checking import write
 
 PLAN = """

@@ -171,12 +171,12 @@ def test_a_step_of_several_operators_has_a_line_for_each_as_in_a_terminal(tmp_pa
     }
     (tmp_path / "7f3a" / "metrics.json").write_text(json.dumps(counted))
     read = Read(page([Run(tmp_path / "7f3a")]))
-    lines = [row[:7] for row in rows_of(read, "Steps that may ask a model")]
+    lines = [row[:7] for row in rows_of(read, "Steps that may call the model")]
     assert lines == [
         ["step", "operator", "implementation", "rows in", "rows out", "failed", "calls issued"],
         ["told.1", "sem_map", "per_row", "3", "2", "1", "2"],
         ["told.2", "sem_filter", "packed", "2", "1", "1", "1"],
-        ["all of these", "", "", "3", "1", "1", "3"],
+        ["total", "", "", "3", "1", "1", "3"],
     ]
     assert " sem_map per_row + sem_filter packed" in read.all("span", class_="how")
 
@@ -185,18 +185,18 @@ def test_the_page_says_what_was_run_and_what_it_took(tmp_path: Path) -> None:
     read = Read(page([recorded(tmp_path)]))
     assert read.all("h1") == ["people · run 7f3a"]
     assert read.all("h2") == [
-        "What it took",
-        "What failed",
+        "Summary",
+        "Failures",
         "The graph",
         "Steps",
         "The plan",
-        "When it asked",
+        "Timeline of calls",
         "Prompts and answers",
     ]
     (numbers,) = read.all("ul", class_="numbers")
     for said in (
         "2 calls",
-        "+ 6 kept",
+        "+ 6 reused",
         "1,200 tokens in",
         "40 cached",
         "$0.004 dollars",
@@ -229,7 +229,7 @@ def test_the_plan_is_a_tree_with_costs(tmp_path: Path) -> None:
     (tree,) = Read(page([recorded(tmp_path)])).all("ul", class_="tree")
     assert (
         tree
-        == "merge KNOWSties 1 rowtold sem_map per_row 2 rows · 2 calls (+6 kept) · 1,200 + 14 tokens · $0.004 · 2.5 snotes"
+        == "merge KNOWSties 1 rowtold sem_map per_row 2 rows · 2 calls (+6 reused) · 1,200 + 14 tokens · $0.004 · 2.5 snotes"
     )
 
 
@@ -274,7 +274,7 @@ def test_where_answers_came_from_is_said_in_words(tmp_path: Path) -> None:
     ]
     read = Read(page([recorded(tmp_path, lines=lines)]))
     (calls,) = read.all("table", class_="calls")
-    for said in ("issued", "from the journal", "asked twice, sent once", "no answer"):
+    for said in ("issued", "from the journal", "shared with an equal request", "no answer"):
         assert said in calls
     assert data(read)["calls"][0]["lost"].startswith("The journal does not have it")
     assert data(read)["calls"][3]["error"] == "refused"
@@ -284,12 +284,12 @@ def test_a_replay_says_whose_times_these_are(tmp_path: Path) -> None:
     (scope,) = Read(page([recorded(tmp_path, lines=[line("c1", origin="recording")])])).all(
         "p", class_="scope"
     )
-    assert "replayed from a recording: tokens, and how long a call took, are those of then" in scope
+    assert "replayed from a recording: tokens and durations of calls are recorded" in scope
 
 
 def test_failed_rows_are_listed(tmp_path: Path) -> None:
     read = Read(page([recorded(tmp_path)]))
-    assert any(text.startswith("1 row set aside") for text in read.all("caption"))
+    assert any(text.startswith("1 failed row") for text in read.all("caption"))
     assert "refused: Ann knows Bob." in read.all("td")
 
 

@@ -72,7 +72,7 @@ def test_the_table_has_the_intervals_and_says_in_words_what_is_best(two: Run) ->
     assert read.all("h2") == [
         "The variants",
         "Cost and quality",
-        "Where they differ",
+        "Differences",
         "Prompts and answers",
     ]
     ways = read.all("table")[0]

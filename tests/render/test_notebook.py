@@ -23,7 +23,7 @@ def test_what_it_took_and_the_rows() -> None:
     shown = result(members=3, committed=2, skipped=1)._repr_html_()
     assert "5 calls (+2 from the journal)" in shown
     assert "$0.5" in shown
-    assert "2 of 3 committed, 1 were there" in shown
+    assert "2 of 3 committed, 1 skipped" in shown
     assert "people</b>: 2 rows" in shown
     assert "<td>[&#34;a&#34;]</td>" in shown
 
@@ -42,7 +42,7 @@ def test_a_price_that_is_not_known_is_not_zero() -> None:
 def test_a_row_opens_to_the_messages_that_were_sent(tmp_path: Path) -> None:
     record = recorded(tmp_path, "<b> or not", [line("c1", **texts("Is it <b>?", "{}"))])
     shown = result(record=record.folder)._repr_html_()
-    assert "<b>told</b> asked about 1 row<" in shown
+    assert "<b>told</b> 1 row<" in shown
     assert (
         "<details><summary>text &lt;b&gt; or not → pairs [&#34;&lt;b&gt; or not&#34;]</summary>"
         in shown

@@ -51,7 +51,7 @@ def test_the_steps_that_asked_are_listed_with_what_they_cost(plan: LogicalPlan) 
     assert shown.splitlines()[3:7] == [
         "  step  operator  how      in → out  calls  tokens in (cached)  out    time",
         "  told  sem_map   per_row     3 → 4      3       2,310 (1,420)  156  21.4 s",
-        "  1 more step had nothing to ask",
+        "  1 more step without rows",
         "  written: 3 Note, 1 Person       0 rows failed",
     ]
     assert "  ends" in text(result(steps={"told": READ, "ends": moved}), plan, every=True)
@@ -82,13 +82,13 @@ def test_answers_that_were_not_asked_for_now_are_called_as_below_the_table(
     )
     shown = text(result(steps={"told": kept}), plan)
     assert "1 (+2 journal, +1 shared)" in shown
-    assert "1 call (+2 from the journal) (+1 shared: asked twice, sent once)" in shown
+    assert "1 call (+2 from the journal) (+1 shared: equal requests, sent once)" in shown
 
 
 def test_packed_answers_that_had_to_be_asked_again_are_told(plan: LogicalPlan) -> None:
     spoilt = StepMetrics("sem_map", "packed", rows_in=4, rows_out=4, calls_issued=5, unusable=2)
     assert list(remarks(result(steps={"told": spoilt}), plan, "people")) == [
-        "! told: 2 packed answers did not answer for every row; the rest was asked again"
+        "! told: 2 packed answers did not answer every row; the rest was requested again"
     ]
 
 
@@ -111,7 +111,7 @@ def test_the_cost_line_says_what_was_asked_what_was_known_and_what_it_would_have
     )
     kept = StepMetrics(calls_journal=5, calls_coalesced=1, dollars=0.0)
     assert cost(kept, 1) == (
-        "0 calls (+5 from the journal) (+1 shared: asked twice, sent once) · 0 tokens in, 0 out · $0 · 1.0 s"
+        "0 calls (+5 from the journal) (+1 shared: equal requests, sent once) · 0 tokens in, 0 out · $0 · 1.0 s"
     )
     paid = StepMetrics(calls_issued=1, tokens_in=1, dollars=0.744)
     assert "· $0.74 ·" in cost(paid, 1)
@@ -122,7 +122,7 @@ def test_the_cost_line_says_what_was_asked_what_was_known_and_what_it_would_have
 def test_a_run_that_found_everything_done_is_one_line(plan: LogicalPlan) -> None:
     found = result(members=3, skipped=3, committed=0, written={}, steps={})
     assert text(found, plan) == (
-        "3 of 3 notes are in the graph already: 0 calls, nothing to write (0 store queries). To read them anew: --reprocess"
+        "3 of 3 notes are in the graph already: 0 calls, nothing to write (0 store queries). To process them again: --reprocess"
     )
 
 
@@ -150,7 +150,7 @@ def test_a_run_that_was_stopped_says_what_is_safe_and_how_to_go_on(plan: Logical
         "! the plan changed",
         "run 7f3a stopped: it would pass max_usd 2.00",
         "  2 of 3 notes are written and complete",
-        "Go on: semgraph run plans/people.yaml --resume 7f3a",
+        "Resume: semgraph run plans/people.yaml --resume 7f3a",
     ]
 
 
@@ -159,7 +159,7 @@ def test_a_run_that_broke_off_says_so_too(plan: LogicalPlan, tmp_path: Path) -> 
     lines = list(unfinished([Run(tmp_path)], plan, "people", " --config c", lambda _name: plan))
     assert lines == [
         f"run {tmp_path.name}: 4 of 9 notes are written and complete",
-        f"Go on: semgraph run people --config c --resume {tmp_path.name}",
+        f"Resume: semgraph run people --config c --resume {tmp_path.name}",
     ]
 
 
@@ -175,7 +175,7 @@ def test_if_a_plan_of_the_example_broke_off_both_commands_are_printed(
 
     lines = list(unfinished([Run(tmp_path)], plan, "people", " --config c", prepare))
     first = f"semgraph run before --config c --resume {tmp_path.name}"
-    assert lines == [f"Go on: {first}, then semgraph run people --config c"]
+    assert lines == [f"Resume: {first}, then semgraph run people --config c"]
     assert asked == ["before"]
 
 
@@ -199,8 +199,8 @@ def test_what_to_do_next(plan: LogicalPlan, tmp_path: Path) -> None:
     found = result(record=tmp_path)
     found.tables = {**found.tables, "ties": ties}
     assert list(hints(found, plan, {"find": "People by name"})) == [
-        "Models make mistakes. What this one was asked: semgraph why 7f3a LIKES",
+        "Models make mistakes. To see the prompts: semgraph why 7f3a LIKES",
         "Next: semgraph run find   (People by name)",
-        "(run kept: 7f3a)",
+        "(run recorded: 7f3a)",
     ]
     assert list(hints(result(), plan, {})) == []

@@ -59,7 +59,7 @@ def told(tmp_path: Path) -> str:
         "Why it is as it is.",
         "| **notes** |  | what was written |",
         "| id | `string` |  |",
-        "| **kinds** |  | may be left out |",
+        "| **kinds** |  | optional |",
         "| kind | `string` | \"mail\", '#1' \\| or so |",
         "| least | `3` |  |",
         "| short | `least = 1`, `kept: packed(rows=9)` |  |",

@@ -1,7 +1,7 @@
-"""HTML from templates: the report of runs and comparisons, one file that needs no network and no
-other file; and what notebooks show.
+"""HTML from templates: the report of runs and comparisons, a self-contained file; and the HTML for
+notebooks.
 
-`data` makes one document of records, `page.html.j2` a page of the document. Everything is escaped.
+`data` makes a document from records, `page.html.j2` a page from the document. Everything is escaped.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def save(refs: Sequence[str], to: Path, runs: Path = RUNS) -> Path:
     """Write the page of some records into a file. Returns the file.
 
     Args:
-        refs: Runs and comparisons: ids, the beginnings of ids, or `last`.
+        refs: Runs and comparisons: ids, prefixes of ids, or `last`.
         to: The file.
-        runs: Where records are kept.
+        runs: The folder of records.
 
     Raises:
-        PlanError: There is no such record.
+        PlanError: A record does not exist.
         OSError: The file cannot be written.
     """
     text = page(list({run.folder: run for run in (find_run(ref, runs) for ref in refs)}.values()))
@@ -58,7 +58,7 @@ def page(records: Sequence[Run]) -> str:
 
 
 def rendered(template: str, **data: Any) -> str:
-    """A template of this folder with its data, in which everything is escaped."""
+    """A template of this folder with its data. Everything is escaped."""
     return _environment().get_template(template).render(data)
 
 
@@ -81,7 +81,7 @@ def _environment() -> Environment:
 
 
 def _short_text(value: Any) -> Any:
-    """A text of the page without characters that HTML lacks; of a long one the beginning."""
+    """A text of the page without characters that are invalid in HTML, cut if it is long."""
     from markupsafe import Markup
 
     if value is None:

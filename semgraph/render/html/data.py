@@ -1,7 +1,6 @@
 """The document of a report: all content of the page, as plain data for its template.
 
-It is read from records of runs and comparisons and from their journals. Long texts are cut, with a
-note.
+The sources are records of runs and comparisons, and their journals. Long texts are cut, with a note.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _ITEMS, _ITEM, _CELL, _PLAN = 40, 4000, 2000, 200_000
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 Data = dict[str, Any]
-Operators = Mapping[str, Sequence[StepMetrics]]  # of the steps that have several
+Operators = Mapping[str, Sequence[StepMetrics]]  # of steps with several operators
 
 
 def clean(text: str) -> str:
@@ -46,7 +45,7 @@ def clean(text: str) -> str:
 
 
 def cut(text: str, longest: int = _ITEM) -> str:
-    """A text that is not longer, or its beginning and the number of characters left out.
+    """A text of at most `longest` characters, with a note of how many were cut.
 
     >>> cut("abcdef", 4)
     'abcd … 2 more characters'
@@ -57,7 +56,7 @@ def cut(text: str, longest: int = _ITEM) -> str:
 
 
 def script_data(value: Any) -> str:
-    """Plain data for the page's script. No text in it can end the script."""
+    """Plain data for the page's script, as JSON that cannot end the script element."""
     text = clean(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
     for char in "<\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
@@ -65,20 +64,20 @@ def script_data(value: Any) -> str:
 
 
 def document(records: Sequence[Run]) -> Data:
-    """The document of some records, a run or a comparison each."""
+    """The document of some runs and comparisons."""
     texts = CallTexts()
     articles = [_article(record, f"r{i}", texts) for i, record in enumerate(records)]
-    alone = len(articles) == 1
+    single = len(articles) == 1
     links = (
         [(section["anchor"], section["heading"]) for section in articles[0]["sections"]]
-        if alone
+        if single
         else [(article["sections"][0]["anchor"], article["title"]) for article in articles]
     )
     return {
-        "title": articles[0]["title"] if alone else f"{len(articles)} records of semgraph",
-        "alone": alone,
+        "title": articles[0]["title"] if single else f"{len(articles)} records of semgraph",
+        "alone": single,
         "links": links,
-        "overview": None if alone else _overview(records, articles),
+        "overview": None if single else _overview(records, articles),
         "articles": articles,
         "left_out": count(texts.left_out) if texts.left_out else "",
         "calls": {"texts": texts.all, "calls": texts.calls},
@@ -118,7 +117,7 @@ def table(
     numbers: Sequence[int] = (),
     cls: str = "",
 ) -> Data:
-    """A table; the first cell of a row names it, and `numbers` are columns aligned right."""
+    """A table; the first cell of a row is its header, and columns `numbers` are aligned right."""
     return {"caption": caption, "heads": heads, "rows": rows, "numbers": set(numbers), "cls": cls}
 
 
@@ -143,7 +142,7 @@ class RecordedCall:
     Args:
         id: Its id; "" for a call without an answer.
         step: The step that made it.
-        line: Its line of `calls.jsonl`; {} where there is none.
+        line: Its line of `calls.jsonl`, if any.
         items: The rows of `answers` that the step read from it.
     """
 
@@ -158,11 +157,11 @@ class CallTexts:
 
     Args:
         longest: The most characters of one text.
-        room: The most characters of all texts in the page.
+        budget: The most characters of all texts in the page.
     """
 
-    def __init__(self, longest: int = 40_000, room: int = 1_000_000) -> None:
-        self.longest, self.room = longest, room
+    def __init__(self, longest: int = 40_000, budget: int = 1_000_000) -> None:
+        self.longest, self.budget = longest, budget
         self.all: list[str] = []
         self.calls: list[Data] = []
         self.left_out = 0
@@ -172,13 +171,13 @@ class CallTexts:
         """The index of a text; None if it exceeds the limit."""
         if text in self._places:
             return self._places[text]
-        shown = cut(text, self.longest)
-        size = len(script_data(shown))
-        if size > self.room:
+        shortened = cut(text, self.longest)
+        size = len(script_data(shortened))
+        if size > self.budget:
             self.left_out += 1
             return None
-        self.room -= size
-        self.all.append(shown)
+        self.budget -= size
+        self.all.append(shortened)
         return self._places.setdefault(text, len(self.all) - 1)
 
     def add(self, call: RecordedCall, lookup: Lookup) -> int:
@@ -195,7 +194,9 @@ class CallTexts:
             entry |= self._messages(line["messages"], line["schema"], line["answer"])
         else:
             entry["lost"] = (
-                "The journal does not have it (any more)." if call.id else "No text of it was kept."
+                "The journal does not have it (any more)."
+                if call.id
+                else "Its texts were not recorded."
             )
         if line.get("error"):
             entry["error"] = cut(str(line["error"]))
@@ -231,12 +232,12 @@ def _as_text(value: Any) -> str:
 
 
 def _sides(item: Row) -> tuple[Any, Any]:
-    """The row, or the pair of rows, that an item is about."""
+    """The row, or the pair of rows, of an item."""
     return parsed(item.get("left")), parsed(item.get("right"))
 
 
 def _measured(call: RecordedCall, lookup: Lookup) -> RecordedCall:
-    """The call with its costs, from the journal if its record has no line."""
+    """The call with its costs; if its record has no line, from the journal."""
     exchange = lookup(call.id) if call.id and not call.line else None
     if exchange is None:
         return call
@@ -249,11 +250,11 @@ def _measured(call: RecordedCall, lookup: Lookup) -> RecordedCall:
 
 
 def _listed_calls(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
-    """The calls that a page lists: failed ones (a thousand at most), and the first of the others."""
+    """The calls that a page lists: failed ones (a thousand at most), and the first of the rest."""
     failed = [i for i, call in enumerate(calls) if call.line.get("error")][:CALLS]
-    others = [i for i, call in enumerate(calls) if not call.line.get("error")]
-    others = others[: CALLS - min(len(failed), CALLS // 2)]
-    return [calls[i] for i in sorted({*failed, *others})]
+    answered = [i for i, call in enumerate(calls) if not call.line.get("error")]
+    answered = answered[: CALLS - min(len(failed), CALLS // 2)]
+    return [calls[i] for i in sorted({*failed, *answered})]
 
 
 def _call_table(
@@ -266,7 +267,7 @@ def _call_table(
         number: The number of all calls.
         began: When the run began.
     """
-    every: list[tuple[str, Callable[[RecordedCall], str]]] = [
+    all_columns: list[tuple[str, Callable[[RecordedCall], str]]] = [
         ("answer from", lambda c: ORIGINS.get(origin(c.line), UNKNOWN)),
         ("model", lambda c: c.line.get("model") or UNKNOWN),
         ("began after", lambda c: _began_after(c, began)),
@@ -282,7 +283,9 @@ def _call_table(
         ("$", lambda c: dollars(c.line.get("dollars")) if c.line else UNKNOWN),
         ("rows", lambda c: count(len(c.items)) if c.items else UNKNOWN),
     ]
-    used = [(head, of) for head, of in every if any(of(c) not in (UNKNOWN, "0") for _, c in calls)]
+    used = [
+        (head, of) for head, of in all_columns if any(of(c) not in (UNKNOWN, "0") for _, c in calls)
+    ]
     rows = [
         [
             {"call": n, "text": f"{n + 1}{' ✗' if c.line.get('error') else ''}", "step": c.step},
@@ -292,7 +295,7 @@ def _call_table(
         for n, c in calls
     ]
     rest = f" {count(len(calls))} of {count(number)} are listed." if len(calls) < number else ""
-    caption = f"{plural(number, 'call')}.{rest} A call opens to its prompt, its answer, and the rows that were read from it."
+    caption = f"{plural(number, 'call')}.{rest} Open a call for its prompt, its answer and the rows read from it."
     numbers = [i + 2 for i, (head, _) in enumerate(used) if head not in {"answer from", "model"}]
     return table(caption, ["call", "step", *(head for head, _ in used)], rows, numbers, "calls")
 
@@ -336,7 +339,7 @@ class RecordedRun:
 
     @cached_property
     def items(self) -> dict[str, list[Row]]:
-        """The rows asked about, with their answers, by step."""
+        """The items with their answers, by step."""
         return {step: list(rows) for step, rows in read_answers(self.run.folder).items()}
 
     @cached_property
@@ -354,9 +357,11 @@ class RecordedRun:
             RecordedCall(line["call"] or "", line["step"], line, tuple(items.get(line["call"], ())))
             for line in lines
         ]
-        rest = set(items) - {call.id for call in calls}
+        logged = {call.id for call in calls}
         calls += [
-            RecordedCall(id_, steps[id_], {}, tuple(items[id_])) for id_ in items if id_ in rest
+            RecordedCall(call, steps[call], {}, tuple(rows))
+            for call, rows in items.items()
+            if call not in logged
         ]
         return calls
 
@@ -402,9 +407,9 @@ class RecordedRun:
 
 
 def _run_sections(run: RecordedRun, texts: CallTexts, anchor: str) -> Iterator[Data]:
-    yield _section(anchor, "summary", "What it took", **_summary(run))
+    yield _section(anchor, "summary", "Summary", **_summary(run))
     if run.failed or run.unanswered:
-        yield _section(anchor, "failed", "What failed", tables=list(_failures(run)))
+        yield _section(anchor, "failed", "Failures", tables=list(_failures(run)))
     if run.pictures:
         more = len(run.pictures) - _PICTURES
         yield _section(
@@ -426,7 +431,7 @@ def _run_sections(run: RecordedRun, texts: CallTexts, anchor: str) -> Iterator[D
         lines = [(n, call.step, call.line) for n, call in calls]
         drawn = None if run.began is None else timeline(lines, run.began, seconds(run.run))
         if drawn is not None:
-            yield _section(anchor, "time", "When it asked", timeline=drawn)
+            yield _section(anchor, "time", "Timeline of calls", timeline=drawn)
         listed = _call_table(calls, len(run.calls), run.began)
         yield _section(anchor, "calls", "Prompts and answers", table=listed)
 
@@ -439,7 +444,7 @@ def _summary(run: RecordedRun) -> Data:
     after = f", after {duration(lasted)}" if lasted is not None else ""
     pairs = [
         ("plan", f"{facts.get('plan')} ({facts.get('file') or 'made in code'})"),
-        ("model", model if metrics.calls_issued or run.calls else "none was asked"),
+        ("model", model if metrics.calls_issued or run.calls else "not called"),
         ("embedder", run.setting("models.embed")),
         ("store", run.setting("store")),
         ("began", _when(run.run.started)),
@@ -458,7 +463,7 @@ def _summary(run: RecordedRun) -> Data:
 def _numbers(
     run: RecordedRun, metrics: StepMetrics, lasted: float | None
 ) -> list[tuple[str, str, str]]:
-    """The main numbers with their units, and a remark."""
+    """The main numbers, each with its unit and a remark."""
     reused = metrics.calls_journal + metrics.calls_coalesced
     rows = run.run.facts.get("members") or {}
     written = run.run.facts.get("written") or {}
@@ -466,7 +471,7 @@ def _numbers(
     money = "dollars" if metrics.dollars is not None else "price unknown"
     labels = ", ".join(f"{count(n)} {name}" for name, n in written.items() if n)
     numbers = [
-        (count(metrics.calls_issued), "calls", f"+ {count(reused)} kept" if reused else ""),
+        (count(metrics.calls_issued), "calls", f"+ {count(reused)} reused" if reused else ""),
         (count(metrics.tokens_in), "tokens in", cached),
         (count(metrics.tokens_out), "tokens out", ""),
         (dollars(metrics.dollars), money, ""),
@@ -476,7 +481,7 @@ def _numbers(
         (count(max(metrics.rows_failed, len(run.failed))), "rows failed", ""),
     ]
     if rows.get("given"):
-        skipped = f"{count(rows['skipped'])} were there" if rows.get("skipped") else ""
+        skipped = f"{count(rows['skipped'])} skipped" if rows.get("skipped") else ""
         what = f"of {count(rows['given'])} rows committed"
         numbers.append((count(rows.get("committed", 0)), what, skipped))
     return numbers
@@ -484,14 +489,14 @@ def _numbers(
 
 def _scope(metrics: StepMetrics, *, replayed: bool) -> str:
     scope = (
-        f"All numbers are of this run alone. Tokens and dollars are of the {plural(metrics.calls_issued, 'call')} that it "
-        "issued and of the texts that it had embedded; answers from the journal, or to a question that was under way "
-        "already, cost nothing again. Steps run side by side: their times do not add up to the wall time."
+        f"All numbers are of this run alone. Tokens and dollars are those of the {plural(metrics.calls_issued, 'call')} "
+        "that it issued and of the texts that it embedded; answers from the journal, or shared with an equal request in "
+        "flight, cost nothing. Steps run concurrently: their times do not add up to the wall time."
     )
     if replayed:
         scope += (
-            " The answers were replayed from a recording: tokens, and how long a call took, are those of then; dollars, "
-            "the times of steps and the timeline are of the replay."
+            " The answers were replayed from a recording: tokens and durations of calls are recorded; dollars, the times "
+            "of steps and the timeline are those of the replay."
         )
     return scope
 
@@ -511,7 +516,8 @@ def _chosen(facts: Mapping[str, Any]) -> Data | None:
         for kind, group in groups.items()
         for name, value in group.items()
     ]
-    return table("What was chosen", ["kind", "name", "value"], rows) if rows else None
+    caption = "Parameters, implementations and settings"
+    return table(caption, ["kind", "name", "value"], rows) if rows else None
 
 
 def _cut_cell(value: Any) -> str:
@@ -528,17 +534,15 @@ def _failures(run: RecordedRun) -> Iterator[Data]:
             ]
             for row in run.failed[:_FAILED]
         ]
-        caption = (
-            f"{plural(len(run.failed), 'row')} set aside. They are in failed.jsonl of the record."
-        )
-        yield table(caption + _first_listed(run.failed), ["step", "why", "the row"], rows)
+        caption = f"{plural(len(run.failed), 'failed row')}, as in failed.jsonl of the record."
+        yield table(caption + _first_listed(run.failed), ["step", "error", "row"], rows)
     if run.unanswered:
         rows = [
             [step, _cut_cell(item["error"]), _cut_cell([s for s in _sides(item) if s])]
             for step, item in run.unanswered[:_FAILED]
         ]
-        caption = f"{plural(len(run.unanswered), 'question')} without an answer."
-        yield table(caption + _first_listed(run.unanswered), ["step", "why", "asked about"], rows)
+        caption = f"{plural(len(run.unanswered), 'item')} without an answer."
+        yield table(caption + _first_listed(run.unanswered), ["step", "error", "item"], rows)
 
 
 def _first_listed(rows: Sequence[Any]) -> str:
@@ -549,7 +553,7 @@ def _steps(run: RecordedRun) -> Data:
     busy = {n: m for n, m in run.steps.items() if m.operator or m.rows_failed or m.calls_issued}
     idle = {name: m for name, m in run.steps.items() if name not in busy}
     return {
-        "busy": _step_table("Steps that may ask a model", busy, run.operators) if busy else None,
+        "busy": _step_table("Steps that may call the model", busy, run.operators) if busy else None,
         "idle": _step_table("Steps without a model", idle) if idle else None,
         "idle_count": plural(len(idle), "more step"),
     }
@@ -571,10 +575,10 @@ def _step_table(
         [name, m.operator or UNKNOWN, m.how or UNKNOWN, *_counters(m)]
         for name, m in split(steps, operators or {}).items()
     ]
-    rows.append(["all of these", "", "", *_counters(sums)])
-    shown = [[row[i] for i in used] for row in rows]
+    rows.append(["total", "", "", *_counters(sums)])
+    cells = [[row[i] for i in used] for row in rows]
     numbers = [j for j, i in enumerate(used) if i > 2]
-    return table(caption, [heads[i] for i in used], shown, numbers, "steps")
+    return table(caption, [heads[i] for i in used], cells, numbers, "steps")
 
 
 def _counters(m: StepMetrics) -> list[str]:
@@ -590,7 +594,7 @@ def _counters(m: StepMetrics) -> list[str]:
 def _tree(
     flow: Mapping[str, Sequence[str]], steps: Mapping[str, StepMetrics], operators: Operators
 ) -> list[Data]:
-    """The plan as nested nodes, from writes to inputs; a step that was shown above is only named."""
+    """The plan as nested nodes, from writes to inputs; a repeated step is only named."""
     read = {source for sources in flow.values() for source in sources}
     seen: set[str] = set()
 
@@ -613,7 +617,7 @@ def _cost(metrics: StepMetrics, operators: Sequence[StepMetrics]) -> Data:
     parts = [] if metrics.rows_out is None else [plural(metrics.rows_out, "row")]
     reused = metrics.calls_journal + metrics.calls_coalesced
     if metrics.calls_issued + reused:
-        more = f" (+{count(reused)} kept)" if reused else ""
+        more = f" (+{count(reused)} reused)" if reused else ""
         parts.append(plural(metrics.calls_issued, "call") + more)
         parts.append(f"{count(metrics.tokens_in)} + {count(metrics.tokens_out)} tokens")
         parts += [dollars(metrics.dollars), duration(metrics.seconds)]
@@ -640,7 +644,7 @@ def _comparison_sections(
         ("model", comparison.model),
         ("store", comparison.store),
         ("reference", comparison.reference),
-        ("trials", f"{count(comparison.trials)} of each variant, with calls of their own"),
+        ("trials", f"{count(comparison.trials)} of each variant, independent"),
         ("began", _when(run.started)),
         ("ended", run.facts.get("status") or UNKNOWN),
     ]
@@ -657,7 +661,7 @@ def _comparison_sections(
         yield _section(anchor, "chart", "Cost and quality", chart=drawn)
     differences = list(_differences(comparison))
     if differences:
-        yield _section(anchor, "rows", "Where they differ", differences=differences)
+        yield _section(anchor, "rows", "Differences", differences=differences)
     every = _comparison_calls(comparison)
     calls = [(texts.add(call, lookup), _measured(call, lookup)) for call in _listed_calls(every)]
     if calls:
@@ -672,12 +676,12 @@ def _variants(comparison: Comparison) -> Data:
         for i in range(len(comparison))
     ]
     numbers = [i for i, c in enumerate(cells) if c.right]
-    caption = "Cost and quality of each variant. Bold numbers: the best of their column."
+    caption = "Cost and quality of each variant. Bold: the best of each column."
     return table(caption, [c.title for c in cells], rows, numbers)
 
 
 def _differences(comparison: Comparison) -> Iterator[Data]:
-    """For each variant the rows on which it and the reference differ."""
+    """For each variant the rows on which it differs from the reference."""
     if comparison.kind != "step" or not comparison.reference:
         return
     reference = comparison[comparison.reference]

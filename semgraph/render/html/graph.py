@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
-from semgraph.formats import count
+from semgraph.formats import count, shortened
 from semgraph.render.picture import Arrow, Picture
 
 _WIDE, _SPACE, _MARGIN = 1040.0, 175.0, 24.0
@@ -19,7 +19,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Layout:
-    """Places of nodes by key, in pixels, and the size of the drawing."""
+    """Positions of nodes by key, in pixels, and the size of the drawing."""
 
     places: Mapping[str, Point]
     width: float
@@ -66,7 +66,7 @@ def _part(graph: Any, names: Mapping[str, str]) -> tuple[dict[str, Point], float
         places = {
             key: [float(x) * side / 2, float(y) * side / 2.8] for key, (x, y) in spread.items()
         }
-    _apart(places, {key: _width(names[key]) for key in keys})
+    _spread(places, {key: _width(names[key]) for key in keys})
     half = {key: _width(names[key]) / 2 for key in keys}
     left, top = (
         min(places[k][0] - half[k] for k in keys),
@@ -83,8 +83,8 @@ def _width(name: str) -> float:
     return max(40.0, min(len(name), 28) * _LETTER)
 
 
-def _apart(places: dict[str, list[float]], widths: Mapping[str, float]) -> None:
-    """Push nodes apart until no names overlap, for a limited number of rounds."""
+def _spread(places: dict[str, list[float]], widths: Mapping[str, float]) -> None:
+    """Push nodes away from each other until no names overlap, for a limited number of rounds."""
     for _ in range(_ROUNDS):
         moved = False
         order = sorted(places, key=lambda key: places[key][1])
@@ -109,14 +109,14 @@ def bend(ends: Sequence[tuple[str, str]]) -> list[float]:
     >>> bend([("a", "b"), ("a", "b"), ("b", "c")])
     [-0.5, 0.5, 0.0]
     """
-    together: dict[tuple[str, ...], list[int]] = {}
+    by_ends: dict[tuple[str, ...], list[int]] = {}
     for i, pair in enumerate(ends):
-        together.setdefault(tuple(sorted(pair)), []).append(i)
+        by_ends.setdefault(tuple(sorted(pair)), []).append(i)
     bends = [0.0] * len(ends)
-    for (one, _), parallel in together.items():
+    for (first, _), parallel in by_ends.items():
         for place, i in enumerate(parallel):
-            aside = place - (len(parallel) - 1) / 2
-            bends[i] = aside if ends[i][0] == one else -aside
+            offset = place - (len(parallel) - 1) / 2
+            bends[i] = offset if ends[i][0] == first else -offset
     return bends
 
 
@@ -138,8 +138,8 @@ def _off(point: Point, towards: Point, distance: float) -> Point:
     ) / length * distance
 
 
-DRAWN = 200  # nodes; a larger graph is a table
-_NAMED = 40  # edges; with more of them the drawing has no names of edges
+DRAWN = 200  # most nodes of a drawing
+_NAMED = 40  # most edges of a drawing with names of edges
 _ROWS = 500
 _NAME = 28
 
@@ -148,7 +148,7 @@ def graph(picture: Picture, number: str) -> dict[str, Any]:
     """A graph as a table, and as a drawing if it is small enough.
 
     Args:
-        picture: What to show.
+        picture: The graph.
         number: Its number on the page.
     """
     title = f"{f'“{picture.partition}”: ' if picture.partition else ''}{picture.counts}"
@@ -156,7 +156,7 @@ def graph(picture: Picture, number: str) -> dict[str, Any]:
     names = {key: picture.name(key) for key in dict.fromkeys([*picture.nodes, *ends])}
     drawn = 0 < len(names) <= DRAWN
     ended = any(edge.end for edge in picture.edges.values())
-    unnamed = " The table has what each edge is called." if len(picture.edges) > _NAMED else ""
+    unnamed = " The table has the names of edges." if len(picture.edges) > _NAMED else ""
     return {
         "title": title,
         "number": number,
@@ -185,7 +185,13 @@ def _drawing(picture: Picture, names: Mapping[str, str]) -> dict[str, Any]:
         "edges": shapes,
         "named": len(edges) <= _NAMED,
         "nodes": [
-            {"title": name, "name": _short(name), "x": _px(x), "y": _px(y), "below": _px(y + 22)}
+            {
+                "title": name,
+                "name": shortened(name, _NAME),
+                "x": _px(x),
+                "y": _px(y),
+                "below": _px(y + 22),
+            }
             for key, name in names.items()
             for x, y in (placed.places[key],)
         ],
@@ -206,7 +212,7 @@ def _edge(edge: Arrow, places: Mapping[str, Point], aside: float) -> dict[str, A
     lift = -34 if edge.source == edge.target else -3
     return {
         "title": " · ".join(part for part in (edge.name, edge.text, edge.holds) if part),
-        "name": _short(edge.name),
+        "name": shortened(edge.name, _NAME),
         "ended": bool(edge.end),
         "d": d,
         "x": _px(x),
@@ -218,14 +224,10 @@ def _px(value: float) -> str:
     return f"{value:.1f}"
 
 
-def _short(text: str, longest: int = _NAME) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
 def _edges_table(picture: Picture, title: str) -> dict[str, Any]:
     edges = list(picture.edges.values())
     rest = f" The first {count(_ROWS)} of {count(len(edges))} edges." if len(edges) > _ROWS else ""
-    heads = ["from", "edge", "to", "says", "holds from", "until", "learnt from"]
+    heads = ["from", "edge", "to", "text", "valid from", "until", "sources"]
     rows = [
         [
             picture.name(e.source), e.name, picture.name(e.target), e.text, e.start, e.end,
@@ -250,5 +252,5 @@ def _alone(picture: Picture) -> str:
     if not alone:
         return ""
     more = f" … and {count(len(alone) - _ROWS)} more" if len(alone) > _ROWS else ""
-    lead = "Nodes without an edge: " if picture.ties else "Nodes: "
+    lead = "Nodes without an edge: " if picture.counts_edges else "Nodes: "
     return lead + ", ".join(alone[:_ROWS]) + more

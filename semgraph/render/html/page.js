@@ -2,7 +2,7 @@
 // Opens a call to its prompt, its answer and the rows that were read from it. All text is set as text, never as HTML.
 (() => {
   const { texts, calls } = JSON.parse(document.getElementById("data").textContent);
-  const MISSING = "(not in this page, for want of room)";
+  const MISSING = "(not in this page: it is full)";
 
   const el = (name, text, parent, cls) => {
     const made = document.createElement(name);

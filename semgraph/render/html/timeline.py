@@ -15,7 +15,7 @@ ORIGINS = {
     "issued": "issued",
     "recording": "replayed from a recording",
     "journal": "from the journal",
-    "coalesced": "asked twice, sent once",
+    "coalesced": "shared with an equal request",
     "failed": "no answer",
 }
 Line = tuple[int, str, Mapping[str, Any]]
@@ -68,12 +68,12 @@ def _band(step: str, calls: Sequence[Line], began: float, whole: float) -> dict[
         left = min(start / whole * 100, 99.6)
         wide = max(line["took"] / whole * 100, 0.2)
         kind = origin(line)
-        words = ORIGINS.get(kind, "")
+        answer = ORIGINS.get(kind, "")
         bars.append(
             {
                 "call": n,
                 "kind": kind,
-                "title": f"call {n + 1}: {words}, {duration(line['took'])}, at {duration(start)}",
+                "title": f"call {n + 1}: {answer}, {duration(line['took'])}, at {duration(start)}",
                 "style": f"left:{left:.2f}%;width:min({wide:.2f}%,{100 - left:.2f}%);top:{lane * _HIGH}px",
             }
         )
