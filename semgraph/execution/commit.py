@@ -20,7 +20,7 @@ from semgraph.execution.result import RunOptions, RunOutcome
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import InputRows, Window
 from semgraph.logical.plan import Order
-from semgraph.logical.sinks import Delete, Merge
+from semgraph.logical.sinks import Delete, Merge, Sink
 from semgraph.physical.plan import SinkSpec
 from semgraph.physical.retrieval import EmbedTextsOf, partitions_of, vectors_of
 from semgraph.relational.batch import Batch, values
@@ -75,7 +75,8 @@ class Unwritten:
     def failure(self) -> Failure:
         """The failed row."""
         sink = self.spec.sink
-        shown = self.batch.visible().slice(self.place, 1).to_pylist()[0]
+        names = self.spec.rows.logical.schema.names
+        shown = self.batch.table.select(names).slice(self.place, 1).to_pylist()[0]
         position = self.problem.position or sink.origin
         return Failure(
             sink.step,
@@ -127,7 +128,32 @@ class Writes:
         return refused
 
 
-async def writes_of(sinks: Sinks, embed: EmbedTextsOf) -> Writes:
+async def with_vectors(sinks: Sinks, embed: EmbedTextsOf) -> Sinks:
+    """The rows of some sinks as tables, with the vectors that their labels have of texts. Raises
+    DataError.
+    """
+    embedded = []
+    for spec, batch in sinks:
+        try:
+            embedded.append((spec, await _with_vectors(spec.sink, batch, embed)))
+        except DataError as error:
+            raise error.at(spec.sink.step, spec.sink.origin) from None
+    return embedded
+
+
+async def _with_vectors(sink: Sink, batch: Batch, embed: EmbedTextsOf) -> Batch:
+    table = batch.table
+    for derived in sink.label.derived.values() if isinstance(sink, Merge) else ():
+        if derived.by == "embed" and batch.has(derived.of):
+            vectors: pa.Array[Any] = pa.nulls(0)
+            if batch.num_rows:
+                partitions = partitions_of(batch, sink.graph.partition)
+                vectors = await vectors_of(batch.column(derived.of), embed, partitions)
+            table = table.append_column(derived.name, vectors)
+    return Batch.of_table(table)
+
+
+def writes_of(sinks: Sinks) -> Writes:
     """The writes of some sinks, deletes first, then nodes, then edges. Sinks without rows have
     theirs too, so that the batches of a plan are of one shape. Raises DataError.
     """
@@ -139,10 +165,7 @@ async def writes_of(sinks: Sinks, embed: EmbedTextsOf) -> Writes:
         made_of = spec.sink.key if isinstance(spec.sink, Merge | Delete) else ""
         rows, problems = _one_row_a_key(batch.visible(), key, unite, made_of)
         unwritten += [Unwritten(spec, batch, place, problem) for place, problem in problems.items()]
-        try:
-            writes.append((await _write(spec, rows, unite, embed), (spec, batch)))
-        except DataError as error:
-            raise error.at(spec.sink.step, spec.sink.origin) from None
+        writes.append((_write(spec.sink, rows, unite), (spec, batch)))
     writes.sort(
         key=lambda pair: (
             0 if isinstance(pair[0], Deletion) else 1 if isinstance(pair[0], NodeWrite) else 2
@@ -155,22 +178,11 @@ async def writes_of(sinks: Sinks, embed: EmbedTextsOf) -> Writes:
     )
 
 
-async def _write(
-    spec: SinkSpec, rows: pa.Table, unite: frozenset[str], embed: EmbedTextsOf
-) -> Write:
-    sink = spec.sink
+def _write(sink: Sink, rows: pa.Table, unite: frozenset[str]) -> Write:
     if isinstance(sink, Delete):
         return Deletion(sink.label.name, rows, sink.detach)
     if not isinstance(sink, Merge):
         raise EngineError(f"step {sink.step}: {sink.keyword} does not write")
-    for derived in sink.label.derived.values():
-        if derived.by == "embed" and derived.of in rows.column_names:
-            texts = values(rows.column(derived.of))
-            vectors: pa.Array[Any] = pa.nulls(0)
-            if texts:
-                partitions = partitions_of(Batch.of_table(rows), sink.graph.partition)
-                vectors = await vectors_of(texts, embed, partitions)
-            rows = rows.append_column(derived.name, vectors)
     create = frozenset(name for name, _ in sink.create)
     kind = NodeWrite if sink.label.kind == "node" else EdgeWrite
     return kind(sink.label.name, rows, create, unite, bool(sink.only))
@@ -289,7 +301,11 @@ class Commits:
         """Write the rows of some sinks, in one transaction without marks; or nothing, and the rows
         that cannot be written.
         """
-        return await self._write(sinks, None)
+        return await self._write(await self.with_vectors(sinks), None)
+
+    async def with_vectors(self, sinks: Sinks) -> Sinks:
+        """The rows of some sinks as `window` takes them. Raises DataError."""
+        return await with_vectors(sinks, partial(self.runtime.embed, COMMIT))
 
     async def window(
         self, order: Order, window: Window, rows: InputRows, sinks: Sinks, now: datetime
@@ -320,7 +336,7 @@ class Commits:
         return CommitAttempt(done=True)
 
     async def _write(self, sinks: Sinks, marker: CommitMarker | None) -> list[Unwritten]:
-        writes = await writes_of(sinks, partial(self.runtime.embed, COMMIT))
+        writes = writes_of(sinks)
         if writes.unwritten:
             return list(writes.unwritten)
         if writes.batch.rows or marker is not None:

@@ -407,12 +407,17 @@ class Executor:
         if input_rows is None:
             raise EngineError("a wave without input rows")
         recorder, good = self.runtime.recorder, attempt.good
+        sinks = attempt.sinks
+        if self.options.write and good:
+            own = {row for window in good for row in window.rows}
+            sinks = await self.commits.with_vectors(
+                [(spec, batch.of_rows(own)) for spec, batch in sinks]
+            )
         recorder.begin()
         attempt.record()
         recorder.keep()
         results = await all_ended(
-            self.commits.window(order, window, input_rows, attempt.sinks, attempt.now)
-            for window in good
+            self.commits.window(order, window, input_rows, sinks, attempt.now) for window in good
         )
         ends = list(zip(good, results, strict=True))
         if lost := {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ class Sink(Node):
     node: str = argument("label", default="")
     edge: str = argument("label", default="")
 
-    @property
+    @cached_property
     def label(self) -> Label:
         """The label that it writes. Raises Fault unless there is exactly one of node and edge, of
         that kind.

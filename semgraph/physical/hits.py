@@ -134,6 +134,7 @@ class RowSearch:
         self.stored = hits.num_rows if hits is not None else 0
         self.functions = _functions_of(asked.spec)
         self._structs: dict[int, dict[str, Any]] = {}
+        self._width = len(self.node.input.schema)
 
     @property
     def with_step(self) -> bool:
@@ -315,17 +316,28 @@ class RowSearch:
         """A hit without its rank; a field that its side does not have is NULL."""
         struct = self._structs.get(place)
         if struct is None:
-            batch, row = self._source(place)
-            places = ((name, batch.schema.get_field_index(name)) for name in self.spec.fields)
-            struct = {name: None if i < 0 else row[i] for name, i in places}
+            places, row = self._source(place)
+            named = zip(self.spec.fields, places, strict=True)
+            struct = {name: None if i < 0 else row[i] for name, i in named}
             self._structs[place] = struct
         return struct
 
-    def _source(self, place: int) -> tuple[Batch, Row]:
+    def _source(self, place: int) -> tuple[Sequence[int], Row]:
+        """Where the fields of a hit are in its row, and the row."""
         if self.hits is not None and place < self.stored:
-            return self.hits, self.hits.rows[place]
+            return self._stored_places, self.hits.rows[place]
         assert self.step is not None
-        return self.step, self.step.rows[place - self.stored]
+        return self._step_places, self.step.rows[place - self.stored]
+
+    @cached_property
+    def _stored_places(self) -> list[int]:
+        assert self.hits is not None
+        return [self.hits.schema.get_field_index(name) for name in self.spec.fields]
+
+    @cached_property
+    def _step_places(self) -> list[int]:
+        assert self.step is not None
+        return [self.step.schema.get_field_index(name) for name in self.spec.fields]
 
     def _joined(self, q: int, place: int) -> Row:
         """A row with a hit that is not ranked yet."""
@@ -338,7 +350,7 @@ class RowSearch:
         return self._with_hit(row, hit, result.place)
 
     def _with_hit(self, row: Row, hit: dict[str, Any] | None, place: int | None) -> Row:
-        width = len(self.node.input.schema)
+        width = self._width
         ends = [self._end(end, kind, place) for end, kind in self.spec.ends.items()]
         return (*row[:width], hit, *ends, *row[width:])
 

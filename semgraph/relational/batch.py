@@ -185,7 +185,9 @@ class Batch:
         """The rows at some places, which are in ascending order and different."""
         if len(places) == self.num_rows:
             return self
-        if places and places[-1] - places[0] == len(places) - 1:
+        if not places:
+            return self.slice(0, 0)
+        if places[-1] - places[0] == len(places) - 1:
             return self.slice(places[0], len(places))
         ids, sources = _at(self.ids, places), _at(self.sources, places)
         if self._rows is not None:
