@@ -5,10 +5,11 @@ all test processes share.
 from __future__ import annotations
 
 import atexit
+import gc
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 from benchmarks.world.canaries import CANARIES
@@ -48,6 +50,34 @@ class Server:
     uri: str
     user: str
     password: str
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What collection leaves lives until the end: the garbage collector passes over it from then on,
+    which saves a tenth of the suite's time.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path,
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Modules without examples are not imported to look for doctests."""
+    collectors = yield
+    if file_path.suffix == ".py" and ">>>" not in file_path.read_text(encoding="utf-8"):
+        return [one for one in collectors if not isinstance(one, DoctestModule)]
+    return collectors
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -185,13 +215,13 @@ def _empty(server: Server) -> None:
 
 
 def _cypher(server: Server, text: str) -> list[list[Any]]:
-    with _driver(server).session() as session:
+    with driver_of(server).session() as session:
         return [record.values() for record in session.run(text)]
 
 
 @cache
-def _driver(server: Server) -> Any:
-    """One for all tests of this process; closed at its end."""
+def driver_of(server: Server) -> Any:
+    """A driver for all tests of this process; closed at its end."""
     import neo4j
 
     driver = neo4j.GraphDatabase.driver(server.uri, auth=(server.user, server.password))
@@ -224,9 +254,20 @@ def neo4j_database(neo4j_server: Server, neo4j_folder: Path) -> Iterator[Server]
         yield neo4j_server
 
 
-def without_schema(run: Callable[[str], list[Any]]) -> None:
-    """Drop all constraints and indexes of a database, with what runs plain Cypher there."""
-    for constraint in run("SHOW CONSTRAINTS YIELD name"):
-        run(f"DROP CONSTRAINT `{constraint['name']}`")
-    for index in run("SHOW INDEXES YIELD name, type WHERE type <> 'LOOKUP' RETURN name"):
-        run(f"DROP INDEX `{index['name']}` IF EXISTS")
+def without_schema(driver: Any) -> None:
+    """Drop all constraints and indexes of a database, in one transaction: each on its own waits for
+    the disk.
+    """
+    indexes = "SHOW INDEXES YIELD name, type WHERE type <> 'LOOKUP' RETURN name"
+    drops = [
+        f"DROP {kind} `{record['name']}` IF EXISTS"
+        for kind, names in [("CONSTRAINT", "SHOW CONSTRAINTS YIELD name"), ("INDEX", indexes)]
+        for record in driver.execute_query(names).records
+    ]
+
+    def drop(transaction: Any) -> None:
+        for text in drops:
+            transaction.run(text).consume()
+
+    with driver.session() as session:
+        session.execute_write(drop)

@@ -55,9 +55,9 @@ def cypher(neo4j_database: Any) -> Iterator[Run]:
         def run(text: str, **values: Any) -> list[dict[str, Any]]:
             return [dict(record) for record in driver.execute_query(text, values).records]
 
-        without_schema(run)
+        without_schema(driver)
         yield run
-        without_schema(run)
+        without_schema(driver)
 
 
 @pytest.fixture

@@ -370,9 +370,7 @@ def fresh(place: Place, folder: Path, server: Server, forks: Forks, *, setup: bo
     with driver(place) as neo4j:
         neo4j.execute_query("MATCH (n) DETACH DELETE n")
         if setup:
-            without_schema(
-                lambda text: [record.data() for record in neo4j.execute_query(text).records]
-            )
+            without_schema(neo4j)
     return World(place, folder, server, forks)
 
 

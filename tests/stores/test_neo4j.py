@@ -18,7 +18,6 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Self
 
-import neo4j
 import pyarrow as pa
 import pytest
 from ruamel.yaml import YAML
@@ -34,7 +33,7 @@ from semgraph.stores.neo4j import bolt as neo4j_bolt
 from semgraph.stores.neo4j import search_text
 from semgraph.stores.neo4j.setup import Setup
 from semgraph.stores.neo4j.store import Neo4jStore
-from tests.conftest import without_schema
+from tests.conftest import Server, driver_of, without_schema
 
 MEMORY = Graph.build(YAML(typ="safe").load(Path(__file__).parents[2] / "plans" / "graph.yaml"))
 JANUARY = datetime(2025, 1, 15, 10, 0, tzinfo=UTC)
@@ -76,21 +75,20 @@ Run = Callable[..., list[dict[str, Any]]]
 
 
 @pytest.fixture
-def run(neo4j_database: Any) -> Iterator[Run]:
+def run(neo4j_database: Server) -> Run:
     """Plain Cypher, beside the store."""
-    auth = (neo4j_database.user, neo4j_database.password)
-    with neo4j.GraphDatabase.driver(neo4j_database.uri, auth=auth) as driver:
-        yield lambda text, **values: [
-            dict(record) for record in driver.execute_query(text, values).records
-        ]
+    driver = driver_of(neo4j_database)
+    return lambda text, **values: [
+        dict(record) for record in driver.execute_query(text, values).records
+    ]
 
 
 @pytest.fixture
-def bare(run: Run) -> Iterator[Run]:
+def bare(run: Run, neo4j_database: Server) -> Iterator[Run]:
     """The same over a database without any index; no index of it stays for the next test."""
-    without_schema(run)
+    without_schema(driver_of(neo4j_database))
     yield run
-    without_schema(run)
+    without_schema(driver_of(neo4j_database))
 
 
 @pytest.fixture

@@ -149,7 +149,7 @@ async def test_an_older_database_is_read_and_needs_no_new_index(
         def run(text: str, **values: Any) -> list[dict[str, Any]]:
             return [dict(record) for record in driver.execute_query(text, values).records]
 
-        without_schema(run)
+        without_schema(driver)
         restore(json.loads((FIXTURES / "0.1.0.json").read_text()), run)
         before = schema(run)
         store = Neo4jStore(server.uri, server.user, server.password)
@@ -162,7 +162,7 @@ async def test_an_older_database_is_read_and_needs_no_new_index(
         assert sorted((await store.states("p", ["g"]))["g"].committed) == ["n1", "x1", "x2"]
         await store.aclose()
         assert schema(run) == before
-        without_schema(run)
+        without_schema(driver)
 
 
 def schema(run: Callable[..., list[dict[str, Any]]]) -> list[str]:
