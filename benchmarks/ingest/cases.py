@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from benchmarks.ingest.growing import grown, grown_by_graphiti
@@ -75,6 +75,7 @@ GROWING = {SHIPPED: 100, "bulk": 1_000, "lean": 0}
 """How many of them by default; more with --full, ten of each with --quick."""
 
 
+@cache
 def stream_of(short: str) -> str:
     """A stream's name in the tables."""
     return MADE[short](0).name

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 NAME = r"(?:[A-Z][\w'&-]*(?: (?:[A-Z][\w'&-]*|\d+\b))*)"
 _THING = r"(?:[\w'&-]+(?: [\w'&-]+)*?)"
@@ -199,6 +200,7 @@ _NOT_BUT = re.compile(
 )
 
 
+@lru_cache(10_000)
 def read(sentence: str) -> Claim | None:
     """What one sentence says, as far as it is understood. A denial says nothing that holds."""
     deadline = _DEADLINE_OF.fullmatch(sentence)

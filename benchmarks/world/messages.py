@@ -25,6 +25,10 @@ _FIRST_PERSON = {
     "I lead": "leads", "I own": "owns", "I know": "knows", "I like": "likes", "I love": "loves", "I manage": "manages",
     "I do": "does", "I no longer work": "no longer works", "I no longer lead": "no longer leads", "I no longer": "no longer",
 }  # fmt: skip
+_IN_THIRD_PERSON = [
+    (re.compile(rf"^{first}\b"), third)
+    for first, third in sorted(_FIRST_PERSON.items(), key=lambda pair: -len(pair[0]))
+]
 _PRONOUN = re.compile(r"^(?:She|He) (?=[a-z])")
 _PROJECT_DEADLINE = re.compile(rf"The (?P<p>{NAME}|project) deadline is (?P<day>.+?)(?:,.*)?\.")
 _MET = re.compile(rf"(?P<names>{NAME}(?:, {NAME})+) met\.")
@@ -79,8 +83,9 @@ def sentences_of(message: str, history: Sequence[str] = ()) -> list[str]:
     found: list[str] = []
     for part in re.split(r"(?<=[.!?])\s+", said.strip()):
         sentence = straight(re.sub(r"^(Hi|Hello|Yes|No|Well), ", "", part.strip().rstrip(".!?")))
-        for first, third in sorted(_FIRST_PERSON.items(), key=lambda pair: -len(pair[0])):
-            sentence = re.sub(rf"^{first}\b", f"{speaker or 'Somebody'} {third}", sentence)
+        if sentence.startswith("I"):
+            for first, third in _IN_THIRD_PERSON:
+                sentence = first.sub(f"{speaker or 'Somebody'} {third}", sentence)
         sentence = re.sub(r"^I (?=[a-z])", f"{speaker or 'Somebody'} ", sentence)
         if _PRONOUN.match(sentence) and (meant := _meant(found, history)):
             sentence = _PRONOUN.sub(f"{meant} ", sentence)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import product
 
 _FIRST = (
@@ -63,10 +64,16 @@ def projects(draw: random.Random, count: int) -> list[str]:
 
 def organisations(draw: random.Random, count: int) -> list[str]:
     """Names of three words, all with other initials."""
-    found = {initials(name): name for name in (" ".join(words) for words in product(*_FIRM))}
-    names = sorted(found.values())
+    names = list(_firms())
     draw.shuffle(names)
     return _enough(names, count, "organisations")
+
+
+@cache
+def _firms() -> tuple[str, ...]:
+    """Of names with the same initials, the last one."""
+    names = (" ".join(words) for words in product(*_FIRM))
+    return tuple(sorted({initials(name): name for name in names}.values()))
 
 
 def initials(name: str) -> str:

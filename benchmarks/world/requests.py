@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -94,10 +95,9 @@ class Reader:
     """
 
     def __init__(self, folder: Path = PLANS) -> None:
-        params = {"instructions": ""}
-        found = [read_prompt(path, params) for path in sorted((folder / "prompts").glob("*.md"))]
+        paths = sorted((folder / "prompts").glob("*.md"))
         self._prompts = sorted(
-            found, key=_fixed, reverse=True
+            (_read(path, path.stat().st_mtime_ns) for path in paths), key=_fixed, reverse=True
         )  # a row of a few fixed words could be a row of any prompt
 
     def read(self, body: Mapping[str, Any]) -> Question:
@@ -283,6 +283,13 @@ def _whole(prompt: Prompt) -> Template:
         if prompt.context
         else prompt.item
     )
+
+
+@lru_cache(1000)
+def _read(path: Path, changed: int) -> Prompt:
+    """A prompt, read once for all simulated models of a process, as long as its file is the same."""
+    del changed
+    return read_prompt(path, {"instructions": ""})
 
 
 def _fixed(prompt: Prompt) -> int:

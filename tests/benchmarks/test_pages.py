@@ -7,12 +7,14 @@ import json
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks.suite import Column, Contest, Line, Lines, Table, Target
+from benchmarks.suite import Column, Contest, Line, Lines, Table, Target, charts, pages
 from benchmarks.suite.benchmark import load, names
 from benchmarks.suite.documents import filled
 from benchmarks.suite.made import ROOT
@@ -22,6 +24,22 @@ from tests.benchmarks.made import MADE, bench, case, line
 
 def git(*words: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, check=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def drawn_once() -> Iterator[None]:
+    """A chart of the same lines is drawn once."""
+    drawn: dict[str, str] = {}
+
+    def draw(*of: Any) -> str:
+        key = repr(of)
+        if key not in drawn:
+            drawn[key] = charts.draw(*of)
+        return drawn[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pages, "draw", draw)
+        yield
 
 
 @pytest.fixture
