@@ -357,6 +357,19 @@ async def test_indexes_that_appear_during_set_up_make_a_database_external(
     assert store.notes[0].startswith("this database was created by another program")
 
 
+async def test_a_label_without_rows_is_searched_without_an_index_where_nothing_is_written(
+    bare: Run, store: Neo4jStore, world: Any
+) -> None:
+    await store.attach(MEMORY, 4)
+    by_text = world.query("Entity", Method("fulltext", "name", "name"))
+    [hits] = await store.search([by_text], world.rows(name=["alice"], group_id=["g"]))
+    assert world.keys(hits) == {}
+    bare("CREATE (:Entity {uuid: 'a', name: 'alice', group_id: 'g'})")
+    await store.attach(MEMORY, 4)
+    with pytest.raises(StoreUnavailable, match='has no full-text index "node_name_and_summary"'):
+        await store.search([by_text], world.rows(name=["alice"], group_id=["g"]))
+
+
 async def test_derived_texts_that_rows_lack_are_computed_in_every_kind_of_read(
     written: Run, store: Neo4jStore, world: Any
 ) -> None:

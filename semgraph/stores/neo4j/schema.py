@@ -60,12 +60,15 @@ class Indexes:
         vectors: Names of the indexes by label and vector property.
         ranges: Labels and properties with a range index, the one of a constraint included.
         incomplete: Labels and derived text properties that some rows lack.
+        empty: Labels without rows, in a database that is only read: full-text searches of them need
+            no index.
     """
 
     fulltext: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
     vectors: Mapping[tuple[str, str], str] = field(default_factory=dict)
     ranges: frozenset[tuple[str, str]] = frozenset()
     incomplete: frozenset[tuple[str, str]] = frozenset()
+    empty: frozenset[str] = frozenset()
 
     def hint(self, var: str, label: str, *properties: str | None) -> str:
         """The index to look into first: of the first property that has one.

@@ -217,6 +217,8 @@ class _Search:
                     self.of.bolt.uri, label.name, name, stored, values.type.list_size
                 )
             return [vector if vector and any(vector) else None for vector in values.to_pylist()]
+        if not branch.index:  # of a label without rows
+            return [None] * rows.num_rows
         own = self.graph.partition if self.of.indexes.fulltext[branch.index][1] else ""
         confined = (
             partitions_of(rows, query.partition)

@@ -239,8 +239,7 @@ class Hits:
             known: Names what is read of a partition before all its rows.
         """
         sought = f"{ROW}.m{number}"
-        if method.via == "fulltext":
-            index = self._fulltext_index(method.prop)
+        if method.via == "fulltext" and (index := self._fulltext_index(method.prop)):
             read = self._fulltext(self.indexes.fulltext[index][0], number)
             if self.pinned:
                 return [self._among_known(read, number, method)], index
@@ -248,7 +247,9 @@ class Hits:
             return [self._read_on(number, found, "s", method)], index
         if method.via == "nearest":
             return self._nearest(method, number, f"${LISTS}.vectors[{sought}]", known)
-        test = f"{self._value(method.prop)} = {sought}" if method.via == "equal" else ""
+        test = "false" if method.via == "fulltext" else ""
+        if method.via == "equal":
+            test = f"{self._value(method.prop)} = {sought}"
         first = method.prop if test.startswith("h.") else None
         if method.via == "equal" and (self.label.name, method.prop) in self.indexes.incomplete:
             key, prop = f"h.{quoted(self.graph.key)}", f"h.{quoted(method.prop)}"
@@ -284,9 +285,12 @@ class Hits:
         return [exact, self._read_on(number, read, _cosine(vector, sought), method)], index
 
     def _fulltext_index(self, prop: str) -> str:
+        """The index that has a property; "" if the database lacks it and there is nothing to find."""
         for name, properties in self.label.fulltext.items():
             if prop in properties:
                 if name not in self.indexes.fulltext:
+                    if self.label.name in self.indexes.empty:
+                        return ""
                     raise StoreUnavailable(
                         f'the database has no full-text index "{name}" of {self.label.name} over {", ".join(properties)}: '
                         "drop another of that name, and run a plan that writes `schema`, such as build_indices_and_constraints"

@@ -204,7 +204,8 @@ class Neo4jStore:
         self._undone = Setup(self._bolt, graph).describe_missing(
             dimensions, existing, statistics.counts
         )
-        self._take(OpenedState.of(graph, dimensions, existing, statistics.dimensions))
+        empty = frozenset(name for name in graph.labels if not statistics.counts.get(name))
+        self._take(OpenedState.of(graph, dimensions, existing, statistics.dimensions), empty)
         return schema.missing(graph, None, existing)
 
     async def _inspect(
@@ -227,12 +228,14 @@ class Neo4jStore:
         self._take(self._opened)
         return True
 
-    def _take(self, opened: OpenedState) -> None:
+    def _take(self, opened: OpenedState, empty: frozenset[str] = frozenset()) -> None:
         """Use this state; rows that lack derived properties are counted anew."""
         self._opened, self._graph, self._lengths.known = opened, opened.graph, dict(opened.lengths)
         self._missing_derived = MissingDerived(self._bolt, opened.graph)
         self._indexes = replace(
-            schema.usable(opened.graph, opened.indexes), incomplete=self._missing_derived.places
+            schema.usable(opened.graph, opened.indexes),
+            incomplete=self._missing_derived.places,
+            empty=empty,
         )
         self._searches.opened(self.graph, self._indexes, self._lengths.known, self._missing_derived)
 
