@@ -23,10 +23,10 @@ SEED ?=
 demo: $(VENV)/.demo
 	$(BIN)/semgraph run plans/add_episode.yaml
 
-# All but kills and soak, which have targets of their own. It starts a Neo4j server of its own. Three processes on two cores, because some tests wait. Tests stay in the
+# All but kills and soak, which have targets of their own. It starts a Neo4j server of its own. Four processes on two cores, because some tests wait. Tests stay in the
 # order of their files, so that those on Neo4j, which run in one process, start early.
 test: $(VENV)/.installed $(VENV)/.browser
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder --ignore=tests/kill --ignore=tests/soak
+	$(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder --ignore=tests/kill --ignore=tests/soak
 
 # Kills runs at random moments and at named points, on both stores, and runs them again: make kill KILLS=200 SEED=7
 kill: $(VENV)/.installed
@@ -41,13 +41,16 @@ fuzz: $(VENV)/.installed
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 # What takes too long for every change: 3,000 random plans, the fuzzer over an engine with injected faults, property tests with new
-# cases, the tests of the plans with both executors of relational steps, 200 kills.
-nightly: $(VENV)/.installed
+# cases, the tests of the plans with both executors of relational steps, 200 kills, soak, and the benchmarks of the engine and of searches
+# with their largest cases, graphiti-core beside; their lines and pages are left in .semgraph/nightly.
+nightly: $(VENV)/.installed $(VENV_GRAPHITI)/.installed
 	$(BIN)/python -m tests.fuzz --plans 3000
 	$(BIN)/python -m tests.fuzz.check_the_checker
 	$(BIN)/python -m pytest -q --hypothesis-profile random $$(grep -rl "from hypothesis" tests --include="test_*.py")
 	SEMGRAPH_SEGMENTS=both $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/plans -k "not neo4j"
 	$(MAKE) kill KILLS=200
+	$(MAKE) soak
+	$(BIN)/python -m benchmarks run engine search --full --into .semgraph/nightly
 
 # implementations that need extras, with every extra installed
 test-extras: $(VENV_EXTRAS)/.installed

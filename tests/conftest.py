@@ -29,9 +29,9 @@ settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile("repeatable")  # `--hypothesis-profile random` draws new cases
 
 
-KEPT = ("SEMGRAPH_HOME", "SEMGRAPH_OFFLINE", "SEMGRAPH_RENEW")
-"""Variables that tests see: where models and servers are, whether they may be downloaded, and whether
-expected files are written anew.
+KEPT = ("SEMGRAPH_HOME", "SEMGRAPH_OFFLINE", "SEMGRAPH_RENEW", "SEMGRAPH_SEGMENTS")
+"""Variables that tests see: where models and servers are, whether they may be downloaded, whether
+expected files are written anew, and what computes relational steps.
 """
 
 NAMED = {name: value for name, value in os.environ.items() if name.startswith("NEO4J_")}
