@@ -1,8 +1,8 @@
 """The protocol of a store: six kinds of read and one kind of write.
 
-All reads are set-at-a-time: rows go in with an ordinal `_q`, hits come out with the `_q` they
-belong to, in one round trip however many rows there are. Values are always bound parameters;
-labels and property names come from the `Graph`.
+All reads are set-at-a-time: rows have an ordinal `_q`, each hit has the `_q` of its row, and any
+number of rows takes one round trip. Values are always bound parameters; labels and property names
+come from the `Graph`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SearchQuery:
     Args:
         label: A node label or an edge type of the graph.
         methods: How to find hits; each ranks for itself, fusing is the engine's business.
-        properties: The properties to return, besides the key (and `source`, `target` of edges); a
+        properties: The properties to return in addition to the key (and `source`, `target` of edges); a
             vector property only if it is named (`name_embedding`). `labels` are sorted and never
             NULL, without the label itself; `attributes` are canonical JSON, `{}` if there are none.
         alias: What `where` and `order` call the hit.
@@ -68,8 +68,8 @@ class SearchQuery:
         partition: The column of `rows` with the partition value; a list column means several; None
             means all. A NULL or an empty list finds nothing.
         ends: Nodes at an edge's ends: `source` or `target`, what `where` calls it, and the
-            properties to return besides its key, in a struct column `#source` or `#target` of the
-            hit; NULL where the node is not there.
+            properties to return in addition to its key, in a struct column `#source` or `#target` of the
+            hit; NULL where the node does not exist.
         order: For the method `order`: (property, descending) pairs; NULLs last; ties by key
             ascending.
     """
@@ -87,7 +87,7 @@ class SearchQuery:
 @dataclass(frozen=True)
 class MatchQuery:
     """A pattern, for all rows at once. Property maps of the pattern name columns of `rows`;
-    `properties` lists what to return for each variable, besides the key (and `source`, `target` of
+    `properties` lists what to return for each variable in addition to the key (and `source`, `target` of
     edges); `where` as in `SearchQuery`, over all variables; every node and edge is confined to the
     row's partition (of several, a path lies in one), variable-length paths included. As in openCypher
     there is a row for each path, and no path uses an edge twice.
@@ -106,12 +106,12 @@ class NodeWrite:
 
     A property in `create` is written only when the node is new; one in `unite` is a list that is
     united with the stored one (stored first, then new values in order); all others overwrite,
-    except that NULL never overwrites. `labels`, if it is a column, adds labels where the graph says
+    except that NULL never overwrites. `labels`, if it is a column, adds labels where the graph has
     `open: labels`; `attributes`, a JSON object, replaces all attributes (one that is null is left
-    out). `only_existing` touches no node that is not there. JSON is kept in canonical form.
+    out). `only_existing` creates no nodes. JSON is stored in canonical form.
 
-    A key that is stored under another partition than the row's is an error, and nothing of the
-    batch is written. Rows without a partition are merged wherever their key is; so it is with
+    A key that is stored under a different partition is an error, and nothing of the batch is
+    written. Rows without a partition are merged wherever their key is; so it is with
     `EdgeWrite` and `Deletion`.
     """
 
@@ -125,8 +125,8 @@ class NodeWrite:
 @dataclass(frozen=True)
 class EdgeWrite:
     """Merge edges by key, as `NodeWrite`; `rows` has `source` and `target`, keys of nodes of the
-    type's end labels. An edge whose ends are not there, or are of another partition than its row,
-    is an error, and so are other ends for an edge that is there: nothing of the batch is written.
+    type's end labels. An edge whose ends do not exist, or are in a different partition than its row,
+    is an error, and so are new ends for an existing edge: nothing of the batch is written.
     """
 
     label: str
@@ -139,8 +139,8 @@ class EdgeWrite:
 @dataclass(frozen=True)
 class Deletion:
     """Delete nodes or edges by key; `rows` has the key and the partition. A key that is stored
-    under another partition is not there. A node with edges is an error unless `detach`. Commit markers whose
-    witness is deleted go too.
+    under a different partition is ignored. A node with edges is an error unless `detach`. Commit markers
+    with a deleted witness are deleted too.
     """
 
     label: str
@@ -218,8 +218,8 @@ class WriteBatch:
 
 @dataclass(frozen=True)
 class Written:
-    """Rows merged or deleted per label, {"Person": 3}; labels with none may lack. What is passed
-    over does not count.
+    """Rows merged or deleted per label, {"Person": 3}; labels without any may be missing. Rows that
+    are passed over do not count.
     """
 
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -305,7 +305,7 @@ class Store(Protocol):
         ...
 
     async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:
-        """Heads and valid commit markers of the given partitions for a plan, in one round trip."""
+        """Heads and valid commit markers of some partitions for a plan, in one round trip."""
         ...
 
     async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
@@ -326,8 +326,8 @@ class Store(Protocol):
         ...
 
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
-        """Delete all nodes, edges and commit markers of the given partitions, or of all that the graph
-        declares.
+        """Delete all nodes, edges and commit markers of some partitions, or of all labels that the
+        graph declares.
         """
         ...
 
@@ -350,7 +350,7 @@ class Observable(Protocol):
 
 @runtime_checkable
 class Shareable(Protocol):
-    """A store whose connection runs can share, each for a graph of its own."""
+    """A store that lets runs share its connection, each for its own graph."""
 
     def share(self) -> Store:
         """A store over the same connection, not opened for a graph yet. Closing one closes the
@@ -384,7 +384,7 @@ class Migratable(Protocol):
         ...
 
     async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
-        """Count the rows that lack derived text properties, given by label and name; `notes` then
+        """Count the rows that lack derived text properties, by label and name; `notes` then
         reports them. A search that compares such properties does the same by itself.
         """
         ...
@@ -400,7 +400,7 @@ class Migratable(Protocol):
             graph: What is needed.
             dimensions: Length of its vectors; None: not known yet.
             drop: First drop the indexes that bear names of the graph, so that they are created
-                anew.
+                again.
 
         Returns:
             What was created, dropped and filled in, what could not be created, and how many rows

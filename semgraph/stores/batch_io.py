@@ -1,5 +1,4 @@
-"""Batches on their way into a store, and tables on their way out: everything about them that is the
-same in all stores.
+"""Preparation of batches to write, and schemas of results: what is the same in all stores.
 
 A batch is prepared once (`prepare_batch`): columns, keys, types, JSON, vectors, and which rows are
 refused. A store only converts the prepared values into its own and writes them.
@@ -84,7 +83,7 @@ class RowsRefused(DataError):
 
 
 class Refusals:
-    """The rows of a batch that a store refuses, each with the first reason that was found."""
+    """The rows of a batch that a store refuses, each with the first reason."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[int, str], RefusedRow] = {}
@@ -123,7 +122,7 @@ class Refusals:
 def _faulty(
     write: Merging, prepare: Callable[[Merging], object], start: int = 0
 ) -> Iterator[tuple[int, DataError]]:
-    """The places of rows that are refused by themselves, found by halving."""
+    """The places of rows that are refused by themselves, by bisection."""
     try:
         prepare(write)
     except DataError as error:
@@ -139,7 +138,7 @@ def _faulty(
 def _conflicting(
     write: Merging, prepare: Callable[[Merging], object]
 ) -> Iterator[tuple[int, DataError]]:
-    """The places of rows that are refused together with those before them, found by halving."""
+    """The places of rows that are refused together with those before them, by bisection."""
     places = list(range(write.rows.num_rows))
 
     def error(count: int) -> DataError | None:
@@ -172,7 +171,8 @@ def no_end(edge: str, end: str, key: str | None, label: str) -> DataError:
     """The error for a new edge (`KNOWS e1`) without the node at one of its ends, in its own
     partition.
 
-    The text is the same if another partition has the node: nobody learns what others store.
+    The text is the same if a different partition has the node, so it reveals nothing about other
+    partitions.
     """
     if key is None:
         return DataError(
@@ -220,7 +220,7 @@ def check_lengths(store: str, stored: Mapping[tuple[str, str], int], length: int
             raise other_length(store, label, index, size, length or 0)
 
 
-# Rows that a store is asked with, and tables that it returns.
+# Rows that a store reads, and tables that it returns.
 
 Dimensions = Mapping[tuple[str, str], int]
 """Lengths of the stored vectors, by label and vector property."""
@@ -251,7 +251,7 @@ def partitions_of(rows: pa.Table, path: str) -> list[tuple[str, ...]]:
 def returned(
     graph: Graph, label: Label, properties: Iterable[str], *, partition: bool = False
 ) -> dict[str, None]:
-    """What is returned of a node or an edge, in order: its key, its partition if asked for, an
+    """The columns returned of a node or an edge, in order: its key, its partition if wanted, an
     edge's ends, properties.
     """
     first = [graph.key, *([graph.partition] if partition else [])]
@@ -267,8 +267,8 @@ def returned(
 
 
 def type_of(label: Label, name: str, dimensions: Dimensions) -> pa.DataType:
-    """The Arrow type of a returned column; of a vector whose length nobody knows yet, as all are
-    NULL: length 1.
+    """The Arrow type of a returned column; of a vector of unknown length, as all are NULL:
+    length 1.
     """
     if name in label.columns:
         return label.columns[name].arrow
@@ -285,7 +285,7 @@ def end_column(end: str) -> str:
 
 
 def aliases(query: SearchQuery) -> tuple[str, ...]:
-    """What the conditions of a search call the hit and the nodes at its ends."""
+    """Names of the hit and of the nodes at its ends in the conditions of a search."""
     return (query.alias, *(name for _, name, _ in query.ends))
 
 
@@ -304,7 +304,7 @@ def end_nodes(graph: Graph, query: SearchQuery) -> dict[str, tuple[Label, tuple[
 
 
 def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> pa.Schema:
-    """Schema of what a search gives."""
+    """Schema of the result of a search."""
     ranking = {
         "_q": pa.int64(),
         "via": pa.string(),
@@ -322,7 +322,7 @@ def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> p
 
 
 def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.Schema:
-    """Schema of what a match gives: a struct for each variable, of a variable-length path a list of
+    """Schema of the result of a match: a struct for each variable, of a variable-length path a list of
     structs.
     """
     fields: list[Any] = [("_q", pa.int64())]
@@ -338,7 +338,7 @@ def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.
 def path_order(
     record: Sequence[Any], named: Sequence[tuple[Element, Label | None]]
 ) -> tuple[Any, ...]:
-    """What a path is sorted by: its row, then the keys of its variables; a variable-length
+    """Sort key of a path: its row, then the keys of its variables; a variable-length
     path by its length first.
 
     Args:
@@ -364,7 +364,7 @@ def steps_of(paths: Iterable[Iterable[Sequence[str]]], kind: pa.DataType) -> pa.
 def scan_schema(
     graph: Graph, label: str, properties: Sequence[str], dimensions: Dimensions
 ) -> pa.Schema:
-    """Schema of what a scan gives."""
+    """Schema of the result of a scan."""
     names = returned(graph, graph.label(label), properties, partition=True)
     return pa.schema(_fields(graph.label(label), names, dimensions))
 

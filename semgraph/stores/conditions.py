@@ -2,8 +2,8 @@
 values that depend on the rows alone.
 
 Whatever part of a conjunct reads no property of a hit is a `Value`: DuckDB computes it over the
-rows before the store is asked, so it means there what it means everywhere, and only comparisons of
-properties have to be said in Cypher or SQL.
+rows before the store is read, so it has the meaning that it has everywhere, and only comparisons
+of properties are translated to Cypher or SQL.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ Term = Prop | Value | Test
 
 _SAME_TYPE = frozenset(
     {"=", "<>", "<", "<=", ">", ">=", "in", "same", "coalesce"}
-)  # whose operands DuckDB brings to one type
+)  # DuckDB casts their operands to one type
 _BOOLEAN = Type("boolean")
 _TEXT = re.compile(r"'(?:[^']|'')*'")
 _COMPARISONS: dict[type[exp.Expr], Op] = {
@@ -366,7 +366,7 @@ def _require(holds: bool) -> None:
 
 @lru_cache(maxsize=1024)
 def constant(value: Value) -> pa.Array[Any]:
-    """What a value is that reads no column, once; asking DuckDB takes a millisecond."""
+    """The value of a constant, computed once; DuckDB takes a millisecond."""
     return evaluate([value], pa.table({"_q": pa.array([0], pa.int64())}))[0]
 
 
@@ -434,7 +434,7 @@ def _plain(value: Value, rows: pa.Table) -> pa.Array[Any] | None:
     return column(rows, value.columns[0])
 
 
-# What conditions say of the hits that can pass them.
+# What conditions imply about the hits that can pass them.
 
 Ends = tuple[Value | None, Value | None]
 """Source and target of an edge; None: any."""
@@ -442,7 +442,7 @@ _MOST_PAIRS = 8
 
 
 def by_key(terms: Sequence[Term], key: str) -> bool:
-    """Whether a conjunct says which keys hits may have."""
+    """Whether a conjunct names the keys that hits may have."""
     return any(isinstance(t, Test) and _known(t, key) is not None for t in terms)
 
 
@@ -506,8 +506,8 @@ def _one_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
 
 
 def pinned(term: Term, names: Iterable[str]) -> bool:
-    """Whether a conjunct leaves only hits whose value of one of the properties is among a few known
-    ones.
+    """Whether a conjunct leaves only hits with one of a few known values in one of the
+    properties.
     """
     if not isinstance(term, Test):
         return False

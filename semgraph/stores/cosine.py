@@ -61,11 +61,11 @@ class Block:
 
     @property
     def inverse(self) -> Singles:
-        """One by their lengths, as near as float32 goes."""
+        """Their reciprocal lengths in float32."""
         return self._inverse[: self.count]
 
     def put(self, ids: Ints, vectors: Singles) -> None:
-        """Add vectors, or replace those that are there."""
+        """Add or replace vectors."""
         import numpy as np
 
         norms = lengths(vectors)
@@ -84,14 +84,14 @@ class Block:
         )
         self._append(ids[new], vectors[new], norms[new])
 
-    def reserve(self, room: int) -> None:
-        """Make room for so many vectors in all."""
+    def reserve(self, capacity: int) -> None:
+        """Allocate memory for so many vectors in all."""
         import numpy as np
 
-        if room > len(self._ids):
+        if capacity > len(self._ids):
             for name in ("_ids", "_vectors", "_norms", "_inverse"):
                 old = getattr(self, name)
-                grown = np.empty((room, *old.shape[1:]), old.dtype)
+                grown = np.empty((capacity, *old.shape[1:]), old.dtype)
                 grown[: self.count] = old[: self.count]
                 setattr(self, name, grown)
 
@@ -147,12 +147,12 @@ def exact(block: Block, places: Ints, query: Floats) -> Floats:
 
 
 class Candidates(NamedTuple):
-    """Who can be among the best of one query.
+    """Candidates for the best of one query.
 
     Args:
         block: For each candidate, which block it is in.
         places: Where in the block.
-        floor: Whoever is not here has a smaller cosine than this.
+        floor: All other vectors have a smaller cosine.
     """
 
     block: Ints
@@ -163,7 +163,7 @@ class Candidates(NamedTuple):
 def candidates(
     blocks: Sequence[Block], queries: Floats, above: float, wanted: int | None
 ) -> list[Candidates]:
-    """For each query at least the `wanted` nearest vectors (None: all) whose cosine exceeds
+    """For each query at least the `wanted` nearest vectors (None: all) with a cosine greater than
     `above`.
     """
     import numpy as np
@@ -189,7 +189,7 @@ def candidates(
 
 
 def _best(scores: Singles, above: float, wanted: int | None, margin: float) -> tuple[Ints, float]:
-    """Who can be among the best by approximate scores, and what all others are below."""
+    """Candidates for the best by approximate scores, and an upper bound of all other cosines."""
     import numpy as np
 
     bound = above - margin

@@ -1,4 +1,4 @@
-"""A connection to a Neo4j server: one RUN at a time, counted, and errors that say what to do."""
+"""A connection to a Neo4j server: one RUN at a time, counted; errors name the remedy."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ Records = list[list[Any]]
 SECONDS = 5.0
 OLDEST = (5, 26)
 PATIENCE = 20.0
-"""Seconds for which a connection that fails is tried again: a server that restarts, or that is busy
-for a while.
+"""Seconds for which a failed connection is retried: a server may restart, or be busy for a while.
 """
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _ADDRESS = re.compile(
@@ -57,7 +56,7 @@ class Bolt:
         self._answered = False
 
     async def open(self) -> None:
-        """Connect, and refuse a server that is too old. Raises StoreUnavailable."""
+        """Connect and check the version of the server. Raises StoreUnavailable."""
         info = await self._patiently(lambda: self._connected().get_server_info())
         version = re.search(r"(\d+)\.(\d+)", info.agent)
         if version is None or tuple(map(int, version.groups())) < OLDEST:
@@ -67,12 +66,11 @@ class Bolt:
             )
 
     async def read(self, text: str, parameters: Mapping[str, Any] | None = None) -> Records:
-        """Run a statement that reads, and give its records. Raises StoreUnavailable."""
+        """Run a statement that reads and return its records. Raises StoreUnavailable."""
         return await self._session("execute_read", lambda tx: self.run(tx, text, parameters))
 
     async def write(self, work: Callable[[AsyncManagedTransaction], Awaitable[T]]) -> T:
-        """Do work in one transaction; whatever it raises rolls it back, and a deadlock makes it
-        start again.
+        """Do work in one transaction; an exception rolls it back, and a deadlock restarts it.
 
         Raises:
             StoreUnavailable: The server does not answer, or does not let this user write.
@@ -91,7 +89,7 @@ class Bolt:
         return [record.values() async for record in result]
 
     async def in_batches(self, text: str, parameters: Mapping[str, Any]) -> None:
-        """A statement that commits as it goes. Raises StoreUnavailable."""
+        """Run a statement that commits in batches. Raises StoreUnavailable."""
 
         async def work() -> None:
             self.round_trips += 1
@@ -121,8 +119,8 @@ class Bolt:
         """Attempt again while the connection fails, for `PATIENCE` seconds. Raises
         StoreUnavailable.
 
-        Permanent failures are raised at once: an address that never answered, and a commit whose
-        outcome is unknown.
+        Permanent failures are raised at once: an address that never answered, and a commit of
+        unknown outcome.
         """
         until, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
         while True:

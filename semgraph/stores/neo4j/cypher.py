@@ -15,12 +15,12 @@ from semgraph.stores.batch_io import RESERVED
 from semgraph.stores.conditions import Prop, Term, Test, Value, constant, read_all, values_of
 
 LISTS = "lists"
-"""The parameter with all lists, as one map: the server plans a statement anew for each order of
+"""The parameter with all lists, as one map: the server plans a statement again for each order of
 magnitude of a list that is a parameter itself.
 """
 KEEP_PLAN = "CYPHER replan=skip"
 """Begins a statement whose plan does not depend on how many rows there are, as hints name the
-indexes: the server makes a plan anew when counts have changed, which takes up to a second.
+indexes: otherwise the server plans again when counts have changed, which takes up to a second.
 """
 ROW = "q"
 DERIVED = "derived"
@@ -67,7 +67,7 @@ def returned_as(graph: Graph, label: Label, var: str, name: str) -> str:
     text it derives from.
 
     Times come as maps with microseconds since 1970, which are read much faster than the driver's
-    own; a value of another type stored by another program comes back as it is,
+    own; a value of a different type, stored by another program, is returned unchanged,
     never as a map.
     """
     value, derived, kind = (
@@ -202,11 +202,11 @@ class Conditions:
         )
 
     def text(self, terms: Iterable[Term], variables: Mapping[str, str]) -> str:
-        """All of the terms in Cypher; `variables` says what each stands for in the statement."""
+        """All of the terms in Cypher; `variables` maps their variables to those of the statement."""
         return " AND ".join(self._text(term, variables, plain=True) for term in terms)
 
     def value(self, value: Value) -> str:
-        """What stands for a value."""
+        """The parameter or field that holds a value."""
         return f"{ROW}.{self.names[value]}" if value.columns else f"${self.names[value]}"
 
     def _text(self, term: Term, variables: Mapping[str, str], *, plain: bool) -> str:

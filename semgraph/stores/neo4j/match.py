@@ -58,7 +58,7 @@ class _PathText:
     """The statement for a pattern. Element i of the path is `e<i>`.
 
     Where a property map names an element, the path is looked for from there, and conditions on the
-    partition name it by a parameter: given by name, an index on it may tempt the planner to begin
+    partition name it by a parameter: by name, an index on it may tempt the planner to begin
     with a whole partition, for every row.
     """
 

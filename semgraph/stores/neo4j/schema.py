@@ -73,7 +73,7 @@ class Indexes:
     def hint(self, var: str, label: str, *properties: str | None) -> str:
         """The index to look into first: of the first property that has one.
 
-        Plans are kept for a while, and one that was made while a label was empty, or before its
+        The server caches plans, and one that was made while a label was empty, or before its
         index was counted, may read all of it.
         """
         indexed = next((p for p in properties if (label, p) in self.ranges), None)
@@ -92,9 +92,9 @@ class Wanted:
             on name_embedding`.
         name: Of the index or constraint.
         create: The statement that makes it.
-        drop: The statement that makes room before: for a vector index of semgraph's own over
+        drop: The statement that must run first: drops a vector index of semgraph's own over
             vectors of another length.
-        blocked: The plain index that stands where a constraint would bring its own; "" if none
+        blocked: The plain index that takes the place of the constraint's own; "" if none
             does.
     """
 
@@ -174,7 +174,7 @@ def is_external(graph: Graph, existing: Sequence[Index], counts: Mapping[str, in
 
 
 def indexes_named_by(graph: Graph, existing: Iterable[Index]) -> list[Index]:
-    """Indexes and constraints that are there under the names that this graph gives them."""
+    """Existing indexes and constraints with the names that this graph uses."""
     names = {
         name
         for label in graph.labels.values()
@@ -392,7 +392,7 @@ def statistics(graph: Graph) -> str:
 
 
 def compile_states(graph: Graph, indexes: Indexes) -> str:
-    """The head of each of `$lists.partitions`, and its commit markers of `$plan` whose witness is still there."""
+    """The head of each of `$lists.partitions`, and its commit markers of `$plan` with an existing witness."""
     key = quoted(graph.key)
     witnesses = " OR ".join(
         f"(m.witness = {string(label.name)} AND EXISTS {{ (:{quoted(label.name)} {{{key}: m.row}}) }})"

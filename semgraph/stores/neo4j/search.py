@@ -1,5 +1,5 @@
-"""Searches in Neo4j: one statement for all rows, and further ones only for rows whose index has to
-be read further.
+"""Searches in Neo4j: one statement for all rows, and further ones only for rows that need more entries
+of an index.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from semgraph.stores.batch_io import (
     search_schema,
 )
 from semgraph.stores.neo4j.bolt import Bolt, Records
-from semgraph.stores.neo4j.cypher import LISTS, sent
+from semgraph.stores.neo4j.cypher import LISTS
 from semgraph.stores.neo4j.schema import Indexes
 from semgraph.stores.neo4j.search_text import (
     Branch,
@@ -33,18 +33,18 @@ from semgraph.stores.neo4j.search_text import (
     lucene_queries,
 )
 from semgraph.stores.neo4j.setup import MissingDerived
-from semgraph.stores.neo4j.values import column_of, fields, partition_field
+from semgraph.stores.neo4j.values import column_of, fields, sent_column
 
 _FIRST, _FACTOR, _MORE, _MOST, _ALL = 50, 4, 16, 5000, 1 << 31
-"""An index is asked for 4 k + 50 entries, then for 16 times as many or what was found suggests; a
+"""An index is asked for 4 k + 50 entries, then for 16 times as many or what the first suggest; a
 full-text index, which sorts all its entries anyway, for all where that is more than 5,000.
 """
 
 
 @dataclass
 class Searches:
-    """State kept between searches: the statements compiled so far, how far each index had to be read, and
-    which labels and partitions were seen to have so many rows that their vector index is read.
+    """State shared by searches: compiled statements, how many entries of each index were needed, and
+    which labels and partitions have so many rows that their vector index is read.
     """
 
     bolt: Bolt
@@ -63,7 +63,7 @@ class Searches:
         dimensions: Dimensions,
         missing_derived: MissingDerived,
     ) -> None:
-        """Set what the database holds; if it changed, statements are compiled anew."""
+        """Set the schema of the database; if it changed, statements are compiled again."""
         if (graph, indexes) != (self.graph, self.indexes):
             self._texts.clear()
             self.large.clear()
@@ -97,7 +97,7 @@ class Searches:
 
 
 class _Search:
-    """One search: its queries, its rows, and what has been found."""
+    """One search: its queries, its rows, and its hits so far."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class _Search:
         )
         self.places = {q: place for place, q in enumerate(rows.column("_q").to_pylist())}
         self.limits: dict[int, int] = {}
-        self.found: dict[tuple[int, int, int], list[list[Any]]] = {}
+        self.hits: dict[tuple[int, int, int], list[list[Any]]] = {}
 
     async def run(self) -> list[pa.Table]:
         columns = {query.partition for query in self.queries if query.partition is not None}
@@ -136,7 +136,7 @@ class _Search:
         return [self._table(number) for number in range(len(self.queries))]
 
     async def _read_missing_derived(self) -> None:
-        """Read what rows lack, in the partitions that are asked about."""
+        """Read what rows lack, in the partitions of the rows."""
         for query in self.queries if self.missing_derived.counts and self.rows.num_rows else ():
             seen = None if query.partition is None else partitions_of(self.rows, query.partition)
             labels = [
@@ -151,7 +151,7 @@ class _Search:
         return self.queries[branch.query].methods[branch.method]
 
     def _parameters(self, text: SearchText, rows: pa.Table) -> dict[str, Any]:
-        more = {name: partition_field(rows, path) for path, name in text.partitions.items()}
+        more = {name: sent_column(rows, path) for path, name in text.partitions.items()}
         vectors: dict[tuple[float, ...], int] = {}
         parameters: dict[str, Any] = {**text.bound.constants, "own": self.graph.partition}
         for branch in text.branches:
@@ -202,9 +202,9 @@ class _Search:
         """The value that each row searches for."""
         query, method = self.queries[branch.query], self._method(branch)
         label = self.graph.label(query.label)
-        values: Any = column(rows, method.column)
         if method.via == "equal":
-            return [sent(value) for value in values.to_pylist()]
+            return sent_column(rows, method.column)
+        values: Any = column(rows, method.column)
         if method.via == "nearest":
             name = label.vectors[method.prop]
             stored = self.of.dimensions.get((label.name, name))
@@ -254,7 +254,7 @@ class _Search:
                     further.get(number, 0), _further(method, len(hits), fetched, limit)
                 )
                 unfinished.add(q)
-        self.found |= fresh
+        self.hits |= fresh
         self.limits |= further
         for number, limit in further.items():
             index, k = branches[number].index, self._method(branches[number]).k or 1
@@ -269,7 +269,7 @@ class _Search:
         ranked = [
             (q, query.methods[method].via, method, rank, *hit)
             for (of, q, method), hits in sorted(
-                (key, hits) for key, hits in self.found.items() if key[0] == number
+                (key, hits) for key, hits in self.hits.items() if key[0] == number
             )
             for rank, hit in enumerate(hits)
         ]

@@ -129,7 +129,7 @@ class _Writer:
         self.branches.append(replace(branch, index=index, whole=hits.pinned))
 
     def confined(self, query: SearchQuery, own: str, row: str) -> str:
-        """The condition that keeps hits, whose partition is `own`, in the row's."""
+        """The condition that confines hits, with the partition `own`, to the row's."""
         if query.partition is None:
             return ""
         name = self.partitions.setdefault(query.partition, f"p{len(self.partitions)}")
@@ -243,8 +243,8 @@ class Hits:
             read = self._fulltext(self.indexes.fulltext[index][0], number)
             if self.pinned:
                 return [self._among_known(read, number, method)], index
-            found = f"{read}\nWITH h, sum(s) AS s ORDER BY s DESC WHERE s > 0\nWITH collect([h, s]) AS found"
-            return [self._read_on(number, found, "s", method)], index
+            entries = f"{read}\nWITH h, sum(s) AS s ORDER BY s DESC WHERE s > 0\nWITH collect([h, s]) AS found"
+            return [self._read_on(number, entries, "s", method)], index
         if method.via == "nearest":
             return self._nearest(method, number, f"${LISTS}.vectors[{sought}]", known)
         test = "false" if method.via == "fulltext" else ""
@@ -254,9 +254,9 @@ class Hits:
         if method.via == "equal" and (self.label.name, method.prop) in self.indexes.incomplete:
             key, prop = f"h.{quoted(self.graph.key)}", f"h.{quoted(method.prop)}"
             test = f"({prop} = {sought} OR ({prop} IS NULL AND {key} IN {ROW}.u{number}))"
-        found = f"{self._match(test, first)}\n{self._ranked('1.0', method)}"
+        matches = f"{self._match(test, first)}\n{self._ranked('1.0', method)}"
         return [
-            f"{found}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
+            f"{matches}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
         ], ""
 
     def _nearest(
@@ -268,10 +268,10 @@ class Hits:
         vector = f"h.{quoted(name)}"
         ranked = self._ranked(_cosine("v", sought), method)
         end = f"{ranked}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
-        alike = f"size(v) = size({sought})"
+        same_size = f"size(v) = size({sought})"
         index = self.indexes.vectors.get((self.label.name, name), "")
         if not index or self.pinned or method.k is None:
-            return [f"{self._match('')}\nWITH h, {vector} AS v WHERE {alike}\n{end}"], ""
+            return [f"{self._match('')}\nWITH h, {vector} AS v WHERE {same_size}\n{end}"], ""
         own = self.confined(self.query, f"h.{quoted(self.graph.partition)}", "g")
         n, near = known(self.query, self.pattern, own, vector)
         kind = "node" if self.label.kind == "node" else "relationship"
@@ -280,7 +280,7 @@ class Hits:
             f"CALL db.index.vector.query{kind.title()}s({string(index)}, $f{number}, {sought}) YIELD {kind}, score\n"
             f"WITH collect([{kind}, 2 * score - 1]) AS found"
         )
-        passing = " AND ".join(filter(None, (alike, self._where)))
+        passing = " AND ".join(filter(None, (same_size, self._where)))
         exact = f"UNWIND {near} AS x WITH x[0] AS h, x[1] AS v WHERE {passing}\n{end}"
         return [exact, self._read_on(number, read, _cosine(vector, sought), method)], index
 
@@ -300,7 +300,7 @@ class Hits:
 
     @property
     def pinned(self) -> bool:
-        """Whether `where` says which hits there can be, by key or by ends."""
+        """Whether `where` names the possible hits, by key or by ends."""
         by_ends = self.label.kind == "edge" and bool(ends(self.own))
         return by_ends or by_key(self.own, self.graph.key)
 
@@ -313,8 +313,8 @@ class Hits:
         )
 
     def _among_known(self, read: str, number: int, method: Method) -> str:
-        """Which of the few hits that there can be an index gives, and their scores; not read where
-        there are none.
+        """The possible hits that an index returns, and their scores; it is not read where none are
+        possible.
         """
         return (
             f"CALL ({ROW}) {{ {self._match('')} RETURN collect(h) AS known }}\n"
@@ -324,9 +324,7 @@ class Hits:
         )
 
     def _read_on(self, number: int, read: str, score: str, method: Method) -> str:
-        """What an index gives, filtered; it says how much it read, so that it can be asked for
-        more.
-        """
+        """The entries of an index, filtered, and how many were read, so that more can be read."""
         return (
             f"{read}\nCALL ({ROW}, found) {{\n"
             f"UNWIND found AS f WITH f[0] AS h, f[1] AS s WHERE {self._filter()}\n"
@@ -345,7 +343,7 @@ class Hits:
                 else self.indexes.hint("h", self.label.name, prop, partition)
             )
             return f"MATCH {self.pattern}{hint} WHERE {self._filter(test)}"
-        # The partition by a parameter: given by name, its index may tempt the planner to read all
+        # The partition by a parameter: by name, its index may tempt the planner to read all
         # of it for every row.
         clauses = match_edges(
             self.graph,
@@ -407,7 +405,7 @@ def match_edges(
         graph: Says what the key is.
         label: Of the edges.
         pairs: Ends that are known; not empty.
-        value: What stands for a value.
+        value: The parameter or field that holds a value.
         hint: Names the index with which to find a variable of a label.
     """
     edge, key = f"[h:{quoted(label.name)}]", quoted(graph.key)

@@ -41,7 +41,7 @@ class MissingDerived:
     Args:
         bolt: The connection.
         graph: Says what derives from what.
-        counts: How many rows lack which, of those that were asked about.
+        counts: How many rows lack which, of the properties counted so far.
     """
 
     bolt: Bolt
@@ -53,8 +53,8 @@ class MissingDerived:
     _read: dict[Place, set[str] | None] = field(default_factory=dict)
 
     async def look(self, places: Iterable[Place]) -> bool:
-        """Count the rows that lack some derived text properties, once; returns whether more do than
-        was known.
+        """Count the rows that lack some derived text properties, once. Returns whether the counts
+        changed.
         """
         new = sorted(place for place in set(places) - self._checked if self._is_text(*place))
         self._checked.update(new)
@@ -114,7 +114,7 @@ class MissingDerived:
             holders.setdefault(values[key], []).append(key)
 
     def holders(self, label: str, name: str, value: Any) -> list[str]:
-        """Keys of the rows whose property would have a value."""
+        """Keys of the rows that would have a value of a property."""
         return self._holders.get((label, name), {}).get(value, [])
 
     def parameters(self, text: str) -> dict[str, Any]:
@@ -222,19 +222,19 @@ class Setup:
         """What is missing and stays so, as the database was created by another program."""
         if not schema.is_external(self.graph, existing, counts):
             return []
-        settled = {
+        complete = {
             n
             for n, label in self.graph.labels.items()
             if schema.has_unique_keys(self.graph, label, existing)
         }
-        return [one for one in wanted if one.label not in settled]
+        return [one for one in wanted if one.label not in complete]
 
     async def migrate(self, dimensions: int | None, *, drop: bool) -> list[str]:
         """Create all that is missing and can be created; returns a report of what was and was not.
 
         Args:
-            dimensions: Length of the vectors; None: nobody knows it yet, so no vector index is
-                made.
+            dimensions: Length of the vectors; None: unknown, so no vector index is
+                created.
             drop: First drop the indexes and constraints that bear names of the graph.
         """
         report = await self._drop_own() if drop else []

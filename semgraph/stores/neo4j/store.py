@@ -58,7 +58,7 @@ from semgraph.stores.neo4j.setup import (
     compared,
     compared_in_match,
 )
-from semgraph.stores.neo4j.values import column_of, fields, partition_field, time_of
+from semgraph.stores.neo4j.values import column_of, fields, sent_column, time_of
 from semgraph.stores.neo4j.write import Lengths, commit, new_lengths
 
 
@@ -69,7 +69,7 @@ class OpenedState:
 
     Args:
         graph: What it was opened for.
-        dimensions: The length of vectors that it was opened with; None: nobody knew.
+        dimensions: The length of vectors that it was opened with; None: unknown.
         indexes: Its indexes and constraints.
         lengths: Of vectors, by label and property.
     """
@@ -87,9 +87,7 @@ class OpenedState:
         indexes: Sequence[schema.Index],
         stored: Mapping[tuple[str, str], int],
     ) -> OpenedState:
-        """All vectors are as long as those that are asked for; else as the `stored` ones are, where
-        there are any.
-        """
+        """Lengths are `dimensions` for all vectors; without it, those of the `stored` vectors."""
         names = [
             (label.name, name) for label in graph.labels.values() for name in label.vectors.values()
         ]
@@ -101,9 +99,7 @@ class OpenedState:
         )
 
     def serves(self, graph: Graph, dimensions: int | None) -> bool:
-        """Whether this is all that is to be known to open it for a graph and vectors of a
-        length.
-        """
+        """Whether the store can be opened for a graph and vectors of a length without reading more."""
         return dimensions in {None, self.dimensions} and graph == self.graph and self._lacks_nothing
 
     @cached_property
@@ -174,7 +170,7 @@ class Neo4jStore:
     @property
     def nearest(self) -> str:
         """Exact up to a limit, then by the index."""
-        return f"exact within a partition of less than {EXACT_BELOW:,} rows, or where both ends are given; else by the index"
+        return f"exact within a partition of less than {EXACT_BELOW:,} rows, or where both ends are known; else by the index"
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
         """Whether a conjunct over `alias.*` (None: any pattern variable) and row columns can run in
@@ -229,7 +225,7 @@ class Neo4jStore:
         return True
 
     def _take(self, opened: OpenedState, empty: frozenset[str] = frozenset()) -> None:
-        """Use this state; rows that lack derived properties are counted anew."""
+        """Use this state; rows that lack derived properties are counted again."""
         self._opened, self._graph, self._lengths.known = opened, opened.graph, dict(opened.lengths)
         self._missing_derived = MissingDerived(self._bolt, opened.graph)
         self._indexes = replace(
@@ -247,7 +243,7 @@ class Neo4jStore:
 
         Raises:
             StoreUnavailable: It does not answer, rejects the password, is too old or read-only, or
-                holds vectors of another length. Nothing was changed.
+                holds vectors of a different length. Nothing was changed.
         """
         if self._reopened(graph, dimensions):
             return
@@ -306,7 +302,7 @@ class Neo4jStore:
             short: column(rows, path).to_pylist() for path, short in text.columns.items()
         }
         if query.partition is not None:
-            more["p0"] = partition_field(rows, query.partition)
+            more["p0"] = sent_column(rows, query.partition)
         parameters = {
             LISTS: {"rows": fields(rows, text.bound.values, more)},
             **text.bound.constants,
@@ -342,7 +338,7 @@ class Neo4jStore:
     async def _read_missing_derived(
         self, labels: Iterable[str], rows: pa.Table, partition: str | None
     ) -> None:
-        """Read what rows of these labels lack, in the partitions that are asked about."""
+        """Read what rows of these labels lack, in the partitions of the rows."""
         own = (
             None
             if partition is None
@@ -375,7 +371,7 @@ class Neo4jStore:
         return pa.table(self._columns(records, declared, list(wanted)), schema=wanted)
 
     async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:
-        """Heads and valid commit markers of the given partitions for a plan, in one round trip."""
+        """Heads and valid commit markers of some partitions for a plan, in one round trip."""
         if not partitions:
             return {}
         parameters = {"plan": plan, LISTS: {"partitions": list(dict.fromkeys(partitions))}}
@@ -393,7 +389,7 @@ class Neo4jStore:
         Raises:
             ConcurrentWrite: `marker.before` is no longer the partition's head; nothing was written.
             StoreUnavailable: Connection lost, read-only or disk full; nothing was written.
-            DataError: An edge's end is not there, or a node that should go still has edges; nothing
+            DataError: An edge's end does not exist, or a node to delete still has edges; nothing
                 was written.
         """
         self._searches.shrunk(batch.deletes)
@@ -410,8 +406,8 @@ class Neo4jStore:
         )
 
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
-        """Delete all nodes, edges and commit markers of the given partitions, or of all that the graph
-        declares.
+        """Delete all nodes, edges and commit markers of some partitions, or of all labels of the
+        graph.
 
         Not one transaction: a partition may be larger than a server's memory. Commit markers go first.
         """

@@ -1,6 +1,4 @@
-"""Values between Arrow tables and Neo4j: what rows send, and what properties are when they come
-back.
-"""
+"""Conversions between Arrow tables and Neo4j: parameters of rows, and columns of properties."""
 
 from __future__ import annotations
 
@@ -25,19 +23,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def fields(
     rows: pa.Table, values: Mapping[str, Value], more: Mapping[str, Sequence[Any]]
 ) -> list[dict[str, Any]]:
-    """The rows as parameters: their ordinals, the values of conjuncts, and what else a statement
-    reads.
-    """
+    """The rows as parameters: ordinals, values of conjuncts, and further fields of a statement."""
     computed = zip(values, evaluate(list(values.values()), rows), strict=True)
     columns: dict[str, Sequence[Any]] = {"_q": rows.column("_q").to_pylist(), **more}
     columns |= {name: [sent(value) for value in array.to_pylist()] for name, array in computed}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def partition_field(rows: pa.Table, path: str) -> list[Any]:
-    """The partition of each row, or the list of those that it may see."""
-    values = column(rows, path).to_pylist()
-    return [sent(value) for value in values]
+def sent_column(rows: pa.Table, path: str) -> list[Any]:
+    """A column of the rows as Bolt carries it."""
+    return [sent(value) for value in column(rows, path).to_pylist()]
 
 
 def column_of(values: Iterable[Any], label: Label, name: str, wanted: pa.DataType) -> pa.Array[Any]:
@@ -47,7 +42,7 @@ def column_of(values: Iterable[Any], label: Label, name: str, wanted: pa.DataTyp
     kind, derived = label.columns.get(name), label.derived.get(name)
     if (
         kind is not None and derived is not None
-    ):  # a row that lacks it brings, in a list, what it derives from
+    ):  # a row that lacks it has a list with the text it derives from
         values = [
             _derived(value, TEXT_FUNCTIONS[derived.by].python) if isinstance(value, list) else value
             for value in values

@@ -358,8 +358,7 @@ def _united(name: str) -> str:
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Records]]
 FIRST = f"MERGE (m:{MARK} {{plan: '', partition: '', row: ''}}) DELETE m"
-"""Until the transaction ends, others that run this wait for it: keys of commit markers are unique. No plan
-is called ''.
+"""A lock until the transaction ends, as keys of commit markers are unique. No plan is called ''.
 """
 
 
@@ -368,9 +367,9 @@ class Lengths:
     """The known lengths of vectors, by label and property.
 
     Args:
-        known: Those that are asked for or stored.
-        stored: Where there are vectors; elsewhere another process may write the first, of another
-            length.
+        known: Those that are configured or stored.
+        stored: The places that have vectors; elsewhere a different process may write the first, of
+            any length.
     """
 
     known: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -548,18 +547,18 @@ async def _refuse_edges_left(
 ) -> None:
     """Refuse to delete nodes with edges that the batch does not delete."""
     key = quoted(graph.key)
-    goes = {
+    deleted = {
         other.label: other.rows.column(graph.key).to_pylist()
         for other in batch.writes
         if isinstance(other, Deletion) and graph.label(other.label).kind == "edge"
     }
     text = (
         f"UNWIND $keys AS k\nMATCH (n:{quoted(write.label)} {{{key}: k}})-[r]-()\n"
-        f"WHERE NOT r.{key} IN coalesce($goes[type(r)], [])\n"
+        f"WHERE NOT r.{key} IN coalesce($deleted[type(r)], [])\n"
         f"RETURN k, type(r), r.{key}, startNode(r).{key}, endNode(r).{key}"
     )
     keys = write.rows.column(graph.key).to_pylist()
-    for node, kind, edge, source, target in await ask(text, {"keys": keys, "goes": goes}):
+    for node, kind, edge, source, target in await ask(text, {"keys": keys, "deleted": deleted}):
         between = f"{kind} {edge} lies between {source} and {target}"
         refusals.add(write, node, still_has_edges(f"a {write.label}", between))
 

@@ -75,12 +75,11 @@ class File:
     async def open(
         self, check: Callable[[sqlite3.Connection], None], *, reads: bool = False
     ) -> None:
-        """Connect, unless that is done. Raises StoreUnavailable.
+        """Connect, unless connected. Raises StoreUnavailable.
 
         Args:
-            check: Sees the file before anything of it is changed.
-            reads: Neither make nor change the file: one that is not there is taken for an empty
-                one.
+            check: Checks the file before it is changed.
+            reads: Neither create nor change the file; a missing file counts as empty.
         """
         async with self._lock:
             if self._con is None:
@@ -94,7 +93,7 @@ class File:
         return self._con is not None
 
     async def copy(self, check: Callable[[sqlite3.Connection], None]) -> None:
-        """Continue with a copy in memory, which can be changed without changing the file."""
+        """Continue with a copy in memory; the file is not changed."""
         async with self._lock:
             con = self._con
             if con is None:
@@ -170,7 +169,7 @@ class File:
         con.execute("PRAGMA temp_store = MEMORY")
         con.execute(
             "PRAGMA automatic_index = OFF"
-        )  # SQLite would build one for each search where there is one
+        )  # SQLite would build one for each search, beside existing indexes
         con.execute("PRAGMA cache_size = -65536")
 
     async def run(
@@ -179,7 +178,7 @@ class File:
         """One transaction, which is one round trip.
 
         Args:
-            work: What to do; done again from the start if another process is in the way.
+            work: What to do; restarted if another process holds the lock.
             writes: Whether to take the lock that only one writer can have, before anything is read.
             large: Whether to leave the event loop's thread.
 
@@ -222,7 +221,7 @@ class File:
     async def _patiently(
         self, attempt: Callable[[], T], con: sqlite3.Connection | None = None
     ) -> T:
-        """Attempt in another thread, until nobody else is in the way. Cancelled, it is over before
+        """Attempt in another thread until the lock is free. If cancelled, the attempt has ended when
         this returns.
         """
         cancelled = threading.Event()

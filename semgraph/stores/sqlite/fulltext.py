@@ -140,7 +140,7 @@ class FullTextIndex:
 
     def is_cheap(self, word: str, partition: str | None, rows: int) -> bool:
         """Whether to read the postings of a word, rather than to score so many rows from their
-        texts. What scoring has cost counts: a word that is often asked for is read in the end.
+        texts. Earlier scoring counts: the postings of a word of many queries are read in the end.
         """
         name = self._full, word, partition
         if self._cache.postings(name) is not None:

@@ -33,7 +33,7 @@ class Nearest:
     """Hits by the cosine of their embedding.
 
     Where conditions leave few hits, SQLite finds those that pass, and only these are compared. Else
-    the nearest are found first, and more of them as long as fewer than k pass.
+    the nearest come first, and more of them are read as long as fewer than k pass.
     """
 
     scope: SearchScope
@@ -51,7 +51,7 @@ class Nearest:
 
     @cached_property
     def queries(self) -> tuple[list[int], Floats]:
-        """Numbers of the rows whose vector has a direction, and these vectors."""
+        """Numbers of the rows that have a vector with a direction, and these vectors."""
         import numpy as np
 
         name = self.method.column

@@ -76,9 +76,7 @@ class VariablePaths:
         return 0 if self.graph.key in named else 1 if named else 2
 
     def _table(self, place: int) -> Table:
-        """The table of an end; of several the first, as what they are asked for they have in
-        common.
-        """
+        """The table of an end; of several the first, as they share the properties that are read."""
         return self.tables[self.ends[place][0]]
 
     def _prop(self, prop: Prop) -> tuple[str, Type]:
@@ -104,7 +102,7 @@ class VariablePaths:
 
     @property
     def sql(self) -> str:
-        """Reads the rows; gives ordinal, label and id of both ends, the walk, and ids behind it."""
+        """The statement: ordinal, label and id of both ends, the walk, and ids after it."""
         rows = f"temp.{self.request.table} r"
         walk = [*self._seeds(rows), *self._steps()]
         near, far = self.begin, 1 - self.begin
@@ -129,10 +127,10 @@ class VariablePaths:
                     ),
                 ]
                 selects.append(
-                    f"SELECT {', '.join(['w.q, w.begin, w.first, w.way, w.label, w.at', *behind])} "
+                    f"SELECT {', '.join(['w.q, w.begin, w.first, w.steps, w.label, w.at', *behind])} "
                     f"FROM {' CROSS JOIN '.join(sources)} WHERE {' AND '.join(tests)}"
                 )
-        columns = "q, part, begin, first, label, at, key, depth, way"
+        columns = "q, part, begin, first, label, at, key, depth, steps"
         return f"WITH RECURSIVE walk ({columns}) AS ({' UNION ALL '.join(walk)}) {' UNION ALL '.join(selects)}"
 
     def _after(self, label: str) -> list[str]:
@@ -155,7 +153,7 @@ class VariablePaths:
                 and (getattr(edges.label, near), getattr(edges.label, far)) == (label, node.label)
             ]
             tests.append(f"({' OR '.join(directions)})" if directions else "FALSE")
-            tests.append(f"instr(w.way, ';{edge.label}:' || {e}.{ID} || ';') = 0")
+            tests.append(f"instr(w.steps, ';{edge.label}:' || {e}.{ID} || ';') = 0")
             tests += [
                 f"{e}.{ID} <> e{p}.{ID}"
                 for p, other, _ in self._rest
@@ -201,14 +199,14 @@ class VariablePaths:
         tests = [
             f"w.label = '{ends[near]}' AND w.depth < {self.path.most}",
             f"e.{near} = w.key AND n.{nodes.key} = e.{far}",
-            f"instr(w.way, ';{name}:' || e.{ID} || ';') = 0",
+            f"instr(w.steps, ';{name}:' || e.{ID} || ';') = 0",
             *([also] if also else []),
         ]
         if self.parts:
             tests += [f"+e.{edges.partition} = w.part", f"+n.{nodes.partition} = w.part"]
-        way = f"CASE w.way WHEN '' THEN ';' ELSE w.way END || '{name}:' || e.{ID} || ';'"
+        steps = f"CASE w.steps WHEN '' THEN ';' ELSE w.steps END || '{name}:' || e.{ID} || ';'"
         return (
-            f"SELECT w.q, w.part, w.begin, w.first, '{ends[far]}', n.{ID}, n.{nodes.key}, w.depth + 1, {way} "
+            f"SELECT w.q, w.part, w.begin, w.first, '{ends[far]}', n.{ID}, n.{nodes.key}, w.depth + 1, {steps} "
             f"FROM walk w CROSS JOIN {edges.name} e CROSS JOIN {nodes.name} n WHERE {' AND '.join(tests)}"
         )
 
@@ -245,8 +243,8 @@ class VariablePaths:
         return pa.Table.from_arrays(columns, schema=schema)
 
     def _path(self, row: Sequence[Any]) -> _Path:
-        q, begin, first, way, label, at, *behind = row
-        walked = [step.partition(":") for step in way.split(";") if step]
+        q, begin, first, walk, label, at, *behind = row
+        walked = [step.partition(":") for step in walk.split(";") if step]
         steps = tuple((name, int(number)) for name, _, number in walked)
         ends: tuple[tuple[Node, ...], ...] = ((begin, first),), steps, ((label, at),)
         if self.begin:

@@ -43,7 +43,7 @@ _CALLS = {"coalesce": "coalesce", "contains": "list_holds", "overlaps": "lists_m
 
 
 class RequestRows:
-    """The rows of one round trip. What queries say of them is collected first and loaded once.
+    """The rows of one round trip. The columns that queries need are collected first and loaded once.
 
     In SQL the rows are `r`, with their ordinal `r.q`.
     """
@@ -63,7 +63,7 @@ class RequestRows:
         return quote(f"#rows{len(self._columns)}")
 
     def column(self, name: object, array: pa.Array[Any], kind: Type | None = None) -> str:
-        """A column of the rows in SQL. `name` makes it one column however often it is asked for."""
+        """A column of the rows in SQL. Calls with the same `name` share one column."""
         if name not in self._names:
             self._names[name] = f"r.c{len(self._columns)}"
             kind, what = kind or type_of_arrow(array.type), f'column "{name}" of the rows'
@@ -177,7 +177,7 @@ class SearchScope:
         request: The rows; `r` in SQL.
         where: Conditions in SQL, over `t` and `r`.
         partitions: For each row what it may see; None: all.
-        parts: The temporary table that says the same; "" for all.
+        parts: The temporary table with these partitions; "" for all.
         pinned: Whether the conditions name the key or the ends of a hit, and so leave few.
     """
 

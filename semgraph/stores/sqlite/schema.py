@@ -9,11 +9,11 @@ label or property can have:
 - `Label#vector#property`: vectors with their partition and the version of the file that they came
   with;
 - `Label#by#property`, `Label#ends#source`: indexes;
-- `#partitions`: the numbers of partitions, kept when a partition is emptied;
+- `#partitions`: the numbers of partitions, which outlive their rows;
 - `#meta`, `#dimensions`, `#gone`, `#heads`, `#marks`: semgraph's own.
 
-Triggers keep full text and vectors in step with the labels' tables. FTS5 forgets a row only if it
-is told the same words again, so what `partition_words` makes of a text belongs to the layout: change it, and
+Triggers keep full text and vectors in step with the labels' tables. FTS5 deletes a row only if it
+gets the same words again, so the result of `partition_words` belongs to the layout: if it changes,
 `SCHEMA` must change.
 """
 
@@ -33,7 +33,7 @@ from semgraph.stores.sqlite.values import AFFINITY
 
 APPLICATION = 0x53474D31
 SCHEMA = 2
-"""Of layout 1, of version 0.1.0, full text is made anew."""
+"""The full text of layout 1, of version 0.1.0, is created again."""
 ID = '"#id"'
 _OWN = {
     "#meta": "(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
@@ -131,7 +131,7 @@ class Table:
         return " NOT NULL" if ends or name == self.graph.partition else ""
 
     def parts(self) -> Iterator[tuple[str, str]]:
-        """Name and SQL of what stands beside the table: full text, vectors, indexes, triggers."""
+        """Name and SQL of the objects of the table: full text, vectors, indexes, triggers."""
         yield self._index(self.graph.key)
         for name in dict.fromkeys((*self.label.index, "created_at")):
             if name in self.columns and name != self.graph.partition:
@@ -150,7 +150,7 @@ class Table:
         return full, f"CREATE INDEX {quote(full)} ON {self.name} ({self.partition}, {quote(name)})"
 
     def words_row(self, properties: tuple[str, ...], row: str = "") -> str:
-        """What full text holds of a row (`new.`, `old.`, or of the table): the words of each
+        """The indexed form of a row (`new.`, `old.`, or of the table): the words of each
         property.
         """
         number = f'(SELECT id FROM "#partitions" WHERE part = {row}{self.partition})'
@@ -355,7 +355,7 @@ def read_dimensions(con: sqlite3.Connection) -> dict[tuple[str, str], int]:
 def check_dimensions(
     con: sqlite3.Connection, tables: Mapping[str, Table], dimensions: int | None, store: str
 ) -> None:
-    """Refuse an embedder whose vectors have another length than the stored ones. Raises
+    """Refuse an embedder with vectors of a different length than the stored ones. Raises
     StoreUnavailable.
     """
     stored = {at: size for at, size in read_dimensions(con).items() if at[0] in tables}

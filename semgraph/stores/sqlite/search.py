@@ -33,7 +33,7 @@ from semgraph.stores.sqlite.vectors import Memory
 
 
 class Equal:
-    """Hits whose property equals the row's value: one statement for all rows."""
+    """Hits with the row's value in a property: one statement for all rows."""
 
     def __init__(self, scope: SearchScope, method: Method) -> None:
         self.scope, self.method = scope, method
@@ -59,7 +59,7 @@ class Equal:
 
 @dataclass(frozen=True)
 class InOrder:
-    """Hits in an order that the search says."""
+    """Hits in the order of the search."""
 
     scope: SearchScope
     method: Method
@@ -215,7 +215,7 @@ def _read_by(
     values: Sequence[Any],
     dimensions: Dimensions,
 ) -> tuple[list[pa.Array[Any]], dict[Any, int]]:
-    """Properties of the rows whose column `by` has one of some values, and their places by value."""
+    """Properties of the rows with one of some values in the column `by`, and their places by value."""
     selected = ", ".join(table.stored(name) for name in names)
     where = f"t.{by} IN (SELECT value FROM json_each(?))"
     sql = f"SELECT {selected}, t.{by} FROM {table.name} t WHERE {where}"

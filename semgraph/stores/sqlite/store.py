@@ -1,8 +1,8 @@
 """The embedded store: a graph in one SQLite file, or in memory. Nothing to install; several
 processes may use one file.
 
-A commit is in the file when `commit` returns, and stays there if the process dies; a loss of power
-may cost the latest commits, each whole with its commit markers, so that a run does them again.
+A commit is in the file when `commit` returns, and survives the end of the process; a loss of power
+may cost the latest commits, each with its commit markers, so that a run repeats them.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class SqliteStore:
     """A store over one SQLite file. See `Store` for what each method promises.
 
     Args:
-        path: Of the file, made with its folder if it is not there; ":memory:" keeps all in memory,
-            of this store alone.
+        path: Of the file, which is created with its folder if missing; ":memory:" keeps all in memory,
+            for this store alone.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -117,7 +117,7 @@ class SqliteStore:
         return read(expr, alias) is not None
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
-        """Make the file, or bring it up to date with the graph. Raises StoreUnavailable,
+        """Create the file, or migrate it to the graph. Raises StoreUnavailable,
         PlanError.
         """
         self._file, self._memory = self._main, self._of_main
@@ -125,11 +125,11 @@ class SqliteStore:
         await self._make_ready(tables_of(graph), dimensions)
 
     async def attach(self, graph: Graph, dimensions: int | None = None) -> None:
-        """Open the file to read; it is neither made nor changed. Raises StoreUnavailable,
+        """Open the file to read; it is neither created nor changed. Raises StoreUnavailable,
         PlanError.
 
-        A file that is not there is taken for an empty one. One that lacks what the graph needs is
-        copied into memory.
+        A missing file counts as empty. A file that lacks what the graph needs is copied into
+        memory.
         """
         if self.path == ":memory:":
             await self.ensure(graph, dimensions)

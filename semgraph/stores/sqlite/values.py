@@ -79,7 +79,7 @@ def decode_vectors(values: Sequence[bytes | None], size: int) -> pa.Array[Any]:
 
 
 def indexed_words(text: str) -> list[str]:
-    """The words of a text as full text holds them: those of `words`, with simple case folding, so
+    """The words of a text in the full-text index: those of `words`, with simple case folding, so
     that a final sigma equals any other.
     """
     listed = words(text)
@@ -89,7 +89,7 @@ def indexed_words(text: str) -> list[str]:
 
 
 def partition_words(text: str | None, partition: int | None) -> str | None:
-    """What full text holds of a text: each word with the number of the partition."""
+    """The indexed form of a text: each word with the number of the partition."""
     if text is None:
         return None
     return " ".join(f"{word}_{partition}" for word in indexed_words(text))

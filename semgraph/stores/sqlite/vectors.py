@@ -1,11 +1,11 @@
-"""What a store keeps in memory of an SQLite file: vectors, and postings of full text.
+"""Caches of an SQLite file: vectors, and postings of full text.
 
-Vectors are one block per partition, kept in step with the file whoever writes to it.
+Vectors are one block per partition, synchronized with the file whoever writes to it.
 
 Each transaction that writes raises the file's version and stamps the vectors that it wrote with it;
-a vector that goes leaves the version at which its partition lost one. So within a read a block
+a deleted vector leaves the version at which its partition lost one. So within a read a block
 knows by two look-ups whether it is current, and else reads only what is newer than itself, or all
-anew if something went.
+if one was deleted.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class VectorCache:
 
 
 def _lost(con: sqlite3.Connection, name: tuple[str, str], version: int) -> bool:
-    """Whether a vector went since a version."""
+    """Whether a vector was deleted since a version."""
     row = con.execute('SELECT version FROM "#gone" WHERE name = ? AND part = ?', name).fetchone()
     return row is not None and row[0] > version
 
@@ -184,7 +184,7 @@ class TextCache:
 
 
 class Memory:
-    """What a store keeps between searches."""
+    """The caches of a store."""
 
     def __init__(self) -> None:
         self.vectors = VectorCache()

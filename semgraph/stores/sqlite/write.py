@@ -56,7 +56,7 @@ def write_markers(con: sqlite3.Connection, marker: CommitMarker) -> None:
 def states(
     con: sqlite3.Connection, tables: Mapping[str, Table], plan: str, partitions: Sequence[str]
 ) -> dict[str, PartitionState]:
-    """Heads of partitions, and the commit markers of a plan whose witness is still there."""
+    """Heads of partitions, and the commit markers of a plan with an existing witness."""
     heads: dict[str, str | None] = {}
     marked: dict[str, dict[str, CommittedRow]] = {}
     witnesses = [
@@ -129,7 +129,7 @@ class EncodedMerge:
         return len(new) + len(old)
 
     def _stored(self, con: sqlite3.Connection, refusals: Refusals) -> dict[str, int]:
-        """Ids by key of the rows that are there; those of another partition are refused."""
+        """Ids by key of the stored rows; those of a different partition are refused."""
         stored = _ids_by_key(con, self.table, self.keys)
         for key, part in zip(self.keys, self.parts, strict=True):
             if part is not None and key in stored and stored[key][1] != part:
@@ -139,8 +139,8 @@ class EncodedMerge:
     def _check_ends(
         self, con: sqlite3.Connection, new: Sequence[int], old: Sequence[int], refusals: Refusals
     ) -> None:
-        """Refuse new edges without their ends, other ends for edges that are there, and ends of
-        another partition.
+        """Refuse new edges without their ends, new ends for stored edges, and ends in a different
+        partition.
         """
         label, keys = self.table.label, self.keys
         ends = {name: self.columns.get(name, [None] * len(keys)) for name in ("source", "target")}
@@ -274,7 +274,7 @@ def _keys(con: sqlite3.Connection, keys: Iterable[str | None]) -> str:
 def _ids_by_key(
     con: sqlite3.Connection, table: Table, keys: Iterable[str]
 ) -> dict[str, tuple[int, str]]:
-    """Id and partition by key of the rows that are there."""
+    """Id and partition by key of the stored rows."""
     columns = f"k.key, t.{ID}, t.{table.partition}"
     sql = f"SELECT {columns} FROM {_keys(con, keys)} k CROSS JOIN {table.name} t WHERE t.{table.key} = k.key"
     return {key: (row, part) for key, row, part in con.execute(sql)}
@@ -283,8 +283,8 @@ def _ids_by_key(
 def delete(
     con: sqlite3.Connection, tables: Mapping[str, Table], write: Deletion, refusals: Refusals
 ) -> int:
-    """Delete nodes or edges by key and partition, and the commit markers that they witness; how many there
-    were.
+    """Delete nodes or edges by key and partition, and the commit markers that they witness.
+    Returns the number deleted.
 
     Nodes that still have edges are refused, unless the write detaches them.
     """
@@ -361,8 +361,8 @@ def commit(
 def clear(
     con: sqlite3.Connection, tables: Mapping[str, Table], partitions: Sequence[str] | None
 ) -> None:
-    """Delete the rows of some partitions (None: all), the edges that touch them, and what semgraph
-    noted of them.
+    """Delete the rows of some partitions (None: all), the edges that touch them, and their heads and
+    commit markers.
     """
     next_version(con)
     parts = _keys(con, partitions or ())

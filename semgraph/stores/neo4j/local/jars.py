@@ -34,7 +34,7 @@ class StartProgress:
     Args:
         phase: `resolve` (reading which jars belong together), `download`, `start`.
         done: Files read or jars here.
-        total: Jars there are to be; 0 while that is not known.
+        total: The number of jars; 0 while unknown.
         size: Bytes fetched so far.
     """
 

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any
 
 _CONFIGURATION = """\
-# Written at every start; what stands in settings.conf is added.
+# Written at every start; settings.conf is appended.
 server.bolt.enabled=true
 server.bolt.listen_address=127.0.0.1:{port}
 dbms.security.auth_enabled=true
@@ -49,7 +49,7 @@ _DETACHED = getattr(subprocess, "DETACHED_PROCESS", 0)
 
 
 def launch(folder: Path, *rest: str) -> int:
-    """Start the server and let go of it. Gives 0 once it holds its lock."""
+    """Start the server as a daemon. Returns 0 once it holds its lock."""
     from filelock import FileLock, Timeout
 
     command = [sys.executable, "-P", __file__, "serve", str(folder), *rest]

@@ -64,7 +64,7 @@ def start(
         folder: Where data, log and password are, or will be.
         port: The Bolt port; None: the folder's last one, 7687, or any that is free.
         version: Of Neo4j, 5.26 or later; a server that runs already keeps its own.
-        progress: Is told how the download and the start go on.
+        progress: Called with the progress of the download and the start.
 
     Raises:
         StoreUnavailable: The extra is missing, the jars cannot be had, or the server does not come
