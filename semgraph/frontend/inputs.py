@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semgraph.errors import Fault, InputError, PlanError, Problem, did_you_mean
 from semgraph.expr.functions import canonical_json
@@ -456,7 +455,11 @@ def _cast(kind: Type, values: Any) -> pa.Array[Any] | None:
 
 def _clean(array: Any) -> bool:
     """Whether no number of a column is NaN or infinite."""
-    return not pa.types.is_floating(array.type) or pc.all(pc.is_finite(array)).as_py() is not False
+    if not pa.types.is_floating(array.type):
+        return True
+    import pyarrow.compute as pc
+
+    return pc.all(pc.is_finite(array)).as_py() is not False
 
 
 def _values(column: Any) -> list[Any]:
@@ -467,7 +470,7 @@ def _without_null(column: Any) -> Any:
     """A column of texts with "" in place of NULL."""
     if isinstance(column, list):
         return ["" if value is None else value for value in column]
-    return pc.fill_null(column, "")
+    return column.fill_null("")
 
 
 def _nulls(name: str, column: Any) -> Iterator[RowFault]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semgraph.errors import EngineError, SemgraphError
 from semgraph.logical.semantic import Semantic
@@ -239,6 +238,8 @@ def _no_verdict(node: Semantic, table: pa.Table) -> str | None:
     verdict = verdict_field(node)
     if verdict is None:
         return None
+    import pyarrow.compute as pc
+
     bare = pc.and_(pc.is_null(table.column("error")), pc.is_null(table.column(verdict.name)))
     item = pc.index(bare, True).as_py()
     return (
