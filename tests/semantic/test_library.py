@@ -256,7 +256,7 @@ def test_estimates_of_evenly_sized_work_are_exact(
 def test_listwise_refuses_more_rows_than_half_a_window() -> None:
     listwise = get(Library(), "sem_topk", "listwise(window=3)")
     said = listwise.refuses(Case("sem_topk", []).node(), Limits())
-    assert said == "windows of 3 find at most 1 rows, not 2; use listwise(window=4)"
+    assert said == "windows of 3 return at most 1 rows, not 2; use listwise(window=4)"
     assert (
         get(Library(), "sem_topk", "listwise(window=4)").refuses(
             Case("sem_topk", []).node(), Limits()
