@@ -13,6 +13,9 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 
+import semgraph.semantic.groups
+import semgraph.semantic.pairs
+import semgraph.semantic.rows  # noqa: F401 - the three register how answers are assembled
 from semgraph.errors import DataError, EngineError
 from semgraph.expr.canonical import canonical, tagged_fields
 from semgraph.llm.base import Vectors

@@ -645,9 +645,3 @@ def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementat
     """
     cost = estimated(implementation, node, RowEstimate(rows, 0, rows, 0), None)
     return max(1, math.ceil(rows / cost.calls)) if cost.calls else 1
-
-
-# each registers how it assembles answers, and imports this module
-import semgraph.semantic.groups  # noqa: E402
-import semgraph.semantic.pairs  # noqa: E402
-import semgraph.semantic.rows  # noqa: E402, F401
