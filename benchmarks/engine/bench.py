@@ -23,9 +23,10 @@ STEPS = (0, 10, 30, 100, 300)
 """Of plans; 0: the shipped add_episode."""
 EPISODES = {100: 10, 1_000: 100, 10_000: 100}
 """The number of episodes, and of groups."""
-CALL, EPISODE, START, PLAN, MANY = (
+CALL, EPISODE, EXECUTORS, START, PLAN, MANY = (
     "CPU of a call",
     "CPU of an episode",
+    "CPU of an episode against DuckDB",
     "start",
     "plan",
     "many episodes",
@@ -40,6 +41,15 @@ def cases() -> Sequence[Case]:
     ]
     found += [
         Case({"what": EPISODE, "way": _groups(n)}, partial(own.window, n), quick=n == 1)
+        for n in (1, 100)
+    ]
+    found += [
+        Case(
+            {"what": EXECUTORS, "way": _groups(n)},
+            partial(own.against_duckdb, n),
+            trials=1,
+            seconds=900,
+        )
         for n in (1, 100)
     ]
     found += [
@@ -115,6 +125,17 @@ BENCHMARK = Benchmark(
             note="add_episode as shipped, a store in memory; costs that occur once in a run are excluded.",
         ),
         Table(
+            "How much of it do relational steps and searches over few rows save, computed without DuckDB?",
+            ("way",),
+            (
+                Column("own_ms", "own ms", "{:.1f}"),
+                Column("duckdb_ms", "own ms, DuckDB alone", "{:.1f}"),
+                Column("ratio", "ratio", "{:.2f}"),
+            ),
+            where={"what": EXECUTORS},
+            note="Medians of three runs of each, in turn, in one process.",
+        ),
+        Table(
             "How long does it take to start, beyond Python's own start?",
             ("way",),
             (Column("seconds", "s", "{:.3f}"), Column("python_s", "Python alone s", "{:.3f}")),
@@ -154,8 +175,10 @@ BENCHMARK = Benchmark(
             "CPU of a call, all included, against the SDK's", {"way": WHOLE}, "cpu_ms_per_call", 0.75, of={"way": SDK},
             headline=True,
         ),
-        Target("own CPU of an episode, one group: ms", {"way": _groups(1)}, "own_ms", 60),
-        Target("own CPU of an episode, 100 groups: ms", {"way": _groups(100)}, "own_ms", 2),
+        Target("own CPU of an episode, one group: ms", {"what": EPISODE, "way": _groups(1)}, "own_ms", 60),
+        Target("own CPU of an episode, 100 groups: ms", {"what": EPISODE, "way": _groups(100)}, "own_ms", 2),
+        Target("the same against DuckDB alone, one group", {"what": EXECUTORS, "way": _groups(1)}, "ratio", 0.45),
+        Target("the same against DuckDB alone, 100 groups", {"what": EXECUTORS, "way": _groups(100)}, "ratio", 0.6),
         Target("import semgraph: s", {"way": "import semgraph"}, "seconds", 0.3, others={"way": "import lotus"},
                headline=True),
         Target("semgraph --help: s", {"way": "semgraph --help"}, "seconds", 0.5, others={"way": "import lotus"}),

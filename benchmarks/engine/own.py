@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 from benchmarks.engine.clock import Clock, Timed
 from benchmarks.ingest.messages import groups, stream
@@ -50,6 +53,23 @@ def window(number: int, _: int) -> Figures:
         * 1000
     )
     return {"own_ms": round(own, 2)} | {f"{name}_ms": round(ms, 2) for name, ms in parts.items()}
+
+
+def against_duckdb(number: int, _: int) -> Figures:
+    """CPU of a window more, and the same where DuckDB computes all relational steps and searches:
+    medians of three, in turn.
+    """
+    own: dict[str, list[float]] = {"duckdb": [], "": []}
+    for _turn in range(3):
+        for executor, figures in own.items():
+            with patch.dict(os.environ, SEMGRAPH_SEGMENTS=executor):
+                figures.append(window(number, 0)["own_ms"])
+    duckdb, rows = (median(figures) for figures in own.values())
+    return {
+        "own_ms": round(rows, 2),
+        "duckdb_ms": round(duckdb, 2),
+        "ratio": round(rows / duckdb, 3),
+    }
 
 
 def _warmed(url: str) -> None:
@@ -150,7 +170,5 @@ def _many(episodes: int, number: int) -> Figures:
 
 
 if __name__ == "__main__":
-    import os
-
     os.environ.setdefault("OPENAI_API_KEY", "none")
     print(json.dumps(_many(*map(int, sys.argv[1:]))))

@@ -24,6 +24,7 @@ from semgraph.physical.reads import run_match, scanned_where
 from semgraph.physical.retrieval import Partition
 from semgraph.physical.search import run_searches
 from semgraph.relational.batch import Batch, runtime_schema
+from semgraph.relational.row_scalars import Unsupported
 from semgraph.stores.base import Observable, Store
 
 _NOW = datetime(2000, 1, 1, tzinfo=UTC)
@@ -119,11 +120,14 @@ def text(statements: Sequence[tuple[str, list[str]]]) -> str:
 
 
 def segment_queries(plan: PhysicalPlan) -> str:
-    """The SQL of every segment under the name of its step, or a note that there is none."""
+    """The SQL of every segment under the name of its step, with the reason where DuckDB computes it
+    over few rows too, or a note that there is none.
+    """
     parts = []
     for segment in (node.segment for node in plan.of_kind(SqlSegment)):
         reads = ", ".join(f"{name} = {node.step or node.keyword}" for name, node in segment.inputs)
-        parts.append(f"-- DuckDB: {segment.root.step or 'sink'}  ({reads})\n{segment.sql};")
+        few = f"-- {segment.function}\n" if isinstance(segment.function, Unsupported) else ""
+        parts.append(f"-- DuckDB: {segment.root.step or 'sink'}  ({reads})\n{few}{segment.sql};")
     if not parts:
         parts.append("-- DuckDB: no statements")
     if not any(node.reads_store for node in walk(*plan.roots)):

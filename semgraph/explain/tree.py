@@ -14,8 +14,10 @@ from semgraph.logical.relational import Input
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import Embed, Semantic
 from semgraph.logical.sinks import Sink
-from semgraph.physical.plan import PhysicalPlan, StoreSearch
+from semgraph.physical.plan import PhysicalPlan, SqlSegment, StoreSearch
 from semgraph.physical.retrieval import SearchSpec
+from semgraph.relational.fragments import Segment
+from semgraph.relational.row_scalars import Unsupported
 
 Actual = Mapping[str, Mapping[str, Any]]
 WIDTH = 100
@@ -70,7 +72,8 @@ def tree(
     for i, name in enumerate(tops):
         visit(name, "", "└" if i == len(tops) - 1 else "├")
     table, left_out = _table(rows, width)
-    lines = [*_head(plan, width), *table, *_of_schema(plan), *_totals(forecast, actual)]
+    lines = [*_head(plan, width), *table, *_of_schema(plan), *_on_duckdb(steps)]
+    lines += _totals(forecast, actual)
     if note:
         lines.append(f"! {note}")
     if rules:
@@ -88,6 +91,12 @@ def _of_schema(plan: PhysicalPlan) -> list[str]:
         return []
     drops = " drops the indexes that bear its names, then" if schema.drop else ""
     return [f"schema:{drops} makes what the graph needs and the store lacks, before the run"]
+
+
+def _on_duckdb(steps: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    names = [name for name, step in steps.items() if any(one["why"] for one in step["segments"])]
+    what = "on DuckDB, also over few rows (--queries shows why): "
+    return [what + ", ".join(names)] if names else []
 
 
 def _head(plan: PhysicalPlan, width: int) -> list[str]:
@@ -231,6 +240,9 @@ def _table(rows: Sequence[tuple[str, ...]], width: int) -> tuple[list[str], list
 def steps_of(plan: PhysicalPlan) -> list[dict[str, Any]]:
     """The named steps in the order of computation, as plain data."""
     last = {node: step for step, node in plan.named().items()}
+    segments: dict[str, list[dict[str, Any]]] = {}
+    for physical in plan.of_kind(SqlSegment):
+        segments.setdefault(physical.logical.step, []).append(_segment(physical.segment))
     steps = []
     for step, node in plan.named().items():
         own = [n for n in walk(node) if n.step == step]
@@ -246,11 +258,22 @@ def steps_of(plan: PhysicalPlan) -> list[dict[str, Any]]:
                     if isinstance(n, Embed)
                     for name, scalar in n.add
                 ],
+                "segments": segments.get(step, []),
                 "part": "ordered" if any(n in plan.ordered for n in own) else "ahead",
                 "reads": sorted({name for n in own for name in _sources(n, last, own)} - {step}),
             }
         )
     return steps
+
+
+def _segment(segment: Segment) -> dict[str, Any]:
+    """The operators that are computed together, and by what."""
+    alone = isinstance(segment.function, Unsupported)
+    return {
+        "operators": [node.keyword for node in segment.operators],
+        "few_rows": "duckdb" if alone else "python",
+        "why": str(segment.function) if alone else "",
+    }
 
 
 def _sources(node: Node, last: Mapping[Node, str], own: list[Node]) -> Iterable[str]:

@@ -15,6 +15,13 @@ import pytest
 import semgraph
 from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import PlanError
+from semgraph.explain.queries import segment_queries
+from semgraph.explain.tree import steps_of, tree
+from semgraph.frontend.load import load_plan
+from semgraph.physical.planner import compile_plan
+from semgraph.semantic.library import Library
+from semgraph.shipped import plans_folder
+from semgraph.stores.sqlite.store import SqliteStore
 from tests.optimizer.bench import answered, matched
 
 PLAN = """
@@ -269,3 +276,12 @@ async def test_what_a_plan_allows_is_told_from_what_is_exact(
         session, path, format="rules"
     )
     assert "fuse_maps (approximate)" in (await said(session, path)).splitlines()[-1]
+
+
+def test_segments_that_duckdb_computes_over_few_rows_too_are_named_with_the_reason() -> None:
+    plan = load_plan(plans_folder() / "gated_summaries.yaml")
+    physical = compile_plan(plan, SqliteStore(":memory:"), Library(()), {})
+    assert "on DuckDB, also over few rows (--queries shows why): " in tree(physical)
+    reasons = [one["why"] for step in steps_of(physical) for one in step["segments"] if one["why"]]
+    assert reasons
+    assert all(f"-- {reason}" in segment_queries(physical) for reason in reasons)
