@@ -22,6 +22,24 @@ from semgraph.stores.sqlite.schema import ID, Table, quote
 from semgraph.stores.sqlite.search import arrays_of
 
 
+def named(
+    element: PatternNode | PatternEdge, alias: str, table: Table, request: RequestRows
+) -> list[str]:
+    """The conditions that the property map of an element makes."""
+    return [
+        f"{alias}.{quote(prop)} = {request.path(path, table.type_of(prop))}"
+        for prop, path in element.props
+    ]
+
+
+def looseness(element: PatternNode | PatternEdge, table: Table) -> int:
+    """How many rows the property map of an element leaves: 0 is one, 3 all."""
+    props = {prop for prop, _ in element.props}
+    if table.graph.key in props:
+        return 0
+    return 1 if props & {*table.label.index} else 2 if props else 3
+
+
 class PatternMatch:
     """A pattern, prepared for its rows. Element i of the path is `t<i>` in SQL: nodes are even,
     edges odd.
@@ -58,8 +76,7 @@ class PatternMatch:
                     "+" if i % 2 and i != self.order[0] else ""
                 )  # from the index by partition, to that by ends
                 tests.append(f"{away}t{i}.{table.partition} = s.part")
-            for prop, path in element.props:
-                tests.append(f"t{i}.{quote(prop)} = {self.request.path(path, table.type_of(prop))}")
+            tests += named(element, f"t{i}", table, self.request)
         return tests
 
     def _joins(self) -> list[str]:
@@ -94,15 +111,9 @@ class PatternMatch:
         """
         start = min(
             range(len(self.elements)),
-            key=lambda i: (self._looseness(self.elements[i], self.tables[i]), i % 2, i),
+            key=lambda i: (looseness(self.elements[i], self.tables[i]), i % 2, i),
         )
         return [start, *range(start + 1, len(self.elements)), *range(start - 1, -1, -1)]
-
-    def _looseness(self, element: PatternNode | PatternEdge, table: Table) -> int:
-        named = {prop for prop, _ in element.props}
-        if self.graph.key in named:
-            return 0
-        return 1 if named & {*table.label.index} else 2 if named else 3
 
     def run(self, con: sqlite3.Connection, dimensions: Mapping[tuple[str, str], int]) -> pa.Table:
         """The paths of all rows, within a transaction, after `request.load`."""

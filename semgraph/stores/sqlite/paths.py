@@ -17,8 +17,9 @@ from semgraph.logical.graph import PatternEdge, PatternNode, PatternPath, elemen
 from semgraph.stores.base import MatchQuery
 from semgraph.stores.batch_io import match_schema, path_order, returned, steps_of
 from semgraph.stores.conditions import Prop
+from semgraph.stores.sqlite.match import looseness, named
 from semgraph.stores.sqlite.rows import RequestRows
-from semgraph.stores.sqlite.schema import ID, Table, quote
+from semgraph.stores.sqlite.schema import ID, Table
 from semgraph.stores.sqlite.search import read_rows
 
 Node = tuple[str, int]
@@ -49,12 +50,15 @@ class VariablePaths:
         self.graph = next(iter(tables.values())).graph
         self.nodes = query.pattern.nodes
         self.ends = path_ends(self.graph, query.pattern, path)
-        self.begin = int(self._looseness(self.nodes[1]) < self._looseness(self.nodes[0]))
+        first, second = (looseness(self.nodes[place], self._table(place)) for place in (0, 1))
+        self.begin = int(second < first)
         self.parts = request.parts(query.partition) if query.partition is not None else ""
-        self.props = [self._props(place) for place in (0, 1)]
+        self.props = [
+            named(self.nodes[place], f"t{place}", self._table(place), request) for place in (0, 1)
+        ]
         self.named = {
-            place: self._named(edge, f"e{place}", tables[edge.label])
-            + self._named(node, f"t{place}", tables[node.label])
+            place: named(edge, f"e{place}", tables[edge.label], request)
+            + named(node, f"t{place}", tables[node.label], request)
             for place, edge, node in self._rest
         }
         self.where = request.conjuncts(query.where, None, self._prop)
@@ -71,10 +75,6 @@ class VariablePaths:
             if isinstance(edge, PatternEdge)
         ]
 
-    def _looseness(self, node: PatternNode) -> int:
-        named = {prop for prop, _ in node.props}
-        return 0 if self.graph.key in named else 1 if named else 2
-
     def _table(self, place: int) -> Table:
         """The table of an end; of several the first, as they share the properties that are read."""
         return self.tables[self.ends[place][0]]
@@ -90,15 +90,6 @@ class VariablePaths:
             }
         alias, table = known[prop.var]
         return table.stored(prop.name, alias), table.type_of(prop.name)
-
-    def _props(self, place: int) -> list[str]:
-        return self._named(self.nodes[place], f"t{place}", self._table(place))
-
-    def _named(self, element: PatternNode | PatternEdge, alias: str, table: Table) -> list[str]:
-        return [
-            f"{alias}.{quote(prop)} = {self.request.path(path, table.type_of(prop))}"
-            for prop, path in element.props
-        ]
 
     @property
     def sql(self) -> str:
@@ -215,22 +206,22 @@ class VariablePaths:
         paths = [self._path(row) for row in con.execute(self.sql)]
         keys = self._keys(con, paths)
         elements = elements_of(self.graph, self.query.pattern)
-        named = [(place, pair) for place, pair in enumerate(elements) if pair[0].var]
+        variables = [(place, pair) for place, pair in enumerate(elements) if pair[0].var]
 
         def record(path: _Path) -> tuple[Any, ...]:
             values: list[Any] = [path.q]
-            for place, (_, label) in named:
+            for place, (_, label) in variables:
                 steps = [keys[step] for step in path.places[place]]
                 values.append(steps if label is None else steps[0])
             return tuple(values)
 
-        pairs = [pair for _, pair in named]
+        pairs = [pair for _, pair in variables]
         records = sorted(
             ((record(path), path) for path in paths), key=lambda pair: path_order(pair[0], pairs)
         )
         schema = match_schema(self.graph, self.query, dimensions)
         columns: list[pa.Array[Any]] = [pa.array([pair[0] for pair, _ in records], pa.int64())]
-        for i, (place, (element, label)) in enumerate(named, 1):
+        for i, (place, (element, label)) in enumerate(variables, 1):
             kind = schema.field(element.var).type
             if label is None:
                 columns.append(steps_of((pair[i] for pair, _ in records), kind))
