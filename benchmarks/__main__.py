@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.suite.benchmark import Benchmark, load, names
-from benchmarks.suite.given import GIVEN
+from benchmarks.suite.inputs import INPUTS
 from benchmarks.suite.lines import RESULTS, Line, Lines
 from benchmarks.suite.made import ROOT
 from benchmarks.suite.pages import files, minutes, page, wrong
@@ -24,7 +24,7 @@ from semgraph.errors import PlanError
 
 QUICK = ROOT / ".semgraph" / "benchmarks"
 """The folder of quick runs, so that they do not change the results."""
-_ASKING = "public and real"
+_REAL = "public and real"
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__
 )
@@ -39,18 +39,18 @@ Into = Annotated[
 ]
 
 
-def _chosen(given: list[str] | None) -> list[Benchmark]:
+def _chosen(chosen: list[str] | None) -> list[Benchmark]:
     try:
-        return [load(name) for name in given or names()]
+        return [load(name) for name in chosen or names()]
     except KeyError as error:
-        near = [
+        close = [
             m
-            for name in given or ()
+            for name in chosen or ()
             if name not in names()
             for m in get_close_matches(name, names(), 1)
         ]
-        meant = f'. Did you mean "{near[0]}"?' if near else ""
-        _stop(f"{error.args[0]}{meant}")
+        hint = f'. Did you mean "{close[0]}"?' if close else ""
+        _stop(f"{error.args[0]}{hint}")
 
 
 def _ready(chosen: list[Benchmark], *, named: bool) -> list[Benchmark]:
@@ -68,11 +68,11 @@ def _ready(chosen: list[Benchmark], *, named: bool) -> list[Benchmark]:
     return [benchmark for benchmark in chosen if not lacking[benchmark.name]]
 
 
-def _where(given: list[str]) -> dict[str, str]:
-    for text in given:
+def _where(conditions: list[str]) -> dict[str, str]:
+    for text in conditions:
         if "=" not in text:
             _stop(f'--where "{text}": use KEY=VALUE, such as facts=1000')
-    return dict(text.split("=", 1) for text in given)
+    return dict(text.split("=", 1) for text in conditions)
 
 
 def _stop(text: str) -> NoReturn:
@@ -89,8 +89,8 @@ def list_(into: Into = None) -> None:
         trials = sum(case.trials for case in cases if not case.full)
         typer.echo(f"{benchmark.name:<12} {benchmark.question}")
         chosen = f"{len(cases)} cases, {quick} quick, {full} with --full only; {trials} trials by default"
-        held = f"{len(lines)} exist, which took {minutes(lines):.1f} min"
-        typer.echo(f"{'':<12} {benchmark.kind}; {chosen}; {held}")
+        existing = f"{len(lines)} exist, which took {minutes(lines):.1f} min"
+        typer.echo(f"{'':<12} {benchmark.kind}; {chosen}; {existing}")
 
 
 @app.command()
@@ -120,7 +120,7 @@ def run(
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="SPEC", help=f"for {_ASKING}: openai:NAME, local")
+        str | None, typer.Option(metavar="SPEC", help=f"for {_REAL}: openai:NAME, local")
     ] = None,
     max_usd: Annotated[
         float | None, typer.Option(min=0, help="the limit for the model's cost in this run")
@@ -138,7 +138,7 @@ def run(
     until = time.monotonic() + 60 * budget if budget else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console, broken, missing = Console(stderr=True), 0, 0
-    GIVEN.model, GIVEN.max_usd, GIVEN.data = model, max_usd, data
+    INPUTS.model, INPUTS.max_usd, INPUTS.data = model, max_usd, data
     where = _where(only or [])
     try:
         for benchmark in _ready(_chosen(given), named=bool(given)):
@@ -146,8 +146,8 @@ def run(
             _read(benchmark, folder)
             todo = work(benchmark, quick=quick, full=full, trials=trials, where=where)
             left = todo if again else outstanding(benchmark, todo, lines)
-            held = f", {len(todo) - len(left)} exist already" if len(left) < len(todo) else ""
-            console.print(f"{benchmark.name}: {len(left)} trials to measure{held}")
+            note = f", {len(todo) - len(left)} exist already" if len(left) < len(todo) else ""
+            console.print(f"{benchmark.name}: {len(left)} trials to measure{note}")
             done = _measured(benchmark, left, lines, until, console)
             broken += sum(
                 bool(line.failed) and not line.failed.startswith(UNMEASURED) for line in done
@@ -155,12 +155,12 @@ def run(
             missing += len(left) - len(done)
     except KeyboardInterrupt:
         console.print(
-            "Interrupted. The finished trials are kept; the same command continues with the rest."
+            "Interrupted. Finished trials are recorded; the same command continues with the rest."
         )
         raise typer.Exit(130) from None
     _write(folder)
-    if GIVEN.left is not None:
-        console.print(f"${GIVEN.spent:.4f} spent, ${GIVEN.left:.4f} of ${GIVEN.max_usd:g} left.")
+    if INPUTS.left is not None:
+        console.print(f"${INPUTS.spent:.4f} spent, ${INPUTS.left:.4f} of ${INPUTS.max_usd:g} left.")
     if missing:
         console.print(
             f"{missing} trials did not start within {budget:g} min; the same command continues with them."
@@ -173,12 +173,12 @@ def _measured(
     benchmark: Benchmark, left: list[Work], lines: Lines, until: float | None, console: Console
 ) -> list[Line]:
     """Measure with a progress bar; report each reason for a missing figure once."""
-    done, told = list[Line](), set[str]()
+    done, reported = list[Line](), set[str]()
     trials = measure(benchmark, left, lines, until)
     for line in track(trials, description=benchmark.name, total=len(left), console=console):
         done.append(line)
-        if line.failed and line.failed not in told:
-            told.add(line.failed)
+        if line.failed and line.failed not in reported:
+            reported.add(line.failed)
             console.print(f"{benchmark.name} {dict(line.key)}: {line.failed}", markup=False)
     return done
 
@@ -198,10 +198,10 @@ def check(into: Into = None) -> None:
     """Check that the pages agree with the results."""
     for benchmark in _chosen(None):
         _read(benchmark, into or RESULTS)
-    unlike = wrong(into or RESULTS)
-    for path in unlike:
+    different = wrong(into or RESULTS)
+    for path in different:
         typer.echo(f"{path}: differs from the results. Run: semgraph-bench table", err=True)
-    if unlike:
+    if different:
         raise typer.Exit(1)
 
 

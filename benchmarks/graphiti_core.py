@@ -1,5 +1,5 @@
-"""graphiti-core as benchmarks set it up; imported in its own environment only, with nothing of
-semgraph's.
+"""The setup of graphiti-core for benchmarks; imported in its own environment only, without
+semgraph.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 
 def memory_at(bolt: Sequence[str], url: str, dimensions: int) -> Any:
-    """A Graphiti as its users make it.
+    """A Graphiti with default settings.
 
     Args:
         bolt: Address, user, password of Neo4j.
-        url: Of the model server, which also embeds.
-        dimensions: Of the vectors.
+        url: The address of the model server, which also embeds.
+        dimensions: The length of the vectors.
     """
     from graphiti_core import Graphiti
     from graphiti_core.cross_encoder.openai_reranker_client import OpenAIRerankerClient
@@ -42,12 +42,12 @@ def memory_at(bolt: Sequence[str], url: str, dimensions: int) -> Any:
 
 @dataclass
 class Statements:
-    """How many statements the driver has sent."""
+    """The number of statements that the driver has sent."""
 
     count: int = 0
 
     def counted(self, run: Any) -> Any:
-        """A way of sending one that also counts it."""
+        """A function that sends a statement and counts it."""
 
         async def counted(*args: Any, **kwargs: Any) -> Any:
             self.count += 1
@@ -58,7 +58,7 @@ class Statements:
 
 @contextmanager
 def counting() -> Iterator[Statements]:
-    """Count statements that the driver sends meanwhile, however they are sent."""
+    """Count all statements that the driver sends in this context."""
     from neo4j import AsyncManagedTransaction, AsyncSession, AsyncTransaction
 
     statements = Statements()
@@ -73,17 +73,17 @@ def counting() -> Iterator[Statements]:
 
 
 def reset(url: str) -> None:
-    """Let the model server forget what it counted."""
-    _asked(url, "reset", "POST")
+    """Reset the counters of the model server."""
+    _request(url, "reset", "POST")
 
 
 def calls(url: str) -> int:
-    """Calls that the model server has answered since, embeddings not counted."""
-    found: int = _asked(url, "counters", "GET")["calls"]
-    return found
+    """Calls that the model server has answered since the reset, without embeddings."""
+    count: int = _request(url, "counters", "GET")["calls"]
+    return count
 
 
-def _asked(url: str, path: str, method: str) -> Any:
+def _request(url: str, path: str, method: str) -> Any:
     request = urllib.request.Request(f"{url.removesuffix('/v1')}/{path}", method=method)
     with urllib.request.urlopen(request) as answer:
         return json.load(answer)

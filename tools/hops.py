@@ -69,9 +69,7 @@ class YesServer(BaseHTTPRequestHandler):
 
 
 class Trace:
-    """The files whose functions are called while it is active, in the order of their first
-    calls.
-    """
+    """The files with a called function while it is active, in the order of their first calls."""
 
     def __init__(self) -> None:
         self.files: dict[str, None] = {}
@@ -93,7 +91,7 @@ class Trace:
 
 
 def _defines(frame: FrameType | None) -> bool:
-    """Whether a frame belongs to an import: the body of a module or class, or a call from there."""
+    """Whether a frame belongs to an import: the body of a module or class, or a call from one."""
     while frame is not None:
         if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__":
             return True

@@ -47,8 +47,8 @@ def record_plan(path: Path) -> None:
 
 
 def record_notebook() -> None:
-    """Record the cells of the notebook. The cell that makes the session is left out; all others run
-    with a session whose model and embedder are recorded.
+    """Record the cells of the notebook. The cell with the session is skipped; all further cells run
+    with a session that records its model and embedder.
     """
     recorder = Recorder()
     llm = recorder.llm(Local(DEFAULT_MODEL))

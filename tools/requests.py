@@ -4,8 +4,8 @@
     python -m tools.requests FILE --compare  # compare with a file; exit status 1 if any differ
 
 The plan runs over its example, over the example with types of entities and facts, and over messages
-of a synthetic world, window after window, with a simulated model over HTTP. A digest covers all that
-the model is sent. So a rewritten plan asks what the old one asked if the files are equal.
+of a synthetic world, window after window, with a simulated model over HTTP. A digest covers the
+complete request: with equal files, a rewritten plan sends what the old one sent.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
     python -m tools.surface > before.txt
 
-The list holds the Python API with its signatures, the commands with their options, the operators
+The list has the Python API with its signatures, the commands with their options, the operators
 with their implementations and parameters, the shipped plans with inputs, parameters and presets,
 and all settings.
 """

@@ -1,1 +1,1 @@
-"""What the engine itself takes: CPU of its own, memory, time to start and to plan."""
+"""The cost of the engine itself: CPU, memory, time to start and to plan."""

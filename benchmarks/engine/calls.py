@@ -1,7 +1,7 @@
-"""How much CPU of its own a model call takes: semgraph's whole stack against the openai package and
-bare HTTP.
+"""The client's CPU of a model call: semgraph's whole stack against the openai package and bare
+HTTP.
 
-The model is a stand-in in another process, so that only the client's CPU is counted. All ways send
+The model is a stand-in in a separate process, so only the client's CPU is counted. All clients send
 equal requests with equal concurrency, in turns within one run; the median of the turns counts.
 """
 
@@ -62,7 +62,7 @@ def prompt(number: int) -> str:
 
 
 def body(number: int) -> dict[str, Any]:
-    """What goes over the wire."""
+    """The body of the HTTP request."""
     return {
         "model": MODEL,
         "messages": [
@@ -88,7 +88,7 @@ def check(text: str) -> None:
 
 
 def each(ask: Ask) -> Run:
-    """Asks about each row by itself."""
+    """One call for each row."""
 
     async def run(calls: int, in_flight: int) -> None:
         numbers = iter(range(calls))
@@ -208,7 +208,7 @@ async def operator(url: str, closing: AsyncExitStack) -> Run:
         step="kept",
     )
     way = Library().get("sem_filter", Choice.parse("per_row"))
-    embedder = OpenAIEmbedder("none", base_url=url)  # no filter asks it
+    embedder = OpenAIEmbedder("none", base_url=url)  # no filter reads it
 
     async def run(calls: int, in_flight: int) -> None:  # noqa: ARG001  # the limiter's 64
         first = next(turn) * 100_000
@@ -248,7 +248,7 @@ WAYS: dict[str, Callable[[str, AsyncExitStack], Awaitable[Run]]] = {
 
 @contextmanager
 def model_server(latency: float) -> Iterator[str]:
-    """The stand-in, in another process; its base URL."""
+    """The stand-in, in a separate process; its base URL."""
     script = Path(__file__).with_name("calls_server.py")
     process = subprocess.Popen(
         [sys.executable, script, str(latency)], stdout=subprocess.PIPE, text=True
@@ -272,7 +272,7 @@ async def spend(run: Run, calls: int, in_flight: int) -> tuple[float, float]:
 def cpu_of(
     way: str, calls: int = 1000, in_flight: int = 64, latency: float = 0.05
 ) -> dict[str, float]:
-    """One way, after a turn that warms up: CPU a call, and wall seconds of all."""
+    """One client, after a warm-up turn: CPU for each call, and wall seconds of all."""
     with model_server(latency) as url:
         cpu, clock = asyncio.run(_turn(url, way, calls, in_flight))
     return {"cpu_ms_per_call": round(1000 * cpu / calls, 4), "seconds": round(clock, 3)}

@@ -1,5 +1,5 @@
-"""A stand-in for a model: after a fixed time every chat gets one answer, in the form that it asks
-for. Prints its port.
+"""A stand-in for a model: each chat gets one answer after a fixed time, in the requested form.
+Prints its port.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class Clock:
 
 
 class Timed:
-    """An object whose awaited methods are charged to a name, step by step, as the event loop runs
+    """An object with its awaited methods charged to a name, step by step, as the event loop runs
     them.
     """
 

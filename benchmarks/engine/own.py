@@ -1,4 +1,4 @@
-"""What a run takes of its own: CPU besides model and store, memory, time to start."""
+"""The cost of a run without model and store: CPU, memory, time to start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from benchmarks.engine.clock import Clock, Timed
 from benchmarks.ingest.messages import groups, stream
-from benchmarks.suite.children import finished
+from benchmarks.suite.children import last_line_of
 from benchmarks.suite.made import ROOT
 from benchmarks.suite.peers import interpreter
 from benchmarks.suite.serving import Server, on_wire, same_as_counted, serving
@@ -29,14 +29,12 @@ from semgraph.stores.sqlite.store import SqliteStore
 PLAN = ROOT / "plans" / "add_episode.yaml"
 Figures = dict[str, float | int]
 DIMENSIONS = 256
-"""Of vectors; told, since a request that asks for them would be one more."""
+"""The length of vectors; configured, since a request for it would be an extra call."""
 _warm = False
 
 
 def window(number: int, _: int) -> Figures:
-    """CPU of a window more: two runs of different length, so that what a run takes once is not in
-    it.
-    """
+    """The CPU of one more window: two runs of different length, without their constant part."""
     lengths = (10, 40) if number == 1 else (number, 3 * number)
     with serving() as server:
         rows = [list(stream(n, "one")) if number == 1 else groups(n, number) for n in lengths]
@@ -116,8 +114,8 @@ def started(command: tuple[str, ...], _: int) -> Figures:
 
 
 def imported(peer: str, module: str, _: int) -> Figures:
-    """The same for another engine's import, in its own environment; each once, after one that warms
-    the disk's cache.
+    """The same for the import of graphiti-core or LOTUS, in its own environment; each once, after
+    one that warms the disk cache.
 
     Raises:
         Unmeasured: It is not installed.
@@ -142,7 +140,7 @@ def many(episodes: int, number: int, _: int) -> Figures:
     """Many episodes of many groups in a process of its own: seconds, CPU, peak memory; then the
     same again.
     """
-    found: Figures = json.loads(finished("benchmarks.engine.own", str(episodes), str(number)))
+    found: Figures = json.loads(last_line_of("benchmarks.engine.own", str(episodes), str(number)))
     return found
 
 

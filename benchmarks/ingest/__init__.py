@@ -1,1 +1,1 @@
-"""What it takes to remember messages, besides the model."""
+"""The cost of remembering messages, apart from the model."""

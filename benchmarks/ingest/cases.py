@@ -1,4 +1,4 @@
-"""Which streams are told by which ways, and over what."""
+"""The cases: streams, plans and stores."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from benchmarks.suite import Case
 
 STORES = {"SQLite": "memory", "Neo4j": "neo4j-local"}
 LATENCY = 0.2
-"""Seconds that the model takes: longer than what goes on between calls, so that rounds are those
+"""Latency of the model in seconds: longer than the work between calls, so that rounds are calls
 that wait for each other.
 """
 
 
 @dataclass(frozen=True)
 class Way:
-    """A plan with what is chosen in it."""
+    """A plan with its options."""
 
     plan: str = "add_episode"
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -46,8 +46,8 @@ PEERS: dict[str, dict[str, Any]] = {
     "graphiti-core, bulk": {"bulk": True},
     "graphiti-core, bulk, 100 at once": {"bulk": True, "environment": {"SEMAPHORE_LIMIT": "100"}},
 }
-"""graphiti-core with its defaults, one episode after another as it asks for; all at once; and with
-a higher limit.
+"""graphiti-core with its defaults: one episode after another, as its documentation demands; in
+bulk; and with a higher limit.
 """
 SHORT: dict[str, tuple[str, ...]] = {
     "turns dated": (
@@ -97,9 +97,7 @@ def _peer(stream: str, name: str, latency: float, **more: Any) -> Case:
 
 
 def cases() -> Sequence[Case]:
-    """A few messages, a stream, very many at once, ever more of them, and worlds whose truth is
-    known.
-    """
+    """A few messages, a stream, very many at once, growing streams, and worlds with a known truth."""
     found = [
         _case("turns dated", way, "SQLite", LATENCY, quick=not full, full=full, seconds=120)
         for way, full in EMBEDDED.items()
@@ -128,8 +126,8 @@ def cases() -> Sequence[Case]:
 
 
 def _growing() -> Sequence[Case]:
-    """Each in a process of its own, so that its memory can be told; larger ones once, the largest
-    only with --full.
+    """Each in its own process, for a measure of its memory; larger ones once, the largest with
+    --full only.
     """
     found = []
     for count, trials in GROWN.items():

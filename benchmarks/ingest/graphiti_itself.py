@@ -1,7 +1,7 @@
-"""graphiti-core over a stream, as its users call it; run in its own environment, with nothing of
-semgraph's.
+"""graphiti-core over a stream, as its users call it; it runs in its own environment, without
+semgraph.
 
-For each line of JSON from standard input (see `Told`) it tells the messages and prints one:
+For each line of JSON from standard input (see `Told`) it adds the messages and prints a line:
 seconds, CPU, queries, memory.
 """
 
@@ -14,19 +14,19 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from benchmarks.graphiti_core import counting, memory_at, reset
-from benchmarks.suite.peers import answering
+from benchmarks.suite.peers import serve
 
 
 class Told(TypedDict):
-    """What is to be done.
+    """A line of input.
 
     Attributes:
-        url: Of the model server.
+        url: The model server.
         bolt: Address, user, password of Neo4j.
-        dimensions: Of the vectors.
-        before: Messages told before anything is measured.
+        dimensions: The length of vectors.
+        before: Messages that are added before the measurement.
         rows: The messages: group_id, valid_at, content.
-        bulk: Whether all of them are told at once.
+        bulk: Whether they are added in bulk.
     """
 
     url: str
@@ -38,7 +38,7 @@ class Told(TypedDict):
 
 
 async def tell(told: Told) -> dict[str, float]:
-    """Tell the messages one after another, or all at once."""
+    """Add the messages one after another, or in bulk."""
     memory = memory_at(told["bolt"], told["url"], told["dimensions"])
     try:
         await memory.build_indices_and_constraints()
@@ -83,4 +83,4 @@ async def _told(memory: Any, rows: list[dict[str, Any]], *, bulk: bool) -> None:
 
 
 if __name__ == "__main__":
-    answering(lambda told: asyncio.run(tell(told)))
+    serve(lambda told: asyncio.run(tell(told)))

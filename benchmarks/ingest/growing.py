@@ -1,5 +1,5 @@
-"""What an episode takes as the graph grows: streams of 10, 100, 1,000 messages of a world, each in
-a process of its own.
+"""The cost of an episode as the graph grows: streams of 10, 100, 1,000 messages of a world, each in
+its own process.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from typing import Any
 
 from benchmarks.ingest.ours import Figures, graphiti, switches, tell
 from benchmarks.ingest.streams import made
-from benchmarks.suite.children import finished
+from benchmarks.suite.children import last_line_of
 from benchmarks.suite.serving import Server, serving
 
 
 def grown(way: str, count: int, trial: int) -> Figures:
-    """Tell so many messages by a way of ours to a store in memory; the model answers at once."""
+    """Add this many messages with one of our plans to a store in memory; the model answers
+    immediately.
+    """
     with serving(*switches(made(_stream(count), trial), 0)) as server:
         words = "benchmarks.ingest.growing", way, str(count), str(trial), server.url
-        found: Figures = json.loads(finished(*words))
+        found: Figures = json.loads(last_line_of(*words))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Messages that the stand-in understands."""
+"""Messages for the stand-in model."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One run of a plan over a stream, with semgraph: what went over the wire, what it took, what the
-graph is worth.
+"""One run of a plan of semgraph over a stream: its requests, its cost, and the quality of its
+graph.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.ingest.streams import Stream, content_hash, made
 from benchmarks.suite.made import ROOT
-from benchmarks.suite.peers import asked, conversed
+from benchmarks.suite.peers import request, run_once
 from benchmarks.suite.serving import Server, on_wire, same_as_counted, serving
 from benchmarks.world.scoring import PLAN, as_graph, held
 from semgraph.execution.result import Result
@@ -39,15 +39,15 @@ _WARM: set[str] = set()
 def run(
     plan: str, stream: str, store: str, options: Mapping[str, Any], latency: float, trial: int
 ) -> Figures:
-    """Tell a stream to a plan, in a group of its own; the server is a process beside.
+    """Run a plan over a stream, in its own group; the server is a separate process.
 
     Args:
         plan: Name of a shipped plan.
-        stream: As `streams.made` knows it.
+        stream: A name of `streams.made`.
         store: `memory` or `neo4j-local`.
         options: Of `Session.arun`: params, preset, use; and limits of `Session`: max_calls.
         latency: Of the model, in seconds.
-        trial: Number of the trial; the seed of what is drawn.
+        trial: Number of the trial, the seed of random choices.
     """
     told = made(stream, trial)
     with serving(*switches(told, latency)) as server:
@@ -57,9 +57,7 @@ def run(
 def tell(
     plan: str, stream: Stream, store: str, options: Mapping[str, Any], server: Server
 ) -> Figures:
-    """The same with a server that runs: imports and statements that are prepared once are not what
-    is measured.
-    """
+    """The same with a running server: imports and prepared statements are not measured."""
     if (first := f"{plan} {store} {dict(options)}") not in _WARM:
         warm = replace(made("turns dated", 0), undated=stream.undated)
         asyncio.run(_run(plan, warm, store, options, server))
@@ -69,7 +67,7 @@ def tell(
 
 @cache
 def _graph() -> Graph:
-    """What the shipped plans remember in."""
+    """The graph schema of the shipped plans."""
     return load_plan(PLAN).graph
 
 
@@ -119,9 +117,7 @@ async def _run(
 
 
 def whole(result: Result) -> Result:
-    """A result that nothing is missing from. Raises RuntimeError: what stopped early must not look
-    cheap.
-    """
+    """A complete result. Raises RuntimeError otherwise: an early stop must not look cheap."""
     if result.stopped:
         msg = f"stopped before its end: {result.stopped}"
         raise RuntimeError(msg)
@@ -135,15 +131,14 @@ def whole(result: Result) -> Result:
 def graphiti(
     stream: str, options: Mapping[str, Any], latency: float, trial: int, *, alone: bool = False
 ) -> Figures:
-    """Tell a stream to graphiti-core, on the same Neo4j and the same server.
+    """Add a stream with graphiti-core, on the same Neo4j and the same server.
 
     Args:
         stream: As for `run`.
-        options: `bulk`: all at once; `environment`: variables that it reads, such as
-            SEMAPHORE_LIMIT.
+        options: `bulk`: all in bulk; `environment`: variables for it, such as SEMAPHORE_LIMIT.
         latency: As for `run`.
         trial: As for `run`.
-        alone: In a process of its own, so that its memory can be told.
+        alone: In its own process, for a measure of its memory.
     """
     told = made(stream, trial)
     running = status(neo4j())
@@ -157,9 +152,9 @@ def graphiti(
             options.get("environment"),
         )
         if alone:
-            found = asked("graphiti-core", asking[0], given=asking[1], environment=asking[2])
+            found = run_once("graphiti-core", asking[0], payload=asking[1], environment=asking[2])
         else:
-            found = conversed("graphiti-core", *asking)
+            found = request("graphiti-core", *asking)
         figures: Figures = {
             **on_wire(server),
             **found,
@@ -170,7 +165,7 @@ def graphiti(
 
 
 def _by_episode(figures: Figures) -> Figures:
-    """With what an episode takes on average."""
+    """With the average cost of an episode."""
     episodes = figures["episodes"] or 1
     each = {"calls": "calls", "queries": "queries", "cpu_ms": "cpu_ms", "tokens_in": "tokens_in"}
     found = {f"{name}_each": round(figures[of] / episodes, 3) for name, of in each.items()}  # type: ignore[operator]
@@ -178,8 +173,8 @@ def _by_episode(figures: Figures) -> Figures:
 
 
 async def _cleared() -> None:
-    """Empty the database: for rows that another engine has left, one that is opened is looked at
-    once more.
+    """Empty the database, and open it again if needed: an opened database is checked once for rows
+    of another engine.
     """
     store = _opened("neo4j-local")
     try:
@@ -199,9 +194,7 @@ async def _left_in_neo4j(stream: Stream) -> Figures:
 
 
 async def _left(store: Store, stream: Stream) -> Figures:
-    """What is in the store afterwards, whoever wrote it: counts, and worth where the truth is
-    known.
-    """
+    """The final content of the store, by either engine: counts, and quality if the truth is known."""
     counts = {name: (await store.scan(name, [], groups_of(stream), ())).num_rows for name in LABELS}
     said = ", ".join(f"{count} {label}" for label, count in sorted(counts.items()))
     return {
@@ -212,7 +205,7 @@ async def _left(store: Store, stream: Stream) -> Figures:
 
 
 def groups_of(stream: Stream) -> list[str]:
-    """The groups that a stream is told to."""
+    """The groups of a stream."""
     return list(dict.fromkeys(row["group_id"] for row in (*stream.before, *stream.rows)))
 
 

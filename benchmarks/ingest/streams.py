@@ -1,6 +1,4 @@
-"""What is told: streams of messages of fixed content, those of other engines' published
-measurements among them.
-"""
+"""Streams of messages of fixed content, those of other engines' published measurements among them."""
 
 from __future__ import annotations
 
@@ -30,11 +28,11 @@ class Stream:
     """Messages of one or several groups.
 
     Args:
-        name: As tables show it.
+        name: The name in tables.
         rows: The messages.
-        before: Told before anything is measured.
-        undated: Whether the model gives facts without dates.
-        world: The world that was told, where its truth is known.
+        before: Messages that are added before the measurement.
+        undated: Whether the model returns facts without dates.
+        world: The world behind the messages, if the truth is known.
     """
 
     name: str
@@ -57,7 +55,9 @@ def turns(*, undated: bool) -> Stream:
 
 
 def dense(*, undated: bool) -> Stream:
-    """One message of eleven names and ten facts, each with candidates, after another of as many."""
+    """One message of eleven names and ten facts, each with candidates, after a first one of as
+    many.
+    """
     before = _said([f"user(user): {_FIRST} met."])
     return Stream(
         f"dense, {_dates(undated)}", _said([f"user(user): {_SECOND} met."], 1), before, undated
@@ -66,7 +66,7 @@ def dense(*, undated: bool) -> Stream:
 
 def meetings(count: int) -> Stream:
     """Messages of four names of fourteen, a minute apart, all of one group; two of another group
-    come before.
+    come first.
     """
     return Stream(
         f"{count:,} meetings, one group", list(stream(count, "g")), list(stream(2, "before"))
@@ -90,7 +90,7 @@ def grown(count: int, seed: int = 1) -> Stream:
 
 
 def told(seed: int, people: int, difficulty: int) -> Stream:
-    """A synthetic world, told in messages; its true graph is known."""
+    """A synthetic world in messages; its true graph is known."""
     world = World.make(seed, people, difficulty)
     return Stream(f"world of {people} people, difficulty {difficulty}", world.rows, world=world)
 
@@ -121,6 +121,6 @@ def made(name: str, trial: int) -> Stream:
 
 
 def content_hash(stream: Stream) -> str:
-    """A hash of all that is told, in order."""
+    """A hash of all messages, in order."""
     text = json.dumps([*stream.before, *stream.rows], default=str, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

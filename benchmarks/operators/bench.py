@@ -1,5 +1,5 @@
-"""Every implementation of every operator over one task each, LOTUS beside, and what sharing a call
-costs in quality.
+"""Each implementation of each operator over one task, LOTUS beside it, and the quality lost by
+sharing a call.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import product
 from benchmarks.operators.cases import LOTUS, WAYS
 from benchmarks.operators.measure import Figures, way_of
 from benchmarks.suite import Benchmark, BreakEven, Case, Chart, Column, Contest, Table, Target
-from benchmarks.suite.peers import conversed
+from benchmarks.suite.peers import request
 from benchmarks.suite.serving import serving
 
 LATENCY = 0.05
@@ -24,7 +24,7 @@ SLOW = (
     'lotus(method="quick-sem")',
     "LOTUS (naive)",
 )
-"""Ways that are measured with --full only, as is `lotus` on variants of a task."""
+"""Implementations that are measured with --full only, like `lotus` on variants of a task."""
 
 
 def _ours(task: str, way: str, latency: float, noise: str, trial: int) -> Figures:
@@ -36,14 +36,14 @@ def _ours(task: str, way: str, latency: float, noise: str, trial: int) -> Figure
 def _peer(task: str, way: str, trial: int) -> Figures:  # noqa: ARG001 - nothing is drawn
     with serving("--latency", str(LATENCY), module="benchmarks.operators.server") as server:
         server.reset(noise="")
-        return conversed(
+        return request(
             "lotus", "benchmarks.operators.measure", {"url": server.url, "task": task, "way": way}
         )
 
 
 def cases() -> Sequence[Case]:
-    """Each way of each task, those that need LOTUS in its environment; then ways that share a call,
-    with a model that errs.
+    """Each implementation of each task, those of LOTUS in its environment; then implementations
+    that share a call, with a noisy model.
     """
     settings = {"latency_s": LATENCY, "in_flight": 64}
     found: list[Case] = []

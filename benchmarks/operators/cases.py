@@ -1,4 +1,4 @@
-"""The tasks: rows whose truth is known by how they are made, and what is asked about them."""
+"""The tasks: generated rows with their truth, and the question about them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTop
 from semgraph.semantic.contract import Rows
 
 MARK = "(unreadable)"
-"""What makes the server refuse a row, until it is told to forgive."""
+"""The mark of a row that the server refuses until it is set to forgive."""
 ASKED = {
     "sem_filter": "Does “{text}” say that somebody moved?",
     "sem_map": "{text}",
@@ -38,18 +38,18 @@ Truth = set[Any]
 
 @dataclass
 class Task:
-    """Rows and what is true of them.
+    """Rows and their truth.
 
     Args:
-        name: As it stands in the table.
-        operator: Which is asked.
+        name: The name in tables.
+        operator: The semantic operator.
         left: A text for each left row.
-        truth: What the answers are to be, as `found` gives them.
+        truth: The right answers, in the form of `found`.
         right: A text for each right row of a join.
         group: The group of each row (sem_agg, sem_topk).
-        k: How many are wanted (sem_topk).
-        again: Run twice, with what was refused forgiven: the second time what is paid again is
-            counted.
+        k: The number of rows to select (sem_topk).
+        again: Run twice, the second time with refused rows forgiven; the calls that are paid again
+            are counted.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Task:
 
     @cached_property
     def node(self) -> Any:
-        """The node that asks."""
+        """The node of the operator."""
         column = "name" if self.operator == "sem_join" else "text"
         source = Input(
             name="rows", columns=pa.schema({column: pa.string(), "group": pa.int64()}), step="rows"
@@ -98,7 +98,7 @@ class Task:
         return Rows(pa.table({name: self.left}), right, items, ["bench"] * n, [0] * n)
 
     def found(self, table: pa.Table) -> Truth:
-        """What a table of answers says, in the form of the truth."""
+        """The answers in a table, in the form of the truth."""
         rows = [row for row in table.to_pylist() if row["error"] is None]
         if self.operator == "sem_filter":
             return {row["item"] for row in rows if row["keep"]}
@@ -206,6 +206,6 @@ LOTUS: dict[str, list[str]] = {
     for name in WAYS
     if name != "sem_join 256 x 256"
 }
-"""Ways that need LOTUS: its code over semgraph's models (`lotus`), and what its users run
-(`LOTUS`).
+"""Implementations that need LOTUS: its code over semgraph's models (`lotus`), and the package as
+its users call it (`LOTUS`).
 """

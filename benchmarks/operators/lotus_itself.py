@@ -15,9 +15,7 @@ Run = Callable[[], set[Any] | str]
 
 
 def asking(url: str, task: Task, way: str) -> Run:
-    """LOTUS's operator over a task; `way` is "LOTUS", or "LOTUS (heap)" for a method of
-    sem_topk.
-    """
+    """LOTUS's operator over a task; `way` is "LOTUS", or "LOTUS (heap)" for a method of sem_topk."""
     import lotus
 
     lotus.settings.configure(

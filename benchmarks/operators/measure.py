@@ -1,7 +1,7 @@
-"""One way of one task, in this interpreter; `python -m benchmarks.operators.measure` answers lines
-of JSON with lines.
+"""One implementation of one task, in this interpreter; `python -m benchmarks.operators.measure`
+reads lines of JSON and prints a line for each.
 
-A way that starts with LOTUS is LOTUS by itself; every other is semgraph's.
+A name that starts with LOTUS is LOTUS by itself; all others are semgraph's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.operators.cases import Task, tasks
-from benchmarks.suite.peers import answering
+from benchmarks.suite.peers import serve
 from benchmarks.suite.serving import Server, on_wire, same_as_counted
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.journal import Journal
@@ -36,9 +36,7 @@ _imported = False
 
 
 class Watch:
-    """Wall and CPU seconds of what is done in its `with`: the operator, without what is set up
-    before it.
-    """
+    """Wall and CPU seconds of the body of its `with`: the operator without its setup."""
 
     seconds = cpu = 0.0
 
@@ -60,14 +58,14 @@ def measured(
     warm: bool,
     counted: StepMetrics | None = None,
 ) -> Figures:
-    """One run: what it asked of the server, how long it took, how right it was.
+    """One run: its requests at the server, its time, its quality.
 
     Args:
-        server: Answers.
-        task: What is asked.
-        run: Asks, with the watch; gives what was found, or the name of the error.
+        server: The model server.
+        task: The task.
+        run: Runs the operator under the watch; returns the answers, or the name of the error.
         warm: Run once before, so that imports are not measured.
-        counted: What `run` counts itself, from its start; the same as the server's, or this fails.
+        counted: The counts of `run` itself; a difference to the server's is an error.
     """
     watch = Watch()
     if warm:
@@ -93,15 +91,15 @@ def measured(
 
 
 def _cleared() -> None:
-    """What others left behind is not this one's to clear; the modules that are there the first time
-    are looked at no more.
+    """Clear the pending garbage of earlier cases; modules from before the first case are not
+    inspected again.
     """
     global _imported  # noqa: PLW0603 - of this interpreter
     gc.collect()
     if not _imported:
         _imported = True
         gc.freeze()
-        atexit.register(gc.unfreeze)  # else libraries say at the end that nobody has cleared them
+        atexit.register(gc.unfreeze)  # else libraries complain at exit
 
 
 def _quality(found: set[Any], truth: set[Any]) -> Figures:
@@ -112,9 +110,7 @@ def _quality(found: set[Any], truth: set[Any]) -> Figures:
 
 
 def way_of(server: Server, name: str, text: str) -> Figures:
-    """A way by its name, over a fresh journal; the first time an implementation is met, it is run
-    once before.
-    """
+    """An implementation by name, over a new journal; a new one runs once before it is measured."""
     task = tasks()[name]
     if text.startswith("LOTUS"):
         from benchmarks.operators.lotus_itself import asking
@@ -162,4 +158,4 @@ async def _run(
 
 
 if __name__ == "__main__":
-    answering(lambda given: way_of(Server(given["url"]), given["task"], given["way"]))
+    serve(lambda given: way_of(Server(given["url"]), given["task"], given["way"]))

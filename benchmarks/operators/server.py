@@ -1,8 +1,7 @@
-"""The world's model, which refuses rows that are marked.
+"""The world's model, which refuses marked rows.
 
 `python -m benchmarks.operators.server --latency 0.05` prints its address. `POST /reset?forgiving=1`
-lets rows through that were refused; `noise=verdict=0.02,seed=1` sets what is wrong with the answers
-from then on.
+admits refused rows; `noise=verdict=0.02,seed=1` sets the noise of further answers.
 """
 
 from __future__ import annotations

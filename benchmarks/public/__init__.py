@@ -1,3 +1,3 @@
-"""Data sets of others, which the user has downloaded: LoCoMo, LongMemEval, SemBench, MuSiQue. None
-is shipped.
+"""Public data sets, downloaded by the user: LoCoMo, LongMemEval, SemBench, MuSiQue. None is
+shipped.
 """

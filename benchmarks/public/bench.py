@@ -13,7 +13,7 @@ from benchmarks.public.memories import WAYS
 from benchmarks.public.sets import LOCOMO, LONGMEMEVAL, MOVIES, MUSIQUE, TABLES
 from benchmarks.real.asking import Asking, Figures, asking
 from benchmarks.suite import Benchmark, Case, Unmeasured
-from benchmarks.suite.given import GIVEN
+from benchmarks.suite.inputs import INPUTS
 
 SOURCES = {
     LOCOMO: (locomo.SOURCE,),
@@ -25,7 +25,7 @@ Measure = Callable[[Asking], Awaitable[Figures]]
 
 
 def _run(key: Mapping[str, Any], prepare: Callable[[], Measure], data: str, trial: int) -> Figures:
-    """One trial: the files are read first, so that nothing is asked where one is wrong."""
+    """One trial: the files are read first, so that an invalid file costs no call."""
 
     async def run() -> Figures:
         measure = prepare()
@@ -44,24 +44,22 @@ def _case(
     sources: Sequence[Source],
     **more: Any,
 ) -> Case:
-    key = {"set": name, "part": part, "way": way, "model": GIVEN.name}
+    key = {"set": name, "part": part, "way": way, "model": INPUTS.name}
     known = [found for source in sources for found in _known(source)]
     data = "; ".join(
         f"{one['file']}, sha256 {one['sha256'][:12]}… ({one['checksum']}), {one['licence']}"
         for one in known
     )
     settings: dict[str, Any] = {"data": known}
-    if GIVEN.model is not None:
-        settings["provider"] = GIVEN.provider
+    if INPUTS.model is not None:
+        settings["provider"] = INPUTS.provider
     return Case(key, partial(_run, key, prepare, data), settings, **{"seconds": 7200, **more})
 
 
 def _known(source: Source) -> list[dict[str, str]]:
-    """What is to be said of a file, if it is there; where it is not, the case says so when it is
-    run.
-    """
+    """The origin of a file, if it exists; if it is missing, the case fails with the remedy."""
     try:
-        return [source.settings(source.within(GIVEN.data))]
+        return [source.settings(source.within(INPUTS.data))]
     except Unmeasured:
         return []
 
@@ -73,7 +71,7 @@ def cases() -> list[Case]:
 
 def _locomo() -> list[Case]:
     def prepare(count: int | None, way: str) -> Measure:
-        part = locomo.load(GIVEN.data, count)
+        part = locomo.load(INPUTS.data, count)
         return lambda own: locomo.measured(own, part, WAYS[way])
 
     return [
@@ -85,7 +83,7 @@ def _locomo() -> list[Case]:
 
 def _longmemeval() -> list[Case]:
     def prepare(name: str, each: int | None, way: str) -> Measure:
-        part = longmemeval.load(name, GIVEN.data, each)
+        part = longmemeval.load(name, INPUTS.data, each)
         return lambda own: longmemeval.measured(own, part, WAYS[way])
 
     parts: list[tuple[str, str, int | None, dict[str, Any]]] = [
@@ -109,7 +107,7 @@ def _longmemeval() -> list[Case]:
 
 def _movies() -> list[Case]:
     def prepare(name: str, way: str) -> Measure:
-        data = movies.load(GIVEN.data)
+        data = movies.load(INPUTS.data)
         return lambda own: movies.measured(own, data, name, way)
 
     return [
@@ -121,8 +119,8 @@ def _movies() -> list[Case]:
 
 def _musique() -> list[Case]:
     def prepare(count: int | None, way: str) -> Measure:
-        part = musique.load(GIVEN.data, count)
-        return lambda own: musique.measured(own, part, way, GIVEN.data)
+        part = musique.load(INPUTS.data, count)
+        return lambda own: musique.measured(own, part, way, INPUTS.data)
 
     return [
         _case(MUSIQUE, part, way, partial(prepare, count, way), SOURCES[MUSIQUE], **more)
@@ -135,14 +133,14 @@ _WHOLE = {"full": True, "trials": 1, "seconds": 86_400}
 
 
 def lacks() -> str:
-    """What the user has not given: a model, what it may cost, or data; then where each data set is
-    to be had.
+    """The missing inputs of the user: a model, its limit of dollars, or data; then the origin of
+    each data set.
     """
-    if said := GIVEN.lacks_model():
+    if said := INPUTS.lacks_model():
         return said
-    if GIVEN.data is not None and GIVEN.data.is_dir():
+    if INPUTS.data is not None and INPUTS.data.is_dir():
         return ""
-    given = f"{GIVEN.data} is no folder" if GIVEN.data else "data sets are not shipped"
+    given = f"{INPUTS.data} is no folder" if INPUTS.data else "data sets are not shipped"
     lines = [
         f"  {name}: {source.name} from {source.url}{source.needs}; licence {source.licence}"
         + (f"; sha256 {source.sha256}" if source.sha256 else "")

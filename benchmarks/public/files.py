@@ -1,5 +1,5 @@
-"""Files that the user has downloaded: found by their names, read with a check of each value, told
-apart by their checksums.
+"""The user's downloaded files: located by name, read with a check of each value, identified by
+checksum.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class Source:
     """A file of a public data set.
 
     Args:
-        name: Of the file.
-        url: Where its authors give it.
-        licence: Theirs.
-        sha256: Of the file as published, where it is known for certain.
-        folders: Where it may lie below the folder given, besides in it.
-        needs: What else it takes to make it.
+        name: Its name.
+        url: Its address at its authors.
+        licence: Its licence.
+        sha256: Of the published file, if known for certain.
+        folders: Further folders to look in, below the user's.
+        needs: Further requirements, in words.
     """
 
     name: str
@@ -39,8 +39,7 @@ class Source:
         """The file in the user's folder.
 
         Raises:
-            Unmeasured: It is not there; says where it comes from, under which licence, and how it
-                is given.
+            Unmeasured: It is missing; has its origin, its licence, and the option to set.
         """
         get = f"Get it from {self.url}{self.needs} (licence: {self.licence}) into a folder and give that: --data FOLDER"
         if folder is None:
@@ -52,8 +51,8 @@ class Source:
         raise Unmeasured(f"there is no {' nor '.join(str(path) for path in places)}. {get}")
 
     def settings(self, path: Path) -> dict[str, str]:
-        """What a line says of the data: file, licence, where it is from, its checksum and what that
-        is known to be.
+        """The settings of a line about the data: file, licence, origin, checksum, and whether the
+        checksum is known.
         """
         found = checksum(path)
         known = (
@@ -81,7 +80,7 @@ def checksum(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """A value in a JSON file, and where it stands there."""
+    """A value in a JSON file, and its position."""
 
     source: Source
     file: Path
@@ -89,7 +88,7 @@ class Place:
     path: str = ""
 
     def wrong(self, expected: str) -> Unmeasured:
-        """What is raised for a value that is not as it should be."""
+        """The error for an invalid value."""
         found = {dict: "an object", list: "a list", str: "a text", type(None): "null"}.get(
             type(self.value)
         )

@@ -20,7 +20,7 @@ SOURCE = Source(
     ("data", "locomo", "locomo/data"),
 )
 KINDS = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
-"""What the numbers of the file's categories stand for."""
+"""The names of the file's categories."""
 _TIMES = ("%I:%M %p on %d %B, %Y", "%d %B, %Y")
 _EVIDENCE = re.compile(r"D(\d+):(\d+)")
 
@@ -81,7 +81,7 @@ def _question(qa: Place, name: str, group: str) -> Question:
 
 async def measured(asking: Asking, part: Part, way: Way) -> Figures:
     """F1 by category, adversarial questions apart, and the share of the evidence among the first
-    turns found.
+    turns in the hits.
     """
     await remember(asking, part, way)
     answers = await ask(asking, part)

@@ -1,5 +1,5 @@
-"""LongMemEval: chats of a user with an assistant in many sessions, and questions about what was
-said in a few of them.
+"""LongMemEval: chats of a user with an assistant in many sessions, and questions about a few of
+them.
 """
 
 from __future__ import annotations
@@ -98,9 +98,7 @@ def _time(place: Place) -> datetime:
 
 
 async def measured(asking: Asking, part: Part, way: Way) -> Figures:
-    """The share of right answers by type, as a judge says, and whether the sessions with the
-    evidence were found.
-    """
+    """The share of right answers by type, by a judge, and of sessions with evidence among the hits."""
     await remember(asking, part, way)
     answers = await ask(asking, part)
     rows = [
@@ -144,5 +142,5 @@ def _judged_as(question: Question) -> str:
 
 
 def abstains(question: Question) -> bool:
-    """Whether the right answer is that it cannot be told."""
+    """Whether the right answer is that the history does not contain it."""
     return question.id.endswith("_abs")

@@ -1,5 +1,5 @@
-"""Conversations are told to add_episode, questions are put to what it remembers; what both data
-sets of that kind share.
+"""Conversations are ingested by add_episode, and questions are answered from the graph; shared by
+both data sets of that kind.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _NAMES = uuid.UUID("6b7b4f0e-27b1-5c1d-9a0d-3f0e5a1f9d55")
 
 @dataclass(frozen=True)
 class Way:
-    """How the conversations are read: a shipped plan with what is chosen in it, and how often it
-    sends each text at least.
+    """The ingestion of the conversations: a shipped plan with its options, and the minimal number
+    of times that each text is sent.
     """
 
     plan: str = "add_episode"
@@ -37,8 +37,8 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Message:
-    """Something said. `place` is what the data set calls it (a turn, a session); questions name
-    their evidence by it.
+    """A message. `place` is its name in the data set (a turn, a session), by which questions refer
+    to their evidence.
     """
 
     group: str
@@ -60,16 +60,16 @@ class Message:
 
 @dataclass(frozen=True)
 class Question:
-    """A question to the memory of a group.
+    """A question to the graph of a group.
 
     Args:
         id: Its name.
-        group: Whose memory is asked.
+        group: The group to search.
         text: In words.
         truth: The answer.
-        kind: As the data set sorts its questions.
-        evidence: Places of the messages that hold the answer.
-        at: When it is asked; None: after all that was said.
+        kind: Its category in the data set.
+        evidence: Places of the messages with the answer.
+        at: The time of the question; None: after all messages.
     """
 
     id: str
@@ -91,8 +91,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer, None where there was none, and the places that it was made from, best first: those
-    that facts name, and those that were found by words.
+    """An answer, or None, and the places of its sources, best first: those that facts name, and
+    those of word search.
     """
 
     text: str | None
@@ -132,7 +132,7 @@ async def ask(asking: Asking, part: Part) -> dict[str, Answer]:
 
 
 async def judged(asking: Asking, rows: Sequence[Mapping[str, str]]) -> dict[str, bool]:
-    """Which answers are right, as the judge says; one that it gave no verdict about is not."""
+    """Which answers are right, by the judge; without a verdict it is wrong."""
     result = await asking.run(PLANS / "judge.yaml", asking.judge, answers=list(rows))
     return {row["id"]: bool(row["right"]) for row in result.tables["judged"].to_pylist()}
 

@@ -51,7 +51,7 @@ class Data:
     audience: Mapping[str, float]
 
     def of(self, film: str) -> list[Row]:
-        """The reviews of a film, each once. Raises Unmeasured if there is none."""
+        """The reviews of a film, each once. Raises Unmeasured if it has none."""
         found = {row["reviewId"]: row for row in self.reviews if row["id"] == film}
         if not found:
             raise Unmeasured(
@@ -114,17 +114,17 @@ def _wrong(source: Source, folder: Path | None, row: Row, column: str, expected:
 
 @dataclass(frozen=True)
 class Query:
-    """A query: what it asks, by which ways, and how its result is scored.
+    """A query with its implementations and its score.
 
     Args:
-        says: What is wanted.
-        ways: What is swapped: the step's implementation, or the plan.
-        rows: The reviews that it is about.
-        plan: Made of them and a way.
-        score: Of its result.
-        count: How many rows are wanted; None: all.
-        whole: Whether it is about all reviews of all films, or takes many calls: measured by --full
-            alone.
+        says: The query in words.
+        ways: The compared choices: the step's implementation, or the plan.
+        rows: The reviews of the query.
+        plan: Builds the plan from the reviews and a choice.
+        score: Scores the result.
+        count: The number of rows to return; None: all.
+        whole: Whether it covers all reviews of all films, or takes many calls: measured with --full
+            only.
     """
 
     says: str
@@ -306,7 +306,7 @@ QUERIES = {
 
 
 async def measured(asking: Asking, data: Data, name: str, way: str) -> Figures:
-    """One query by one way. `label` asks about each review once and compares the labels."""
+    """One query with one choice. `label` judges each review once and compares the labels."""
     query = QUERIES[name]
     rows = [{key: row[key] for key in ("id", "reviewId", "reviewText")} for row in query.rows(data)]
     limited = "five" in query.says or "ten" in query.says

@@ -35,8 +35,7 @@ OPENIE = tuple(
     for model in ("gpt-4o-mini", "meta-llama_Llama-3.3-70B-Instruct")
 )
 WAYS = ("passages", "passages and OpenIE", "passages and mention_graph")
-"""What is searched: passages alone; also facts that were extracted by others; also facts that the
-model extracts.
+"""The corpus to search: passages alone; with published facts; with facts that the model extracts.
 """
 _NAMES = uuid.UUID("b1a6a3f4-0a51-5f2e-8a5e-6a8f1f0c7d22")
 _GROUP = "musique"
@@ -119,11 +118,10 @@ def _supports(place: Place) -> bool:
 
 
 def extracted(folder: Path | None, passages: Sequence[Passage]) -> list[dict[str, str]]:
-    """The facts that HippoRAG's authors extracted from passages, by one of the models that they
-    give.
+    """The facts that HippoRAG's authors extracted from passages, with one of their models.
 
     Raises:
-        Unmeasured: There is no such file, or it is not of this form.
+        Unmeasured: The file is missing or has another format.
     """
     names = {f"{p.title}\n{p.text}": p.name for p in passages}
     source = opened(folder)
@@ -137,7 +135,7 @@ def extracted(folder: Path | None, passages: Sequence[Passage]) -> list[dict[str
 
 
 def opened(folder: Path | None) -> Source:
-    """Which of the extractions is there. Raises Unmeasured."""
+    """The extraction that exists. Raises Unmeasured."""
     for source in OPENIE:
         try:
             source.within(folder)

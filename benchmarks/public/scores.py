@@ -1,4 +1,4 @@
-"""The scores that each community uses, so that figures stand beside theirs."""
+"""The scores of each community, for figures that are comparable with theirs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def stems(words: Sequence[str]) -> list[str]:
 
 
 def token_f1(answer: Sequence[str], truth: Sequence[str]) -> float:
-    """F1 of the words of two texts, each as often as it stands there."""
+    """F1 of the words of two texts, as multisets."""
     common = sum((Counter(answer) & Counter(truth)).values())
     if not common:
         return 0.0
@@ -48,9 +48,9 @@ def locomo(answer: str, truth: str, category: int) -> float:
     """LoCoMo's score of an answer: F1 of stemmed words; for an adversarial question (5), whether it
     is declined.
 
-    Several facts (category 1) stand apart by commas: the mean over those that are true of the best
-    of those given. Of an answer with reasons (category 3) what stands before the first semicolon
-    counts.
+    Several facts (category 1) are separated by commas: the mean over the true ones of the best
+    match among the answers. Of an answer with reasons (category 3) only the part before the first
+    semicolon counts.
     """
     if category == 5:
         said = answer.lower()
@@ -81,7 +81,7 @@ def best_f1(answer: str, truths: Iterable[str]) -> float:
 
 
 def recall_at(k: int, found: Sequence[str], truth: AbstractSet[str]) -> float:
-    """The share of what is wanted that is among the first k."""
+    """The share of the relevant items among the first k."""
     return len(set(found[:k]) & truth) / len(truth)
 
 
@@ -91,16 +91,14 @@ def all_at(k: int, found: Sequence[str], truth: AbstractSet[str]) -> float:
 
 
 def any_at(k: int, found: Sequence[str], truth: AbstractSet[str]) -> float:
-    """Whether any of what is wanted is among the first k."""
+    """Whether any relevant item is among the first k."""
     return float(bool(truth & set(found[:k])))
 
 
 def of_limited(
     found: Sequence[object], truth: AbstractSet[object], limit: int | None = None
 ) -> tuple[float, float, float]:
-    """Precision, recall and F1 of rows; where only `limit` were asked for, any of the true ones
-    will do.
-    """
+    """Precision, recall and F1 of rows; if the query has a `limit`, any of the true ones are right."""
     given = set(found if limit is None else found[:limit])
     if not given or not truth:
         return (1.0, 0.0, 0.0) if not given and not truth else (0.0, 0.0, 0.0)
@@ -125,7 +123,7 @@ def relative_error(found: Mapping[str, float], truth: Mapping[str, float]) -> fl
 
 
 def spearman(found: Mapping[str, float], truth: Mapping[str, float]) -> float:
-    """Spearman's rank correlation over what both name; 0 where one of them is all ties, or fewer
+    """Spearman's rank correlation over the shared items; 0 if either ranks all as ties, or fewer
     than two are shared.
     """
     shared = sorted(found.keys() & truth.keys())

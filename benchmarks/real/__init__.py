@@ -1,3 +1,1 @@
-"""What a real model makes of the same tasks: one that is named when it is run, with a limit to what
-it may cost.
-"""
+"""The same tasks with a real model, chosen at run time, under a limit of dollars."""

@@ -1,5 +1,5 @@
-"""Runs of plans with a real model: one endpoint, one store, one limit of dollars; what they take is
-added up.
+"""Runs of plans with a real model: one endpoint, one store, one limit of dollars; the cost is
+summed over all runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.suite import Unmeasured
-from benchmarks.suite.given import GIVEN, Given
+from benchmarks.suite.inputs import INPUTS, UserInputs
 from benchmarks.suite.made import ROOT
 from semgraph.errors import BudgetReached
 from semgraph.execution.result import Result
@@ -37,19 +37,17 @@ from semgraph.stores.sqlite.store import SqliteStore
 
 Figures = dict[str, float | int | str | None]
 JOURNALS = ROOT / ".semgraph" / "benchmarks" / "answers"
-"""Answers of trials under way: an interrupted one goes on without paying again. A trial that has
-ended leaves none.
+"""Answers of unfinished trials: an interrupted trial resumes without paying twice. A finished trial
+deletes its answers.
 """
 
 
 class Stopped(Exception):
-    """The limit was reached before the case was over: there is no figure of it."""
+    """The limit was reached before the end of the case, so it has no figures."""
 
 
 class Noted(Wrapper):
-    """A model that notes what it calls itself when it answers, and the temperature that it was
-    asked at.
-    """
+    """A model that records the model name of its replies and the temperature of its requests."""
 
     def __init__(self, inner: LLM) -> None:
         super().__init__(inner)
@@ -66,20 +64,20 @@ class Noted(Wrapper):
 
 @dataclass
 class Asking:
-    """What a case asks with. Made by `asking`, or with a model and an embedder of one's own.
+    """The model, store and limits of a case. Made by `asking`, or from a model and an embedder.
 
     Args:
         llm: The model.
-        embedder: Makes the vectors.
-        given: What may be spent.
-        journal: Where answers are kept until the case is over; None: nowhere.
-        judge: Who judges answers; None: the model itself.
-        store: Where plans write; empty at first.
+        embedder: The embedder.
+        inputs: The limit of dollars.
+        journal: The file of answers until the end of the case; None: no file.
+        judge: The judge of answers; None: the model itself.
+        store: The store of the plans; empty at first.
     """
 
     llm: Noted
     embedder: Embedder
-    given: Given = field(default_factory=Given)
+    inputs: UserInputs = field(default_factory=UserInputs)
     journal: Path | None = None
     judge: Noted | None = None
     store: Store = field(default_factory=lambda: SqliteStore(":memory:"))
@@ -89,16 +87,16 @@ class Asking:
     resumed: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Whether a trial goes on that was interrupted: its journal is there."""
+        """Whether this continues an interrupted trial: its journal exists."""
         self.resumed = self.journal is not None and self.journal.exists()
 
     async def run(self, plan: PlanLike, model: LLM | None = None, **options: Any) -> Result:
-        """Run a plan, with this model or another; what it took is added to the figures. Raises
-        Stopped at the limit.
+        """Run a plan, with this model or the one in the argument, and add its cost to the figures.
+        Raises Stopped at the limit.
         """
         kept: Path | bool = self.journal or False
         began = time.perf_counter()
-        limit = self.given.left
+        limit = self.inputs.left
         async with Session(
             llm=model or self.llm,
             embedder=self.embedder,
@@ -119,17 +117,17 @@ class Asking:
 
     def _take(self, result: Result) -> None:
         issued = result.meter.total()
-        self.given.spent += issued.dollars or 0.0
+        self.inputs.spent += issued.dollars or 0.0
         self.total.add(issued)
         if self.resumed:
             self.total.add(result.meter.replayed)
         self.failed += len(result.failed) + issued.rows_failed
 
     async def answer(self, node: Any, rows: Rows, way: str) -> pa.Table:
-        """Answer rows by one way of a semantic operator, without a plan around it. Raises Stopped
+        """Answer rows by one implementation of a semantic operator, without a plan. Raises Stopped
         at the limit.
         """
-        budget, metrics = Budget(max_usd=self.given.left), StepMetrics()
+        budget, metrics = Budget(max_usd=self.inputs.left), StepMetrics()
         llm = Stack(budget=budget).model(self.llm, Limiter(self.llm.limits.in_flight))
         began = time.perf_counter()
         try:
@@ -140,38 +138,38 @@ class Asking:
                     .answer(node, rows, context)
                 )
         except BudgetReached as error:
-            self.given.spent += budget.spent.usd
+            self.inputs.spent += budget.spent.usd
             raise Stopped(self._told(str(error), kept=False)) from None
-        self.given.spent += metrics.dollars or 0.0
+        self.inputs.spent += metrics.dollars or 0.0
         self.seconds += time.perf_counter() - began
         self.total.add(metrics)
         self.failed += sum(error is not None for error in found["error"].to_pylist())
         return found
 
     def _told(self, why: str, *, kept: bool) -> str:
-        left, most = self.given.left, self.given.max_usd
+        left, most = self.inputs.left, self.inputs.max_usd
         rest = "" if left is None else f"; ${left:.4f} of the run's ${most:g} are left"
         return f"{why}{rest}" + (
             ". What was answered is kept: run it again with a higher --max-usd" if kept else ""
         )
 
     def afford(self, texts: Sequence[str], reads: int, what: str) -> None:
-        """Refuse what cannot be paid, before anything is asked: each text is sent at least `reads`
+        """Refuse a case over the limit before its first call: each text is sent at least `reads`
         times.
 
         Raises:
-            Unmeasured: That alone costs more than is left.
+            Unmeasured: The minimum alone costs more than the remaining dollars.
         """
         tokens = reads * sum(self.llm.count_tokens(text) for text in texts)
         least = self.llm.dollars(Usage(prompt=tokens))
-        if self.given.left is not None and least is not None and least > self.given.left:
+        if self.inputs.left is not None and least is not None and least > self.inputs.left:
             raise Unmeasured(
                 f"nothing was asked: {what} sends at least {tokens:,} tokens, ${least:.4f} with {self.llm.name}, and "
-                f"${self.given.left:.4f} are left. Give more: --max-usd"
+                f"${self.inputs.left:.4f} are left. Give more: --max-usd"
             )
 
     def figures(self) -> Figures:
-        """What all runs took, and what answered."""
+        """The cost of all runs, and the name of the model."""
         total = self.total
         return {
             "calls": total.calls_issued,
@@ -194,20 +192,20 @@ class Asking:
 
 @asynccontextmanager
 async def asking(key: Mapping[str, Any], trial: int) -> AsyncIterator[Asking]:
-    """The model that the user gave, over an empty store in memory.
+    """The user's model over an empty store in memory.
 
     Raises:
-        Unmeasured: It is the simulated model, whose answers are no real one's.
-        PlanError: The model cannot be had.
+        Unmeasured: It is the simulated model.
+        PlanError: The model is unavailable.
     """
-    settings = GIVEN.settings()
+    settings = INPUTS.settings()
     refuse_simulated(settings.model().base_url or settings.environment.get("OPENAI_BASE_URL"))
     name = hashlib.sha256(json.dumps([key, trial], sort_keys=True).encode()).hexdigest()[:16]
     JOURNALS.mkdir(parents=True, exist_ok=True)
     own = Asking(
         Noted(build_model(settings.model(), settings)),
         build_embedder(settings),
-        GIVEN,
+        INPUTS,
         JOURNALS / f"{name}.db",
     )
     try:

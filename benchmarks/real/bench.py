@@ -21,7 +21,7 @@ from benchmarks.real.tasks import (
     told,
 )
 from benchmarks.suite import Benchmark, Case, Column, Table
-from benchmarks.suite.given import GIVEN
+from benchmarks.suite.inputs import INPUTS
 from benchmarks.world.questions import KINDS
 
 Measure = Callable[[Asking, int], Awaitable[Figures]]
@@ -50,10 +50,10 @@ def _run(key: Mapping[str, Any], measure: Measure, trial: int) -> Figures:
 
 
 def _case(key: Mapping[str, Any], measure: Measure, **more: Any) -> Case:
-    key = {**key, "model": GIVEN.name}
-    settings = {"provider": GIVEN.provider} if GIVEN.model is not None else {}
-    free = GIVEN.model is not None and GIVEN.spec().provider == "local"
-    trials = 1 if free else 3  # the local model answers the same question alike, and is slow
+    key = {**key, "model": INPUTS.name}
+    settings = {"provider": INPUTS.provider} if INPUTS.model is not None else {}
+    free = INPUTS.model is not None and INPUTS.spec().provider == "local"
+    trials = 1 if free else 3  # the local model is deterministic and slow
     return Case(
         key, partial(_run, key, measure), settings, **{"trials": trials, "seconds": 3600, **more}
     )
@@ -98,8 +98,8 @@ def _yes_or_no() -> list[Case]:
 
 
 def cases() -> list[Case]:
-    """A few messages in three ways, and a filter in two: eight minutes of the local model on two
-    cores. With --full more.
+    """A few messages with three plans, and a filter with two implementations: eight minutes of the
+    local model on two cores. More with --full.
     """
     found = [
         _case({"messages": stream, "way": way}, _telling(stream, way), full=stream not in FREE)
@@ -233,6 +233,6 @@ BENCHMARK = Benchmark(
         "benchmarks/operators/cases.py",
         "benchmarks/public",
     ),
-    lacks=GIVEN.lacks_model,
+    lacks=INPUTS.lacks_model,
     options="--model local",
 )

@@ -1,8 +1,7 @@
-"""Questions with the answer yes or no: labelled rows and pairs, asked in several framings, each
-task in several wordings.
+"""Yes-or-no questions: labelled rows and pairs in several framings, each task in several wordings.
 
-Tasks and wordings of `development` are those that framings were chosen by; nothing was chosen by
-those of `test`.
+The framings were chosen on the tasks and wordings of `development`; those of `test` had no
+influence.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Questions:
         return [row["answer"] for row in self.rows]
 
     def node(self, wording: dict[str, str]) -> Any:
-        """What asks, in one of the wordings."""
+        """The operator, in one of the wordings."""
         item, rules = Template.parse(wording["item"]), wording.get("rules", "")
         prompts = PromptSet((("", Prompt(self.name, (), rules=rules, item=item)),))
         source = Input(name="rows", columns=pa.schema({"text": pa.string()}), step="rows")
@@ -104,7 +103,7 @@ def questions(kind: Kind, split: str) -> list[Questions]:
 
 
 class _InJson(Wrapper):
-    """A model that is asked for JSON, whatever it prefers."""
+    """A model with requests for JSON, whatever its preference."""
 
     @property
     def limits(self) -> Limits:
@@ -117,7 +116,7 @@ async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
     by division.
     """
     journal = Journal(own.journal) if own.journal else None
-    budget = Budget(max_usd=own.given.left)
+    budget = Budget(max_usd=own.inputs.left)
     llm = _InJson(
         Stack(budget=budget, journal=journal).model(own.llm, Limiter(own.llm.limits.in_flight))
     )
@@ -144,7 +143,7 @@ async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
     finally:
         if journal is not None:
             journal.close()
-        own.given.spent += budget.spent.usd
+        own.inputs.spent += budget.spent.usd
         own.seconds += time.perf_counter() - began
     return {
         "asked": asked,
@@ -156,7 +155,7 @@ async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
 
 
 def _count(units: Units, task: Questions, verdicts: Sequence[Sequence[bool]]) -> None:
-    """Add to each row of a task how many verdicts on it were right, and how many there were."""
+    """Add the number of right verdicts, and of all, to each row of a task."""
     for row, some in zip(task.rows, verdicts, strict=True):
         right, count = units.get((task.name, str(row)), (0, 0))
         units[task.name, str(row)] = (right + sum(some), count + len(some))
@@ -225,8 +224,8 @@ def _area(scores: Sequence[float], labels: Sequence[bool]) -> float:
 
 
 def calibrated(scores: Sequence[float], labels: Sequence[bool]) -> list[list[bool]]:
-    """For each row, whether it comes out right by a curve through labelled rows that it is not
-    among, over many draws.
+    """For each row, whether its verdict is right, by each of many curves through random labelled
+    rows without it.
     """
     draw, verdicts, draws = random.Random(7), [list[bool]() for _ in scores], 0
     everyone = range(len(scores))

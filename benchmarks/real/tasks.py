@@ -1,6 +1,4 @@
-"""What a real model is asked: a few messages to remember, of which the truth is known, and rows to
-judge.
-"""
+"""The tasks for a real model: a few messages with a known truth, and rows to judge."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ WORLDS = {
     "6 messages of a world": (2, 0, 6),
     **{f"world of 6 people, difficulty {d}": (6, d, None) for d in range(3)},
 }
-"""People, difficulty, and how many of the messages; each trial is another world."""
+"""People, difficulty, and the number of messages; each trial has its own world."""
 TURNS = "three turns"
 ASKED = 24
 """Questions to a world."""
@@ -59,8 +57,8 @@ def told(stream: str, trial: int) -> Told:
 
 
 async def remembered(asking: Asking, stream: Told, way: Way) -> Figures:
-    """What the graph is worth after the messages were told: F1 of entities, facts, facts with their
-    times, and what ended.
+    """The quality of the graph after ingestion: F1 of entities, facts, facts with times, and ended
+    facts.
     """
     asking.afford(
         [str(row["content"]) for row in stream.rows],
@@ -84,8 +82,8 @@ async def remembered(asking: Asking, stream: Told, way: Way) -> Figures:
 
 
 async def questioned(asking: Asking, world: World, way: Way, count: int = ASKED) -> Figures:
-    """F1 of answers from what is remembered of a world, by kind of question, and how much of the
-    evidence was found.
+    """F1 of answers from the graph of a world, by kind of question, and the share of the evidence
+    in the hits.
     """
     at, gold = world.episodes[-1].at, {fact.key: fact.episodes for fact in world.gold().facts}
     messages = [Message(world.group, e.uuid, e.content, e.at) for e in world.episodes]
@@ -126,9 +124,7 @@ def answer_score(answer: str, truth: str) -> float:
 
 
 def tasks() -> dict[str, Task]:
-    """Rows to judge: twelve of the operators' own, and then all that a model can be asked in some
-    hundreds of calls.
-    """
+    """Rows to judge: twelve of the operators' own, then all that fit some hundreds of calls."""
     found = simulated()
     some = found["sem_filter 100 rows"]
     few = replace(
@@ -148,7 +144,7 @@ def tasks() -> dict[str, Task]:
 
 
 async def answered(asking: Asking, task: Task, way: str) -> Figures:
-    """How right the answers are, against what is true by how the rows were made."""
+    """The share of right answers, by the truth of the generated rows."""
     asking.afford(task.left, 1, f"{task.name} by {way}")
     found = task.found(await asking.answer(task.node, task.rows, way))
     right = len(found & task.truth)

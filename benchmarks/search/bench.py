@@ -1,5 +1,5 @@
-"""Search: what each recipe finds and how long it takes, over both stores and beside graphiti-core;
-and the store alone.
+"""Search: the hits and the time of each recipe, over both stores and beside graphiti-core; and the
+store alone.
 """
 
 from __future__ import annotations

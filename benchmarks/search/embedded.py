@@ -1,9 +1,9 @@
 """Hybrid search in the embedded store beside its bare parts, in one run.
 
-The bare parts are what nobody can leave out: one FTS5 query ordered by BM25, one product of a
-matrix with a vector, and the rows of the hits by id; without partitions, ties, types or anybody
-else who writes. The query is embedded already. They take turns, query by query, so that what else
-the machine does falls on both; times are wall time, and CPU time beside it.
+The bare parts are the minimum: one FTS5 query ordered by BM25, one product of a matrix with a
+vector, and the rows of the hits by id; without partitions, ties, types or concurrent writers. The
+query is embedded in advance. The two alternate, query by query, so that other load on the machine
+affects both; times are wall time, with CPU time beside it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ GRAPH = Graph.build(
 
 
 class Data(NamedTuple):
-    """Synthetic facts: twelve words each, as frequent as their rank in a vocabulary of 20,000 says,
-    and unit vectors.
+    """Synthetic facts: twelve words each, with frequencies by rank in a vocabulary of 20,000, and
+    unit vectors.
     """
 
     facts: list[str]
@@ -163,7 +163,7 @@ def rows_of(
 
 
 class Clock:
-    """Wall and CPU time of what runs inside."""
+    """Wall and CPU time of the body of its `with`."""
 
     def __init__(self) -> None:
         self.wall: list[float] = []

@@ -1,8 +1,7 @@
-"""graphiti-core's search, as its users call it; run in its own environment, with nothing of
-semgraph's.
+"""graphiti-core's search, as its users call it; it runs in its own environment, without semgraph.
 
-A process that is kept: for each line of standard input (see `Told`) it asks the questions, and
-prints a line.
+A long-lived process: for each line of standard input (see `Told`) it runs the searches and prints a
+line.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import time
 from typing import Any, TypedDict
 
 from benchmarks.graphiti_core import calls, counting, memory_at, reset
-from benchmarks.suite.peers import answering
+from benchmarks.suite.peers import serve
 
 _SCOPES = {
     "edges": "facts",
@@ -23,15 +22,15 @@ _SCOPES = {
 
 
 class Told(TypedDict):
-    """What is to be done.
+    """A line of input.
 
     Attributes:
-        url: Of the model server.
+        url: The model server.
         bolt: Address, user, password of Neo4j.
-        dimensions: Of the vectors.
+        dimensions: The length of vectors.
         recipe: One of graphiti-core's search configurations, by name.
-        group: Whose memory is searched.
-        alone: How many of the questions are asked one by one, before all are asked at once.
+        group: The group to search.
+        alone: The number of searches that run one by one, before all run at once.
         questions: Each with its text and the uuid of its center.
     """
 
@@ -45,7 +44,7 @@ class Told(TypedDict):
 
 
 async def ask(told: Told) -> dict[str, Any]:
-    """Ask, and tell what it took and what was found."""
+    """Run the searches, and return their cost and hits."""
     memory = memory_at(told["bolt"], told["url"], told["dimensions"])
     questions = told["questions"]
     try:
@@ -73,9 +72,7 @@ async def ask(told: Told) -> dict[str, Any]:
 
 
 async def _found(memory: Any, told: Told, question: dict[str, str]) -> dict[str, list[str]]:
-    """Uuids by scope. The two recipes that `search` stands for are asked by it, all others by
-    `search_`.
-    """
+    """Uuids by scope. The two recipes of `search` use it, all others use `search_`."""
     from graphiti_core.search import search_config_recipes as recipes
 
     center = question["center"] if "DISTANCE" in told["recipe"] else None
@@ -102,4 +99,4 @@ async def _found(memory: Any, told: Told, question: dict[str, str]) -> dict[str,
 
 
 if __name__ == "__main__":
-    answering(lambda told: asyncio.run(ask(told)))
+    serve(lambda told: asyncio.run(ask(told)))

@@ -1,9 +1,8 @@
-"""A memory of so many facts, as it lies in a store, and questions about it with what is to be
-found.
+"""A graph of a chosen number of facts, as rows of a store, and questions with their relevant rows.
 
-One synthetic world is asked about. Further worlds, whose names end otherwise ("Ada Costa" there is
-"Ada Costabe"), are added in the same group until there are as many facts as are wanted: so what
-belongs to an answer stays the same, and what it has to be found among grows.
+All questions are about one synthetic world. Further worlds, with other endings of names ("Ada
+Costa" becomes "Ada Costabe"), fill the same group up to the number of facts: the relevant rows stay
+the same, and the number of distractors grows.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from semgraph.stores.base import EdgeWrite, NodeWrite, Write, WriteBatch
 GROUP, DIMENSIONS, SEED = "memory", 256, 1
 SCOPES = ("facts", "entities", "episodes", "communities")
 _ASKED, _FURTHER = 48, 24
-"""People of the world that is asked about, and of each of the others."""
+"""People of the world of the questions, and of each further world."""
 _MADE = datetime(2025, 3, 1, tzinfo=UTC)
 _NAMESPACE = uuid.UUID("0b1f3c1c-5f4e-5c59-9f0e-3f1d8a6f6b52")
 _NODES = ("Episodic", "Entity", "Community")
@@ -44,7 +43,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """A question, and by scope the uuids of what is to be found: the facts that answer it, the
+    """A question, and by scope the uuids of its relevant rows: the facts that answer it, the
     entities at their ends, the episodes that state them, and the communities of its subject.
     `center` is the subject's uuid.
     """
@@ -56,16 +55,15 @@ class Asked:
 
 @dataclass
 class Memory:
-    """Rows by label, and the world that is asked about."""
+    """Rows by label, and the world of the questions."""
 
     world: World
     gold: Gold
     rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
 
     def batches(self, size: int = 10_000) -> Iterator[WriteBatch]:
-        """What is to be written, nodes before edges; in the order of uuids, so that hits that tie
-        come in no order that tells anything, whether a store goes by keys or by what was written
-        first.
+        """The rows to write, nodes before edges; in the order of uuids, so that the order of tied
+        hits has no information, whether a store orders by keys or by insertion.
         """
         for label in sorted(self.rows, key=lambda name: name not in _NODES):
             kind = NodeWrite if label in _NODES else EdgeWrite
@@ -130,7 +128,7 @@ class _Telling:
         }
 
     def add(self, most: int) -> None:
-        """Add what it holds, of its facts as many as may be."""
+        """Add the rows of a world, with facts up to the limit."""
         facts = self._gold.facts[: most - len(self._rows["RELATES_TO"])]
         stated: dict[str, list[str]] = defaultdict(list)
         for fact in facts:
@@ -176,7 +174,7 @@ class _Telling:
         )  # fmt: skip
 
     def _communities(self, facts: tuple[Fact, ...]) -> None:
-        """A community for each organisation: who has worked there."""
+        """A community for each organisation: the people who worked there."""
         staff: dict[str, dict[str, None]] = defaultdict(dict)
         for fact in facts:
             if fact.relation == "WORKS_AT":

@@ -1,8 +1,7 @@
-"""The whole plan `search`, as its users run it, beside graphiti-core's own: what is found, how long
-it takes.
+"""The whole plan `search`, as its users run it, beside graphiti-core's own: its hits and its time.
 
-The first questions are asked one by one, then all of them at once; what is found then is compared
-with what belongs there.
+The first searches run one by one, then all of them at once; those hits are compared with the
+relevant rows.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from benchmarks.search.graphiti_itself import Told
 from benchmarks.search.memory import DIMENSIONS, GROUP, SCOPES, Asked, memory_of
 from benchmarks.search.ranking import ranked
 from benchmarks.search.stored import bolt, graph, store_of
-from benchmarks.suite.peers import conversed
+from benchmarks.suite.peers import request
 from benchmarks.suite.serving import Server, on_wire, same_as_counted, serving
 from semgraph.execution.result import Result
 from semgraph.llm.embed.openai import OpenAIEmbedder
@@ -36,14 +35,14 @@ Figures = dict[str, float | int | str | None]
 
 @dataclass
 class Seen:
-    """What searching took, by engine alike.
+    """The cost of searches, of either engine.
 
     Args:
         wall: Seconds of each search alone; `cpu` likewise, of this process.
-        statements: Of a search alone, to the store.
-        calls: Of the model, for a search alone, embeddings not counted.
+        statements: Statements of a search alone, to the store.
+        calls: Model calls of a search alone, without embeddings.
         all_at_once: Seconds of all searches at once.
-        hits: Of these, by scope and question: uuids, best first.
+        hits: Their hits, by scope and question: uuids, best first.
     """
 
     wall: list[float]
@@ -135,7 +134,7 @@ async def _semgraph(recipe: str, store: Any, asked: Sequence[Asked], server: Ser
 
 
 def _hits(result: Result, questions: int) -> dict[str, list[list[str]]]:
-    """What was found, by scope and question, best first."""
+    """Hits by scope and question, best first."""
     found: dict[str, list[list[str]]] = {}
     for scope, name in _TABLES.items():
         if name in result.tables:
@@ -158,5 +157,5 @@ def graphiti(recipe: str, facts: int, trial: int) -> Figures:
             questions=[{"text": one.text, "center": one.center} for one in asked],
         )  # fmt: skip
         environment = {"EMBEDDING_DIM": str(DIMENSIONS)}
-        found = conversed("graphiti-core", "benchmarks.search.graphiti_itself", told, environment)
+        found = request("graphiti-core", "benchmarks.search.graphiti_itself", told, environment)
     return Seen(**found).figures(asked)

@@ -1,6 +1,4 @@
-"""How good a ranked list is, where it is known what belongs into it: recall, nDCG, reciprocal
-rank.
-"""
+"""The quality of a ranked list against its relevant items: recall, nDCG, reciprocal rank."""
 
 from __future__ import annotations
 
@@ -13,26 +11,24 @@ K = 10
 
 
 def recall(found: Sequence[str], gold: Collection[str], k: int = K) -> float:
-    """The share of what belongs there that is among the first k."""
+    """The share of relevant items among the first k."""
     return len(set(found[:k]) & set(gold)) / len(gold)
 
 
 def ndcg(found: Sequence[str], gold: Collection[str], k: int = K) -> float:
-    """Discounted gain of the first k, each worth 1 or 0, as a share of the best possible
-    order's.
-    """
+    """Discounted gain of the first k, each 1 or 0, as a share of the best possible order's."""
     gain = sum(1 / math.log2(place + 2) for place, one in enumerate(found[:k]) if one in gold)
     return gain / sum(1 / math.log2(place + 2) for place in range(min(k, len(gold))))
 
 
 def reciprocal_rank(found: Sequence[str], gold: Collection[str], k: int = K) -> float:
-    """1 over the place, from 1, of the first that belongs there; 0 if none of the first k does."""
+    """1 over the rank, from 1, of the first relevant item; 0 if none is among the first k."""
     return next((1 / place for place, one in enumerate(found[:k], 1) if one in gold), 0.0)
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """Means over the questions that something is to be found for."""
+    """Means over the questions with relevant items."""
 
     recall: float
     ndcg: float
@@ -42,8 +38,8 @@ class Ranked:
 
 
 def ranked(pairs: Iterable[tuple[Sequence[str], Collection[str]]]) -> Ranked:
-    """Compare what was found with what belongs there, question by question. Raises ValueError if no
-    question has any.
+    """Compare hits with relevant items, question by question. Raises ValueError if no question has
+    any.
     """
     asked = [(found, gold) for found, gold in pairs if gold]
     if not asked:

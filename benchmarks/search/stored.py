@@ -1,4 +1,4 @@
-"""Stores that hold a memory of so many facts: filled once, kept in a temporary folder until this
+"""Stores with a graph of a chosen number of facts: filled once, in a temporary folder until this
 process ends.
 """
 
@@ -26,8 +26,8 @@ _SERVERS: list[Path] = []
 
 
 def store_of(kind: str, facts: int) -> Callable[[], Store]:
-    """What opens a store of a kind that holds so many facts; the first time it is filled. Not
-    inside of an event loop.
+    """A function that opens a store of a kind with this many facts; the first call fills it. Not
+    inside an event loop.
     """
     if kind == "SQLite":
         file = _file(facts)
@@ -37,13 +37,13 @@ def store_of(kind: str, facts: int) -> Callable[[], Store]:
 
 
 def bolt(facts: int) -> list[str]:
-    """Address, user and password of the Neo4j that holds so many facts."""
+    """Address, user and password of the Neo4j with this many facts."""
     server = status(_server(facts))
     return [server.uri, server.user, server.password]
 
 
 def graph() -> Graph:
-    """What the shipped plans remember in."""
+    """The graph schema of the shipped plans."""
     return load_plan(plans_folder() / "search.yaml").graph
 
 
@@ -63,9 +63,7 @@ def _file(facts: int) -> Path:
 
 @cache
 def _server(facts: int) -> Path:
-    """The folder of a Neo4j of its own: a full-text index ranks, and a vector index looks, in all
-    that a database holds.
-    """
+    """The folder of a separate Neo4j server: full-text and vector indexes span the whole database."""
     folder = Path(tempfile.mkdtemp(prefix=f"neo4j-{facts}-", dir=_folder()))
     _SERVERS.append(folder)
     start(folder)

@@ -1,9 +1,8 @@
-"""What all benchmarks have in common: cases, trials, lines of results, tables and the page made of
-them.
+"""The framework of benchmarks: cases, trials, lines of results, tables and pages.
 
-A benchmark is a folder with a `bench.py` that has a `BENCHMARK`. It says which cases there are and
-how one is run; the suite runs them in turns, writes a JSON line for each trial as it ends, goes on
-where it was interrupted, and makes every table and chart from those lines alone.
+A benchmark is a folder with a `bench.py` that defines `BENCHMARK`, with its cases and their
+functions. The suite runs the cases in turns, writes a JSON line after each trial, resumes an
+interrupted run, and generates all tables and charts from these lines.
 """
 
 from benchmarks.suite.benchmark import Benchmark, Case, Unmeasured

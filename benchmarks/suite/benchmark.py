@@ -21,7 +21,7 @@ Figures = Mapping[str, float | int | str | None]
 
 class Unmeasured(Exception):
     """A case that cannot be measured here: a peer is not installed, a file is missing. The message
-    says what to do.
+    has the remedy.
     """
 
 
@@ -59,14 +59,14 @@ class Benchmark:
         cases: All cases.
         tables: Tables over its lines.
         charts: Charts over its lines.
-        targets: Figures that it should reach, each a row of the table of targets.
+        targets: Targets of its figures, each a row of the table of targets.
         contests: Comparisons whose losses are listed.
         loses: Text below the losses: the settings that cause them. No figures.
         sources: Folders and files beside its own that its figures depend on, from the project's
             root.
-        lacks: What the user has to provide before it can run; "" if nothing. A run of all
-            benchmarks skips it then.
-        options: The options that provide it, as the pages name them.
+        lacks: Missing inputs of the user, or "". A run of all benchmarks skips a benchmark with
+            missing inputs.
+        options: The options for these inputs, for the pages.
     """
 
     name: str
@@ -98,5 +98,5 @@ def load(name: str) -> Benchmark:
     if name not in names():
         msg = f'no benchmark "{name}"; known: {", ".join(names())}'
         raise KeyError(msg)
-    found: Benchmark = importlib.import_module(f"benchmarks.{name}.bench").BENCHMARK
-    return found
+    benchmark: Benchmark = importlib.import_module(f"benchmarks.{name}.bench").BENCHMARK
+    return benchmark

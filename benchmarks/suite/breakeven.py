@@ -1,4 +1,4 @@
-"""Break-even of shared calls: how many items share a call before the quality falls, for each kind
+"""Break-even of shared calls: the number of items in a call before the quality falls, for each kind
 of noise.
 """
 
@@ -15,16 +15,15 @@ from benchmarks.suite.tables import Key, heading, of_one_kind, paired, spread, v
 
 @dataclass(frozen=True)
 class BreakEven:
-    """The largest size whose quality, and that of all smaller sizes, is within a tolerance of that
-    of size 1.
+    """The largest size with a quality, up to this size, within a tolerance of that of size 1.
 
     Args:
         question: The question that the table answers.
         rows: Names of the key that identify a row.
         size: The name of the key with the number of items in a call.
         quality: The figure of quality.
-        cost: The figure that is saved.
-        tolerance: How much worse the median of the trials may be, trial by trial.
+        cost: The figure of cost.
+        tolerance: The largest acceptable loss, as the median over the trials.
         where: The lines of the table.
         note: Text below it.
     """
@@ -48,11 +47,11 @@ class BreakEven:
                 tuple(key[name] for name in self.rows) for key in order if self.size in key
             )
         )
-        found = {
+        lines_by_group = {
             group: [line for line in own if tuple(line.key[name] for name in self.rows) == group]
             for group in groups
         }
-        body = [self._row(group, held) for group, held in found.items() if held]
+        body = [self._row(group, held) for group, held in lines_by_group.items() if held]
         if not body:
             return f"**{self.question}**\n\nNot measured yet.\n"
         titles = [
@@ -98,5 +97,5 @@ class BreakEven:
 
 
 def _of(lines: Sequence[Line], figure: str, form: str) -> str:
-    found = values(lines, figure)
-    return spread(found, form) if found else "—"
+    figures = values(lines, figure)
+    return spread(figures, form) if figures else "—"

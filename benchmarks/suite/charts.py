@@ -1,5 +1,5 @@
-"""Charts as SVG, for light and dark pages, in colours that the colour-blind tell apart; markers
-tell series apart too.
+"""Charts as SVG, for light and dark pages, in colours for the colour-blind, with a marker for each
+series.
 """
 
 from __future__ import annotations
@@ -16,20 +16,16 @@ _COLOURS = {
     "light": ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#B8860B", "#44AAD8", "#6E6E6E"),
     "dark": ("#56B4E9", "#FF8C42", "#2CCB9B", "#E59AC4", "#F0C541", "#8FC1FF", "#B5B5B5"),
 }
-"""After Okabe and Ito, darker on white and lighter on black so that each stands out of its
-ground.
-"""
+"""After Okabe and Ito, darker on white and lighter on black for contrast."""
 _MARKERS = "osD^vPX*<>h"
 _MANY = 300
-"""From which span on only powers of ten are written at an axis."""
+"""The span from which on an axis has labels at powers of ten only."""
 _STYLES = ("-", "--", "-.", ":")
 _INK = {"light": "#1f2328", "dark": "#e6edf3"}
 
 
 def draw(chart: Chart, lines: Sequence[Line], theme: str, form: str = "svg") -> str:
-    """The chart over these lines, for a `light` or a `dark` page; the same lines give the same
-    text.
-    """
+    """The chart over these lines, for a `light` or a `dark` page; deterministic."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -65,7 +61,7 @@ def draw(chart: Chart, lines: Sequence[Line], theme: str, form: str = "svg") -> 
 
 
 def _round_number(value: float, _: int) -> str:
-    """What stands at a logarithmic axis: 1, 2, 5 and their multiples of ten, written out."""
+    """The labels of a logarithmic axis: 1, 2, 5 and their multiples of ten, written out."""
     return f"{value:,.12g}" if f"{value:e}"[:3] in {"1.0", "2.0", "5.0"} else ""
 
 
@@ -74,9 +70,7 @@ def _nothing(_value: float, _: int) -> str:
 
 
 def _plot(axes: Any, chart: Chart, lines: Sequence[Line], theme: str) -> None:
-    """A line for each series, with the range of its trials, and how it grows where that is asked
-    for.
-    """
+    """A line for each series, with the range of its trials, and its exponent of growth if requested."""
     ranges, exponents = chart.ranges(lines), chart.exponents(lines)
     for i, (series, points) in enumerate(chart.points(lines).items()):
         xs, ys = zip(*points, strict=True)

@@ -1,4 +1,4 @@
-"""Processes that end with this one, however it ends."""
+"""Child processes that end with this process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from benchmarks.suite.made import ROOT
 _PARENT_DIES = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
-def begun(command: Sequence[str], **options: Any) -> subprocess.Popen[str]:
-    """A process with a group of its own; Linux ends it when this process is killed."""
+def started(command: Sequence[str], **options: Any) -> subprocess.Popen[str]:
+    """Start a process in its own process group; Linux ends it when this process is killed."""
     tied = _tied if sys.platform == "linux" else None
     return subprocess.Popen(command, text=True, start_new_session=True, preexec_fn=tied, **options)  # noqa: PLW1509 - a call
 
@@ -27,8 +27,8 @@ def _tied() -> None:
     ctypes.CDLL(None).prctl(_PARENT_DIES, signal.SIGKILL)
 
 
-def ended(process: subprocess.Popen[str]) -> None:
-    """End a process and all of its group."""
+def stop(process: subprocess.Popen[str]) -> None:
+    """End a process and its group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -37,26 +37,26 @@ def ended(process: subprocess.Popen[str]) -> None:
             stream.close()
 
 
-def finished(module: str, *arguments: str) -> str:
-    """What a module prints last, run by this interpreter; it is ended with all that it started,
-    however this ends.
+def last_line_of(module: str, *arguments: str) -> str:
+    """Run a module with this interpreter, and return the last line that it prints. Its process group
+    is ended in any case.
 
     Raises:
-        RuntimeError: It ended with an error; its last line is told.
+        RuntimeError: It failed; has the last line of its errors.
     """
-    with tempfile.TemporaryFile("w+") as said:
-        process = begun(
+    with tempfile.TemporaryFile("w+") as errors:
+        process = started(
             [sys.executable, "-m", module, *arguments],
             cwd=ROOT,
             stdout=subprocess.PIPE,
-            stderr=said,
+            stderr=errors,
         )
         try:
             out, _ = process.communicate()
         finally:
-            ended(process)
-        said.seek(0)
-        last = (said.read().strip().splitlines() or ["no message"])[-1]
+            stop(process)
+        errors.seek(0)
+        last = (errors.read().strip().splitlines() or ["no message"])[-1]
     if process.returncode:
         msg = f"{module} ended with {process.returncode}: {last}"
         raise RuntimeError(msg)

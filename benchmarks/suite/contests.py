@@ -1,4 +1,4 @@
-"""Where semgraph loses: computed from the lines, so that no row is typed and none is omitted."""
+"""The figures on which semgraph loses, computed from all lines."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Contest:
         """The figures that are worse beyond the 95 % interval of their multiple: a row for each
         figure and pair.
         """
-        found: dict[tuple[str, str, str], list[tuple[Multiple, str]]] = {}
+        worse: dict[tuple[str, str, str], list[tuple[Multiple, str]]] = {}
         for key, who, other in self._pairs(lines):
             place = ", ".join(str(value) for name, value in key.items() if name != self.name)
             for figure, title in {**self.costs, **self.quality}.items():
@@ -52,12 +52,12 @@ class Contest:
                     )
                 )
                 if times is not None and (times.below if figure in self.quality else times.above):
-                    found.setdefault((self._shown(who), self._shown(other), title), []).append(
+                    worse.setdefault((self._named(who), self._named(other), title), []).append(
                         (times, f"{place}{_settings(lines, key)}")
                     )
-        return [_loss(names, places) for names, places in found.items()]
+        return [_loss(names, places) for names, places in worse.items()]
 
-    def _shown(self, who: Any) -> str:
+    def _named(self, who: Any) -> str:
         return who if isinstance(who, str) else f"{self.name} {who}"
 
     def _pairs(self, lines: Sequence[Line]) -> Iterator[tuple[Key, Any, Any]]:
@@ -79,8 +79,8 @@ def _of(lines: Sequence[Line], key: Key) -> list[Line]:
 def _settings(lines: Sequence[Line], key: Key) -> str:
     """The settings of a case beyond its key."""
     settings: dict[str, Any] = dict(_of(lines, key)[0].settings)
-    said = ", ".join(f"{name} {value}" for name, value in settings.items())
-    return f" ({said})" if said else ""
+    text = ", ".join(f"{name} {value}" for name, value in settings.items())
+    return f" ({text})" if text else ""
 
 
 def _loss(names: tuple[str, str, str], places: Sequence[tuple[Multiple, str]]) -> Loss:

@@ -1,6 +1,4 @@
-"""Parts of written pages that are made: what stands between `<!-- made: NAME -->` and `<!-- /made
--->`.
-"""
+"""Generated parts of written pages, between `<!-- made: NAME -->` and `<!-- /made -->`."""
 
 from __future__ import annotations
 
@@ -11,18 +9,18 @@ _PART = re.compile(r"(<!-- made: (\S+) -->\n)(.*?)(<!-- /made -->)", re.DOTALL)
 
 
 def filled(text: str, parts: Mapping[str, str], page: str) -> str:
-    """A page with its parts made anew.
+    """A page with its parts generated again.
 
     Raises:
-        ValueError: A mark names no part, or is not closed.
+        ValueError: A tag names an unknown part, or is not closed.
     """
     opened, closed = len(re.findall(r"<!-- made: ", text)), text.count("<!-- /made -->")
-    found = _PART.findall(text)
-    if not opened == closed == len(found):
-        msg = f"{page}: {opened} marks `<!-- made: NAME -->`, {closed} marks `<!-- /made -->`. Each part has one of each."
+    matches = _PART.findall(text)
+    if not opened == closed == len(matches):
+        msg = f"{page}: {opened} tags `<!-- made: NAME -->`, {closed} tags `<!-- /made -->`. Each part has one of each."
         raise ValueError(msg)
-    for _, name, _, _ in found:
+    for _, name, _, _ in matches:
         if name not in parts:
-            msg = f'{page}: nothing makes the part "{name}"; there are {", ".join(parts)}'
+            msg = f'{page}: unknown part "{name}"; parts: {", ".join(parts)}'
             raise ValueError(msg)
     return _PART.sub(lambda part: f"{part[1]}{parts[part[2]].strip()}\n{part[4]}", text)

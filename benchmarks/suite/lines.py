@@ -18,13 +18,12 @@ class Line:
     Args:
         benchmark: Its name.
         key: The case.
-        trial: From 0; also the seed of what is drawn.
-        figures: What was measured; empty where it failed.
-        settings: Of the case.
-        made: When it began, commit, hash of what it depends on, versions, machine and its load,
-            command.
-        failed: Why there are no figures; a failure counts as that and is shown.
-        kind: What answered: a `simulated` model, a `real` one; or it is an `estimate`.
+        trial: From 0; also the random seed.
+        figures: The measured figures; empty if it failed.
+        settings: The settings of the case.
+        made: Start time, commit, hash of its sources, versions, machine and its load, command.
+        failed: The reason why there are no figures; the tables show it.
+        kind: A `simulated` model, a `real` one, or an `estimate`.
     """
 
     benchmark: str
@@ -45,9 +44,7 @@ class Line:
 
     @property
     def identity(self) -> str:
-        """What it shares with another measurement of the same trial by the same code under the same
-        settings.
-        """
+        """The identity of a trial by the same code with the same settings."""
         return json.dumps(
             [self.key, self.trial, self.settings, self.made.get("hash")], sort_keys=True
         )
@@ -66,18 +63,16 @@ class Lines:
                 try:
                     yield Line(**json.loads(text))
                 except (ValueError, TypeError) as error:
-                    msg = f"{self.path}:{number}  no line of results: {error}. Remove it and run the benchmark again."
+                    msg = f"{self.path}:{number}  invalid line of results: {error}. Remove it and run the benchmark again."
                     raise ValueError(msg) from None
 
     def append(self, line: Line) -> None:
-        """Write a line at once, so that what was measured outlives an interruption; an older one of
-        the case goes.
-        """
-        kept = [old for old in self if (old.key, old.trial) != (line.key, line.trial)]
+        """Write a line immediately, in place of an older one of the same trial."""
+        older = [old for old in self if (old.key, old.trial) != (line.key, line.trial)]
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        aside = self.path.with_suffix(".tmp")
-        aside.write_text("".join(_text(one) for one in [*kept, line]), encoding="utf-8")
-        aside.replace(self.path)
+        draft = self.path.with_suffix(".tmp")
+        draft.write_text("".join(map(_text, [*older, line])), encoding="utf-8")
+        draft.replace(self.path)
 
 
 def _text(line: Line) -> str:

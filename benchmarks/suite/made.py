@@ -1,4 +1,4 @@
-"""What a result is made of: the code, the versions, the machine, the command."""
+"""The provenance of a result: code, versions, machine, command."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _PACKAGES = (
     "networkx",
     "bpe-openai",
 )
-_OTHERS = {
+_PEERS = {
     ".venv-extras": ("lotus-ai", "litellm", "openai"),
     ".venv-graphiti": ("graphiti-core", "neo4j", "openai"),
 }
-"""Packages of the environments that other engines have to themselves; the same as `peers.PEERS`."""
+"""Packages in the environments of other engines; the same environments as in `peers.PEERS`."""
 _READ = (".py", ".yaml", ".md", ".json", ".csv")
 
 
 def made_by(folder: str, sources: Iterable[str]) -> dict[str, Any]:
-    """Everything that is to be known of a measurement made now, besides its settings."""
+    """The provenance of a measurement made now."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": f"python -m benchmarks run {folder}",
@@ -50,7 +50,7 @@ def made_by(folder: str, sources: Iterable[str]) -> dict[str, Any]:
 
 
 def content_hash(sources: Iterable[str]) -> str:
-    """A hash of the files that figures depend on, whatever the commit."""
+    """A hash of the files that figures depend on."""
     digest = hashlib.sha256()
     for source in sources:
         path = ROOT / source
@@ -70,20 +70,14 @@ def _git(*words: str) -> str:
 def _versions() -> dict[str, str]:
     from semgraph.stores.neo4j.local.server import VERSION
 
-    found = {name: metadata.version(name) for name in _PACKAGES}
-    found |= {"sqlite": sqlite3.sqlite_version, "neo4j server, local": VERSION}
-    for folder, names in _OTHERS.items():
+    versions = {name: metadata.version(name) for name in _PACKAGES}
+    versions |= {"sqlite": sqlite3.sqlite_version, "neo4j server, local": VERSION}
+    for folder, names in _PEERS.items():
         paths = [str(path) for path in (ROOT / folder / "lib").glob("python*/site-packages")]
-        held = (
-            {
-                one.metadata["Name"].lower(): one.version
-                for one in metadata.distributions(path=paths)
-            }
-            if paths
-            else {}
-        )
-        found |= {f"{name} in {folder}": held[name] for name in names if name in held}
-    return found
+        packages = metadata.distributions(path=paths) if paths else ()
+        installed = {package.metadata["Name"].lower(): package.version for package in packages}
+        versions |= {f"{name} in {folder}": installed[name] for name in names if name in installed}
+    return versions
 
 
 @cache

@@ -20,7 +20,7 @@ KINDS = {
     "real": "A real model answered; the figures hold for that model only.",
     "estimate": "Estimates, not measurements.",
 }
-_SHOWN = {
+_TITLES = {
     "simulated": "measured, simulated model",
     "real": "measured, real model",
     "estimate": "estimated",
@@ -32,7 +32,7 @@ Measured = Sequence[tuple[Benchmark, Sequence[Line]]]
 
 
 def page(benchmark: Benchmark, lines: list[Line]) -> str:
-    """The page of one benchmark. Raises ValueError where lines are of another kind than the
+    """The page of one benchmark. Raises ValueError if lines have a different kind than the
     benchmark.
     """
     lines = current(benchmark, lines)
@@ -81,11 +81,11 @@ def _lost(benchmark: Benchmark, lines: Sequence[Line]) -> str:
     """The rows that lose, and the missed targets."""
     losses = [loss for contest in benchmark.contests for loss in contest.losses(lines)]
     missed = [target.row(lines) for target in benchmark.targets if target.met(lines) is False]
-    said = [f"- not met: {row.what}: {row.measured}, target {row.target}" for row in missed]
+    items = [f"- not met: {row.what}: {row.measured}, target {row.target}" for row in missed]
     if not lines:
         return "Not measured yet.\n"
-    none = "No row loses beyond chance.\n" if not losses and not said else ""
-    listed = "\n".join(said) + "\n\n" if said else ""
+    none = "No row loses beyond chance.\n" if not losses and not items else ""
+    listed = "\n".join(items) + "\n\n" if items else ""
     return (
         listed
         + (contests.markdown(losses) if losses else none)
@@ -123,16 +123,16 @@ def _versions(lines: Sequence[Line]) -> str:
         "lotus-ai in .venv-extras",
         "neo4j server, local",
     )
-    held: dict[str, set[str]] = {}
+    versions: dict[str, set[str]] = {}
     for line in lines:
         for name in named:
             if version := line.made.get("versions", {}).get(name):
-                held.setdefault(name.partition(" in ")[0], set()).add(version)
+                versions.setdefault(name.partition(" in ")[0], set()).add(version)
     python = sorted({line.made["python"] for line in lines if "python" in line.made})
-    said = [f"Python {', '.join(python)}"] * bool(python) + [
-        f"{n} {', '.join(sorted(v))}" for n, v in held.items()
+    items = [f"Python {', '.join(python)}"] * bool(python) + [
+        f"{n} {', '.join(sorted(v))}" for n, v in versions.items()
     ]
-    return f"{'; '.join(said)}. " if said else ""
+    return f"{'; '.join(items)}. " if items else ""
 
 
 def minutes(lines: Iterable[Line]) -> float:
@@ -173,7 +173,7 @@ def _targets(measured: Measured, to: str, *, every: bool) -> str:
         "",
         "others, same run",
         "target",
-        *(_SHOWN[kind] for kind in kinds),
+        *(_TITLES[kind] for kind in kinds),
         "F1",
         "",
         "reproduce",
@@ -215,17 +215,17 @@ def files(
         only: The benchmarks whose pages to generate; None: all.
     """
     measured = [(one, current(one, list(Lines(one.name, folder)))) for one in map(load, names())]
-    found: dict[Path, str] = {}
+    texts: dict[Path, str] = {}
     for one, lines in measured:
         if lines and (only is None or one.name in only):
-            found |= _files(one, lines, folder)
+            texts |= _files(one, lines, folder)
     if folder == root / _HERE:
         for name, start in DOCUMENTS.items():
             to = posixpath.relpath(_HERE, start)
-            found[root / name] = filled(
+            texts[root / name] = filled(
                 (root / name).read_text(encoding="utf-8"), parts(measured, to), name
             )
-    return found
+    return texts
 
 
 def _files(one: Benchmark, lines: list[Line], folder: Path) -> Mapping[Path, str]:
@@ -239,11 +239,11 @@ def _files(one: Benchmark, lines: list[Line], folder: Path) -> Mapping[Path, str
 
 def wrong(folder: Path = RESULTS, root: Path = ROOT) -> list[Path]:
     """Generated files that differ from the lines, are missing, or have no lines."""
-    made = files(folder, root)
-    unlike = [
+    generated = files(folder, root)
+    different = [
         path
-        for path, text in made.items()
+        for path, text in generated.items()
         if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
-    held = [path for end in ("*.md", "*.svg") for path in sorted(folder.glob(end))]
-    return unlike + [path for path in held if path not in made]
+    existing = [path for end in ("*.md", "*.svg") for path in sorted(folder.glob(end))]
+    return different + [path for path in existing if path not in generated]

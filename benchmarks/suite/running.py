@@ -18,7 +18,7 @@ from benchmarks.suite.tables import key_name
 
 Work = tuple[Case, int]
 UNMEASURED = "not measured: "
-"""The prefix of the reason why a case was skipped; that is no failure."""
+"""The prefix of the reason why a case was skipped, which is not a failure."""
 
 
 _AGAIN = 10.0
@@ -26,9 +26,7 @@ _AGAIN = 10.0
 
 
 class Overdue(BaseException):
-    """A case exceeded its time limit. Not an Exception: it must not count as the failure of a
-    row.
-    """
+    """A case exceeded its time limit. Not an Exception, so that it is not caught as a failed row."""
 
 
 def work(
@@ -58,18 +56,18 @@ def work(
 
 
 def outstanding(benchmark: Benchmark, todo: Sequence[Work], lines: Lines) -> list[Work]:
-    """The work that the lines do not contain yet, measured by the same code and settings."""
+    """The work that the lines do not contain yet, by the same code and settings."""
     made = made_by(benchmark.name, benchmark.sources)
-    held = {line.identity for line in lines if not line.failed}
+    done = {line.identity for line in lines if not line.failed}
     return [
-        (case, n) for case, n in todo if _line(benchmark, case, n, {}, made).identity not in held
+        (case, n) for case, n in todo if _line(benchmark, case, n, {}, made).identity not in done
     ]
 
 
 def measure(
     benchmark: Benchmark, todo: Sequence[Work], lines: Lines, until: float | None = None
 ) -> Iterator[Line]:
-    """Measure, and write each line as it comes. Cases that cannot be measured here are skipped with
+    """Measure, and write each line immediately. Cases that cannot be measured here are skipped with
     a reason.
 
     Nothing starts after `until`, in seconds of `time.monotonic`.

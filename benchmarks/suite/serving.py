@@ -1,6 +1,4 @@
-"""The simulated model server as a process of its own, and the figures that it counted on the
-wire.
-"""
+"""The simulated model server as a separate process, and the figures that it counts on the wire."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.suite.children import begun, ended
+from benchmarks.suite.children import started, stop
 from benchmarks.suite.made import ROOT
 from semgraph.llm.base import Usage
 from semgraph.llm.prices import price_of
@@ -30,80 +28,80 @@ class Server:
     """A running server.
 
     Args:
-        url: What a client is given.
+        url: The address for clients.
     """
 
     url: str
 
     def reset(self, **options: str) -> None:
-        """Forget what was counted; with options that the server knows for this."""
+        """Reset the counters, and set options of the server."""
         self._ask(f"/reset?{urllib.parse.urlencode(options)}", "POST")
 
     def counted(self) -> dict[str, Any]:
-        """What went over the wire since."""
+        """The counters of the wire since the reset."""
         return self._ask("/counters", "GET")
 
     def _ask(self, path: str, method: str) -> dict[str, Any]:
         request = urllib.request.Request(self.url.removesuffix("/v1") + path, method=method)
         with urllib.request.urlopen(request) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
+            counters: dict[str, Any] = json.load(answer)
+            return counters
 
 
 class NotServing(RuntimeError):
-    """The server did not start. Says why, and what to do."""
+    """The server did not start. The message has the reason and the remedy."""
 
 
-_KEPT: dict[tuple[str, ...], tuple[subprocess.Popen[str], Server]] = {}
+_SERVERS: dict[tuple[str, ...], tuple[subprocess.Popen[str], Server]] = {}
 
 
 @contextlib.contextmanager
 def serving(*options: str, module: str = "benchmarks.world") -> Iterator[Server]:
-    """A server with these options of `python -m benchmarks.world`, or of another module, that has
-    counted nothing.
+    """A server with these options of `python -m benchmarks.world` (or another module), with its
+    counters reset.
 
-    One that was started with the same options serves again: starting takes longer than most of what
-    is measured. All end with this process, or by `close`. Raises NotServing.
+    A server with the same options is reused, because starting takes longer than most measurements.
+    All servers end with this process, or by `close`. Raises NotServing.
     """
     key = (module, *options)
-    if key not in _KEPT or _KEPT[key][0].poll() is not None:
-        _KEPT[key] = _started(key)
-    server = _KEPT[key][1]
+    if key not in _SERVERS or _SERVERS[key][0].poll() is not None:
+        _SERVERS[key] = _started(key)
+    server = _SERVERS[key][1]
     server.reset()
     yield server
 
 
 def _started(key: tuple[str, ...]) -> tuple[subprocess.Popen[str], Server]:
-    with tempfile.TemporaryFile("w+") as said:
-        process = begun([sys.executable, "-m", *key], stdout=subprocess.PIPE, stderr=said, cwd=ROOT)
+    with tempfile.TemporaryFile("w+") as errors:
+        process = started(
+            [sys.executable, "-m", *key], stdout=subprocess.PIPE, stderr=errors, cwd=ROOT
+        )
         assert process.stdout is not None
         if url := process.stdout.readline().strip():
             return process, Server(url)
-        ended(process)
-        said.seek(0)
-        last = (said.read().strip().splitlines() or ["it said nothing"])[-1]
+        stop(process)
+        errors.seek(0)
+        last = (errors.read().strip().splitlines() or ["no message"])[-1]
     busy = (
-        " Another program uses that port: end it, or choose another."
+        " Another program uses that port: end it, or choose a different port."
         if "address already in use" in last
         else ""
     )
-    msg = f"the model's server did not start: {last}.{busy} By hand: python -m {' '.join(key)}"
+    msg = f"the model server did not start: {last}.{busy} By hand: python -m {' '.join(key)}"
     raise NotServing(msg)
 
 
 @atexit.register
 def close() -> None:
-    """End all servers that were kept."""
-    for process, _ in _KEPT.values():
-        ended(process)
-    _KEPT.clear()
+    """End all servers."""
+    for process, _ in _SERVERS.values():
+        stop(process)
+    _SERVERS.clear()
 
 
 def on_wire(server: Server) -> dict[str, float]:
-    """The figures of a run as the server counted them; dollars are those of the tokens at a real
-    model's price.
-    """
-    found = server.counted()
+    """The server's counters of a run; dollars are those of the tokens at a real model's price."""
+    counters = server.counted()
     names = (
         "calls",
         "attempts",
@@ -113,21 +111,21 @@ def on_wire(server: Server) -> dict[str, float]:
         "embedding_calls",
         "embedding_tokens",
     )
-    return {name: found[name] for name in names} | {
-        "usd": dollars(found["tokens_in"], found["tokens_out"])
+    return {name: counters[name] for name in names} | {
+        "usd": dollars(counters["tokens_in"], counters["tokens_out"])
     }
 
 
 def dollars(tokens_in: int, tokens_out: int) -> float:
-    """What the tokens would cost at the price of a real model."""
+    """The cost of the tokens at the price of a real model."""
     price = price_of(PRICED)
     assert price is not None
     return price.dollars(Usage(prompt=tokens_in, completion=tokens_out))
 
 
 def same_as_counted(total: StepMetrics, wire: Mapping[str, Any]) -> None:
-    """Fail where semgraph's own accounting, chats and embeddings together, is not the server's.
-    Raises ValueError.
+    """Check semgraph's own counters, of chats and embeddings, against the server's. Raises
+    ValueError.
     """
     ours = {
         "attempts": total.attempts,

@@ -1,6 +1,4 @@
-"""What a few trials say: a median, a multiple of something else with its interval, an exponent of
-growth.
-"""
+"""Statistics of a few trials: medians, multiples with intervals, exponents of growth."""
 
 from __future__ import annotations
 
@@ -10,17 +8,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _ONCE = 0.05
-"""How far a single trial has to be off to count."""
+"""The least relative difference of a single trial that counts."""
 
 
 class Multiple(NamedTuple):
-    """How often one figure is another, measured in the same trials.
+    """The ratio of two figures of the same trials.
 
     Args:
-        value: The median of the trials' own multiples.
+        value: The median of the trials' ratios.
         low: Lower end of the 95 % interval; None with a single trial.
         high: Its upper end.
-        trials: How many pairs there were.
+        trials: The number of pairs.
     """
 
     value: float
@@ -29,33 +27,29 @@ class Multiple(NamedTuple):
     trials: int
 
     def __str__(self) -> str:
-        """`2.50× [2.10–2.90]`; counts that never vary need no interval."""
-        value, low, high = (_short(one) if one is not None else None for one in self[:3])
+        """`2.50× [2.10–2.90]`; without the interval if it is a point."""
+        value, low, high = (_short(end) if end is not None else None for end in self[:3])
         return f"{value}×" if low is None or low == high else f"{value}× [{low}–{high}]"
 
     @property
     def above(self) -> bool:
-        """Whether it is more than 1 beyond what chance explains; of a single trial, by more than 5
-        %.
-        """
+        """Whether it is significantly above 1; for a single trial, by more than 5 %."""
         return self.value > 1 + _ONCE if self.low is None else self.low > 1
 
     @property
     def below(self) -> bool:
-        """Whether it is less than 1 beyond what chance explains; of a single trial, by more than 5
-        %.
-        """
+        """Whether it is significantly below 1; for a single trial, by more than 5 %."""
         return self.value < 1 - _ONCE if self.high is None else self.high < 1
 
 
 def multiple(pairs: Sequence[tuple[float, float]]) -> Multiple | None:
-    """Of pairs (ours, other) of the same trial: Student's t on the logarithms of their ratios; None
-    without any.
+    """The multiple of pairs (ours, other) of the same trial, by Student's t on the logarithms of
+    their ratios; None without pairs.
     """
     ratios = [ours / other for ours, other in pairs if other]
     if not ratios:
         return None
-    low, high = _interval([math.log(one) for one in ratios]) if min(ratios) > 0 else (None, None)
+    low, high = _interval(list(map(math.log, ratios))) if min(ratios) > 0 else (None, None)
     return Multiple(statistics.median(ratios), low, high, len(ratios))
 
 
@@ -75,7 +69,7 @@ class Growth(NamedTuple):
     """y = c · x^exponent, fitted to logarithms.
 
     Args:
-        exponent: 1: as x; below: slower; above: faster.
+        exponent: 1: linear; below: slower; above: faster.
         half: Half the width of its 95 % interval; None with two points.
     """
 
@@ -88,19 +82,19 @@ class Growth(NamedTuple):
 
 
 def growth(points: Sequence[tuple[float, float]]) -> Growth | None:
-    """The exponent over all points, each trial one; None without two different x."""
+    """The exponent over all points, one for each trial; None without two distinct x."""
     positive = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
     if len({x for x, _ in positive}) < 2:
         return None
     from scipy.stats import linregress, t
 
-    found = linregress([x for x, _ in positive], [y for _, y in positive])
+    fit = linregress([x for x, _ in positive], [y for _, y in positive])
     free = len(positive) - 2
-    return Growth(float(found.slope), float(found.stderr * t.ppf(0.975, free)) if free else None)
+    return Growth(float(fit.slope), float(fit.stderr * t.ppf(0.975, free)) if free else None)
 
 
 def _short(number: float) -> str:
-    """Three digits that count, without an exponent: 0.0123, 1.23, 12.3, 1,234."""
+    """Three significant digits, without an exponent: 0.0123, 1.23, 12.3, 1,234."""
     if not number or not math.isfinite(number):
         return f"{number:g}"
     return f"{number:,.{max(0, 2 - math.floor(math.log10(abs(number))))}f}"

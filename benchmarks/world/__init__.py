@@ -1,5 +1,5 @@
-"""A small world whose truth is known, the messages that tell of it, and a model that answers from
-its prompts alone.
+"""A small world with a known truth, messages about it, and a model that answers from its prompts
+alone.
 """
 
 from benchmarks.world.caching import PrefixCache

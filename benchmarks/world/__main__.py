@@ -1,14 +1,13 @@
-"""A model server that answers from the text of its prompts alone, with switches for everything that
-goes wrong.
+"""A model server that answers from the text of its prompts alone, with switches for faults.
 
-It speaks the OpenAI protocol and reads the prompts of semgraph, graphiti-core and LOTUS; without
-switches it is quick and right. GET /counters tells what went over the wire, POST /reset sets it
-back. See benchmarks/world/README.md.
+It speaks the OpenAI protocol and parses the prompts of semgraph, graphiti-core and LOTUS; without
+switches it is fast and right. GET /counters returns its counters, POST /reset resets them. See
+benchmarks/world/README.md.
 
-  python -m benchmarks.world --port 8088 --latency gpt-4.1-mini --rpm 500 --fault 429=0.05:2 --fault
-  hang@7 python -m benchmarks.world --noise drop=0.05,verdict=0.02,growth=0.05,length=0.1
-  python -m benchmarks.world tell --people 8 --difficulty corrected       the messages of a world, as JSON lines
-  python -m benchmarks.world score --people 8 --difficulty 0 1 negated    what add_episode makes of worlds
+  python -m benchmarks.world --port 8088 --latency gpt-4.1-mini --rpm 500 --fault 429=0.05:2
+  python -m benchmarks.world --noise drop=0.05,verdict=0.02,growth=0.05,length=0.1
+  python -m benchmarks.world tell --people 8 --difficulty corrected      a world as JSON lines
+  python -m benchmarks.world score --people 8 --difficulty 0 1 negated   the scores of add_episode
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from benchmarks.world.waiting import PROFILES
 
 
 def server_of(arguments: argparse.Namespace) -> StandIn:
-    """The server with what is switched on."""
+    """The server with these switches."""
     return StandIn(
         undated=arguments.undated,
         latency=arguments.latency,
@@ -56,7 +55,7 @@ async def serve(arguments: argparse.Namespace) -> None:
 
 
 def switches(parser: argparse.ArgumentParser) -> None:
-    """What can be switched on at the server."""
+    """The switches of the server."""
     add = parser.add_argument_group(
         "switches of the server, each by itself; all are off unless given"
     ).add_argument
@@ -112,9 +111,7 @@ def tell(arguments: argparse.Namespace) -> None:
 
 
 async def score(arguments: argparse.Namespace) -> None:
-    """Tell worlds to add_episode, and print what became of them: a line for each seed and
-    difficulty.
-    """
+    """Run add_episode over worlds, and print its scores: a line for each seed and difficulty."""
     from benchmarks.world.scoring import HEADER, differences, line, scored
 
     print(HEADER)
@@ -154,7 +151,7 @@ def main(given: Sequence[str] | None = None) -> None:
 
 
 def _worlds(parser: argparse.ArgumentParser, named: str) -> None:
-    """Which worlds, and what is made of them."""
+    """The chosen worlds, and their scores."""
     parser.add_argument("--people", type=int, default=8, help="about nine messages for each")
     if named == "score":
         levels = [LEVELS["0"], LEVELS["1"], LEVELS["2"]]

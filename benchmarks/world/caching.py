@@ -12,8 +12,8 @@ _STEP = 256  # characters between two places at which prefixes are compared
 
 @dataclass
 class PrefixCache:
-    """Remembers the prefixes of prompts, without an end. A prompt is cached when the answer to it
-    has been given.
+    """The prefixes of all earlier prompts, without eviction. A prompt is cached once its answer was
+    sent.
 
     Args:
         block: Cached tokens are a multiple of it.
@@ -62,9 +62,7 @@ class PrefixCache:
 
 
 def _prefixes(text: str) -> Iterator[tuple[int, bytes]]:
-    """Ends of prefixes, and what tells each from others: every so many characters, and at the
-    end.
-    """
+    """Ends of prefixes with their hashes: at multiples of the step, and at the end."""
     digest = hashlib.blake2b(digest_size=12)
     for start in range(0, len(text), _STEP):
         piece = text[start : start + _STEP]

@@ -1,10 +1,9 @@
-"""Canaries: what tells the texts of partitions apart on the wire. A chat that shows two of them
-shows rows of two partitions.
+"""Canaries: marks that tell the texts of partitions apart. A chat with two of them shows rows of
+two partitions.
 
-A canary is a token in a text, `Qz`, the partition, `zQ`, or a whole text that is known to be of one
-partition only. Whoever answers chats counts those with canaries of two partitions and fails at its
-end, so that no test passes over one. Embeddings may hold texts of several partitions, as items of
-their own.
+A canary is a token in a text, `Qz`, the partition, `zQ`, or a whole text that belongs to one
+partition only. A server counts the chats with canaries of two partitions and fails at its end, so
+that no test passes with one. Embeddings may have texts of several partitions, as separate items.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ class MixedPartitions(AssertionError):
 
 @dataclass
 class Watch:
-    """What one server saw."""
+    """The observations of one server."""
 
     mixed: list[str] = field(default_factory=list)
 

@@ -1,8 +1,7 @@
-"""Sentences that say something: written from what they say, and read back to it. Reading is the
-inverse of writing.
+"""Sentences with a claim: written from claims, and parsed back. Parsing is the inverse of writing.
 
-The reader also takes sentences that the world never writes ("The deadline of Project Kite is May
-1st."), so that tests can say what they need.
+The parser also accepts sentences that the world never writes ("The deadline of Project Kite is May
+1st."), for tests.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ _REST = r"(?P<rest>(?: (?:as|in|on|since|until|from|with|once|now|again|yesterda
 
 @dataclass(frozen=True)
 class Claim:
-    """What a sentence says.
+    """The content of a sentence.
 
     Args:
         subject: A name.
         relation: Such as WORKS_AT.
-        target: Another name.
+        target: A second name.
         text: The sentence itself, in the third person.
-        kind: Groups relations that may repeat or deny each other: job, home, lead, left, handed,
-            tie, plan, deadline, a verb.
-        value: What is said of the target, where that is no name: the day of a deadline.
-        since: From when it holds, in ISO 8601; None where that cannot be told.
-        until: Until when.
-        undatable: It says that it holds at some unknown time.
-        event: It tells of a change ("has moved to"), not of a state ("lives in").
-        role: What tells the subject from others of the name: "Sam Weber the pilot".
-        wrong: What it says the target is not: "..., not Luma".
+        kind: A class of relations that may repeat or deny each other: job, home, lead, left,
+            handed, tie, plan, deadline, a verb.
+        value: The value of the target if it is no name: the day of a deadline.
+        since: The start of its validity, in ISO 8601; None if unknown.
+        until: The end of its validity.
+        undatable: It is valid at some unknown time.
+        event: A change ("has moved to"), not a state ("lives in").
+        role: The difference of the subject from others of its name: "Sam Weber the pilot".
+        wrong: The denied target: "..., not Luma".
     """
 
     subject: str
@@ -54,9 +53,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Phrase:
-    """A way to say a relation: in the third person, and in the first; `after` stands behind the
-    target.
-    """
+    """A wording of a relation: in the third person, and in the first; `after` follows the target."""
 
     third: str
     first: str
@@ -66,8 +63,8 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Way:
-    """The ways to say a relation: now, of the past, and what else the reader takes, as a
-    pattern.
+    """The wordings of a relation: in the present, in the past, and further ones that only the
+    parser knows, as a pattern.
     """
 
     relation: str
@@ -152,7 +149,7 @@ NEGATED = {
 """Other words for ends, by kind."""
 _EVENTS = r"(?:has |have )?(?:moved to|settled in|joined|taken a job at|taken over|handed over|left)|quit|has started"
 
-# Patterns with the relation and the kind of what they say, in the order in which they are tried.
+# Patterns with their relation and kind, in the order of attempts.
 # `s`: subject, `o`: target.
 _PATTERNS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern), relation, kind)
@@ -202,7 +199,7 @@ _NOT_BUT = re.compile(
 
 @lru_cache(10_000)
 def read(sentence: str) -> Claim | None:
-    """What one sentence says, as far as it is understood. A denial says nothing that holds."""
+    """The claim of one sentence, as far as it is understood. A denial has no claim."""
     deadline = _DEADLINE_OF.fullmatch(sentence)
     if deadline:
         return Claim("", "PROJECT_DEADLINE", deadline["p"], sentence, "deadline", deadline["day"])
@@ -229,7 +226,8 @@ def read(sentence: str) -> Claim | None:
 
 
 def straight(sentence: str) -> str:
-    """A sentence without its full stop that says first what was wrong, the other way round.
+    """A sentence without its full stop, rewritten from "it was not X but Y that ..." to "... Y, not
+    X".
 
     >>> straight("it was not Luma but Acme that Ann has joined on 2024-03-01")
     'Ann has joined Acme on 2024-03-01, not Luma'
@@ -256,14 +254,15 @@ def write(
 
     Args:
         kind: A key of WAYS.
-        subject: Who; not said in the first person.
-        phrase: How; None: of the past.
-        target: Whom or what.
-        role: What tells the subject from others of the name.
+        subject: The subject; omitted in the first person.
+        phrase: The wording; None: that of the past.
+        target: The target.
+        role: The difference of the subject from others of its name.
         when: "since 2024-03-01", "on 2024-03-01", "from 2020-01-01 to 2022-05-01", or nothing.
         first: In the first person.
-        wrong: What the target is not, if that is to be said.
-        way: How: "not" ("..., not Luma") or "not but" ("it was not Luma but ... that ...").
+        wrong: The denied target, if any.
+        way: The form of the denial: "not" ("..., not Luma") or "not but" ("it was not Luma but ...
+            that ...").
     """
     verb = WAYS[kind].past if phrase is None else phrase.first if first else phrase.third
     who = "I" if first else f"{subject} the {role}" if role else subject

@@ -1,4 +1,4 @@
-"""What went over the wire."""
+"""The counters of a server."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Counters:
 
     Args:
         attempts: Chats received.
-        rounds: How often one came while none was under way.
-        by_question: Chats answered, right or wrong, by what was asked.
+        rounds: Chats that arrived while none was in progress.
+        by_question: Chats answered, right or wrong, by kind of question.
         tokens_in: Tokens of their prompts, cached ones included.
         tokens_cached: Of those, cached.
         tokens_out: Tokens of the answers.
@@ -24,9 +24,9 @@ class Counters:
         embedding_texts: Texts in them.
         embedding_tokens: Tokens in them.
         most_in_flight: The most chats at one time.
-        abandoned: Chats that the client gave up.
+        abandoned: Chats that the client cancelled.
         refused: Chats refused for their rate.
-        seconds: What the answers took, as drawn.
+        seconds: The simulated latency of all answers.
     """
 
     attempts: int = 0

@@ -1,4 +1,4 @@
-"""When a claim holds, from its words and from when it was said."""
+"""The validity of a claim, from its words and from the time of its message."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _MONTH = re.compile(rf"\b(?:in|since) ({'|'.join(MONTHS)})(?: (\d{{4}}))?\b")
 
 
 def dated(claim: Claim, said_at: str) -> Claim:
-    """The claim with the time from which it holds, and until when: what it says, else since it was
-    said.
+    """The claim with its start and end: those in its words, else the start is the time of its
+    message.
     """
     if claim.undatable:
         return claim
@@ -45,7 +45,7 @@ def _since(text: str, said: datetime, *, planned: bool) -> str:
 
 
 def period(text: str) -> tuple[str, str] | None:
-    """The first and the last day of what a sentence says, if it names both."""
+    """The first and the last day in a sentence, if it names both."""
     match = _FROM_TO.search(text)
     return (match[1], match[2]) if match else None
 

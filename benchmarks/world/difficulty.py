@@ -1,4 +1,4 @@
-"""What makes a world hard to read: each thing by itself, and levels of several of them."""
+"""Difficulties of a world: single features, and levels that combine several."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Difficulty:
-    """What messages have besides plain statements of what begins, and the same words again.
+    """Features of messages beyond plain statements of beginnings and their repetitions.
 
-    Of one seed, difficulties of one `base` have one truth, and but for what is added the same
-    messages.
+    With equal seeds, difficulties with the same `base` have the same truth and, apart from their
+    features, the same messages.
 
     Args:
-        name: As tables show it.
-        base: The level that it is made from: 0, 1 or 2.
-        phrases: Other words for the same.
-        first_names: People are called by first names that nobody else has.
+        name: The name in tables.
+        base: The level below it: 0, 1 or 2.
+        phrases: Several wordings of a relation.
+        first_names: People appear by unique first names.
         shared: Several statements in a message, and "she".
-        talk: Rate of messages of small talk after others; four times as often it stands beside what
-            is told.
-        gaps: "has left" some time before what follows.
-        long_ago: "worked at ... from ... to ...", of what ended before the first message.
-        denials: "does not work at ..." of what nobody has said.
-        homonyms: Two people of one name, told apart by "the pilot".
+        talk: Rate of messages of small talk between others; four times as often it is in a message
+            with statements.
+        gaps: "has left" some time before the successor.
+        long_ago: "worked at ... from ... to ...", of jobs that ended before the first message.
+        denials: "does not work at ..." of jobs that no message states.
+        homonyms: Two people of one name, distinguished by "the pilot".
         initials: "ABB" for Amber Bridge Bank.
         slips: Rate of slips in people's names.
         many_names: Two names of one thing in a message.
-        again: Jobs are taken up again.
-        told_later: The day is named only when it is said again.
-        yesterday: A change is told as one of "yesterday".
-        corrections: Rate of first tellings that are wrong, and put right within a day: "No, it was
-            not ... but ... that ...".
-        retractions: Rate of people of whom a job is told that they never had, and then that they
-            never had it.
-        negations: Rate of jobs whose end is told by itself: "does not work at ... any more".
-        backdated: Rate of homes and jobs that are told of only after they have ended, and what
-            followed them.
+        again: Jobs are resumed.
+        told_later: Only a repetition of the statement names the day.
+        yesterday: A change happened "yesterday".
+        corrections: Rate of wrong first statements with a correction within a day: "No, it was not
+            ... but ... that ...".
+        retractions: Rate of people with a job that is stated and then retracted.
+        negations: Rate of jobs with a separate statement of their end: "does not work at ... any
+            more".
+        backdated: Rate of homes and jobs that are stated only after they, and their successors,
+            have ended.
 
     >>> Difficulty.parse("1,corrections=0.2").corrections
     0.2
@@ -76,8 +76,8 @@ class Difficulty:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """A level by its name, with what is changed in it: `1`, `corrected`,
-        `1,slips=0.1,homonyms=1`. Raises ValueError.
+        """A level by name, with changed features: `1`, `corrected`, `1,slips=0.1,homonyms=1`.
+        Raises ValueError.
         """
         first, *rest = text.split(",")
         if first not in LEVELS:

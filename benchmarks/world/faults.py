@@ -1,4 +1,4 @@
-"""What goes wrong on purpose: at a rate, or with the n-th request."""
+"""Injected faults: at a rate, or at the n-th request."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ class Fault:
     """One kind of fault.
 
     Args:
-        kind: 429 (with Retry-After), 500, hang (no answer ever), stall (an answer that comes late),
-            drop (the connection), prose (no JSON), truncated (cut in the middle), refusal,
-            wrong_ids (numbers of records that are not there), missing_ids (a record is left out),
-            double_ids (a record twice).
+        kind: 429 (with Retry-After), 500, hang (no answer), stall (a late answer), drop (the
+            connection), prose (no JSON), truncated (cut in the middle), refusal, wrong_ids (numbers
+            of missing records), missing_ids (a record is omitted), double_ids (a record twice).
         rate: Share of the requests, from 0 to 1.
         on: Numbers of requests, from 1.
-        retry_after: Seconds that a 429 asks to wait.
-        late: Seconds that a stalled answer waits besides.
+        retry_after: Seconds in the header of a 429.
+        late: Additional seconds of a stalled answer.
 
     >>> Fault.parse("429=0.1:2"), Fault.parse("prose@3,5")
     (Fault(kind='429', rate=0.1, on=(), retry_after=2.0, late=30.0), \
@@ -91,7 +90,7 @@ class Faults:
 
 
 def spoilt(fault: Fault, text: str) -> Said:
-    """What is said in place of the answer `text`."""
+    """The faulty reply in place of the answer `text`."""
     match fault.kind:
         case "refusal":
             return Said(None, refusal="I cannot help with that.")

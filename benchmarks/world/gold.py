@@ -1,11 +1,10 @@
-"""The graph that some messages tell, worked out from what they state of the truth, not from their
-words.
+"""The graph of some messages, derived from the truth behind them, not from their words.
 
-A fact holds from the day that any message names for it, else from when it was first said. It holds
-until the day that is named, or until what cannot hold beside it begins, as far as that was told:
+A fact is valid from the day that any message names for it, else from its first message. It is valid
+until the named day, or until the start of a fact that excludes it, as far as messages state that:
 another home or job of the same person, another lead of the same project, the end of the job or lead
-itself. What was taken back has held at no time (it ends when it begins), and ends nothing; what was
-said in its place holds from the same day, unless it names another.
+itself. A retracted fact is never valid (it ends when it begins), and ends nothing; its correction
+is valid from the same day, unless it names another.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from benchmarks.world.telling import Statement
 
 @dataclass(frozen=True)
 class Episode:
-    """A message: what it says, what of the truth it states, and what it names, with the names that
-    it uses.
+    """A message: its text, its statements of the truth, and its entities, with the names that it
+    uses.
     """
 
     number: int
@@ -46,9 +45,7 @@ class Entity:
 
 @dataclass(frozen=True)
 class Fact:
-    """What holds between two entities (by key), from when until when, and the messages that state
-    it.
-    """
+    """A relation of two entities (by key), with its validity and the messages that state it."""
 
     key: str
     source: str
@@ -60,17 +57,17 @@ class Fact:
 
     @property
     def retracted(self) -> bool:
-        """Whether it was taken back: it holds at no time."""
+        """Whether it was retracted: it is valid at no time."""
         return self.invalid_at == self.valid_at
 
     def holds(self, at: datetime) -> bool:
-        """Whether it holds at a time: from its beginning up to, but not at, its end."""
+        """Whether it is valid at a time: from its beginning up to, but not at, its end."""
         return self.valid_at <= at and (self.invalid_at is None or at < self.invalid_at)
 
 
 @dataclass(frozen=True)
 class Gold:
-    """What a graph should hold."""
+    """The expected content of a graph."""
 
     entities: tuple[Entity, ...]
     facts: tuple[Fact, ...]
@@ -78,7 +75,7 @@ class Gold:
 
 @dataclass
 class _Known:
-    """What is known of a span so far."""
+    """The known part of a span so far."""
 
     span: Span
     first: datetime

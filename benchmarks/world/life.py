@@ -1,4 +1,4 @@
-"""The truth: things, and what holds of them from when until when."""
+"""The truth: things, and their relations with their validity."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from benchmarks.world.difficulty import Difficulty
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAYS = 400
-_SETTLED = 60  # days at the beginning in which nothing changes, so that all can be told
+_SETTLED = 60  # days at the beginning without changes, so that everything can be stated once
 
 
 @dataclass(frozen=True)
 class Thing:
-    """Somebody or something.
+    """A person, organisation, place or project.
 
     Args:
-        key: Its own, in no text.
+        key: Its key, in no text.
         name: Its full name.
         kind: person, organisation, place or project.
-        role: What tells it from another of its name ("" mostly): "Sam Weber the pilot".
-        short: What it is also called ("": nothing): a first name that nobody else has, or initials.
+        role: Its difference from another of its name ("" mostly): "Sam Weber the pilot".
+        short: A short name ("": none): a unique first name, or initials.
     """
 
     key: str
@@ -38,16 +38,16 @@ class Thing:
 
 @dataclass(frozen=True)
 class Span:
-    """What holds of two things, from midnight of a day up to another; None: it goes on.
+    """A relation of two things, from midnight of a day up to another; None: open.
 
     Args:
-        key: Its own, in no text.
-        kind: job, home, lead, knows, or left (a job), handed (a lead): that it holds no longer.
-        source: Who.
-        target: Whom or what.
-        since: From when.
-        until: Until when.
-        old: It ended long ago, and is told of only afterwards.
+        key: Its key, in no text.
+        kind: job, home, lead, knows, or left (a job), handed (a lead): the end of one.
+        source: The subject.
+        target: The object.
+        since: The first day.
+        until: The day of the end.
+        old: It ended long ago, and is mentioned only afterwards.
     """
 
     key: str
@@ -61,7 +61,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Truth:
-    """All things, and all that holds of them."""
+    """All things, and all their relations."""
 
     things: tuple[Thing, ...]
     spans: tuple[Span, ...]
@@ -100,7 +100,7 @@ def _things(letter: str, kind: str, called: list[str]) -> list[Thing]:
 
 
 def _with_homonyms(draw: random.Random, persons: list[Thing]) -> list[Thing]:
-    """One pair of one name for eight people, told apart by what they do."""
+    """One pair with equal names for eight people, distinguished by their roles."""
     chosen = draw.sample(range(len(persons)), max(1, len(persons) // 8))
     found = list(persons)
     for n, i in enumerate(chosen):
@@ -126,8 +126,8 @@ def _chain(
     gaps: bool = False,
     again: bool = False,
 ) -> Iterator[Span]:
-    """One after another: from before the beginning, with up to two changes. Jobs may have gaps, and
-    be taken up again.
+    """Consecutive spans: from before the beginning, with up to two changes. Jobs may have gaps, and
+    may be resumed.
     """
     changes = sorted(draw.sample(range(_SETTLED, DAYS - 60, 30), draw.choice((0, 1, 1, 2))))
     where = draw.sample(targets, min(len(targets), len(changes) + 1))
@@ -145,7 +145,7 @@ def _chain(
 
 
 def _old_job(draw: random.Random, person: Thing, firms: list[Thing], spans: list[Span]) -> Span:
-    """A job from before the first: told of once it is long past."""
+    """A job from before the first, mentioned long after its end."""
     mine = [span for span in spans if span.source == person and span.kind == "job"]
     first = min(span.since for span in mine)
     until = first - timedelta(days=draw.randrange(30, 400))
@@ -177,7 +177,7 @@ def _leaders(
 
 
 def _acquaintances(draw: random.Random, persons: list[Thing]) -> Iterator[Span]:
-    """Each knows the next in a ring drawn anew, all with names of their own."""
+    """Each knows the next in a random ring of the people with unique names."""
     ring = [person for person in draw.sample(persons, len(persons)) if not person.role]
     for one, other in pairwise(ring):
         yield Span("", "knows", one, other, START - timedelta(days=draw.randrange(10, 900)))

@@ -35,7 +35,7 @@ _MET = re.compile(rf"(?P<names>{NAME}(?:, {NAME})+) met\.")
 
 
 def speaker_of(message: str) -> tuple[str, str]:
-    """Who says a message ("" if no name stands there), and what."""
+    """The speaker of a message ("" if it names none), and the text."""
     match = _SPEAKER.match(message)
     if match is None:
         return "", message
@@ -59,9 +59,7 @@ def names_in(text: str) -> list[str]:
 
 
 def names_of(message: str, history: Sequence[str] = ()) -> list[str]:
-    """Names that a message is about, as fully as it gives them, also those that "she" and "the
-    project" stand for.
-    """
+    """Names in a message, in their fullest form, also those behind "she" and "the project"."""
     speaker, said = speaker_of(message)
     found = [*([speaker] if speaker else []), *names_in(said)]
     if re.search(r"\bthe project\b", said, re.IGNORECASE) and project_in(history):
@@ -72,7 +70,7 @@ def names_of(message: str, history: Sequence[str] = ()) -> list[str]:
 
 
 def fullest(name: str, names: Sequence[str]) -> str:
-    """A first name as the full name that stands beside it, if there is just one."""
+    """A first name as the full name beside it, if exactly one matches."""
     full = {other for other in names if other.startswith(name + " ")}
     return full.pop() if len(full) == 1 and " " not in name else name
 
@@ -110,7 +108,7 @@ def project_in(history: Sequence[str]) -> str:
 
 
 def claims_in(message: str, history: Sequence[str] = ()) -> list[Claim]:
-    """What a message says, sentence by sentence; "the project" is the one that was named last."""
+    """The claims of a message, sentence by sentence; "the project" is the last one named."""
     speaker, said = speaker_of(message)
     names = [speaker, *names_in(said)]
     found: list[Claim] = []
@@ -127,7 +125,7 @@ def claims_in(message: str, history: Sequence[str] = ()) -> list[Claim]:
 
 
 def _in_full(claim: Claim, names: Sequence[str]) -> Claim:
-    """A claim with the full names that its message gives."""
+    """A claim with the full names of its message."""
     subject, target = fullest(claim.subject, names), fullest(claim.target, names)
     if (subject, target) == (claim.subject, claim.target) or subject == target:
         return claim

@@ -1,8 +1,7 @@
-"""What is told wrongly and put right, what is told of only late, and ends that are told by
-themselves.
+"""Corrected mistakes, late statements, and separate statements of ends.
 
-Statements of a world are altered after they are made, by draws of their own, so that worlds which
-differ in nothing else have one truth and, but for this, one telling.
+Statements of a world are altered after they are generated, by separate random draws, so that worlds
+with equal other features have one truth and, apart from this, the same messages.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from benchmarks.world.life import DAYS, START, Span, Thing, Truth
 from benchmarks.world.telling import END, Statement, day_of
 
 _KINDS = {"job": "organisation", "home": "place", "knows": "person"}
-"""What can be told wrongly, and of which things."""
+"""The kinds that can be misstated, and of which things."""
 
 
 def altered(
     seed: str, truth: Truth, statements: list[Statement], hard: Difficulty
 ) -> list[Statement]:
-    """The statements, with what a difficulty adds, in order of time, no two at one second."""
+    """The statements with the additions of a difficulty, in order of time, no two at one second."""
     found = list(statements)
     if hard.negations:
         found = _negated(random.Random(f"negations/{seed}"), truth, found, hard.negations)
@@ -49,9 +48,7 @@ def _in_order(statements: Iterable[Statement]) -> Iterator[Statement]:
 def _negated(
     draw: random.Random, truth: Truth, statements: Sequence[Statement], rate: float
 ) -> list[Statement]:
-    """Ends in other words; and jobs that were followed by another at once are also told to have
-    ended.
-    """
+    """Ends in other words; jobs with an immediate successor also get a statement of their end."""
     found = []
     for one in statements:
         phrase = NEGATED.get(one.kind)
@@ -86,9 +83,7 @@ def _negated(
 def _backdated(
     draw: random.Random, truth: Truth, statements: Sequence[Statement], rate: float
 ) -> list[Statement]:
-    """Homes and jobs of the time that is told of, told once they and what came next are known to be
-    over.
-    """
+    """Homes and jobs of the period, stated only after they and their successors have ended."""
     found = list(statements)
     for span in truth.spans:
         if span.kind not in {"home", "job"} or span.old or span.since < START or span.until is None:
@@ -111,7 +106,7 @@ def _backdated(
 def _corrected(
     draw: random.Random, truth: Truth, statements: Sequence[Statement], rate: float
 ) -> Iterator[Statement]:
-    """First tellings with a wrong end, and within a day what is right in its place."""
+    """First statements with a wrong target, and their corrections within a day."""
     told: set[str] = set()
     for one in statements:
         first = one.span is not None and one.span.key not in told
@@ -134,7 +129,7 @@ def _corrected(
 
 
 def _other(draw: random.Random, truth: Truth, one: Statement) -> Thing | None:
-    """Something else of its kind, which nothing says of the same one."""
+    """A thing of the same kind without any relation to the subject."""
     had = {span.target for span in truth.spans if span.source == one.source}
     others = [
         t for t in truth.of(_KINDS[one.kind]) if t not in had and t != one.source and not t.role

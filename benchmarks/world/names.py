@@ -1,5 +1,5 @@
-"""Names for people, organisations, places and projects: as many as are wanted, none a part or a
-slip of another.
+"""Names for people, organisations, places and projects: as many as needed, none a part or a slip of
+another.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FIRM = (
 )  # fmt: skip
 _ENDINGS = ("", "berg", "stad", "haven", "ville")
 ROLES = ("pilot", "baker", "nurse", "judge", "welder", "painter")
-"""What tells people of one name apart."""
+"""The roles of people with equal names."""
 
 
 def people(draw: random.Random, count: int) -> list[str]:

@@ -1,9 +1,8 @@
-"""What is wrong with the answers: drawn from (seed, text of the prompt), so the same question is
-always answered alike.
+"""Errors of the answers: drawn from (seed, text of the prompt), so that equal questions get equal
+answers.
 
-A model that is asked more in one call errs more often, and so does one that is shown more: with b
-items in a call, in a prompt of t tokens, every rate p becomes p (1 + growth (b - 1)) (1 + length t
-/ 1,000).
+More items in a call, and longer prompts, make errors more frequent: with b items in a call, in a
+prompt of t tokens, every rate p becomes p (1 + growth (b - 1)) (1 + length t / 1,000).
 """
 
 from __future__ import annotations
@@ -24,18 +23,16 @@ _MOST_DAYS = 60
 
 @dataclass(frozen=True)
 class Noise:
-    """Rates from 0 to 1, all 0 unless given.
+    """Rates from 0 to 1, with default 0.
 
     Args:
-        drop: An entry of a list that is answered (a name, a fact) is missing.
-        spurious: An entry is added to a list that is answered.
-        verdict: A yes, a choice, a match or a score is wrong; a record of a ranking stands
-            elsewhere.
+        drop: An entry of a list in an answer (a name, a fact) is missing.
+        spurious: An entry is added to a list in an answer.
+        verdict: A yes, a choice, a match or a score is wrong; a record of a ranking is misplaced.
         slip: A date is up to 60 days off.
-        growth: By how much a further item in the same call makes errors more frequent: p (1 +
-            growth (b - 1)).
-        length: By how much a thousand tokens of the prompt do: p (1 + length t / 1,000).
-        seed: Of all draws.
+        growth: The increase of the rates with each further item in a call: p (1 + growth (b - 1)).
+        length: Their increase with a thousand tokens of the prompt: p (1 + length t / 1,000).
+        seed: Of all random draws.
 
     >>> Noise.parse("drop=0.1,growth=0.05")
     Noise(drop=0.1, spurious=0.0, verdict=0.0, slip=0.0, growth=0.05, length=0.0, seed=1)
@@ -98,7 +95,7 @@ class Draw:
         return draw if draw.random() < rate else None
 
     def answer(self, answer: Answer, schema: Mapping[str, Any], item: int) -> Answer:
-        """The answer to one item, with what is wrong with it."""
+        """The answer to one item, with its errors."""
         return {
             name: self._value(value, schema.get(name, {}), name, item)
             for name, value in answer.items()
@@ -177,9 +174,7 @@ def _plain(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _made_up(entries: Sequence[Any], draw: random.Random) -> Any:
-    """An entry like the others that nobody said: names are those in the answer, and one that nobody
-    bears.
-    """
+    """A spurious entry: its names are those in the answer, and one invented name."""
     like = draw.choice(list(entries))
     if isinstance(like, str):
         return f"{like} Nemo"

@@ -15,8 +15,8 @@ from aiohttp import web
 
 @dataclass(frozen=True)
 class Said:
-    """What the model said: a text, why it stopped, or a refusal in its place; `chances` are those
-    of its first token.
+    """A reply of the model: a text and its finish reason, or a refusal; `chances` are the
+    probabilities of its first token.
     """
 
     text: str | None
@@ -70,7 +70,7 @@ def _logprobs(said: Said) -> dict[str, Any] | None:
 def embeddings(
     body: Mapping[str, Any], vectors: Sequence[npt.NDArray[np.float32]], tokens: int
 ) -> dict[str, Any]:
-    """The document of vectors, as base64 where that was asked for."""
+    """The document of vectors, as base64 if requested."""
     packed = body.get("encoding_format") == "base64"
     data = [
         {

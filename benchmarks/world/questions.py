@@ -1,8 +1,8 @@
 """Questions about a world, with their answers and the facts that answer them.
 
-What is asked is what the messages up to a time tell: nobody could know more. Who answers needs no
-reader of these sentences: the questions are for a search, whose hits are compared with `edges`, or
-for a model, whose words are compared with `answer`.
+The questions are about the content of the messages up to a time. No parser of these sentences is
+needed: the questions are for a search, with hits that are compared with `edges`, or for a model,
+with answers that are compared with `answer`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Question:
 
     Args:
         text: In words.
-        answer: A name, names with ", " between them in the order of the alphabet, or a day
-            (2024-03-01); "" where the world cannot tell.
-        kind: `now` (what holds), `then` (what held in a month), `since` (from which day), `before`
-            (what held before what holds), `two hops`, `unanswerable`.
-        subject: The name of who or what it is about, as the question says it.
-        edges: Keys of the gold facts that answer it, the one that holds the answer first; none if
+        answer: A name, names in alphabetical order with ", " between them, or a day (2024-03-01);
+            "" if unanswerable.
+        kind: `now` (valid at the time), `then` (valid in a month), `since` (the first day),
+            `before` (the predecessor of the valid fact), `two hops`, `unanswerable`.
+        subject: The name of its subject, as in the text.
+        edges: Keys of the gold facts that answer it, the one with the answer first; none if
             unanswerable.
-        about: The time that it asks about; None: any.
+        about: The time of the question; None: any.
     """
 
     text: str
@@ -47,17 +47,16 @@ class Question:
 
 
 def questions(world: World, at: datetime, *, count: int, seed: int = 1) -> list[Question]:
-    """Questions that are asked at a time, the same for the same arguments; as many of each kind as
-    there can be.
+    """Questions at a time, the same for the same arguments; of each kind as many as possible.
 
     Args:
-        world: What is asked about.
-        at: When; only what messages up to then tell is asked for, and "now" is then.
-        count: How many.
-        seed: Which of those that there are.
+        world: The world.
+        at: The time; only messages up to it count, and it is "now".
+        count: The number of questions.
+        seed: Of the random choice among the possible ones.
 
     Raises:
-        ValueError: The world has too few by then; says how many.
+        ValueError: The world has fewer questions by then; has their number.
     """
     draw = random.Random(f"questions/{world.seed}/{world.difficulty!s}/{seed}/{at.isoformat()}")
     known = _Known(world, at, draw)
@@ -79,7 +78,7 @@ def _drawn(draw: random.Random, made: Iterator[Question]) -> list[Question]:
 
 @dataclass
 class _Known:
-    """What messages have told by a time."""
+    """The content of the messages up to a time."""
 
     world: World
     at: datetime
@@ -91,7 +90,7 @@ class _Known:
         self.gold = self.world.gold(after=len(self.told))
         self.entities = {
             e.key: e for e in self.gold.entities if e.name in e.names
-        }  # full names that were said
+        }  # full names in the messages
         roles = {thing.key: thing.role for thing in self.world.truth.things}
         self._called = {
             k: f"{e.name} the {roles[k]}" if roles[k] else e.name for k, e in self.entities.items()
@@ -104,17 +103,17 @@ class _Known:
 
     @cached_property
     def facts(self) -> list[Fact]:
-        """The facts between things that can be asked for by name."""
+        """The facts between things with names in the messages."""
         return [f for f in self.told_facts if {f.source, f.target} <= set(self.entities)]
 
     @cached_property
     def now(self) -> list[Fact]:
-        """Of those, what holds."""
+        """Of those, the valid ones."""
         return [f for f in self.facts if f.holds(self.at)]
 
     @cached_property
     def dated(self) -> set[str]:
-        """Keys of the facts whose first day was named."""
+        """Keys of the facts with a named first day."""
         return {s.span.key for e in self.told for s in e.statements if s.span and s.since}
 
     def name(self, key: str) -> str:
@@ -126,7 +125,7 @@ class _Known:
         return [e for e in self.entities.values() if e.kind == kind]
 
     def one(self, relation: str, **ends: str) -> Fact | None:
-        """The fact that holds, if there is just one."""
+        """The only valid fact, or None."""
         found = [
             f
             for f in self.now
@@ -158,9 +157,7 @@ def _present(known: _Known) -> Iterator[Question]:
 
 
 def _past(known: _Known) -> Iterator[Question]:
-    """Of months, wholly within what held, that are over: all that is asked for held no longer at
-    the end.
-    """
+    """Months within a fact's validity, if it ended before the time of the question."""
     for fact in known.facts:
         if fact.relation not in _THEN or fact.invalid_at is None or fact.invalid_at > known.at:
             continue
@@ -236,7 +233,7 @@ def _hops(known: _Known) -> Iterator[Question]:
 
 
 def _beside(known: _Known, fact: Fact) -> Iterator[Question]:
-    """Who else works or lives there."""
+    """The other people who work or live there."""
     others = [
         f
         for f in known.now
@@ -258,9 +255,7 @@ def _beyond(known: _Known, fact: Fact, about: str, them: str, key: str) -> Itera
 
 
 def _unknown(known: _Known) -> Iterator[Question]:
-    """Of people whom nobody has named, of what nobody tells of anybody, of times that nobody tells
-    of.
-    """
+    """Questions about people, relations and times that no message mentions."""
     persons, stated = known.of("person"), {(f.source, f.relation) for f in known.told_facts}
     there = {thing.name for thing in known.world.truth.things}
     strangers = [n for n in names.people(known.draw, min(200, len(persons) + 20)) if n not in there]

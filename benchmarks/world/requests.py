@@ -1,6 +1,4 @@
-"""What a request asks: its form, which of the plans' prompts it is, and the records in it, read
-back from its text.
-"""
+"""The parts of a request: its form, the prompt of the plans, and its records, parsed from its text."""
 
 from __future__ import annotations
 
@@ -36,25 +34,24 @@ class NotUnderstood(Exception):
 
 @dataclass(frozen=True)
 class Question:
-    """A request, read.
+    """A parsed request.
 
     Args:
-        skill: What is asked, by the names of the answers: `entities`, `since until`, `match`,
-            `ranking`, ...
-        form: How it is asked.
+        skill: The names of the answers: `entities`, `since until`, `match`, `ranking`, ...
+        form: The form of the request.
         shipped: Whether it is one of the plans' prompts; then `lefts` and `rights` have its fields.
         lefts: The records by number; of a row or pair: number 1.
         rights: The other side's records by number; of a pair: number 2.
-        pairs: Numbers of the pairs asked about.
+        pairs: Numbers of the pairs to answer.
         parts: Of a group: numbers of the records that are earlier answers.
         schema: JSON Schemas of the answers to one item, by name.
-        asked: The question in words, with `<field>` in place of values ("" where the words are in
+        asked: The question in words, with `<field>` in place of values ("" if the words are in
             `said`).
-        said: What stands before the records, or, of a row or a pair, all that is asked.
-        rules: What is said of the question to every row.
-        given: The answer that was given before, where what it missed is asked for.
-        prompt: Of a group: the name of the plans' prompt, and in `context` the values that stand
-            before its records.
+        said: The text before the records, or, of a row or a pair, the whole question.
+        rules: The rules for every row.
+        given: The earlier answer, in a question about its gaps.
+        prompt: Of a group: the name of the plans' prompt, and in `context` the values before its
+            records.
     """
 
     skill: str
@@ -90,7 +87,7 @@ class Question:
 
 
 class Reader:
-    """Reads requests. It knows the prompts of a folder, and takes all others as questions in
+    """A parser of requests. It knows the prompts of a folder, and takes all others as questions in
     words.
     """
 
@@ -101,7 +98,7 @@ class Reader:
         )  # a row of a few fixed words could be a row of any prompt
 
     def read(self, body: Mapping[str, Any]) -> Question:
-        """What a chat request asks. Raises NotUnderstood."""
+        """The question of a chat request. Raises NotUnderstood."""
         try:
             schema = body["response_format"]["json_schema"]["schema"]["properties"]
             system, user = "", body["messages"][-1]["content"]
@@ -118,7 +115,7 @@ class Reader:
         asked = [text.strip() for text in asked]
         numbered = (
             _NUMBERED in static
-        )  # the texts of rows may say anything, the rules are the plan's own
+        )  # the texts of rows are arbitrary, the rules are the plan's own
         if numbered and "matches" in schema:
             return self._block(schema["matches"]["items"]["properties"], user, tuple(asked), rules)
         if numbered and "answers" in schema:
@@ -252,9 +249,7 @@ class Reader:
 
 
 def invert(template: Template, text: str) -> Record | None:
-    """The values that a template was filled with to give a text; None if it cannot have given
-    it.
-    """
+    """The values of a template that render to a text; None if none do."""
     pattern = "".join(
         _loosely(literal) + (f"(?P<f{i}>.*?)" if name else "")
         for i, (literal, name) in enumerate(template.parts)
@@ -277,7 +272,7 @@ def _skill(names: Mapping[str, Any]) -> str:
 
 
 def _whole(prompt: Prompt) -> Template:
-    """What is asked about a row: what stands before it, and it."""
+    """The whole question about a row: the text before it, and the row."""
     return (
         Template((*prompt.context.parts, ("\n\n", ""), *prompt.item.parts))
         if prompt.context

@@ -1,6 +1,4 @@
-"""What add_episode makes of a world: the graph in the store against the gold one, beside calls and
-tokens.
-"""
+"""The graph that add_episode builds of a world against the gold one, with calls and tokens."""
 
 from __future__ import annotations
 
@@ -30,12 +28,12 @@ class Scored:
     """One run over a world.
 
     Args:
-        world: What was told.
-        graph: What the store holds.
-        truth: What it should hold.
-        score: How they compare.
-        metrics: What semgraph counted.
-        wire: What the server counted.
+        world: The world of the messages.
+        graph: The content of the store.
+        truth: The expected content.
+        score: Their comparison.
+        metrics: The counts of semgraph.
+        wire: The counts of the server.
         failed: Rows that were set aside.
     """
 
@@ -49,8 +47,8 @@ class Scored:
 
 
 async def scored(world: World, server: StandIn, **options: Any) -> Scored:
-    """Tell a world to an empty store in memory and compare what it holds then; `options` are those
-    of `Session.arun`.
+    """Ingest a world into an empty store in memory and score the graph; `options` are those of
+    `Session.arun`.
     """
     llm = OpenAI("gpt-4.1-mini", server.base_url, "none")
     embedder = OpenAIEmbedder("stand-in", 256, server.base_url, "none")
@@ -117,7 +115,7 @@ def line(found: Scored, people: int) -> str:
 
 
 def differences(found: Scored) -> list[str]:
-    """What is in one graph and not in the other, or has other times: a line each, with names."""
+    """The facts in only one of the graphs, or with different times: a line each, with names."""
     own = {node.key: node.name for node in found.graph.nodes}
     true: dict[Any, str] = {e.key: e.name for e in found.world.gold().entities}
     aligned = found.score.alignment

@@ -1,6 +1,4 @@
-"""The server: speaks the OpenAI protocol, answers from the text of the prompt, and counts what goes
-over the wire.
-"""
+"""The server: the OpenAI protocol, answers from the text of the prompt, and counters of requests."""
 
 from __future__ import annotations
 
@@ -33,18 +31,18 @@ class StandIn:
     """Serves `/v1/chat/completions`, `/v1/embeddings`, `GET /counters` and `POST /reset`.
 
     Args:
-        undated: Facts come without dates; their dates are told when they are asked for.
+        undated: Facts have no dates; a separate question returns these.
         latency: Of chats: seconds, or a model of them.
         embedding_latency: Seconds before vectors.
-        rates: Requests and tokens a minute, beyond which a chat gets 429.
-        faults: What goes wrong.
-        noise: What is wrong with the answers.
-        cache: Which prompt tokens count as cached.
+        rates: Requests and tokens a minute; a chat beyond them gets 429.
+        faults: The injected faults.
+        noise: The errors of the answers.
+        cache: The prompt tokens that count as cached.
         seed: Of the faults that have a rate.
-        plans: The folder whose `prompts/` it understands.
+        plans: The folder with the `prompts/` that it understands.
         port: 0: a free one.
 
-    `requests` holds the chats' bodies, `counters` what was counted. It fails at its end if a chat
+    `requests` has the bodies of the chats, `counters` the counts. It fails at its end if a chat
     showed rows of two partitions.
 
     Raises:
@@ -90,7 +88,7 @@ class StandIn:
 
     @property
     def base_url(self) -> str:
-        """What a client is given."""
+        """The base URL for clients."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     @property
@@ -127,7 +125,7 @@ class StandIn:
         self.watch.end()
 
     def answer(self, body: Mapping[str, Any]) -> tuple[str, str]:
-        """The question that a chat asks, and the answer, mostly as JSON. Raises NotUnderstood."""
+        """The question of a chat, and its answer, mostly as JSON. Raises NotUnderstood."""
         if form := graphiti.form_of(body):
             return form, json.dumps(
                 graphiti.answer(body, self._noise(body), undated=self.undated), ensure_ascii=False
@@ -147,7 +145,7 @@ class StandIn:
         )
 
     def _noise(self, body: Mapping[str, Any]) -> Callable[[int], Draw]:
-        """The noise of a chat, given how many items it is about."""
+        """The noise of a chat with this number of items."""
         prompt = json.dumps([body["messages"], body.get("seed", 0)], ensure_ascii=False)
         tokens = self._prompt_tokens(body) if self.noise.length else 0
         return lambda size: self.noise.draw(prompt, size, tokens)
@@ -169,7 +167,7 @@ class StandIn:
         counters, number = (
             self.counters,
             len(self.requests),
-        )  # its own, also where `reset` comes while it is under way
+        )  # its own, also if `reset` comes during it
         counters.arrived()
         try:
             return await self._answered(body, self.faults.of(number), request)
@@ -211,7 +209,7 @@ class StandIn:
         return web.json_response(completion(body["model"] + "-2025-04-14", said, tokens))
 
     def _chances(self, body: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
-        """What the first token might have been, where that was asked for."""
+        """The alternatives of the first token, if requested."""
         if worded := one_word.as_json(body):
             return one_word.chances(json.loads(self.answer(worded)[1]))
         share = graphiti.relevance(body, self._noise(body))
@@ -240,7 +238,7 @@ class StandIn:
 
 
 def _with_plain_texts(body: dict[str, Any]) -> dict[str, Any]:
-    """A chat whose messages are texts, also where they came in parts."""
+    """A chat with plain texts as messages, also if they came in parts."""
     told = [
         message if isinstance(message["content"], str)
         else message | {"content": "".join(part["text"] for part in message["content"] or ())}

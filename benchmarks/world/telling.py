@@ -1,4 +1,4 @@
-"""What messages tell of the truth: which statements are made when, and in which words."""
+"""The messages about the truth: which statements are made, when, and in which words."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ END = START + timedelta(days=DAYS)
 
 @dataclass(frozen=True)
 class Statement:
-    """Something that is said at some time.
+    """A statement at a time.
 
     Args:
-        at: When.
-        kind: Of the claim; `denied` of what never held.
-        source: Who it is about.
-        target: Whom or what.
-        span: What of the truth it states; None: nothing that holds.
+        at: Its time.
+        kind: Of the claim; `denied` for one that was never valid.
+        source: The subject.
+        target: The object.
+        span: The part of the truth that it states; None: none.
         phrase: Its words; None: those of the past.
-        since: The day that it names as the beginning.
-        until: The day that it names as the end.
+        since: The named first day.
+        until: The named last day.
         when: Those, in words.
-        retracts: What it says never held.
-        wrong: What is named as the wrong end.
-        wording: How that is said: "..., not Luma" or "it was not Luma but ... that ...".
-        alone: It has a message of its own.
-        of_others: Nobody says it of himself.
+        retracts: The span that it retracts.
+        wrong: The named wrong target.
+        wording: The form of the correction: "..., not Luma" or "it was not Luma but ... that ...".
+        alone: It has its own message.
+        of_others: Never in the first person.
     """
 
     at: datetime
@@ -62,7 +62,7 @@ def tell(draw: random.Random, truth: Truth, hard: Difficulty) -> list[Statement]
 
 
 def _of_span(draw: random.Random, span: Span, hard: Difficulty) -> Iterator[Statement]:
-    """The first telling of a span, and what repeats it while it holds."""
+    """The first statement of a span, and its repetitions during its validity."""
     if span.old:
         assert span.until is not None
         when = f"from {day_of(span.since)} to {day_of(span.until)}"
@@ -140,9 +140,7 @@ def _denials(draw: random.Random, truth: Truth) -> Iterator[Statement]:
 
 @dataclass
 class Calling:
-    """How things are called in one message: alike each time, but with `many_names` anew each
-    time.
-    """
+    """The names of things in one message: constant or, with `many_names`, chosen at each use."""
 
     draw: random.Random
     hard: Difficulty
@@ -169,7 +167,7 @@ class Calling:
 def worded(
     told: Statement, call: Callable[[Thing], str], *, speaker: Thing, pronoun: bool
 ) -> tuple[str, list[tuple[Thing, str]]]:
-    """A statement as a sentence, and the names that stand in it."""
+    """A statement as a sentence, and the names in it."""
     first = speaker == told.source and told.kind != "denied"
     subject, target = "She" if pronoun else call(told.source), call(told.target)
     role = "" if pronoun or first else told.source.role

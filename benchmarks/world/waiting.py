@@ -1,4 +1,4 @@
-"""How long answers take, and how many are given a minute."""
+"""Latency of answers, and limits of their rate."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from benchmarks.world.protocol import Tokens
 
 @dataclass(frozen=True)
 class Latency:
-    """Seconds before an answer, of which the first token takes fixed + first * lognormal(0, spread)
-    * (what was not cached).
+    """Seconds before an answer; the first token takes fixed + first * lognormal(0, spread) * (the
+    uncached share).
 
-    In all (fixed + first * ... + prompt * tokens not cached + each * tokens of the answer) * (1 +
-    load * chats beside it).
+    In all (fixed + first * ... + prompt * uncached tokens + each * tokens of the answer) * (1 + load
+    * concurrent chats).
 
     Args:
-        fixed: Seconds, always.
+        fixed: Constant seconds.
         first: Median of the seconds to the first token.
         spread: Sigma of the lognormal factor on `first`: 0.35 has its 95th percentile at 1.8 times
             the median.
-        cached: What `first` falls to where the whole prompt is cached, as a share of it.
-        prompt: Seconds for each token of the prompt that was not cached.
+        cached: The factor on `first` if the whole prompt is cached.
+        prompt: Seconds for each uncached token of the prompt.
         each: Seconds for each token of the answer.
-        load: By what share each other chat under way when it came makes it longer.
-        seed: Of the draws, with the prompt's text: but for `load`, the same question always takes
-            the same time.
+        load: The increase for each chat in progress at its arrival.
+        seed: Of the random draws, with the prompt's text: apart from `load`, equal questions take
+            equal time.
 
     >>> Latency.parse("0.2"), Latency.parse("first=0.85,spread=0.35,each=0.0133")
     (Latency(fixed=0.2, first=0.0, spread=0.0, cached=0.5, prompt=0.0, each=0.0, load=0.0, seed=1), \
@@ -60,7 +60,7 @@ Latency(fixed=0.0, first=0.85, spread=0.35, cached=0.5, prompt=0.0, each=0.0133,
         return cls(**{name: int(v) if name == "seed" else float(v) for name, v in given.items()})  # type: ignore[arg-type]
 
     def seconds(self, prompt: str, tokens: Tokens, others: int = 0) -> float:
-        """How long the answer to a prompt takes, with so many other chats under way."""
+        """The latency of a prompt, with this many other chats in progress."""
         factor = (
             random.Random(f"{self.seed}/{prompt}").lognormvariate(0, self.spread)
             if self.spread
@@ -79,7 +79,7 @@ PROFILES = {
     "gpt-5-mini": Latency(first=0.78, spread=0.5, each=1 / 71),
     "vllm-32b": Latency(fixed=0.065, prompt=0.0004, each=0.025, load=0.02),
 }
-"""About what was published of these in 2025: hosted models by median and 95th percentile of the
+"""Approximately the published figures of 2025: hosted models by median and 95th percentile of the
 time to the first token, and a model of 32 billion parameters on two H100, alone and with many chats
 at once. Not measured here.
 """
@@ -93,8 +93,8 @@ class Rates:
     Args:
         rpm: Requests a minute.
         tpm: Tokens of prompts a minute.
-        burst: Seconds' worth that a bucket holds.
-        clock: Tells seconds.
+        burst: The size of a bucket in seconds.
+        clock: The current time in seconds.
     """
 
     rpm: float | None = None
@@ -110,9 +110,7 @@ class Rates:
         self.refused = 0
 
     def wait(self, tokens: int) -> float:
-        """Take a request with so many tokens: 0, or, if it is refused, the seconds after which
-        there is room.
-        """
+        """Take a request with this many tokens: 0, or, if it is refused, the seconds until it fits."""
         now = self.clock()
         asked = {"rpm": (self.rpm, 1.0), "tpm": (self.tpm, float(tokens))}
         levels, longest = {}, 0.0
@@ -123,7 +121,9 @@ class Rates:
             level, since = self._levels.get(name, (full, now))
             level = min(full, level + (now - since) * rate / 60)
             self._levels[name] = (level, now)
-            need = min(amount, full)  # more than a bucket holds is let through when it is full
+            need = min(
+                amount, full
+            )  # a request larger than a bucket passes when the bucket is full
             longest = max(longest, (need - level) * 60 / rate)
             levels[name] = (level - need, now)
         if longest > 1e-9:

@@ -33,10 +33,10 @@ class World:
     """A world, the same for the same arguments; made by `make`.
 
     Args:
-        seed: What it is drawn from.
-        difficulty: What makes it hard to read; see `Difficulty`, and `LEVELS` there.
+        seed: Of its random draws.
+        difficulty: Its features; see `Difficulty`, and `LEVELS` there.
         group: The group_id of all messages.
-        truth: What holds in it.
+        truth: Its truth.
         episodes: The messages, in order of time.
     """
 
@@ -116,8 +116,8 @@ class _Messages:
                 )
 
     def _may_join(self, said: Sequence[Statement], more: Statement) -> bool:
-        """Whether what was said can be said with what comes next: it still holds then, and is not
-        the same.
+        """Whether an earlier statement fits into one message with the next: it is still valid then,
+        and differs.
         """
         if (
             not self._hard.shared
@@ -151,7 +151,7 @@ class _Messages:
         return self._made(number, said[-1].at, speaker, " ".join(sentences), tuple(said), named)
 
     def _speaker(self, said: Sequence[Statement]) -> Thing:
-        """Somebody who speaks of himself, or of others."""
+        """A person who speaks of himself, or of others."""
         subjects = {s.source for s in said}
         alone = next(iter(subjects))
         if len(subjects) > 1 or alone not in self._speakers or any(s.of_others for s in said):

@@ -31,7 +31,7 @@ _LEADS = (
     "What they are to fit,",
 )
 _SIDES = ("About a left record", "About a right record")
-_GIVEN = "\n\nThe answer given:\n"
+_EARLIER = "\n\nThe answer given:\n"
 _PACKED = frozenset({"answers", "matches", "ranking"})
 
 
@@ -152,7 +152,7 @@ def think(mind: Mind, request: Request) -> dict[str, Any]:
         return mind.combine(
             [filled(template, record) for _, record, part, _ in every if not part], earlier
         )
-    question_text, separator, answer = user.partition(_GIVEN)
+    question_text, separator, answer = user.partition(_EARLIER)
     return (
         mind.review(question_text, mind.answer(question_text), json.loads(answer))
         if separator

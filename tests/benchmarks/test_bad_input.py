@@ -18,9 +18,9 @@ import pytest
 from benchmarks.ingest.ours import run
 from benchmarks.suite import Lines, Unmeasured
 from benchmarks.suite import peers as peers_of
-from benchmarks.suite.children import finished
+from benchmarks.suite.children import last_line_of
 from benchmarks.suite.made import ROOT
-from benchmarks.suite.peers import asked, conversed
+from benchmarks.suite.peers import request, run_once
 from benchmarks.suite.running import measure, work
 from benchmarks.suite.serving import NotServing, same_as_counted, serving
 from semgraph.meter import StepMetrics
@@ -50,7 +50,7 @@ def test_an_unreadable_line_is_reported_with_its_position(
     (tmp_path / "engine.jsonl").write_text('{"benchmark": "engine"\n')
     done = command(*words, "--into", tmp_path)
     assert done.returncode == 2
-    assert f"{tmp_path}/engine.jsonl:1  no line of results" in done.stderr
+    assert f"{tmp_path}/engine.jsonl:1  invalid line of results" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -149,7 +149,7 @@ def test_a_port_in_use_is_reported_with_a_remedy() -> None:
         busy.listen()
         port = str(busy.getsockname()[1])
         told = pytest.raises(
-            NotServing, match=rf"did not start.*{port}.*in use.* end it, or choose another"
+            NotServing, match=rf"did not start.*{port}.*in use.* end it, or choose a different port"
         )
         with told, serving("--port", port):
             raise AssertionError
@@ -165,7 +165,7 @@ def test_a_server_serves_again_with_nothing_counted() -> None:
 
 PEER = """
     import os, sys
-    from benchmarks.suite.peers import answering
+    from benchmarks.suite.peers import serve
 
     def answer(given):
         if given == "breaks":
@@ -176,7 +176,7 @@ PEER = """
         print("chatter")
         return {"said": given, "process": os.getpid()}
 
-    answering(answer)
+    serve(answer)
 """
 HANGING = """
     import os, subprocess, time
@@ -208,20 +208,20 @@ def test_a_missing_peer_is_reported_with_the_command_that_installs_it(
     with pytest.raises(
         Unmeasured, match=r"engine is not installed in \.venv-nowhere\. Run: make engine"
     ):
-        asked("engine", "a_peer")
+        run_once("engine", "a_peer")
     with pytest.raises(Unmeasured, match=r"Run: make engine"):
-        conversed("engine", "a_peer", {})
+        request("engine", "a_peer", {})
 
 
 def test_a_peer_is_kept_and_its_chatter_is_no_answer(peer: str) -> None:
-    first, second = (conversed("engine", peer, given) for given in ("one", "two"))
+    first, second = (request("engine", peer, given) for given in ("one", "two"))
     assert (first["said"], second["said"]) == ("one", "two")
     assert first["process"] == second["process"]
-    assert asked("engine", peer, given="three")["said"] == "three"
+    assert run_once("engine", peer, payload="three")["said"] == "three"
 
 
 @pytest.mark.parametrize(
-    "how", [conversed, lambda name, module, given: asked(name, module, given=given)]
+    "how", [request, lambda name, module, given: run_once(name, module, payload=given)]
 )
 def test_a_broken_peer_is_reported_with_its_last_line(how, peer: str) -> None:
     with pytest.raises(RuntimeError, match=r"engine: ValueError: no such model"):
@@ -232,7 +232,7 @@ def test_a_broken_peer_is_reported_with_its_last_line(how, peer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "how", [conversed, lambda name, module, given: asked(name, module, given=given)]
+    "how", [request, lambda name, module, given: run_once(name, module, payload=given)]
 )
 def test_a_peer_that_does_not_end_is_ended_with_its_children(
     how, peer: str, tmp_path: Path
@@ -260,6 +260,6 @@ def alive(process: psutil.Process) -> bool:
 
 def test_a_process_of_its_own_tells_why_it_ended(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"json\.tool ended with \d: .*"):
-        finished("json.tool", str(tmp_path / "nothing.json"))
+        last_line_of("json.tool", str(tmp_path / "nothing.json"))
     (tmp_path / "one.json").write_text("1")
-    assert json.loads(finished("json.tool", str(tmp_path / "one.json"))) == 1
+    assert json.loads(last_line_of("json.tool", str(tmp_path / "one.json"))) == 1

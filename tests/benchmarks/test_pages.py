@@ -180,9 +180,9 @@ def test_unclosed_and_unknown_parts_of_a_page_are_reported() -> None:
     assert filled("a\n<!-- made: x -->\nold\n<!-- /made -->\nb", {"x": "new\n"}, "p") == (
         "a\n<!-- made: x -->\nnew\n<!-- /made -->\nb"
     )
-    with pytest.raises(ValueError, match=r'p: nothing makes the part "y"; there are x'):
+    with pytest.raises(ValueError, match=r'p: unknown part "y"; parts: x'):
         filled("<!-- made: y -->\n<!-- /made -->", {"x": ""}, "p")
-    with pytest.raises(ValueError, match=r"p: 1 marks"):
+    with pytest.raises(ValueError, match=r"p: 1 tags"):
         filled("<!-- made: x -->\n", {"x": ""}, "p")
 
 

@@ -15,7 +15,7 @@ from benchmarks.public import locomo, longmemeval, movies, musique
 from benchmarks.public.bench import BENCHMARK
 from benchmarks.public.files import Source
 from benchmarks.suite import Line, Lines, Unmeasured
-from benchmarks.suite.given import GIVEN, Given
+from benchmarks.suite.inputs import INPUTS, UserInputs
 from benchmarks.suite.pages import page
 from benchmarks.suite.running import measure, work
 from tests.benchmarks import datasets
@@ -31,11 +31,11 @@ MADE = {
 
 
 @pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> Given:
+def given(monkeypatch: pytest.MonkeyPatch) -> UserInputs:
     """What the run is given, put back afterwards."""
     for name in ("model", "max_usd", "data"):
-        monkeypatch.setattr(GIVEN, name, None)
-    return GIVEN
+        monkeypatch.setattr(INPUTS, name, None)
+    return INPUTS
 
 
 @pytest.mark.parametrize(
@@ -180,14 +180,14 @@ def test_reviews_are_checked(tmp_path: Path) -> None:
 
 
 def test_nothing_is_measured_without_model_limit_and_data(
-    given: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    given: UserInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert "--model" in BENCHMARK.lacks()
     given.model = "openai:gpt-4.1-mini"
     assert BENCHMARK.lacks() == "openai:gpt-4.1-mini needs a key: export OPENAI_API_KEY=…"
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
-    assert "costs money, so say how much it may: --max-usd" in BENCHMARK.lacks()
+    assert "costs money, so it needs a limit: --max-usd" in BENCHMARK.lacks()
     given.max_usd = 1
     said = BENCHMARK.lacks()
     assert "--data FOLDER" in said
@@ -200,7 +200,7 @@ def test_nothing_is_measured_without_model_limit_and_data(
     assert BENCHMARK.lacks() == ""
     given.model = "openai:some-model@http://127.0.0.1:9/v1"
     assert (
-        "no price is known for openai:some-model@http://127.0.0.1:9/v1: --max-usd cannot be kept"
+        "no price is known for openai:some-model@http://127.0.0.1:9/v1: --max-usd cannot be enforced"
         in BENCHMARK.lacks()
     )
     given.model, given.max_usd = "local", None
@@ -208,7 +208,9 @@ def test_nothing_is_measured_without_model_limit_and_data(
     assert BENCHMARK.lacks() == ""
 
 
-def test_a_case_with_a_missing_file_is_skipped_without_a_line(given: Given, tmp_path: Path) -> None:
+def test_a_case_with_a_missing_file_is_skipped_without_a_line(
+    given: UserInputs, tmp_path: Path
+) -> None:
     given.model, given.data = "local", tmp_path
     lines = Lines("public", tmp_path)
     (first, *_) = work(BENCHMARK, quick=False, full=False)
@@ -220,7 +222,7 @@ def test_a_case_with_a_missing_file_is_skipped_without_a_line(given: Given, tmp_
     assert list(lines) == []
 
 
-def test_a_line_has_the_checksum_and_the_licence(given: Given, tmp_path: Path) -> None:
+def test_a_line_has_the_checksum_and_the_licence(given: UserInputs, tmp_path: Path) -> None:
     given.model, given.data = "local", tmp_path
     path = datasets.written(tmp_path / "locomo10.json", [datasets.locomo_sample()])
     (case, *_) = BENCHMARK.cases()
@@ -230,7 +232,7 @@ def test_a_line_has_the_checksum_and_the_licence(given: Given, tmp_path: Path) -
     assert case.settings["provider"] == "this machine"
 
 
-def test_the_page_has_a_row_for_every_model_that_was_measured(given: Given) -> None:
+def test_the_page_has_a_row_for_every_model_that_was_measured(given: UserInputs) -> None:
     key = {"set": "LoCoMo", "part": "1 conversation", "way": "lean"}
     figures = {
         "f1": 0.4321,

@@ -15,7 +15,7 @@ from benchmarks.public.bench import BENCHMARK
 from benchmarks.public.memories import WAYS
 from benchmarks.real.asking import Asking, Noted, Stopped
 from benchmarks.suite import Case, Lines, Unmeasured
-from benchmarks.suite.given import GIVEN, Given
+from benchmarks.suite.inputs import INPUTS, UserInputs
 from benchmarks.suite.pages import page
 from benchmarks.suite.running import measure, work
 from semgraph.llm.base import Reply, Request, Usage
@@ -177,7 +177,7 @@ async def test_a_limit_that_is_too_small_is_reported_before_the_first_call(
     tmp_path: Path, asking: Asking
 ) -> None:
     datasets.written(tmp_path / "locomo10.json", [datasets.locomo_sample()])
-    asking.given = Given(max_usd=0.000001)
+    asking.inputs = UserInputs(max_usd=0.000001)
     asking.llm.inner = OpenAI(
         "gpt-4.1-mini", None, "none"
     )  # the price is that of OpenAI's own; it is not asked
@@ -210,12 +210,12 @@ async def test_at_the_limit_a_case_is_stopped_and_has_no_figures(
     datasets.written(tmp_path / "locomo10.json", [datasets.locomo_sample()])
     assert isinstance(asking.embedder, OpenAIEmbedder)
     asking.embedder.__class__ = Free
-    asking.llm, asking.given = Dear(asking.llm.inner), Given(max_usd=5)
+    asking.llm, asking.inputs = Dear(asking.llm.inner), UserInputs(max_usd=5)
     with pytest.raises(
         Stopped, match=r"it would pass max_usd 5.00 .*; \$\d\.0000 of the run's \$5 are left"
     ):
         await locomo.measured(asking, locomo.load(tmp_path), WAYS["as shipped"])
-    assert asking.given.spent > 0
+    assert asking.inputs.spent > 0
 
 
 def test_a_case_leaves_a_line_of_a_real_model_and_a_row_on_the_page(
@@ -227,8 +227,8 @@ def test_a_case_leaves_a_line_of_a_real_model_and_a_row_on_the_page(
     server, lines = Reading(), Lines("public", tmp_path)
     with served(server):
         monkeypatch.setenv("SEMGRAPH_EMBEDDER", f"openai:stand-in@{server.base_url}?dimensions=256")
-        monkeypatch.setattr(GIVEN, "model", f"openai:gpt-4.1-mini@{server.base_url}")
-        monkeypatch.setattr(GIVEN, "data", tmp_path / "data")
+        monkeypatch.setattr(INPUTS, "model", f"openai:gpt-4.1-mini@{server.base_url}")
+        monkeypatch.setattr(INPUTS, "data", tmp_path / "data")
         (todo,) = (
             one
             for one in work(BENCHMARK, quick=False, full=False, trials=1)

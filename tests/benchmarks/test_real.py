@@ -17,7 +17,7 @@ from benchmarks.real.asking import Asking, Noted, Stopped, asking
 from benchmarks.real.bench import BENCHMARK
 from benchmarks.real.tasks import TURNS, answer_score, answered, questioned, remembered, tasks, told
 from benchmarks.suite import Unmeasured
-from benchmarks.suite.given import GIVEN, Given
+from benchmarks.suite.inputs import INPUTS, UserInputs
 from benchmarks.suite.running import work
 from benchmarks.world import StandIn, World
 from semgraph.llm.base import Reply, Request, Usage
@@ -69,10 +69,10 @@ async def made(server: StandIn) -> AsyncIterator[Made]:
 
 
 @pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> Given:
+def given(monkeypatch: pytest.MonkeyPatch) -> UserInputs:
     for name in ("model", "max_usd", "data"):
-        monkeypatch.setattr(GIVEN, name, None)
-    return GIVEN
+        monkeypatch.setattr(INPUTS, name, None)
+    return INPUTS
 
 
 @pytest.mark.parametrize(("way", "calls"), [("as shipped", 8), ("combined", 5), ("lean", 3)])
@@ -145,18 +145,18 @@ async def test_twelve_rows_are_judged_one_by_one_or_in_one_call(
 
 
 async def test_a_limit_holds_over_all_cases_of_a_run(made: Made) -> None:
-    purse = Given(max_usd=0.15)
-    await answered(made(given=purse), tasks()["sem_filter 12 rows"], "per_row")
+    purse = UserInputs(max_usd=0.15)
+    await answered(made(inputs=purse), tasks()["sem_filter 12 rows"], "per_row")
     assert purse.left == pytest.approx(0.03)
     with pytest.raises(
-        Stopped, match=r"it would pass max_usd 0\.03 .*; \$0\.0\d00 of the run's \$0.15 are left"
+        Stopped, match=r"it would pass max_usd 0\.030 .*; \$0\.0\d00 of the run's \$0.15 are left"
     ):
-        await answered(made(given=purse), tasks()["sem_filter 12 rows"], "per_row")
+        await answered(made(inputs=purse), tasks()["sem_filter 12 rows"], "per_row")
     with pytest.raises(
         Unmeasured,
         match=r"nothing was asked: .* sends at least \d+ tokens, \$0\.0100 .* \$0\.0000 are left",
     ):
-        await answered(made(given=purse), tasks()["sem_filter 12 rows"], "packed(rows=12)")
+        await answered(made(inputs=purse), tasks()["sem_filter 12 rows"], "packed(rows=12)")
 
 
 async def test_a_case_that_was_stopped_goes_on_where_it_was(
@@ -167,17 +167,17 @@ async def test_a_case_that_was_stopped_goes_on_where_it_was(
         Stopped, match=r"What was answered is kept: run it again with a higher --max-usd"
     ):
         await remembered(
-            made(given=Given(max_usd=0.045), journal=kept), told(TURNS, 0), WAYS["as shipped"]
+            made(inputs=UserInputs(max_usd=0.045), journal=kept), told(TURNS, 0), WAYS["as shipped"]
         )
     assert len(server.requests) == 4
-    own = made(given=Given(max_usd=1), journal=kept)
+    own = made(inputs=UserInputs(max_usd=1), journal=kept)
     await remembered(own, told(TURNS, 0), WAYS["as shipped"])
     assert len(server.requests) == 8  # none is asked twice
     assert own.figures()["usd"] == pytest.approx(0.08)  # of the whole, not of the second half
     assert own.figures()["seconds"] is None  # nobody timed the whole
 
 
-def test_the_simulated_model_is_no_real_one(given: Given) -> None:
+def test_the_simulated_model_is_no_real_one(given: UserInputs) -> None:
     server = StandIn()
     with served(server):
         given.model = f"openai:gpt-4.1-mini@{server.base_url}"
@@ -199,7 +199,7 @@ async def _ended(how: BaseException | None) -> None:
 
 
 async def test_a_trial_leaves_nothing_behind(
-    given: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    given: UserInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchmarks.real.asking.JOURNALS", tmp_path)
     given.model = "local"
@@ -211,7 +211,7 @@ async def test_a_trial_leaves_nothing_behind(
 
 
 def test_without_full_the_local_model_has_eight_cases_once_and_others_three_times(
-    given: Given,
+    given: UserInputs,
 ) -> None:
     given.model = "local"
     todo = work(BENCHMARK, quick=False, full=False)

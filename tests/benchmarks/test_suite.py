@@ -97,7 +97,7 @@ def test_failures_and_timeouts_are_results_and_skipped_cases_are_not(
 
 def test_a_broken_line_is_reported_with_its_position(tmp_path: Path) -> None:
     (tmp_path / "ingest.jsonl").write_text("{\n")
-    with pytest.raises(ValueError, match=r"ingest\.jsonl:1  no line of results"):
+    with pytest.raises(ValueError, match=r"ingest\.jsonl:1  invalid line of results"):
         list(Lines("ingest", tmp_path))
 
 

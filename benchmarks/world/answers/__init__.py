@@ -1,4 +1,4 @@
-"""From a question to its answer, as a document of the form that was asked for."""
+"""From a question to its answer, as a document in the requested form."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def document(question: Question, row: Row, noise: Draw) -> dict[str, Any]:
     """The answer to a question.
 
     Args:
-        question: What is asked.
+        question: The question.
         row: Answers one of the plans' questions about one record.
-        noise: What is wrong with the answers.
+        noise: The errors of the answer.
     """
     match question.form:
         case "row":
@@ -69,7 +69,7 @@ def _of_row(question: Question, record: Record, row: Row) -> Answer:
 
 
 def _missed(told: Answer, given: Record) -> Answer:
-    """What an earlier answer lacks of the lists, and the other values as they should be."""
+    """The entries that an earlier answer lacks, and the right form of its other values."""
     return {
         name: [entry for entry in value if entry not in given.get(name, [])]
         if isinstance(value, list)

@@ -19,7 +19,7 @@ from benchmarks.world.requests import NotUnderstood
 
 Schema = Mapping[str, Any]
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
-# What values of an enumeration call the kinds of claims.
+# The names of the kinds of claims in values of an enumeration.
 CALLED = {
     "job": r"job|work|employ|career", "home": r"home|mov|resid|place|city|liv", "lead": r"lead|project|manag",
     "knows": r"know|friend|social|tie", "left": r"left|leav|quit|resign|job|work|employ", "handed": r"hand|lead|project",
@@ -43,13 +43,13 @@ class Source:
 
     @cached_property
     def said_at(self) -> str | None:
-        """A time that stands in the question: when the text was said."""
+        """The time of the text, from the question."""
         match = _TIME.search(self.question)
         return match[0] if match else None
 
     @cached_property
     def claims(self) -> list[Claim]:
-        """What the text says, dated as far as it can be."""
+        """The claims of the text, dated if possible."""
         said = [claim for line in self.asked.text.splitlines() for claim in claims_in(bare(line))]
         return [self._dated(claim) for claim in said]
 
@@ -63,7 +63,7 @@ class Source:
 
     @cached_property
     def wanted(self) -> list[Claim]:
-        """The claims that a "that" clause asks for; without one, all."""
+        """The claims that match a "that" clause; without one, all."""
         clause = self.asked.wanted
         return [c for c in self.claims if clause is None or clause.met_by(c) == 1]
 
@@ -118,8 +118,8 @@ _BY_TYPE: Mapping[str, Callable[[Schema, str, Source, Sequence[Claim]], Value]] 
 
 
 def chosen(values: Sequence[str], source: Source, claims: Sequence[Claim]) -> str:
-    """The value that names the kind of the first claim; without a claim, the one that stands for
-    nothing; else the last.
+    """The value that names the kind of the first claim; without a claim, the value for nothing;
+    else the last.
     """
     if {v.lower() for v in values} == {"yes", "no"}:
         said = holds(source.question, source.rules)
@@ -133,7 +133,7 @@ def chosen(values: Sequence[str], source: Source, claims: Sequence[Claim]) -> st
 
 
 def texts(name: str, source: Source, claims: Sequence[Claim]) -> list[str]:
-    """The texts that a field's name asks for, each once, in order. Raises NotUnderstood."""
+    """The texts for a field, by its name, each once, in order. Raises NotUnderstood."""
     asked = set(re.findall(r"[a-z]+", name.lower()))
     for called, take in _FIELDS:
         if asked & set(called.split()):
@@ -149,7 +149,7 @@ def _names(source: Source, _: object) -> list[str]:
     return [name for line in source.asked.text.splitlines() for name in names_in(bare(line))]
 
 
-# Words in a field's name, and what they stand for; the first that fits counts.
+# Words in a field's name, and their meaning; the first match counts.
 _FIELDS: tuple[tuple[str, Callable[[Source, Sequence[Claim]], Sequence[str | None]]], ...] = (
     ("since from start valid date when at began", lambda _, claims: [c.since for c in claims]),
     ("until end ended to invalid", lambda _, claims: [c.until for c in claims]),
@@ -185,7 +185,7 @@ def combined(
 
 
 def _one(schema: Mapping[str, Schema], source: Source) -> dict[str, Value]:
-    """A text's share in a summary is what it says, sentence by sentence."""
+    """The share of a text in a summary: its sentences."""
     free = {name: kind for name, kind in schema.items() if _is_text(kind)}
     said = " ".join(claim.text for claim in source.wanted)
     rest = filled({name: kind for name, kind in schema.items() if name not in free}, source)

@@ -35,7 +35,7 @@ def united(records: Sequence[Record], _: Record) -> Answer:
 
 
 def retold(records: Sequence[Record], context: Record) -> Answer:
-    """What is known, then what the episodes say, each sentence once."""
+    """The known summary, then the sentences of the episodes, each once."""
     said = [
         " ".join(sentences_of(r["content"])) if "content" in r else r["summary"] for r in records
     ]

@@ -1,9 +1,9 @@
-"""Answers to graphiti-core's prompts: the form of the answer says which it is, tags in the text
-hold what it is about.
+"""Answers to graphiti-core's prompts: the form of the answer identifies the prompt, tags in the
+text delimit its parts.
 
-Read for graphiti-core 0.31.2. A prompt is answered by the same rules as semgraph's own, and errs at
-the same rates, so that both are asked of one model. Its reranker reads the probability of "True",
-which is the score that semgraph's prompt gets.
+Written for graphiti-core 0.31.2. A prompt is answered by the same rules as semgraph's own, with the
+same error rates, so that both use one model. Its reranker reads the probability of "True", which is
+the score of semgraph's prompt.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.world.requests import NotUnderstood
 
 Answer = dict[str, Any]
 MakeDraw = Callable[[int], Draw]
-"""The noise of a prompt, given how many items share it."""
+"""The noise of a prompt that this many items share."""
 _RELEVANT = re.compile(
     r"<PASSAGE>\s*(?P<passage>.*?)\s*</PASSAGE>\s*<QUERY>\s*(?P<query>.*?)\s*</QUERY>", re.DOTALL
 )
@@ -37,7 +37,7 @@ class Asked:
         self.text, self.noise, self.undated = text, noise, undated
 
     def part(self, *tags: str) -> str:
-        """What stands between the first of these tags that is there. Raises NotUnderstood."""
+        """The text in the first of these tags that exists. Raises NotUnderstood."""
         for tag in tags:
             if found := re.search(rf"<{tag}>\n(.*?)\n\s*</{tag}>", self.text, re.DOTALL):
                 return found[1].strip()
@@ -227,7 +227,7 @@ def answer(body: Mapping[str, Any], noise: MakeDraw, *, undated: bool) -> Answer
 
 
 def relevance(body: Mapping[str, Any], noise: MakeDraw) -> float | None:
-    """The probability that a passage is relevant; None if that is not asked for."""
+    """The probability that a passage is relevant; None if this is another prompt."""
     found = _RELEVANT.search(body["messages"][-1]["content"]) if body.get("logprobs") else None
     if found is None:
         return None

@@ -49,8 +49,8 @@ def _one_role(a: Claim, b: Claim) -> bool:
 
 
 def same(name: str, content: str, known_name: str, known: str) -> bool:
-    """Whether a name in a message is that of a known thing: by the name, and for equal names by
-    what is known.
+    """Whether a name in a message is that of a known thing: by the name, and for equal names by the
+    known facts.
     """
     if words(name) == words(known_name):
         mine, theirs = _role(name, content), _role(known_name, known)
@@ -62,9 +62,7 @@ def same(name: str, content: str, known_name: str, known: str) -> bool:
 
 
 def is_form_of(a: str, b: str) -> bool:
-    """Whether one name is another form of the other: a part of it, its initials, or a slip of one
-    letter.
-    """
+    """Whether one name is a form of the other: a part of it, its initials, or a slip of one letter."""
     mine, theirs = words(a), words(b)
     if set(mine) <= set(theirs) or set(theirs) <= set(mine):
         return True
@@ -105,6 +103,6 @@ def _telling(text: str) -> set[str]:
 
 
 def _role(name: str, text: str) -> str:
-    """What a text calls somebody: "Sam Weber the pilot" is a pilot."""
+    """The role of a person in a text: "Sam Weber the pilot" is a pilot."""
     match = re.search(rf"\b{re.escape(name)} the (?P<role>[a-z]+)\b", text)
     return match["role"] if match else ""

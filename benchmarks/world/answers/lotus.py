@@ -1,6 +1,4 @@
-"""Answers to LOTUS's prompts, which are told by their first words; texts in them are between « and
-».
-"""
+"""Answers to LOTUS's prompts, identified by their first words; texts in them are between « and »."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Answers to the prompts of the shipped plans. What is answered about a record depends on that
-record alone.
+"""Answers to the prompts of the shipped plans. The answer about a record depends on that record
+alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Answer = dict[str, Any]
 
 
 def dates(record: Record) -> Answer:
-    """When a fact holds, from its words."""
+    """The validity of a fact, from its words."""
     claim = read(record["fact"])
     if claim is None:
         return {"since": None, "until": None}
@@ -29,7 +29,7 @@ def dates(record: Record) -> Answer:
 
 
 def judged(record: Record) -> Answer:
-    """When a fact holds, and what it is to each of the known ones."""
+    """The validity of a fact, and its relation to each known one."""
     found = [
         (known["number"], verdict(record["fact"], known["fact"]))
         for known in listed(record["known"])
@@ -41,8 +41,8 @@ def judged(record: Record) -> Answer:
 
 
 def placed(record: Record) -> Answer:
-    """Which of its candidates each name in doubt is; what each new fact is to the known ones that
-    it has the numbers of.
+    """The candidate of each open name; the relation of each new fact to the known ones with its
+    numbers.
     """
     entities = {k["number"]: k for k in listed(record["entities"])}
     known = {k["number"]: k["fact"] for k in listed(record["known"])}
@@ -64,8 +64,8 @@ def placed(record: Record) -> Answer:
 
 
 def summary(record: Record) -> Answer:
-    """The statements known, each once, without what is said to be over; without any, the sentences
-    that hold the name.
+    """The known statements, each once, without ended ones; if there are none, the sentences with
+    the name.
     """
     if "gone" in record:
         over = set(listed(record["gone"]))
@@ -88,7 +88,7 @@ def named(record: Record) -> Answer:
 
 
 def compared(left: Record, right: Record) -> Answer | None:
-    """What a new fact is to a known one; None: nothing."""
+    """The relation of a new fact to a known one; None: none."""
     found = verdict(left["fact"], right["old.fact"])
     return {"verdict": found} if found else None
 

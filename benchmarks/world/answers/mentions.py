@@ -1,4 +1,4 @@
-"""Answers to the prompts that read words as they stand: mentions, and what a turn says of them."""
+"""Answers to the prompts about literal words: mentions, and the relations in a turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ALSO = re.compile(r"^(?P<who>.+?) is also known as (?P<other>.+?)\.$")
 
 
 def mentions(record: Record) -> Answer:
-    """Names as they stand, and what somebody is said to be."""
+    """Names as written, and the roles of people."""
     found = [{"type": "NAME", "mention": name} for name in names_in(record["content"])]
     kinds = [match["what"] for s in sentences_of(record["content"]) if (match := _IS.match(s))]
     return {"mentions": [m for m in found if not any(m["mention"] in kind for kind in kinds)] + [
@@ -25,7 +25,7 @@ def mentions(record: Record) -> Answer:
 
 
 def relations(record: Record) -> Answer:
-    """What the sentences of a turn say of two of the mentions."""
+    """The relations between two of the mentions in the sentences of a turn."""
     known = _list(record["known"])
     found = []
     for sentence in sentences_of(record["content"]):

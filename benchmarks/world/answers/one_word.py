@@ -19,7 +19,7 @@ Chances = tuple[tuple[str, float], ...]
 
 
 def as_json(body: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The chat that asks the same for a JSON object; None if one word is not asked for."""
+    """The chat with the same question for a JSON object; None if it does not ask for one word."""
     first, last = body["messages"][0]["content"], body["messages"][-1]["content"]
     if not body.get("logprobs") or not first.startswith((_YES_NO, _DIGIT)):
         return None
@@ -40,9 +40,7 @@ def as_json(body: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def chances(document: Mapping[str, Any]) -> Chances:
-    """The words and their probabilities, the most probable first, that say the same as a JSON
-    answer.
-    """
+    """The words with their probabilities, the most probable first, equivalent to a JSON answer."""
     if "score" in document:
         digit = document["score"] / 100 * 9
         low = math.floor(digit)

@@ -17,7 +17,7 @@ from benchmarks.world.messages import claims_in, names_in, names_of, speaker_of
 from benchmarks.world.requests import Record
 
 Answer = dict[str, Any]
-# What types are called of which a name is, by what is said of it.
+# The names of types, by the claims about a name.
 _TARGETS = {
     "job": r"compan|organi|employ|firm",
     "home": r"place|city|town|location",
@@ -32,8 +32,8 @@ def listed(value: Any) -> list[Any]:
 
 
 def entities(record: Record) -> Answer:
-    """What an episode names, also by "she" and "the project", and of which of the users' types each
-    is, if there are any.
+    """The entities of an episode, also those behind "she" and "the project", with their types if
+    the user defines any.
     """
     types = listed(record.get("kinds.shown"))
     names = _names(record)
@@ -42,9 +42,7 @@ def entities(record: Record) -> Answer:
 
 
 def facts(record: Record, *, undated: bool = False) -> Answer:
-    """The claims of an episode, dated if they are asked to be, with users' types of facts, if
-    any.
-    """
+    """The claims of an episode, with dates if requested, and the user's types of facts, if any."""
     types = [entry["type"] for entry in listed(record.get("ties.shown"))]
     found = []
     for claim in _claims(record):
@@ -64,7 +62,7 @@ def graph(record: Record, *, undated: bool = False) -> Answer:
 
 
 def attributes(record: Record, form: Mapping[str, Any]) -> Answer:
-    """Values of fields, from what was said; a field that nothing is said about is null or blank."""
+    """Values of fields, from the text; null or blank if the text has none."""
     said = record["fact"] if "fact" in record else "\n".join(listed(record["heard"]))
     return {"attributes": filled(form["properties"], Source(said))}
 
@@ -126,7 +124,7 @@ def _relation(claim: Claim, types: list[str]) -> str:
 
 
 def linked(record: Record, *, undated: bool = False) -> Answer:
-    """Names and facts at once, with what each is to what the graph knows."""
+    """Names and facts at once, with their relations to the known ones."""
     known, said = listed(record["known"]), listed(record["said"])
     found = graph(record, undated=undated)
     for entity in found["entities"]:

@@ -1,8 +1,8 @@
-"""Questions in words: what they ask for, and the text that they ask about.
+"""Questions in words: their criterion and their text.
 
-The last "that ..." clause says what is asked for ("that somebody moved", "that Ada Costa works at
-Luma"); all else is the text. A question without such a clause asks about two texts: "Are ... and
-... the same person?", "Do ... and ... contradict each other?", "Do ... and ... say the same?".
+The last "that ..." clause is the criterion ("that somebody moved", "that Ada Costa works at Luma");
+all else is the text. A question without such a clause is about two texts: "Are ... and ... the same
+person?", "Do ... and ... contradict each other?", "Do ... and ... say the same?".
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _REPEAT = re.compile(
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a "that" clause asks for; None: whatever."""
+    """The criterion of a "that" clause; None: no constraint."""
 
     kind: str
     event: bool = False
@@ -63,7 +63,7 @@ class Wanted:
     target: str | None = None
 
     def met_by(self, claim: Claim) -> float:
-        """How much of it a claim says, from 0 to 1: the kind counts most."""
+        """The degree to which a claim meets it, from 0 to 1: the kind counts most."""
         parts = [(2.0, claim.kind == self.kind and (claim.event or not self.event))]
         parts += [(1.0, alike(self.subject, claim.subject))] if self.subject else []
         parts += [(1.0, alike(self.target, claim.target))] if self.target else []
@@ -72,7 +72,7 @@ class Wanted:
 
 @lru_cache(maxsize=4096)
 def wanted(what: str) -> Wanted | None:
-    """What a clause asks for, or None if it is not understood."""
+    """The criterion of a clause, or None if it is not understood."""
     what = what.strip().rstrip(".?\"'”")
     named = _ANYTHING.sub("Anything", _ANYBODY.sub("Anybody", what))
     claim = read(named + ".")
@@ -93,15 +93,15 @@ def wanted(what: str) -> Wanted | None:
 
 
 def sought(query: str) -> Wanted | None:
-    """What a question of a search asks for: "Where does Ada Costa work?"; None if it is none that
-    is understood.
+    """The criterion of a search query, such as "Where does Ada Costa work?"; None if it is not
+    understood.
     """
     match = _QUERY.match(query)
     kind = next(
         (kind for pattern, kind, _ in _KINDS if match and pattern.search(match["what"])), None
     )
     if match is None or kind is None or re.search(r"\bthe one\b| where ", match["what"]):
-        return None  # of two facts that answer together, neither says what is asked
+        return None  # of two facts that answer together, neither contains the answer
     names = names_in(match["what"].split(" before ")[0])
     ends = [name for name in names if kind in {"lead", "handed"} or not name.startswith("Project ")]
     if match["word"] in {"Who", "Whom"} and kind != "knows":
@@ -111,7 +111,7 @@ def sought(query: str) -> Wanted | None:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question, taken apart: what is asked for, if there is a "that" clause, and the text."""
+    """A parsed question: its criterion, if it has a "that" clause, and its text."""
 
     wanted: Wanted | None
     what: str
@@ -119,13 +119,13 @@ class Asked:
 
     @property
     def claims(self) -> list[Claim]:
-        """What the text says."""
+        """The claims of the text."""
         return [claim for line in self.text.splitlines() for claim in claims_in(bare(line))]
 
 
 @lru_cache(maxsize=4096)
 def apart(question: str) -> Asked:
-    """Take a question apart. One and the same stands above hundreds of pairs."""
+    """Parse a question. Hundreds of pairs share one."""
     clauses = [m for m in _CLAUSE.finditer(question) if wanted(m["what"])]
     if not clauses:
         return Asked(None, "", question)
@@ -135,7 +135,7 @@ def apart(question: str) -> Asked:
 
 
 def bare(line: str) -> str:
-    """A line without what surrounds the text in it: a question's first words, a heading, quotation
+    """A line without the words around its text: the first words of a question, a heading, quotation
     marks.
     """
     line = _AFTER.sub("", _BEFORE.sub("", line.strip()))
@@ -153,14 +153,14 @@ def holds(question: str, rules: str = "") -> bool:
 
 
 def relation(left: str, right: str) -> str | None:
-    """What two texts of one claim each are to each other: `duplicate`, `contradicts`, or None."""
+    """The relation of two texts with one claim each: `duplicate`, `contradicts`, or None."""
     mine, theirs = claims_in(bare(left)), claims_in(bare(right))
     return verdict(mine[0].text, theirs[0].text) if mine and theirs else None
 
 
 def strength(question: str, rules: str = "") -> float:
-    """How strongly a text says something, from 0 to 100; without a "that" clause, how near it is to
-    the question's words.
+    """The strength of a statement, from 0 to 100; without a "that" clause, its nearness to the
+    words of the question.
     """
     asked = _with_rules(question, rules)
     if asked.wanted:
@@ -183,7 +183,7 @@ def strength(question: str, rules: str = "") -> float:
 
 
 def _with_rules(question: str, rules: str) -> Asked:
-    """The question apart; where the clause stands in the rules, all of the question is the text."""
+    """The parsed question; if the clause is in the rules, the whole question is the text."""
     asked = apart(question)
     if asked.wanted is None and (ruled := apart(rules)).wanted:
         return Asked(ruled.wanted, ruled.what, question)
@@ -230,8 +230,8 @@ def _one_thing(left: str, right: str) -> bool:
 
 
 def _beyond(name: str, known: str, other: str, content: str) -> str:
-    """What is known beyond the name; nothing where the other text is a bare name, which nothing
-    speaks against.
+    """The knowledge beyond the name; nothing if the other text is a bare name, which contradicts
+    nothing.
     """
     return known if words(content) != words(other) and words(known) != words(name) else ""
 

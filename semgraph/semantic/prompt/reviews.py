@@ -19,7 +19,7 @@ from semgraph.semantic.prompt.builder import Work
 from semgraph.semantic.prompt.records import answer_instructions, json_line, paragraphs
 from semgraph.semantic.prompt.rows import RowPrompts
 
-GIVEN = "The answer given:\n"
+EARLIER = "The answer given:\n"
 _TASK = "The question was answered already. Look for what that answer missed, and for what is wrong in it."
 _LISTS = "; in a list only what the answer given misses, an empty list if it misses nothing"
 _REST = "; {}what the answer given says if it is right, else what is right"
@@ -54,4 +54,4 @@ class ReviewPrompts(RowPrompts):
         text = header.prompt.item.render(self.records.values(self.keys.left[item], prompt))
         values = self._answers[item].values or {}
         answer = json_line({name: values[name] for name, _ in self.node.answers})
-        return self.compose_whole(work, item, header, text, GIVEN + answer)
+        return self.compose_whole(work, item, header, text, EARLIER + answer)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from benchmarks.__main__ import _ready, app
 from benchmarks.suite import Benchmark
-from benchmarks.suite.given import GIVEN, Given
+from benchmarks.suite.inputs import INPUTS, UserInputs
 
 
 def bench(name: str, lacks: str = "") -> Benchmark:
@@ -47,7 +47,7 @@ def test_an_invalid_model_is_reported_before_the_first_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for field in ("model", "max_usd", "data"):
-        monkeypatch.setattr(GIVEN, field, None)
+        monkeypatch.setattr(INPUTS, field, None)
     ended = CliRunner().invoke(app, ["run", "real", "--model", "opnai:gpt"])
     assert ended.exit_code == 2
     assert '"opnai:gpt" is not a valid model' in ended.output
@@ -57,12 +57,12 @@ def test_a_judge_is_the_one_that_the_settings_bind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Given(model="local").judge() is None
+    assert UserInputs(model="local").judge() is None
     (tmp_path / "semgraph.toml").write_text('[models]\njudge = "openai:gpt-4o-2024-08-06"\n')
-    assert str(Given(model="local").judge()) == "openai:gpt-4o-2024-08-06"
+    assert str(UserInputs(model="local").judge()) == "openai:gpt-4o-2024-08-06"
 
 
 def test_the_remaining_budget_is_never_negative() -> None:
-    assert Given().left is None
-    assert Given(max_usd=1, spent=0.25).left == 0.75
-    assert Given(max_usd=1, spent=1.1).left == 0
+    assert UserInputs().left is None
+    assert UserInputs(max_usd=1, spent=0.25).left == 0.75
+    assert UserInputs(max_usd=1, spent=1.1).left == 0

@@ -1,6 +1,4 @@
-"""What the user gives a run: a model, what it may spend, and a folder of data that he has
-downloaded.
-"""
+"""The inputs of a run from the user: a model, a limit of its cost, and a folder of downloaded data."""
 
 from __future__ import annotations
 
@@ -15,15 +13,15 @@ from semgraph.llm.specs import ModelSpec
 
 
 @dataclass
-class Given:
-    """What `python -m benchmarks run` was told; there is one, GIVEN.
+class UserInputs:
+    """The options of `python -m benchmarks run`; the only instance is INPUTS.
 
     Args:
-        model: As semgraph names models: `openai:gpt-4.1-mini`, `openai:NAME@http://host/v1`,
+        model: A model as semgraph names it: `openai:gpt-4.1-mini`, `openai:NAME@http://host/v1`,
             `local`.
-        max_usd: What all cases of the run may spend together.
+        max_usd: The limit for all cases of the run together.
         data: The folder with data sets.
-        spent: What they have spent, in dollars.
+        spent: The dollars spent so far.
     """
 
     model: str | None = None
@@ -33,13 +31,11 @@ class Given:
 
     @property
     def left(self) -> float | None:
-        """What may still be spent; None: no limit."""
+        """The dollars left; None: no limit."""
         return None if self.max_usd is None else max(self.max_usd - self.spent, 0.0)
 
     def settings(self) -> Settings:
-        """What semgraph makes of the model: key and endpoint are those that it uses anywhere.
-        Raises PlanError.
-        """
+        """The settings of a session with this model. Raises PlanError."""
         return Settings.load({"llm": self.model})
 
     def spec(self) -> ModelSpec:
@@ -48,7 +44,7 @@ class Given:
 
     @property
     def name(self) -> str:
-        """The model's full name, as lines have it; "any" where none is given. Raises PlanError."""
+        """The model's full name, for lines; "any" without a model. Raises PlanError."""
         if self.model is None:
             return "any"
         settings = self.settings()
@@ -56,7 +52,7 @@ class Given:
 
     @property
     def provider(self) -> str:
-        """Who answers: this machine, OpenAI, or the host of the endpoint."""
+        """The provider: this machine, OpenAI, or the host of the endpoint."""
         settings = self.settings()
         if settings.model().provider == "local":
             return "this machine"
@@ -64,18 +60,16 @@ class Given:
         return urlsplit(url).netloc if url else "api.openai.com"
 
     def judge(self) -> ModelSpec | None:
-        """The model that `[models] judge = ...` of semgraph.toml names, to judge answers; None:
-        nobody named one.
-        """
+        """The model of `[models] judge = ...` in semgraph.toml, which judges answers, if any."""
         settings = Settings.load()
         return settings.model("judge") if "judge" in settings.roles else None
 
     def lacks_model(self) -> str:
-        """What is to be given before a model is asked; "" if nothing is. One that costs needs a
+        """The missing inputs before a model can be called, or "". A model with a price needs a
         limit. Raises PlanError.
         """
         if self.model is None:
-            return "it asks a model: --model openai:gpt-4.1-mini --max-usd 1, or --model local"
+            return "it calls a model: --model openai:gpt-4.1-mini --max-usd 1, or --model local"
         settings = self.settings()
         own_key = settings.model().option("key_env") is not None
         if (
@@ -85,15 +79,15 @@ class Given:
         ):
             return f"{settings.model()} needs a key: export OPENAI_API_KEY=…"
         prices = [
-            (one.name, one.dollars(Usage(1, 0, 1)))
-            for one in (build_model(settings.model(), settings), build_embedder(settings))
+            (model.name, model.dollars(Usage(1, 0, 1)))
+            for model in (build_model(settings.model(), settings), build_embedder(settings))
         ]
         for name, price in prices:
             if price is None and self.max_usd is not None:
-                return f"no price is known for {name}: --max-usd cannot be kept. Leave it out, and watch what it costs"
+                return f"no price is known for {name}: --max-usd cannot be enforced. Leave it out, and watch the cost"
             if price and self.max_usd is None:
-                return f"{name} costs money, so say how much it may: --max-usd 1"
+                return f"{name} costs money, so it needs a limit: --max-usd 1"
         return ""
 
 
-GIVEN = Given()
+INPUTS = UserInputs()
