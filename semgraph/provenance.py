@@ -1,18 +1,15 @@
 """The provenance of a row: from a run's record, backwards through the steps to questions and
 answers.
 
-A record has no pointer from row to row. A row of a step and a row of its input step belong together
-if they derive from the same input row (`_m`) and have the same key; if the steps have different
-keys, if they share values that are rare among the rows of that input row. A call belongs to a row
-if its question and answer share the most words with it.
+Each recorded row has an id, and the record says of which rows each is made (`lineage/`), and about
+which rows each question was (`answers/`). The provenance of a row are all rows that it is made of,
+directly or through others, and the questions about these.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -29,17 +26,11 @@ if TYPE_CHECKING:
 
 
 Row = Mapping[str, Any]
-MEMBER = "_m"
+MEMBER, ROW_ID = "_m", "_o"
+FIXED = frozenset({MEMBER, ROW_ID, "left", "right", "error", "calls"})
+"""The columns of recorded items that are not answers."""
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 _BEGINNING = re.compile(r"[0-9a-f][0-9a-f-]{3,}\Z")
-
-
-def same_input_row(row: Row, other: Row) -> bool:
-    """Whether two rows may derive from the same input row; a row that derives from none matches
-    any.
-    """
-    one, two = row.get(MEMBER), other.get(MEMBER)
-    return one is None or two is None or one == two
 
 
 def holds(value: Any, what: str) -> bool:
@@ -140,20 +131,19 @@ def in_column(step: str, column: str, value: str, rows: Sequence[Row]) -> Found:
 
 def nearest(what: str, rows: Iterable[Row]) -> str | None:
     """A hint at the name most similar to an unknown one."""
-    names = {text for row in rows for text in texts(_visible(row)) if len(text) <= _NAME}
+    names = {text for row in rows for text in texts(visible(row)) if len(text) <= _NAME}
     return did_you_mean(what, sorted(names)) if len(what) <= _NAME else None
 
 
 def _begun(row: Row, what: str) -> set[str]:
     return {
-        text
-        for text in texts(_visible(row))
-        if what and text.casefold().startswith(what.casefold())
+        text for text in texts(visible(row)) if what and text.casefold().startswith(what.casefold())
     }
 
 
-def _visible(row: Row) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != MEMBER}
+def visible(row: Row) -> dict[str, Any]:
+    """The columns of a recorded row that are the plan's."""
+    return {name: value for name, value in row.items() if name not in {MEMBER, ROW_ID}}
 
 
 def _one(pairs: Sequence[tuple[str, str]], what: str) -> str | None:
@@ -179,10 +169,6 @@ def _cut(text: str) -> str:
 
 
 Lookup = Callable[[str], "Exchange | None"]
-_WORDY = 3  # letters of a text that distinguishes rows
-_TELLING = 0.7  # of the logarithm of rows by rows that share it: about half of them
-_ALONE = 0.1  # for the only row that may be meant
-Weights = Mapping[str, float]
 
 
 def flow(plan: LogicalPlan) -> dict[str, list[str]]:
@@ -205,9 +191,20 @@ class AskedItem:
     calls: tuple[tuple[str, Exchange | None], ...]
 
 
+def asked_item(item: Row, lookup: Lookup) -> AskedItem:
+    """A recorded item with its calls."""
+    calls = tuple((call, lookup(call)) for call in item.get("calls") or ())
+    answers = {name: value for name, value in item.items() if name not in FIXED}
+    return AskedItem(
+        parsed(item.get("left")), parsed(item.get("right")), answers, item.get("error"), calls
+    )
+
+
 @dataclass(frozen=True)
 class Link:
-    """One step of the chain: its row, and the items about which the model was asked."""
+    """A row of a step that the explained row is made of, and the items about which the model was
+    asked; {} where only the model was asked.
+    """
 
     step: str
     row: Row
@@ -233,9 +230,18 @@ def explain(run: Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
         lookup: The journal: a call by its id.
 
     Raises:
-        PlanError: The record has no such step, column or row, or the prefix is ambiguous.
+        PlanError: The record has no lineage, or no such step, column or row, or the prefix is
+            ambiguous.
     """
     tracer = _Tracer(run, lookup)
+    if not tracer.has_lineage:
+        version = run.facts.get("semgraph", "an earlier version")
+        raise PlanError(
+            Problem(
+                f"run {run.name} was recorded by semgraph {version} without the lineage of its rows",
+                hint="run the plan again; what the journal has of it costs nothing",
+            )
+        )
     matches = tracer.find(what)
     if not matches:
         there = "look for a key or a text, whole or its beginning, or for STEP:column=value"
@@ -257,9 +263,9 @@ def origin_of(chain: Chain, run: Run, runs: Sequence[Run]) -> tuple[Run, str] | 
     values = (value for link in chain.links[:1] for value in link.row.values())
     keys = [value for value in values if isinstance(value, str) and UUID.fullmatch(value)]
     for other in runs:
-        if other.name == run.name or not other.asked:
-            continue
         tracer = _Tracer(other, lambda _call: None)
+        if other.name == run.name or not other.asked or not tracer.has_lineage:
+            continue
         for key in keys:
             own = [
                 (step, row)
@@ -276,6 +282,11 @@ class _Tracer:
     run: Run
     lookup: Lookup
     _tables: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
+
+    @property
+    def has_lineage(self) -> bool:
+        """Whether the record says what rows are made of."""
+        return self.run.facts.get("ids") is not None
 
     @cached_property
     def steps(self) -> list[str]:
@@ -307,16 +318,16 @@ class _Tracer:
         return self._tables[kind, step]
 
     def _input_rows(self, name: str) -> list[Row]:
-        """The rows of an input; those of the ordered input with their number."""
+        """The rows of an input with their ids; those of the ordered input with their number."""
         import pyarrow.parquet as pq
 
         file = self.run.folder / "inputs" / f"{name}.parquet"
         rows: list[Row] = list(pq.read_table(file).to_pylist()) if file.exists() else []
-        return (
-            [{**row, MEMBER: i} for i, row in enumerate(rows)]
-            if self.run.facts.get("order") == name
-            else rows
-        )
+        first = (self.run.facts.get("ids") or {}).get(name, 0)
+        rows = [{**row, ROW_ID: first + i} for i, row in enumerate(rows)]
+        if self.run.facts.get("order") != name:
+            return rows
+        return [{**row, MEMBER: i} for i, row in enumerate(rows)]
 
     def find(self, what: str) -> list[tuple[str, Row]]:
         """The matching rows, those of the last step first."""
@@ -339,7 +350,7 @@ class _Tracer:
                 )
             )
         rows = self.rows("steps", step)
-        names = [name for name in (rows[0] if rows else {}) if name != MEMBER]
+        names = list(visible(rows[0])) if rows else []
         if column.partition(".")[0] not in names:
             hint = did_you_mean(column, names)
             raise PlanError(
@@ -351,111 +362,61 @@ class _Tracer:
             )
         return rows
 
-    def back(self, step: str, row: Row) -> Iterator[Link]:
-        """The step of the row, then all earlier steps with a row or a question about it, newest
-        first.
-        """
-        reads: dict[str, list[str]] = self.run.facts.get("flow", {})
-        before = _ancestors(step, reads)
-        traced = {step: row}
-        rare = self._rare(row, [step, *before])
-        for name in [step, *(s for s in reversed(self.steps) if s in before and s != step)]:
-            readers = {
-                r: traced[r] for r, sources in reads.items() if r in traced and name in sources
-            } or {step: row}
-            match = row if name == step else self._match(name, readers, rare)
-            if match is not None:
-                traced[name] = match
-            items = tuple(self._items_about(name, row, match, rare))
-            if match is not None or items:
-                yield Link(name, match or {}, items)
-
-    def _rare(self, start: Row, steps: Iterable[str]) -> Weights:
-        """How well a text identifies a row: the fewer rows of the input row have it, the better."""
-        rows = [
-            set(texts(row))
-            for step in steps
-            for row in self.rows("steps", step)
-            if same_input_row(row, start)
-        ]
-        counts = Counter(text for texts in rows for text in texts if len(text) >= _WORDY)
-        return {text: math.log(len(rows) / number) for text, number in counts.items()}
-
-    def _match(self, step: str, readers: Mapping[str, Row], rare: Weights) -> Row | None:
-        """The row of a step from which a row of its reader was derived."""
-        if step == self.run.facts.get("order"):
-            return next(
-                (
-                    row
-                    for row in self.rows("steps", step)
-                    if same_input_row(row, next(iter(readers.values())))
-                ),
-                None,
-            )
-        key = str(self.run.facts.get("key", ""))
-        best: tuple[float, Row | None] = (0.0, None)
-        for reader, derived in readers.items():
-            rows = [row for row in self.rows("steps", step) if same_input_row(row, derived)]
-            if step in self._kinds and self._kinds[step] == self._kinds.get(reader):
-                same = next((row for row in rows if row.get(key) == derived.get(key)), None)
-                if same is not None:
-                    return same
-                continue
-            for row in rows:
-                common = {*texts(row)} & {*texts(derived)}
-                score = sum(rare.get(text, 0.0) for text in common) + (
-                    _ALONE if common and len(rows) == 1 else 0.0
-                )
-                best = max(best, (score, row), key=lambda pair: pair[0])
-        return best[1]
-
     @cached_property
-    def _kinds(self) -> dict[str, int]:
-        """A number for each step with keys; steps that share a key, also through others, have the
-        same number.
+    def _sources(self) -> dict[int, list[int]]:
+        """For each row that is made of others, their ids."""
+        from semgraph.execution.record import LINEAGE, SOURCES, step_tables
+
+        sources: dict[int, list[int]] = {}
+        for table in step_tables(self.run.folder, LINEAGE):
+            pairs: Any = zip(table[ROW_ID].to_pylist(), table[SOURCES].to_pylist(), strict=True)
+            sources.update(pairs)
+        return sources
+
+    def made_of(self, number: int) -> set[int]:
+        """The ids of all rows that a row is made of, directly or through others; its own too."""
+        ids, pending = {number}, [number]
+        while pending:
+            new = set(self._sources.get(pending.pop(), ())) - ids
+            ids |= new
+            pending += new
+        return ids
+
+    def back(self, step: str, row: Row) -> Iterator[Link]:
+        """The row, then the rows of earlier steps that it is made of and the questions about them,
+        newest first.
         """
-        key = str(self.run.facts.get("key", ""))
-        kinds: list[tuple[set[str], set[Any]]] = []
-        for step in self.steps:
-            names, keys = (
-                {step},
-                {row[key] for row in self.rows("steps", step) if row.get(key) is not None},
-            )
-            if keys:
-                for kind in [kind for kind in kinds if kind[1] & keys]:
-                    names, keys = names | kind[0], keys | kind[1]
-                    kinds.remove(kind)
-                kinds.append((names, keys))
-        return {name: number for number, (names, _) in enumerate(kinds) for name in names}
+        before = _ancestors(step, self.run.facts.get("flow", {}))
+        ids = self.made_of(row[ROW_ID])
+        for name in [step, *(s for s in reversed(self.steps) if s in before and s != step)]:
+            rows = [each for each in self.rows("steps", name) if each[ROW_ID] in ids]
+            yield from self._links(name, [row] if name == step else rows, ids)
 
-    def _items_about(
-        self, step: str, start: Row, match: Row | None, rare: Weights
-    ) -> Iterator[AskedItem]:
-        """The items about the row: those that share the most rare texts with it."""
-        own = {text for row in (start, match or {}) for text in texts(row) if not UUID.match(text)}
-        scored = [
-            (sum(rare.get(text, 0.0) for text in own & {*texts(_item(item))}), item)
-            for item in self.rows("answers", step)
-            if same_input_row(item, start)
+    def _links(self, step: str, rows: Sequence[Row], ids: set[int]) -> Iterator[Link]:
+        """The rows of a step, each with the items about rows that it is made of."""
+        items = self._items_about(step, ids)
+        for row in rows:
+            own = self.made_of(row[ROW_ID]) if items and len(rows) > 1 else ids
+            of_row = [item for item in items if own.issuperset(item[ROW_ID][0])]
+            items = [item for item in items if item not in of_row]
+            yield Link(step, row, self._asked(of_row))
+        if items:
+            yield Link(step, {}, self._asked(items))
+
+    def _asked(self, items: Iterable[Row]) -> tuple[AskedItem, ...]:
+        return tuple(asked_item(item, self.lookup) for item in items)
+
+    def _items_about(self, step: str, ids: set[int]) -> list[Row]:
+        """The items about some rows. Of the pairs of a row with others, those of which rows are
+        made; all, if none is.
+        """
+        items = [i for i in self.rows("answers", step) if not ids.isdisjoint(i[ROW_ID][0])]
+        paired = {i[ROW_ID][0][0] for i in items if not ids.isdisjoint(i[ROW_ID][1])}
+        return [
+            item
+            for item in items
+            if item[ROW_ID][0][0] not in paired or not ids.isdisjoint(item[ROW_ID][1])
         ]
-        best = max((score for score, _ in scored), default=0.0)
-        for score, item in scored:
-            if score == best and (match is not None or score > _TELLING):
-                calls = tuple((call, self.lookup(call)) for call in item.get("calls") or ())
-                fixed = {MEMBER, "left", "right", "error", "calls"}
-                answers = {name: value for name, value in item.items() if name not in fixed}
-                yield AskedItem(
-                    parsed(item.get("left")),
-                    parsed(item.get("right")),
-                    answers,
-                    item.get("error"),
-                    calls,
-                )
-
-
-def _item(item: Row) -> Row:
-    """An item with both sides parsed."""
-    return {**item, "left": parsed(item.get("left")), "right": parsed(item.get("right"))}
 
 
 def _ancestors(step: str, reads: Mapping[str, Iterable[str]]) -> dict[str, None]:

@@ -15,7 +15,7 @@ from semgraph.compare.truth import EACH, TRUE, RowAnswers, answers_of
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.execution.record import Run, exchanges
 from semgraph.expr.functions import canonical_json
-from semgraph.provenance import MEMBER, AskedItem, Lookup, Row, as_text, at, parsed
+from semgraph.provenance import MEMBER, AskedItem, Row, as_text, asked_item, at
 
 if TYPE_CHECKING:
     from semgraph.semantic.ask import Failure
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 FAILED = "\0failed"
 SCHEMA = 1
 _PLACES = ("record", "journal", "rows", "wanted")
-_HIDDEN = {MEMBER, "left", "right", "error", "calls"}
 
 
 Kind = Literal["step", "plan"]
@@ -501,16 +500,8 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
         )
     items = [] if trial.answers is None else trial.answers.to_pylist()
     with exchanges(Run(comparison.record or Path()), comparison.journal) as lookup:
-        asked = tuple(_asked_item(item, lookup) for item in items if item[MEMBER] in selected)
+        asked = tuple(asked_item(item, lookup) for item in items if item[MEMBER] in selected)
     return Evidence(arm.name, number, tuple(rows[i] for i in sorted(selected)), asked)
-
-
-def _asked_item(item: Row, lookup: Lookup) -> AskedItem:
-    calls = tuple((call, lookup(call)) for call in item.get("calls") or ())
-    answers = {name: value for name, value in item.items() if name not in _HIDDEN}
-    return AskedItem(
-        parsed(item.get("left")), parsed(item.get("right")), answers, item.get("error"), calls
-    )
 
 
 def _as_data(comparison: Comparison) -> dict[str, Any]:

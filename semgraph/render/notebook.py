@@ -17,10 +17,9 @@ from semgraph.llm.base import LLM, Embedder, Usage
 from semgraph.llm.settings import Settings
 from semgraph.llm.specs import ModelSpec
 from semgraph.logical.prompt import show
-from semgraph.provenance import Lookup, parsed
+from semgraph.provenance import FIXED, Lookup, parsed
 from semgraph.render import chart, comparison
 from semgraph.render.html import rendered
-from semgraph.render.html.data import FIXED
 from semgraph.render.why import evidence_lines
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from semgraph.execution.record import Run, exchanges, read_answers, read_calls, 
 from semgraph.formats import UNKNOWN, count, dollars, duration, known, plural
 from semgraph.logical.schema import Draw, Graph
 from semgraph.meter import StepMetrics, split
-from semgraph.provenance import MEMBER, Lookup, Row, parsed
+from semgraph.provenance import FIXED, Lookup, Row, parsed
 from semgraph.render.chart import svg
 from semgraph.render.comparison import columns, footer
 from semgraph.render.html.graph import graph
@@ -30,7 +30,6 @@ from semgraph.render.runs import metrics_of, seconds, total
 from semgraph.render.tables import cell
 
 CALLS = 1000
-FIXED = {MEMBER, "_o", "left", "right", "error", "calls"}
 _PICTURES, _FAILED, _DIFFERENCES = 5, 200, 100
 _ITEMS, _ITEM, _CELL, _PLAN = 40, 4000, 2000, 200_000
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
