@@ -29,6 +29,7 @@ Row = Mapping[str, Any]
 MEMBER, ROW_ID = "_m", "_o"
 FIXED = frozenset({MEMBER, ROW_ID, "left", "right", "error", "calls"})
 """The columns of recorded items that are not answers."""
+_HIDDEN = frozenset({MEMBER, ROW_ID, "_p"})
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 _BEGINNING = re.compile(r"[0-9a-f][0-9a-f-]{3,}\Z")
 
@@ -143,7 +144,7 @@ def _begun(row: Row, what: str) -> set[str]:
 
 def visible(row: Row) -> dict[str, Any]:
     """The columns of a recorded row that are the plan's."""
-    return {name: value for name, value in row.items() if name not in {MEMBER, ROW_ID}}
+    return {name: value for name, value in row.items() if name not in _HIDDEN}
 
 
 def _one(pairs: Sequence[tuple[str, str]], what: str) -> str | None:
@@ -233,7 +234,7 @@ def explain(run: Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
         PlanError: The record has no lineage, or no such step, column or row, or the prefix is
             ambiguous.
     """
-    tracer = _Tracer(run, lookup)
+    tracer = Tracer(run, lookup)
     if not tracer.has_lineage:
         version = run.facts.get("semgraph", "an earlier version")
         raise PlanError(
@@ -263,7 +264,7 @@ def origin_of(chain: Chain, run: Run, runs: Sequence[Run]) -> tuple[Run, str] | 
     values = (value for link in chain.links[:1] for value in link.row.values())
     keys = [value for value in values if isinstance(value, str) and UUID.fullmatch(value)]
     for other in runs:
-        tracer = _Tracer(other, lambda _call: None)
+        tracer = Tracer(other, lambda _call: None)
         if other.name == run.name or not other.asked or not tracer.has_lineage:
             continue
         for key in keys:
@@ -278,7 +279,14 @@ def origin_of(chain: Chain, run: Run, runs: Sequence[Run]) -> tuple[Run, str] | 
 
 
 @dataclass
-class _Tracer:
+class Tracer:
+    """Reads the rows, lineage and questions of a record.
+
+    Args:
+        run: The record.
+        lookup: The journal: a call by its id.
+    """
+
     run: Run
     lookup: Lookup
     _tables: dict[tuple[str, str], list[Row]] = field(default_factory=dict)

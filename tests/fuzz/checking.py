@@ -136,7 +136,21 @@ def _differs(name: str, ran: Ran, ours: naive.Evaluated, *, fewer: bool) -> str 
         expected = [row.columns for row in relation.rows]
         if not _same(ran.tables[table], expected):
             return f"result {table}, expected:\n{_shown(expected)}\n{name}:\n{_shown(ran.tables[table])}"
+        if table in ran.made and (lost := _without_sources(ran, table, relation)):
+            return f"lineage of {table}, expected, and not in the record of {name}:\n{lost}"
     return None
+
+
+def _without_sources(ran: Ran, table: str, relation: naive.Relation) -> str:
+    """The rows of a result that the record does not have with the rows of inputs that they are
+    made of.
+    """
+    recorded = Counter((same_key(row), sources) for row, sources in ran.made[table])
+    rows = [((same_key(dict(row.columns)), row.sources), row) for row in relation.rows]
+    lost = Counter(key for key, _ in rows) - recorded
+    return "\n".join(
+        f"  {row.columns} of {sorted(row.sources)}" for key, row in rows if key in lost
+    )
 
 
 def _same(rows: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]) -> bool:

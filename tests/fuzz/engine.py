@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +14,18 @@ from unittest.mock import patch
 
 import semgraph
 from semgraph.errors import DataError, PlanError, SemgraphError
+from semgraph.execution.record import Run
 from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
 from semgraph.logical.plan import LogicalPlan
 from semgraph.optimizer import optimized
+from semgraph.provenance import ROW_ID, Tracer, visible
 from semgraph.session import run as running
 from tests.fuzz.model import Model
+from tests.fuzz.naive import Sources
 from tests.fuzz.stored import GRAPH, GRAPH_FILE
+
+Made = tuple[dict[str, Any], Sources]
 
 
 @dataclass
@@ -32,6 +38,8 @@ class Ran:
         refused: Whether the plan was refused before anything was computed.
         failed: How many rows were set aside, by step.
         mixed: Requests that hold rows of two partitions.
+        made: The recorded rows of each result that is not an input, each with the rows of inputs
+            that it is made of.
     """
 
     tables: dict[str, list[dict[str, Any]]] | None = None
@@ -40,6 +48,7 @@ class Ran:
     halted: bool = False
     failed: list[str] = field(default_factory=list)
     mixed: list[str] = field(default_factory=list)
+    made: dict[str, list[Made]] = field(default_factory=dict)
 
 
 class Engine:
@@ -55,7 +64,11 @@ class Engine:
     def _new_session(self) -> semgraph.Session:
         """A session whose store holds nothing."""
         return semgraph.Session(
-            llm=self.model, store="memory", journal=False, runs="", folder=self.folder
+            llm=self.model,
+            store="memory",
+            journal=False,
+            runs=self.folder / "runs",
+            folder=self.folder,
         )
 
     def __enter__(self) -> Self:
@@ -116,6 +129,13 @@ class Engine:
                 return Ran(error=str(error), refused=True)
             raise
         tables = {name: table.to_pylist() for name, table in found.tables.items()}
+        assert found.record is not None
+        run = Run(found.record)
+        steps: dict[str, str] = run.facts["returns"]
+        made = {
+            n: made_rows(run, step) for n, step in steps.items() if step not in run.facts["ids"]
+        }
+        shutil.rmtree(found.record)
         return Ran(
             tables,
             "; ".join(found.notes),
@@ -123,4 +143,20 @@ class Engine:
             found.exit_code == 1,
             [f.step for f in found.failed],
             self.model.mixed,
+            made,
         )
+
+
+def made_rows(run: Run, step: str) -> list[Made]:
+    """The recorded rows of a step, each with the rows of inputs that it is made of."""
+    tracer = Tracer(run, lambda _call: None)
+    inputs = {
+        row[ROW_ID]: (name, place)
+        for name in run.facts["ids"]
+        for place, row in enumerate(tracer.rows("steps", name))
+    }
+    made = []
+    for row in tracer.rows("steps", step):
+        ids = tracer.made_of(row[ROW_ID])
+        made.append((visible(row), frozenset(inputs[i] for i in ids if i in inputs)))
+    return made

@@ -29,6 +29,7 @@ Note = Callable[[str, str, str], None]  # operator, clause, feature
 _TURN = re.compile(r"^(.*?)(?:\s+(desc|asc))?$", re.IGNORECASE | re.DOTALL)
 _PATTERN = re.compile(r"\((\w+):\w+ \{(.*)\}\)")
 _STORED = ("uuid", "group_id", *PROPERTIES)
+Sources = frozenset[tuple[str, int]]
 Store = dict[str, dict[str, Any]]  # the stored rows of a partition, by key
 _PLACEHOLDER = re.compile(r"\{(\$?[A-Za-z_][A-Za-z0-9_.]*)\}")
 _JSON_KINDS = {
@@ -49,10 +50,13 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Row:
-    """A row and the input row that it derives from, if that is one that is cut into windows."""
+    """A row, the input row that it derives from, if that is one that is cut into windows, and all
+    rows of inputs that it is made of: the names of the inputs, and the places of the rows.
+    """
 
     columns: dict[str, Any]
     member: int | None = None
+    sources: Sources = frozenset()
 
 
 @dataclass
@@ -88,7 +92,13 @@ def run(
     """
     order = document.get("order")
     given = {
-        name: Relation(list(spec), [Row(_completed(spec, row)) for row in inputs.get(name, ())])
+        name: Relation(
+            list(spec),
+            [
+                Row(_completed(spec, row), None, frozenset({(name, place)}))
+                for place, row in enumerate(inputs.get(name, ()))
+            ],
+        )
         for name, spec in document["inputs"].items()
     }
     if order is None:
@@ -163,9 +173,8 @@ def _keyed(order: Mapping[str, Any], rows: Sequence[Row]) -> list[Row]:
         values = [row.columns[name] for name in order["key_of"]]
         ordinal = counts[same_key(values)] = counts.get(same_key(values), -1) + 1
         key = row.columns[order["key"]]
-        found.append(
-            Row({**row.columns, order["key"]: made_id([*values, ordinal]) if key is None else key})
-        )
+        own = {order["key"]: made_id([*values, ordinal]) if key is None else key}
+        found.append(replace(row, columns={**row.columns, **own}))
     return found
 
 
@@ -181,7 +190,11 @@ def _windows(order: Mapping[str, Any], relation: Relation) -> list[list[Row]]:
             [(parse(name), False) for name in order["by"]],
         )
         rows = [
-            Row({**each.row, "position": each.place, "turn": turn}, each.place)
+            Row(
+                {**each.row, "position": each.place, "turn": turn},
+                each.place,
+                frozenset({(order["input"], each.place)}),
+            )
             for turn, each in enumerate(scopes)
         ]
         size = len(rows) if order["window"] == "all" else order["window"]
@@ -364,7 +377,8 @@ class _Evaluation:
             found = self.relation(spec["inputs"][name])
             lacking = [column for column in columns if column not in found.names]
             rows = [
-                Row({**row.columns, **dict.fromkeys(lacking)}, row.member) for row in found.rows
+                replace(row, columns={**row.columns, **dict.fromkeys(lacking)})
+                for row in found.rows
             ]
             given[name] = Relation([*found.names, *lacking], rows, found.windowed)
         params = {**document.get("params", {}), **spec.get("params", {})}
@@ -486,7 +500,7 @@ class _Evaluation:
         parts = [self.relation(source) for source in relations if not self._left_out(source)]
         names = parts[0].names
         rows = [
-            Row({name: row.columns[name] for name in names}, row.member)
+            replace(row, columns={name: row.columns[name] for name in names})
             for part in parts
             for row in part.rows
         ]
@@ -524,9 +538,11 @@ class _Evaluation:
         }
         names = [*kept, *(name for name in listed if name not in kept)]
         rows = [
-            Row(
-                {name: values[name][i] if name in values else row.columns[name] for name in names},
-                row.member,
+            replace(
+                row,
+                columns={
+                    name: values[name][i] if name in values else row.columns[name] for name in names
+                },
             )
             for i, row in enumerate(relation.rows)
         ]
@@ -593,7 +609,7 @@ class _Evaluation:
             members = [
                 m for m in (relation.rows[place].member for place in places) if m is not None
             ]
-            rows.append(Row(values, min(members, default=None)))
+            rows.append(Row(values, min(members, default=None), _all_sources(relation, places)))
         found = Relation([*by, *(spec.get("add") or {})], rows, relation.windowed)
         if "having" in spec:
             truths = self.truths("aggregate", "having", spec["having"], found)
@@ -634,7 +650,8 @@ class _Evaluation:
                 items = [None]
             for ordinal, item in enumerate(items, 1):
                 values = {name: row.columns[name] for name in rest} | {alias: item}
-                rows.append(Row(values | ({position: ordinal} if position else {}), row.member))
+                values |= {position: ordinal} if position else {}
+                rows.append(replace(row, columns=values))
         return Relation([*rest, alias, *([position] if position else [])], rows, relation.windowed)
 
     def require(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
@@ -702,7 +719,7 @@ class _Evaluation:
             if not mine and how == "left":
                 if right.windowed and not left.windowed:
                     raise Refused("rows of no window")
-                mine = [Row({**row.columns, alias: None}, row.member)]
+                mine = [replace(row, columns={**row.columns, alias: None})]
             rows += mine
         return Relation([*left.names, alias], rows, left.windowed or right.windowed)
 
@@ -720,11 +737,9 @@ class _Evaluation:
                 places = places[: self.settled(spec["limit"])]
                 self.seen("group_join", "limit", [])
             group = [both.rows[place].columns for place in places]
-            rows.append(
-                Row(
-                    {**row.columns, **self.aggregates("group_join", spec["add"], group)}, row.member
-                )
-            )
+            found = self.aggregates("group_join", spec["add"], group)
+            sources = row.sources | _all_sources(both, places)
+            rows.append(Row({**row.columns, **found}, row.member, sources))
         return Relation(
             [*left.names, *(name for name in spec["add"] if name not in left.names)],
             rows,
@@ -793,7 +808,7 @@ class _Evaluation:
                 }
             else:
                 found = _answered(spec["add"], [text], answers.of_group)
-            rows.append(Row({**row.columns, **found}, row.member))
+            rows.append(replace(row, columns={**row.columns, **found}))
         result = Relation([*relation.names, *spec["add"]], rows, relation.windowed)
         failed = [place for place, text in texts.items() if FAILING in text]
         return result if spec.get("on_error") == "null" else self._without(result, failed)
@@ -823,7 +838,8 @@ class _Evaluation:
                 if mixed or any(FAILING in texts[place] for place in places):
                     failed.append(len(rows))
                     found = dict.fromkeys(found)
-            rows.append(Row({**{name: head.columns[name] for name in by}, **found}, head.member))
+            values = {**{name: head.columns[name] for name in by}, **found}
+            rows.append(Row(values, head.member, _all_sources(relation, places)))
         result = Relation([*by, *spec["add"]], rows, relation.windowed)
         return result if spec.get("on_error") == "null" else self._without(result, failed)
 
@@ -844,12 +860,8 @@ class _Evaluation:
             )
             for rank, place in enumerate(good[: self.settled(spec["k"])]):
                 row = relation.rows[place]
-                rows.append(
-                    Row(
-                        {**row.columns, "rank": rank, "score": float(answers.score(texts[place]))},
-                        row.member,
-                    )
-                )
+                ranked = {"rank": rank, "score": float(answers.score(texts[place]))}
+                rows.append(replace(row, columns={**row.columns, **ranked}))
         if spec.get("on_error") != "null":
             self._without(relation, failed)
         return Relation([*relation.names, "rank", "score"], rows, relation.windowed)
@@ -967,7 +979,12 @@ def _at(row: Any, path: str) -> Any:
 
 def _pair(left: Row, right: Row, alias: str) -> Row:
     member = right.member if left.member is None else left.member
-    return Row({**left.columns, alias: right.columns}, member)
+    return Row({**left.columns, alias: right.columns}, member, left.sources | right.sources)
+
+
+def _all_sources(relation: Relation, places: Sequence[int]) -> Sources:
+    """What rows are made of together."""
+    return frozenset[tuple[str, int]]().union(*(relation.rows[p].sources for p in places))
 
 
 def _answered(
