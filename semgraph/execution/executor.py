@@ -62,7 +62,8 @@ def given_rows(
     given: dict[PhysicalNode, Batch] = {}
     for node in plan.of_kind(InputTable):
         if isinstance(node.logical, Nothing):
-            given[node] = Batch.of_table(node.schema.empty_table())
+            rows = Batch.of_tuples([], node.schema)
+            given[node] = rows if lineage is None else rows.numbered(())
         elif isinstance(node.logical, Input) and node.logical.name in inputs:
             name = node.logical.name
             given[node] = rows = Batch.of_table(inputs[name])
