@@ -383,6 +383,8 @@ class Evaluation:
         lineage = self.runtime.lineage
         if lineage is None:
             return rows
+        if not rows.num_rows:
+            return rows.numbered(())
         rows = rows.numbered(lineage.ids(rows.num_rows))
         if rows.sources:
             self._hold(LineageReport(rows, lineage))

@@ -23,7 +23,7 @@ from semgraph.expr.duckdb import ORDINAL, Prepared, prepared, type_of
 from semgraph.expr.scalar import ROWS, Scalar, from_ast
 from semgraph.expr.types import sql_type
 from semgraph.logical.node import Node, walk
-from semgraph.logical.relational import Project
+from semgraph.logical.relational import Aggregate, GroupJoin, Project
 from semgraph.relational.batch import (
     FEW,
     INPUT_ROW,
@@ -78,6 +78,31 @@ class Segment:
 
         visit(self.root)
         return tuple(operators)
+
+    @cached_property
+    def pieces(self) -> tuple[Segment, ...]:
+        """The traced segments that compute it together, those that others read first."""
+        names = {node: name for name, node in self.inputs}
+        for i, node in enumerate(self._ends()):
+            names[node] = f"c{i}"
+        ends = [node for node in self.operators if node in names]
+        return tuple(compile_segment(node, names, traced=True) for node in (*ends, self.root))
+
+    def _ends(self) -> list[Node]:
+        """The operators below the root whose rows get ids: those that make one row of many, and
+        those that two pieces would compute.
+        """
+        ends: dict[Node, None] = {}
+        owners: dict[Node, set[Node]] = {}
+        for node in reversed(self.operators):
+            own = owners.setdefault(node, set())
+            if node is not self.root and (isinstance(node, Aggregate | GroupJoin) or len(own) > 1):
+                ends[node] = None
+            if node is self.root or node in ends:
+                own = {node}
+            for child in node.inputs:
+                owners.setdefault(child, set()).update(own)
+        return list(ends)
 
 
 def compile_segment(
@@ -202,7 +227,7 @@ def _of_rows(segment: Segment, rows: list[Row]) -> Batch:
     schema = runtime_schema(segment.root)
     if not segment.traced:
         return Batch.of_tuples(rows, schema)
-    sources = [_distinct(row[-1]) for row in rows]
+    sources = [row[-1] if len(row[-1]) < 2 else _distinct(row[-1]) for row in rows]
     return Batch(schema, [row[:-1] for row in rows], sources=sources)
 
 
@@ -214,7 +239,7 @@ def _of_table(segment: Segment, table: pa.Table) -> Batch:
 
 
 def _distinct(ids: Sequence[int]) -> tuple[int, ...]:
-    return tuple(ids) if len(ids) < 2 else tuple(sorted(set(ids)))
+    return tuple(sorted(set(ids)))
 
 
 def _by_function(

@@ -9,14 +9,11 @@ in place of many, so that lineage takes no more room than the rows do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from weakref import WeakKeyDictionary
 
-from semgraph.logical.node import Node
-from semgraph.logical.relational import Aggregate, GroupJoin
 from semgraph.relational.batch import Batch
-from semgraph.relational.fragments import Segment, compile_segment, run_segment
+from semgraph.relational.fragments import Segment, run_segment
 
 Number = Callable[[Batch], Batch]
 """Gives the rows of a batch ids, and records their sources."""
@@ -38,44 +35,8 @@ async def run_traced(
         EngineError: The executors differ.
     """
     batches = {node: batch for (_, node), batch in zip(segment.inputs, inputs, strict=True)}
-    *inner, last = pieces(segment)
+    *inner, last = segment.pieces
     for piece in inner:
         own = [batches[node] for _, node in piece.inputs]
         batches[piece.root] = number(await run_segment(piece, own, now))
     return await run_segment(last, [batches[node] for _, node in last.inputs], now)
-
-
-_PIECES: WeakKeyDictionary[Segment, tuple[Segment, ...]] = WeakKeyDictionary()
-
-
-def pieces(segment: Segment) -> tuple[Segment, ...]:
-    """The traced segments that compute a segment together, what others read first."""
-    if segment not in _PIECES:
-        _PIECES[segment] = tuple(_pieces(segment))
-    return _PIECES[segment]
-
-
-def _pieces(segment: Segment) -> Iterator[Segment]:
-    names = {node: name for name, node in segment.inputs}
-    for i, node in enumerate(_ends(segment)):
-        names[node] = f"c{i}"
-    ends = [node for node in segment.operators if node in names]
-    for node in (*ends, segment.root):
-        yield compile_segment(node, names, traced=True)
-
-
-def _ends(segment: Segment) -> list[Node]:
-    """The operators below the root whose rows get ids: those that make one row of many, and those
-    that two pieces would compute.
-    """
-    ends: dict[Node, None] = {}
-    owners: dict[Node, set[Node]] = {}
-    for node in reversed(segment.operators):
-        own = owners.setdefault(node, set())
-        if node is not segment.root and (isinstance(node, Aggregate | GroupJoin) or len(own) > 1):
-            ends[node] = None
-        if node is segment.root or node in ends:
-            own = {node}
-        for child in node.inputs:
-            owners.setdefault(child, set()).update(own)
-    return list(ends)

@@ -305,7 +305,7 @@ class RunHandle:
 
     def _observe(self, node: Node, rows: Batch) -> None:
         """Record the rows of a node that is the last of its step."""
-        if self.record is not None and self.last.get(node.step) is node:
+        if self.record is not None and rows.num_rows and self.last.get(node.step) is node:
             ids = pa.array(rows.ids or (), pa.int64())
             self.record.rows("steps", node.step, rows.table.append_column(ROW_ID, ids))
 

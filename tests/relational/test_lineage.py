@@ -30,7 +30,7 @@ from semgraph.logical.typecheck import Sort
 from semgraph.relational import fragments
 from semgraph.relational.batch import Batch, Row, Sources, runtime_schema
 from semgraph.relational.fragments import run_segment
-from semgraph.relational.lineage import pieces, run_traced
+from semgraph.relational.lineage import run_traced
 from tests.relational.executors import NOW, drawn_rows, of_node
 from tests.relational.relations import relation
 from tests.relational.test_rows import LEFT, RIGHT, SHARED, Segments
@@ -134,7 +134,7 @@ def test_a_union_keeps_equal_rows_of_its_branches_apart() -> None:
 def test_groups_that_are_joined_have_ids_so_that_lineage_is_no_longer_than_the_rows() -> None:
     total = Aggregate(input=WORDS, by=(), add=(("n", sql("count(*)")),))
     node = Join(input=WORDS, other=total, alias="all", where=sql("TRUE"))
-    assert [piece.root for piece in pieces(of_node(node))] == [total, node]
+    assert [piece.root for piece in of_node(node).pieces] == [total, node]
     assert lineage(node) == [{10, 11, 12}] * 3
     twice = Join(
         input=Filter(input=WORDS, where=sql("id > 1")), other=total, alias="all", where=sql("TRUE")
@@ -146,7 +146,7 @@ def test_what_two_groups_read_is_computed_once() -> None:
     some = Add(input=WORDS, columns=(("r", sql("id + 1")),))
     most = Aggregate(input=some, by=(), add=(("most", sql("max(r)")),))
     node = Join(input=some, other=most, alias="of", where=sql("r = of.most"))
-    assert [piece.root for piece in pieces(of_node(node))] == [some, most, node]
+    assert [piece.root for piece in of_node(node).pieces] == [some, most, node]
     (sources,) = lineage(node)
     assert sources == {10, 11, 12}
 
