@@ -138,7 +138,7 @@ def _named(variants: list[str]) -> dict[str, str]:
     twice = next((variant for i, variant in enumerate(variants) if variant in variants[:i]), None)
     if twice is not None:
         hint = f'to compare a variant with itself, name both: variants={{"a": "{twice}", "b": "{twice}"}}'
-        raise PlanError(Problem(f'the variant "{twice}" is given twice', hint=hint))
+        raise PlanError(Problem(f'duplicate variant "{twice}"', hint=hint))
     return {variant: variant for variant in variants}
 
 

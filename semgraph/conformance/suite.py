@@ -108,7 +108,7 @@ class Agreement(NamedTuple):
 
 
 async def agreement(candidate: Candidate) -> Agreement:
-    """Measure a candidate over rows whose answers have a pattern, as those of a real model do."""
+    """Measure a candidate over rows with a pattern in their answers, as with a real model."""
     hits = answered = expected = items = calls = reference_calls = 0
     basis = LIBRARY.get(candidate.operator, Choice.parse(reference(candidate.operator)))
     for case, model in _worlds(candidate.operator):

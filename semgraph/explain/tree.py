@@ -342,7 +342,7 @@ def _search(spec: SearchSpec, specs: tuple[SearchSpec, ...]) -> dict[str, Any]:
 
 
 def of_sink(sink: Sink) -> str:
-    """The step, or the input, whose rows a sink writes."""
+    """The step, or the input, of a sink's rows."""
     return sink.input.step or (
         sink.input.name if isinstance(sink.input, Input) else sink.input.keyword
     )

@@ -268,7 +268,7 @@ class Recorded:
 
     @property
     def exact_tokens(self) -> bool:
-        """Only for models whose tokenizer needs no files."""
+        """Only for models with a tokenizer that needs no files."""
         return self._counter.exact
 
     def count_tokens(self, text: str) -> int:
@@ -460,7 +460,7 @@ class RecordingModel(Wrapper):
 
     @property
     def exact_tokens(self) -> bool:
-        """False for a model whose tokenizer the replay may lack."""
+        """False for a model with a tokenizer that the replay may lack."""
         return self._counter.exact
 
     def count_tokens(self, text: str) -> int:

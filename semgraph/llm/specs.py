@@ -161,7 +161,7 @@ def _options(query: str, known: Mapping[str, type], what: str) -> tuple[tuple[st
                 )
             )
         if key in options:
-            raise PlanError(Problem(f'{what}: "{key}" is given twice'))
+            raise PlanError(Problem(f'{what}: duplicate "{key}"'))
         options[key] = _typed(key, value, known[key], what)
     return tuple(sorted(options.items()))
 

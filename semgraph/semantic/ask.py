@@ -168,9 +168,9 @@ class Answered:
         rows_in: How many rows (for sem_join: pairs) were answered.
         stays: The input rows that are in the result, for operators that keep each row at most once.
         input_rows: The input row of each answered row, if `evidence` does not have a row for each.
-        sources: For each row of the result the rows that it is made of: their places among those of
-            all inputs, one input after the other.
-        about: For each item of `evidence` the rows that were asked about, likewise.
+        sources: For each row of the result its source rows, by their places in the concatenated
+            inputs.
+        about: For each item of `evidence` the rows of its question, likewise.
     """
 
     table: pa.Table
@@ -192,8 +192,8 @@ class Answered:
         return rows.made_of([tuple(ids[place] for place in own) for own in self.sources])
 
     def evidence_of(self, inputs: Sequence[Batch]) -> pa.Table | None:
-        """The evidence with the ids of the rows that were asked about, as `_o`: for each item a list
-        of those of the left input, and one of those of the right.
+        """The evidence with the ids of the rows of each question, as `_o`: a list of those of the
+        left input, and one of those of the right.
         """
         ids = _ids_of(inputs)
         if ids is None or self.evidence is None:
@@ -446,13 +446,13 @@ class RowAnswers:
     """The answers for a relation.
 
     Args:
-        asked: The numbers of the answered rows, ascending.
+        rows: The numbers of the answered rows, ascending.
         answers: Their answers, in that order.
         reached: For each row of the relation, whether it was processed: all, unless a limit stopped
             earlier.
     """
 
-    asked: Sequence[int]
+    rows: Sequence[int]
     answers: pa.Table
     reached: Flags
 
@@ -473,7 +473,7 @@ async def ask_rows(
     keys: Sequence[object] = (
         question_keys(node, table, context) if at_once > 1 else range(table.num_rows)
     )
-    questions = [key if asked else None for key, asked in zip(keys, selected, strict=True)]
+    questions = [key if chosen else None for key, chosen in zip(keys, selected, strict=True)]
     reached = np.zeros(table.num_rows, bool)
     answers: dict[int, pa.Table] = {}
     known = {} if context.known is None else context.known
@@ -487,8 +487,8 @@ async def ask_rows(
         stays = {row: _stays(node, answer) for row, answer in zip(index, new, strict=True)}
         for queue in queues:
             queue.count({row: stays.get(row, True) for row in queue.taken})
-    asked = sorted(answers)
-    return RowAnswers(asked, _concat(node, [answers[row] for row in asked]), reached)
+    rows = sorted(answers)
+    return RowAnswers(rows, _concat(node, [answers[row] for row in rows]), reached)
 
 
 def _concat(node: SemMap | SemFilter, answers: Sequence[pa.Table]) -> pa.Table:

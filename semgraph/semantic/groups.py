@@ -107,13 +107,13 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerContext) ->
     result = pa.table(columns)
     if failed.any() and not keeps_failed:
         result = result.filter(pa.array(~failed))
-    asked = [heads[g] for g in renumber]
+    answered = [heads[g] for g in renumber]
     input_rows = Batch.of_table(table).input_rows()
     return Answered(
         conform(result, runtime_schema(node)),
-        failures(node, table, asked, errors),
+        failures(node, table, answered, errors),
         keeps_failed,
-        evidence(node, table, asked, answers, ()),
+        evidence(node, table, answered, answers, ()),
         sum(map(len, several)),
         input_rows=[input_rows[row] for rows in several for row in rows],
         sources=[

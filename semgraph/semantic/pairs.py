@@ -123,13 +123,13 @@ async def _(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerContext) -
         matched = await _first_match(node, matched, context.now)
     result = _assemble(node, left, matched, dropped)
     numbers, first = dense(list(zip(lefts, sides, owners, strict=True)))
-    asked = [lefts[i] for i in first]
+    answered = [lefts[i] for i in first]
     answers = answers.take(pa.array(first, pa.int64()))
     return Answered(
         conform(result, runtime_schema(node)),
-        failures(node, left, asked, values(answers.column("error"))),
+        failures(node, left, answered, values(answers.column("error"))),
         keeps_failed,
-        evidence(node, left, asked, answers, [right_texts[rights[i]] for i in first]),
+        evidence(node, left, answered, answers, [right_texts[rights[i]] for i in first]),
         len(first),
         sources=_sources(result, left.num_rows),
         about=_about(lefts, [left.num_rows + right for right in rights], numbers, first),
@@ -139,7 +139,7 @@ async def _(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerContext) -
 def _about(
     lefts: Sequence[int], rights: Sequence[int], numbers: Sequence[int], first: Sequence[int]
 ) -> list[tuple[int, ...]]:
-    """The left row of each item and all right rows that its question stands for."""
+    """The left row of each item and all right rows of its question."""
     about = [[lefts[pair]] for pair in first]
     for number, right in zip(numbers, rights, strict=True):
         about[number].append(right)
@@ -169,10 +169,10 @@ async def _answers(
     A left row without a partition is one row for each partition that it is compared with.
     """
     rows, rows_first = dense(list(zip(pairs[0], owners, strict=True)))  # left rows with candidates
-    asked = left.take(pa.array([pairs[0][i] for i in rows_first], pa.int64()))
+    answered = left.take(pa.array([pairs[0][i] for i in rows_first], pa.int64()))
     partitions = [owners[i] for i in rows_first]
     kinds, kinds_first = dense(
-        question_keys(node, asked, context, partitions)
+        question_keys(node, answered, context, partitions)
     )  # equal left rows are one
     questions = [(kinds[row], side) for row, side in zip(rows, pairs[1], strict=True)]
     distinct = sorted(dict.fromkeys(questions), key=lambda question: question[0])  # by left row
@@ -182,7 +182,7 @@ async def _answers(
             "right": pa.array([side for _, side in distinct], pa.int64()),
         }
     )
-    distinct_rows = asked.take(pa.array(kinds_first, pa.int64()))
+    distinct_rows = answered.take(pa.array(kinds_first, pa.int64()))
     answers = await ask(
         node, distinct_rows, right, items, context, owners=[partitions[i] for i in kinds_first]
     )

@@ -43,7 +43,7 @@ async def _(node: SemMap, inputs: Sequence[pa.Table], context: AnswerContext) ->
     if node.form:
         selected &= np.asarray([form is not None for form in values(pick(table, node.form))], bool)
     row_answers = await ask_rows(node, table, selected, context)
-    index, answers = np.asarray(row_answers.asked, np.int64), row_answers.answers
+    index, answers = np.asarray(row_answers.rows, np.int64), row_answers.answers
     errors = values(answers.column("error"))
     place = np.full(table.num_rows, -1)
     place[index] = np.arange(len(index))
@@ -66,13 +66,13 @@ async def _(node: SemMap, inputs: Sequence[pa.Table], context: AnswerContext) ->
     places = np.flatnonzero(stays).tolist()
     return Answered(
         conform(result, runtime_schema(node)),
-        failures(node, table, row_answers.asked, errors),
+        failures(node, table, row_answers.rows, errors),
         keeps_failed,
-        evidence(node, table, row_answers.asked, answers, ()),
+        evidence(node, table, row_answers.rows, answers, ()),
         len(index),
         places,
         sources=_each(places),
-        about=_each(row_answers.asked),
+        about=_each(row_answers.rows),
     )
 
 
@@ -83,20 +83,20 @@ async def _(node: SemFilter, inputs: Sequence[pa.Table], context: AnswerContext)
     errors = values(row_answers.answers.column("error"))
     keeps_failed = node.on_error == "null"
     keep = np.zeros(table.num_rows, bool)
-    answered = values(row_answers.answers.column("keep"))
-    keep[np.asarray(row_answers.asked, np.int64)] = [
-        keeps_failed if answer is None else bool(answer) for answer in answered
+    verdicts = values(row_answers.answers.column("keep"))
+    keep[np.asarray(row_answers.rows, np.int64)] = [
+        keeps_failed if answer is None else bool(answer) for answer in verdicts
     ]
     places = np.flatnonzero(keep).tolist()
     return Answered(
         conform(table.filter(pa.array(keep)), runtime_schema(node)),
-        _failures(node, table, row_answers.asked, errors),
+        _failures(node, table, row_answers.rows, errors),
         keeps_failed,
-        evidence(node, table, row_answers.asked, row_answers.answers, ()),
-        len(row_answers.asked),
+        evidence(node, table, row_answers.rows, row_answers.answers, ()),
+        len(row_answers.rows),
         places,
         sources=_each(places),
-        about=_each(row_answers.asked),
+        about=_each(row_answers.rows),
     )
 
 
@@ -105,17 +105,17 @@ def _each(places: Sequence[int]) -> list[tuple[int]]:
 
 
 def _failures(
-    node: SemFilter, table: pa.Table, asked: Sequence[int], errors: Sequence[str | None]
+    node: SemFilter, table: pa.Table, answered: Sequence[int], errors: Sequence[str | None]
 ) -> tuple[Failure, ...]:
     """The rows with an error; a row that an earlier join repeated is one failure, without the
     columns of its partners.
     """
     if not node.late:
-        return failures(node, table, asked, errors)
+        return failures(node, table, answered, errors)
     own = table.select(
         [name for name in (*node.late, INPUT_ROW, PARTITION) if name in table.column_names]
     )
-    failed = failures(node, own, asked, errors)
+    failed = failures(node, own, answered, errors)
     first = {
         (failure.input_row, canonical_json(failure.row)): failure for failure in reversed(failed)
     }

@@ -50,7 +50,7 @@ async def refused(session, server, match: str, plan=None, **options) -> None:
         ({"variants": "per_row"}, 'variants is the text "per_row". Write a list'),
         (
             {"variants": ["per_row", "per_row"]},
-            'the variant "per_row" is given twice. To compare a variant with itself, name both',
+            'duplicate variant "per_row". To compare a variant with itself, name both',
         ),
         (
             {"variants": {"a": {"complaints": "per_row"}}},

@@ -72,7 +72,7 @@ def test_specifications_round_trip_as_text(text):
         ("openai:m?structured=tol", "model", 'Did you mean "tool"?'),
         ("openai:m?rpm=0", "model", "It must be a number above 0"),
         ("openai:m?rpm=many", "model", "It must be a number above 0"),
-        ("openai:m?rpm=1&rpm=2", "model", '"rpm" is given twice'),
+        ("openai:m?rpm=1&rpm=2", "model", 'duplicate "rpm"'),
         ("openai:m?key_env=", "model", "It must be a word"),
         (
             "openai:m@gpu:8000/v1",
