@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import accumulate, chain, islice
 from typing import Any
+from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -38,12 +39,18 @@ def hidden(node: Node) -> tuple[str, ...]:
     return (ORDINAL, PARTITION, INPUT_ROW) if node.partitioned else (ORDINAL,)
 
 
+_SCHEMAS: WeakKeyDictionary[Node, pa.Schema] = WeakKeyDictionary()
+
+
 def runtime_schema(node: Node) -> pa.Schema:
     """The schema of a node's batches: its columns and the hidden ones, without the ordinal, which
     is the order of the rows.
     """
-    extra = [pa.field(name, pa.int64()) for name in hidden(node) if name != ORDINAL]
-    return pa.schema([*node.schema, *extra])
+    schema = _SCHEMAS.get(node)
+    if schema is None:
+        extra = [pa.field(name, pa.int64()) for name in hidden(node) if name != ORDINAL]
+        schema = _SCHEMAS[node] = pa.schema([*node.schema, *extra])
+    return schema
 
 
 class Batch:
