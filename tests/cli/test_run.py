@@ -164,7 +164,7 @@ def test_a_budget_stops_the_run_which_can_be_resumed(project: Project, serving: 
     name = stopped.err.split("--resume ")[1].split()[0]
     ended = project("run", "people", "--resume", name)
     assert ended.code == 0
-    assert f"input  as run {name} had it" in ended.err
+    assert f"input  that of run {name}" in ended.err
     assert serving.calls == 3
 
 
