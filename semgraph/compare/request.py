@@ -126,7 +126,7 @@ def requested(
     if step and nested:
         hint = f'with step="{step}" a variant is a text, such as "block(left=10)"; leave step out to compare whole plans'
         raise PlanError(
-            Problem(f"arm {nested[0]} sets implementations of several steps", hint=hint)
+            Problem(f"variant {nested[0]} sets implementations of several steps", hint=hint)
         )
     if not step and len(nested) < len(variants_by_name):
         hint = 'name it: step="..."; or compare whole plans: variants={"name": {"step": "implementation"}}'

@@ -54,7 +54,7 @@ async def refused(session, server, match: str, plan=None, **options) -> None:
         ),
         (
             {"variants": {"a": {"complaints": "per_row"}}},
-            "arm a sets implementations of several steps",
+            "variant a sets implementations of several steps",
         ),
         ({"step": None}, "these variants do not name their step"),
         (
