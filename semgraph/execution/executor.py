@@ -102,6 +102,8 @@ class Executor:
         self.outcome = RunOutcome()
         self.commits = Commits(runtime, options, self.outcome)
         self._whole: dict[PhysicalNode, Batch] = {}
+        self._wave_of: dict[int, int] = {}  # the number of each input row's wave
+        self._ends: dict[int, int] = {}  # the wave at which a partition was stopped
 
     async def run(self, inputs: Mapping[str, pa.Table]) -> RunOutcome:
         """Run over the rows of the inputs. On BudgetReached the outcome says `stopped`; other
@@ -174,6 +176,9 @@ class Executor:
         given = given_rows(self.plan, tables, places, self.runtime.lineage)
         await self._compute_whole(given)
         waves = cut_waves(self.runtime, order, rows, pending)
+        self._wave_of = {
+            row: n for n, wave in enumerate(waves) for window in wave for row in window.rows
+        }
         running: deque[_RunningSlice] = deque()
         parts = deque(enumerate(slices(order, waves)))
         turn = _Turn()
@@ -253,9 +258,17 @@ class Executor:
             ]
             return [each for part in one_by_one for each in part]
 
-    def _stop(self, window: Window, error: DataError) -> None:
-        group = self.runtime.partitions[window.rows[0]]
-        self.outcome.halt(window.partition, f'group "{group}" stopped: {error}')
+    def _stop(self, window: Window, why: object) -> None:
+        """Stop the partition of a window there: the windows before it go on."""
+        if self._is_open(window):
+            group = self.runtime.partitions[window.rows[0]]
+            self._ends[window.partition] = self._wave_of[window.rows[0]]
+            self.outcome.halt(window.partition, f'group "{group}" stopped: {why}')
+
+    def _is_open(self, window: Window) -> bool:
+        """Whether no window of the partition up to this one was stopped."""
+        end = self._ends.get(window.partition)
+        return end is None or self._wave_of[window.rows[0]] < end
 
     async def _slice(self, waves: tuple[Wave, ...], given: Given, name: str, turn: _Turn) -> _Slice:
         windows = [window for wave in waves for window in self._open_windows(wave)]
@@ -330,8 +343,8 @@ class Executor:
         return own | self._whole
 
     def _open_windows(self, windows: Sequence[Window]) -> list[Window]:
-        """Windows without failed rows, of partitions that were not stopped."""
-        going = [window for window in windows if window.partition not in self.outcome.halted]
+        """Windows without failed rows, of partitions that were not stopped before."""
+        going = filter(self._is_open, windows)
         left = (
             (w, tuple(row for row in w.rows if row not in self.outcome.failed_rows)) for w in going
         )
@@ -436,10 +449,8 @@ class Executor:
     def _without_failed(self, order: Order, windows: Sequence[Window]) -> list[Window]:
         """Windows that go on. A partition with a failed row is stopped, where the order says so."""
         for window in windows if order.on_error == "stop" else ():
-            failed = any(row in self.outcome.failed_rows for row in window.rows)
-            if failed and window.partition not in self.outcome.halted:
-                group = self.runtime.partitions[window.rows[0]]
-                self.outcome.halt(window.partition, f'group "{group}" stopped: a row of it failed')
+            if any(row in self.outcome.failed_rows for row in window.rows):
+                self._stop(window, "a row of it failed")
         return self._open_windows(windows)
 
 

@@ -61,9 +61,11 @@ def note(n: int, text: str = "") -> dict[str, Any]:
     return {"id": f"i{n}", "group_id": "g", "name": f"n{n}", "text": text or f"t{n}"}
 
 
-async def run(tmp_path: Path, store: SqliteStore, notes: list[dict[str, Any]]) -> Any:
+async def run(
+    tmp_path: Path, store: SqliteStore, notes: list[dict[str, Any]], plan: str = PLAN
+) -> Any:
     (tmp_path / "graph.yaml").write_text(GRAPH)
-    (tmp_path / "notes.yaml").write_text(PLAN)
+    (tmp_path / "notes.yaml").write_text(plan)
     async with semgraph.Session(store=store, journal=False, folder=tmp_path) as session:
         return await session.arun(tmp_path / "notes.yaml", notes=notes)
 
@@ -84,6 +86,22 @@ async def test_a_slice_with_bad_data_keeps_its_turn(tmp_path: Path) -> None:
     for label in ("Note", "Line"):
         own = [text.split()[1] for text in store.written if text.startswith(label)]
         assert own == rest
+
+
+async def test_a_window_that_cannot_be_computed_stops_its_group_there(tmp_path: Path) -> None:
+    """The windows before it are committed, in whichever slice they are, and in the order of `by`."""
+    plan = (
+        PLAN.replace("window: 1, ahead: 4", "window: 2, ahead: 8, by: [name]")
+        .replace(
+            "{project: {uuid: id, group_id, text}}",
+            "{aggregate: {by: {group_id: group_id}, add: {uuid: min(id), text: \"CASE WHEN list_has_all(list(text), ['t4', 't5']) THEN error('bad') ELSE max(text) END\"}}}",
+        )
+        .replace("  - merge: {from: named, node: Note, first: true}\n", "")
+    )
+    store = Slow(tmp_path / "graph.db")
+    result = await run(tmp_path, store, [note(n) for n in reversed(range(9))], plan)
+    assert store.written == ["Line t1", "Line t3"]
+    assert (result.committed, len(result.notes), result.exit_code) == (4, 1, 1)
 
 
 async def test_a_slice_that_fails_ends_the_run_once_those_before_it_are_committed(
