@@ -26,7 +26,7 @@ from sqlglot import exp
 from semgraph.errors import Fault, did_you_mean, interruptible
 from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, on_columns, on_vectors
 from semgraph.expr.inference import inferred
-from semgraph.expr.scalar import NOW, ROWS, Scalar, from_ast, short, to_sql
+from semgraph.expr.scalar import NOW, ROWS, Scalar, from_ast, short, to_sql, with_bound_fields
 from semgraph.expr.types import (
     ANY_COLUMN,
     TIMESTAMP,
@@ -380,7 +380,8 @@ def check_scalar(scalar: Scalar, schema: pa.Schema) -> dict[str, pa.DataType | N
 
 def _bound(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     """The type that DuckDB finds. Raises Fault."""
-    sql = with_now(scalar.sql)
+    binds = scalar.shared_ast.find(exp.Lambda, exp.Comprehension) is not None
+    sql = with_now(to_sql(with_bound_fields(scalar.ast)) if binds else scalar.sql)
     read = _columns_read(scalar, schema)  # few columns: quick, and often bound before
     try:
         kind = bind(f"SELECT {sql} AS x FROM ({empty_relation(read)}) AS {ROWS}")

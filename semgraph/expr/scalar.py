@@ -617,6 +617,19 @@ def _fields(sql: str) -> frozenset[str]:
     return frozenset(paths)
 
 
+def with_bound_fields(tree: exp.Expr) -> exp.Expr:
+    """A tree, changed, in which fields of what a lambda or a comprehension binds are read from a
+    name in parentheses: where a column has that name, DuckDB would read the column's field.
+    """
+    for column in [c for c in tree.find_all(exp.Column) if c.table]:
+        if column.parts[0].name in _bound_names(column):
+            column.replace(column.to_dot())
+    for dot in list(tree.find_all(exp.Dot)):
+        if isinstance(dot.this, exp.Identifier):  # only of what is bound
+            dot.set("this", exp.Paren(this=dot.this))
+    return tree
+
+
 def _bound_names(node: exp.Expr) -> set[str]:
     """Names that a lambda or a list comprehension around the node binds."""
     names: set[str] = set()

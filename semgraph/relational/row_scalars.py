@@ -342,7 +342,8 @@ def _negation(tree: exp.Neg, scope: Scope) -> Code:
     code = value(tree.this, scope)
     _need(code.kind, "the negation of", SMALL, INT, DOUBLE, FRACTION)
     if isinstance(tree.this, exp.Literal):
-        return Code(f"(-{code.text})", code.kind)
+        # to DuckDB the least number of 32 bits is a literal of its own
+        return Code(f"(-{code.text})", SMALL if code.text == str(2**31) else code.kind)
     text = f"negated({code.text})"
     return Code(f"{code.kind}({text})" if code.kind in _WHOLE else text, code.kind)
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from semgraph.errors import EngineError
 from semgraph.expr.duckdb import ORDINAL, called, is_aggregate, window_of
-from semgraph.expr.scalar import LEFT, RIGHT, ROWS, Scalar, from_ast, to_sql
+from semgraph.expr.scalar import LEFT, RIGHT, ROWS, Scalar, from_ast, to_sql, with_bound_fields
 from semgraph.expr.types import sql_type
 from semgraph.logical.node import Node
 from semgraph.logical.relational import (
@@ -90,7 +90,7 @@ def scalar_sql(
     ordinal; those of distinct values by the values; window functions stay within the partition.
     The distinct values of a list are sorted: DuckDB's own order is that of a hash table.
     """
-    tree = scalar.ast
+    tree = with_bound_fields(scalar.ast)
     for distinct in list(tree.find_all(exp.ArrayDistinct)):
         tree = _sorted_list(distinct, tree)
     for window in list(tree.find_all(exp.Window)):
