@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -95,7 +95,11 @@ class Format(StrEnum):
 
 @dataclass(frozen=True)
 class CommonOptions:
-    """The options of every command; None if unset."""
+    """The options of every command; None if unset. `owns_process`: whether the process runs this
+    command and nothing else.
+    """
+
+    owns_process: ClassVar[bool] = False
 
     llm: Annotated[
         str | None,
@@ -231,7 +235,7 @@ class CommonOptions:
         """A session with these options."""
         from semgraph.session import Session
 
-        if not self.operators:
+        if self.owns_process and not self.operators:
             _leave_pandas_out()
         return Session(
             llm=self.llm,
