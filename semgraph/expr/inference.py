@@ -74,6 +74,8 @@ def _condition(tree: exp.Expr, infer: Infer) -> Kind:
 
 
 def _comparison(tree: exp.Expr, infer: Infer) -> Kind:
+    if any(isinstance(part, _COMPARISONS) for part in tree.iter_expressions()):
+        return None  # DuckDB refuses `a = b = c`
     return None if _one_type(tree.iter_expressions(), infer) is None else _BOOLEAN
 
 

@@ -43,7 +43,7 @@ ONE = (
     "coalesce({})", "concat({})", "count({})", "TRY_CAST({} AS BIGINT)", "cut({}, 3)", "{} IS TRUE", "{}[1]", "max({})",
 )  # fmt: skip
 TWO = (
-    "{} = {}", "{} <> {}", "{} < {}", "{} >= {}", "{} IS DISTINCT FROM {}", "{} AND {}", "{} OR {}", "coalesce({}, {})",
+    "{} = {}", "{} = {} = b", "{} <> {}", "{} < {}", "{} >= {}", "{} IS DISTINCT FROM {}", "{} AND {}", "{} OR {}", "coalesce({}, {})",
     "greatest({}, {})", "least({}, {})", "nullif({}, {})", "{} || {}", "{} + {}", "{} - {}", "{} IN ({}, 'x')", "{} IN ({}, 1)",
     "{} NOT IN ({})", "[{}, {}]", "list_contains({}, {})", "contains({}, {})", "concat({}, {})", "json_array({}, {})",
     "alike({}, {})", "cut({}, {})", "CASE WHEN {} THEN {} END", "CASE {} WHEN {} THEN 1 END", "trim({}, {})", "{} LIKE {}",
