@@ -176,6 +176,7 @@ class RunRecord:
     def end(self) -> None:
         """Rows are not taken back any more."""
         self._since = None
+        self._enter_lineage()
         if self._kept < self._entered:
             self.keep()
         self._close_full()

@@ -13,14 +13,17 @@ import pytest
 import semgraph
 from semgraph.errors import PlanError
 from semgraph.execution.record import (
+    RunLineage,
     RunRecord,
     all_runs,
     find_run,
     new_run,
     read_rows,
     recorded_steps,
+    step_tables,
 )
 from semgraph.execution.result import Progress
+from semgraph.relational.batch import Batch
 
 
 def kept(runs: Path, name: str, started: str, **facts: object) -> RunRecord:
@@ -147,4 +150,32 @@ def test_pending_rows_that_were_cut_off_while_written_are_left_out(tmp_path: Pat
     pending.write_bytes(whole)
     record.flush()
     assert [row["_m"] for row in read_rows(record.folder, "steps", "told")] == [0, 1, 2]
+    assert sorted(path.name for path in record.folder.rglob("*.*")) == ["00001.parquet"]
+
+
+def test_lineage_is_kept_and_taken_back_with_the_rows(tmp_path: Path) -> None:
+    record = RunRecord(tmp_path / "7f3a")
+    lineage = RunLineage(record, {"notes": 2, "others": 3})
+    assert (lineage.first, lineage.ids_of("others", [0, 2])) == ({"notes": 0, "others": 2}, [2, 4])
+    assert lineage.ids(2) == range(5, 7)
+
+    def made(*sources: tuple[int, ...]) -> None:
+        rows = Batch.of_tuples([()] * len(sources), pa.schema([])).made_of(sources)
+        lineage.add(rows.numbered(lineage.ids(len(sources))))
+
+    def recorded() -> dict[int, list[int]]:
+        rows = [r for table in step_tables(record.folder, "lineage") for r in table.to_pylist()]
+        return {row["_o"]: row["_from"] for row in rows}
+
+    made((0,), (1, 2))
+    record.begin()
+    made((7,))
+    record.keep()
+    assert recorded() == {7: [0], 8: [1, 2], 9: [7]}
+    record.take_back()
+    made((8,), ())
+    record.end()
+    assert recorded() == {7: [0], 8: [1, 2], 10: [8], 11: []}
+    record.flush()
+    assert recorded() == {7: [0], 8: [1, 2], 10: [8], 11: []}
     assert sorted(path.name for path in record.folder.rglob("*.*")) == ["00001.parquet"]
