@@ -15,7 +15,7 @@ from semgraph.logical.cluster import Cluster
 from semgraph.logical.relational import Require
 from semgraph.logical.semantic import VECTOR, Embed
 from semgraph.physical.retrieval import EmbedTextsOf, partitions_of, vectors_of
-from semgraph.relational.batch import PARTITION, Batch, conform, runtime_schema, values
+from semgraph.relational.batch import PARTITION, Batch, conform, dense, runtime_schema, values
 from semgraph.relational.fragments import Segment, column_of, place_segment_error, run_segment
 from semgraph.semantic.ask import Failure, failures
 
@@ -27,14 +27,7 @@ Edge = tuple[Any, Any, float]
 
 def clusters(node: Cluster, edges: pa.Table, nodes: pa.Table) -> pa.Table:
     """Each row of `nodes` with its cluster; groups of `per`, and partitions, never mix."""
-    scope = [
-        *node.per,
-        *(
-            [PARTITION]
-            if PARTITION in nodes.column_names and PARTITION in edges.column_names
-            else []
-        ),
-    ]
+    scope = _scope(node, edges, nodes)
     keys = values(nodes.column(node.key))
     where = _scopes(nodes, scope)
     weights = values(edges.column(node.weight)) if node.weight else [1.0] * edges.num_rows
@@ -56,6 +49,36 @@ def clusters(node: Cluster, edges: pa.Table, nodes: pa.Table) -> pa.Table:
         nodes.schema.field(node.key).type,
     )
     return conform(nodes.append_column(node.alias, column), runtime_schema(node))
+
+
+def edges_within(
+    node: Cluster, edges: pa.Table, clustered: pa.Table
+) -> tuple[list[int], list[list[int]]]:
+    """The number of the cluster of each row, and the edges within each cluster.
+
+    Args:
+        node: The operator.
+        edges: Its edges.
+        clustered: Its result.
+    """
+    scope = _scope(node, edges, clustered)
+    places = _scopes(clustered, scope)
+    numbers, first = dense(list(zip(places, values(clustered.column(node.alias)), strict=True)))
+    keys = zip(places, values(clustered.column(node.key)), strict=True)
+    number_of = dict(zip(keys, numbers, strict=True))
+    ends = (values(edges.column(name)) for name in (node.source, node.target))
+    within: list[list[int]] = [[] for _ in first]
+    for edge, (place, a, b) in enumerate(zip(_scopes(edges, scope), *ends, strict=True)):
+        number = number_of.get((place, a))
+        if number is not None and number == number_of.get((place, b)):
+            within[number].append(edge)
+    return numbers, within
+
+
+def _scope(node: Cluster, edges: pa.Table, nodes: pa.Table) -> list[str]:
+    """The columns of which rows with different values never share a cluster."""
+    both = PARTITION in nodes.column_names and PARTITION in edges.column_names
+    return [*node.per, *([PARTITION] if both else [])]
 
 
 def _scopes(table: pa.Table, names: Sequence[str]) -> list[Hashable]:

@@ -28,7 +28,7 @@ from semgraph.logical.search import Search
 from semgraph.logical.semantic import Embed, Semantic, SemFilter, SemMap
 from semgraph.logical.sinks import Sink
 from semgraph.meter import StepMetrics
-from semgraph.physical.operators import clusters, required, run_embed, without_faulty
+from semgraph.physical.operators import clusters, edges_within, required, run_embed, without_faulty
 from semgraph.physical.reads import StoreReads, run_match, run_scan
 from semgraph.physical.retrieval import Partition, SearchSpec
 from semgraph.physical.search import (
@@ -381,11 +381,18 @@ class ClusterRows(PhysicalNode):
 
     logical: Cluster
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
-        """Cluster in memory."""
+    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+        """Cluster in memory. A row is made of its node, and of a cluster, which is made of edges."""
         edges, nodes = inputs
-        rows = Batch.of_table(clusters(self.logical, edges.table, nodes.table))
-        return rows.made_from(nodes)
+        table = clusters(self.logical, edges.table, nodes.table)
+        rows = Batch.of_table(table)
+        if edges.ids is None or nodes.ids is None:
+            return rows
+        numbers, within = edges_within(self.logical, edges.table, table)
+        sources = [tuple(edges.ids[edge] for edge in own) for own in within]
+        groups = Batch.of_tuples([()] * len(within), pa.schema([])).made_of(sources)
+        ids = ctx.numbered(groups).ids or ()
+        return rows.made_of([(n, ids[c]) for n, c in zip(nodes.ids, numbers, strict=True)])
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:  # noqa: ARG002
         """It computes in this thread."""

@@ -153,6 +153,27 @@ async def test_of_a_pair_the_question_about_it_is_shown_and_of_a_row_without_one
     assert [item.right["name"] for item in left.links[0].asked] == ["drink", "food"]
 
 
+CLUSTERED = """
+plan: clustered
+inputs: {words: {id: int64, word: string}, ties: {a: int64, b: int64, n: int64}}
+steps:
+  groups: [{from: ties}, {cluster: {nodes: words, key: id, source: a, target: b, algorithm: components, alias: group}}]
+returns: [groups]
+"""
+
+
+async def test_a_row_of_a_cluster_is_made_of_its_node_and_of_the_edges_of_the_cluster(
+    tmp_path: Path,
+) -> None:
+    words = [{"id": i, "word": f"w{i}"} for i in range(1, 6)]
+    ties = [{"a": a, "b": b, "n": a * 10 + b} for a, b in ((1, 2), (2, 3), (4, 5), (5, 9))]
+    run = await ran(tmp_path, CLUSTERED, words=words, ties=ties)
+    chain = explain(run, "groups:word=w3")
+    assert (rows_of(chain, "words"), rows_of(chain, "ties", "n")) == ([3], [12, 23])
+    chain = explain(run, "groups:word=w4")
+    assert (rows_of(chain, "words"), rows_of(chain, "ties", "n")) == ([4], [45])
+
+
 async def test_a_fact_of_a_memory_is_made_of_the_messages_that_it_names(tmp_path: Path) -> None:
     async with semgraph.Session(
         llm="recorded", embedder="recorded", store="memory", folder=tmp_path, runs=tmp_path / "runs"
