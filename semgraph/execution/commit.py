@@ -321,12 +321,11 @@ class Commits:
             own = [(spec, batch.of_rows(window.rows)) for spec, batch in sinks]
             unwritten = await self._write(own, self._marker(order, window, rows, now, head))
         except DataError as error:
-            self.outcome.halt(
-                window.partition, f'group "{rows.partitions[window.partition]}" stopped: {error}'
-            )
+            note = f'group "{rows.partitions[window.partition]}" stopped: {error}'
+            self.outcome.halt(window.partition, window.rows[0], note)
             return CommitAttempt()
         except ConcurrentWrite as error:
-            self.outcome.halt(window.partition, str(error))
+            self.outcome.halt(window.partition, window.rows[0], str(error))
             return CommitAttempt()
         if unwritten:
             return CommitAttempt(unwritten=unwritten)

@@ -103,7 +103,6 @@ class Executor:
         self.commits = Commits(runtime, options, self.outcome)
         self._whole: dict[PhysicalNode, Batch] = {}
         self._wave_of: dict[int, int] = {}  # the number of each input row's wave
-        self._ends: dict[int, int] = {}  # the wave at which a partition was stopped
 
     async def run(self, inputs: Mapping[str, pa.Table]) -> RunOutcome:
         """Run over the rows of the inputs. On BudgetReached the outcome says `stopped`; other
@@ -261,14 +260,14 @@ class Executor:
     def _stop(self, window: Window, why: object) -> None:
         """Stop the partition of a window there: the windows before it go on."""
         if self._is_open(window):
-            group = self.runtime.partitions[window.rows[0]]
-            self._ends[window.partition] = self._wave_of[window.rows[0]]
-            self.outcome.halt(window.partition, f'group "{group}" stopped: {why}')
+            row = window.rows[0]
+            note = f'group "{self.runtime.partitions[row]}" stopped: {why}'
+            self.outcome.halt(window.partition, row, note)
 
     def _is_open(self, window: Window) -> bool:
         """Whether no window of the partition up to this one was stopped."""
-        end = self._ends.get(window.partition)
-        return end is None or self._wave_of[window.rows[0]] < end
+        end = self.outcome.halted.get(window.partition)
+        return end is None or self._wave_of[window.rows[0]] < self._wave_of[end]
 
     async def _slice(self, waves: tuple[Wave, ...], given: Given, name: str, turn: _Turn) -> _Slice:
         windows = [window for wave in waves for window in self._open_windows(wave)]

@@ -174,9 +174,10 @@ class RunOutcome:
     committed: int = 0
     failed_rows: set[int] = field(default_factory=set)
     stopped: str | None = None
-    halted: set[int] = field(default_factory=set)
+    halted: dict[int, int] = field(default_factory=dict)
+    """The partitions that were stopped, each with the first input row of the window where."""
 
-    def halt(self, partition: int, note: str) -> None:
-        """Stop a partition, and say why."""
-        self.halted.add(partition)
+    def halt(self, partition: int, input_row: int, note: str) -> None:
+        """Stop a partition at a window, and say why."""
+        self.halted[partition] = input_row
         self.notes.append(note)
