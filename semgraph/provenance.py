@@ -1,9 +1,9 @@
 """The provenance of a row: from a run's record, backwards through the steps to questions and
 answers.
 
-Each recorded row has an id, and the record says of which rows each is made (`lineage/`), and about
-which rows each question was (`answers/`). The provenance of a row are all rows that it is made of,
-directly or through others, and the questions about these.
+Each recorded row has an id. The record has the source rows of each row (`lineage/`) and the rows
+that each question was about (`answers/`). The provenance of a row is the set of its sources, direct
+and indirect, and the questions about them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ FIXED = frozenset({MEMBER, ROW_ID, "left", "right", "error", "calls"})
 """The columns of recorded items that are not answers."""
 _HIDDEN = frozenset({MEMBER, ROW_ID, "_p"})
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
-_BEGINNING = re.compile(r"[0-9a-f][0-9a-f-]{3,}\Z")
+_KEY_PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,}\Z")
 
 
 def holds(value: Any, what: str) -> bool:
     """Whether a value, or one inside it, equals the text or is a key that begins with it."""
     folded = what.casefold()
-    prefix = bool(_BEGINNING.match(folded))
+    prefix = bool(_KEY_PREFIX.match(folded))
     return any(
         text.casefold() == folded
         or (prefix and UUID.match(text) is not None and text.startswith(folded))
@@ -100,20 +100,20 @@ def meant(what: str, key: str, steps: Sequence[str], rows: Callable[[str], Seque
     Raises:
         PlanError: Several keys or texts have this prefix; they are listed.
     """
-    for own in (True, False):  # its own key, before another's that it names
+    for own in (True, False):  # rows with this key, before rows that refer to it
         for name in reversed(steps):
             matches = [row for row in rows(name) if holds(row.get(key) if own else row, what)]
             if matches:
                 if own:
-                    _one([(name, str(row[key])) for row in matches], what)
+                    _only_text([(name, str(row[key])) for row in matches], what)
                 return [(name, row) for row in matches]
     begun = [
         (step, row, text)
         for step in reversed(steps)
         for row in rows(step)
-        for text in _begun(row, what)
+        for text in _texts_with_prefix(row, what)
     ]
-    whole = _one([(step, text) for step, _, text in begun], what)
+    whole = _only_text([(step, text) for step, _, text in begun], what)
     return [(step, row) for step, row, _ in begun if step == begun[0][0]] if whole else []
 
 
@@ -126,7 +126,7 @@ def in_column(step: str, column: str, value: str, rows: Sequence[Row]) -> Found:
         begun = [
             text for text, _ in values if value and text.casefold().startswith(value.casefold())
         ]
-        value = _one([(step, text) for text in begun], value) or value
+        value = _only_text([(step, text) for text in begun], value) or value
     return [(step, row) for text, row in values if text == value]
 
 
@@ -136,7 +136,7 @@ def nearest(what: str, rows: Iterable[Row]) -> str | None:
     return did_you_mean(what, sorted(names)) if len(what) <= _NAME else None
 
 
-def _begun(row: Row, what: str) -> set[str]:
+def _texts_with_prefix(row: Row, what: str) -> set[str]:
     return {
         text for text in texts(visible(row)) if what and text.casefold().startswith(what.casefold())
     }
@@ -147,7 +147,7 @@ def visible(row: Row) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in _HIDDEN}
 
 
-def _one(pairs: Sequence[tuple[str, str]], what: str) -> str | None:
+def _only_text(pairs: Sequence[tuple[str, str]], what: str) -> str | None:
     """The only distinct text; None without any. Raises PlanError if there are several."""
     step_of: dict[str, tuple[str, str]] = {}
     for step, text in pairs:
@@ -203,8 +203,8 @@ def asked_item(item: Row, lookup: Lookup) -> AskedItem:
 
 @dataclass(frozen=True)
 class Link:
-    """A row of a step that the explained row is made of, and the items about which the model was
-    asked; {} where only the model was asked.
+    """A row of a step that the explained row is made of, and the questions about it. `row` is {} for
+    questions that belong to no single row of the step.
     """
 
     step: str
@@ -401,7 +401,7 @@ class Tracer:
             yield from self._links(name, [row] if name == step else rows, ids)
 
     def _links(self, step: str, rows: Sequence[Row], ids: set[int]) -> Iterator[Link]:
-        """The rows of a step, each with the items about rows that it is made of."""
+        """The rows of a step, each with the questions about its sources."""
         items = self._items_about(step, ids)
         for row in rows:
             own = self.made_of(row[ROW_ID]) if items and len(rows) > 1 else ids
@@ -415,8 +415,8 @@ class Tracer:
         return tuple(asked_item(item, self.lookup) for item in items)
 
     def _items_about(self, step: str, ids: set[int]) -> list[Row]:
-        """The items about some rows. Of the pairs of a row with others, those of which rows are
-        made; all, if none is.
+        """The questions about some rows. For a left row of a join, only those about pairs whose
+        right row is among the rows too, or all, if there is none.
         """
         items = [i for i in self.rows("answers", step) if not ids.isdisjoint(i[ROW_ID][0])]
         paired = {i[ROW_ID][0][0] for i in items if not ids.isdisjoint(i[ROW_ID][1])}

@@ -103,7 +103,7 @@ class Writes:
 
     @contextmanager
     def placed(self) -> Iterator[None]:
-        """Give errors of the store the place of the sink whose rows it refuses."""
+        """Place errors of the store at the sink whose rows it refused."""
         try:
             yield
         except RowsRefused:

@@ -148,7 +148,7 @@ class _Pending:
                 self.ready.append(reader)
 
     def placed(self, error: DataError, node: PhysicalNode) -> DataError:
-        """An error without a place at the first step above its node that has one."""
+        """The error, placed at the nearest reader of its node that has a place, unless it has one."""
         while (readers := self._readers.get(node)) is not None:
             node = readers[0]
             error = error.at(node.logical.step, node.logical.origin)
@@ -159,7 +159,7 @@ Replies = dict[str, Reply]
 
 
 def remembering(llm: LLM, replies: Replies) -> LLM:
-    """The model with answers that it gives again. Answers to equal requests count as shared."""
+    """The model, answering equal requests from `replies`; these answers count as coalesced."""
     if isinstance(llm, Roles):
         return Roles(**{role: _Remembering(model, replies) for role, model in llm.models.items()})
     return _Remembering(llm, replies)
@@ -190,11 +190,10 @@ class Evaluation:
         given: The rows of inputs, and of nodes that are computed already.
         now: The value of `$now`.
         windows: The windows that the rows belong to.
-        replies: Answers to questions that were asked before about the same windows; takes the new
-            ones.
-        held: Count and record rows not at once but when `settle` names the input rows, or at the
-            end. Where bad data of one of several windows ends it, none are: the windows are then
-            computed one by one.
+        replies: Earlier replies about the same windows, by request; new ones are added.
+        held: Hold counts and records back until `settle` names the input rows, or until the end.
+            If bad data in one of several windows ends the evaluation, nothing is counted or
+            recorded, because the windows are then computed one by one.
     """
 
     def __init__(
@@ -248,7 +247,9 @@ class Evaluation:
             report.count(rows)
 
     def settle_again(self) -> None:
-        """Record what is held, as later rows are made of it, but do not count it."""
+        """Record what is held without counting it: it was counted before, but later rows have these
+        rows as sources.
+        """
         held, self._held = self._held or [], None
         for report in held:
             report.record(None)
@@ -276,7 +277,7 @@ class Evaluation:
                 compute = partial(self._compute, node, inputs, pending)
                 if node in self._tasks or not node.computes_at_once(inputs):
                     tasks[self._started(node, compute)] = node
-                    await asyncio.sleep(0)  # it sends what it has to before others compute
+                    await asyncio.sleep(0)  # lets it send before the next node computes
                 else:
                     self._batches[node] = await compute()
                     pending.done(node)

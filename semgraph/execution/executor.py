@@ -1,4 +1,4 @@
-"""Running a plan: at once, or window by window with what can running ahead.
+"""Running a plan: at once, or window by window, where some nodes run ahead.
 
 A *window* is some rows of one partition. The *ordered part* of a plan is what depends on the run's
 own writes; it runs wave by wave. A *wave* is the next window of every partition; each window
@@ -56,7 +56,7 @@ def given_rows(
     Args:
         plan: The plan.
         inputs: The rows of its inputs.
-        places: Where the rows of an input are among all rows of it; else these are all, in order.
+        places: For inputs that were filtered or reordered: the original place of each row.
         lineage: Gives them ids.
     """
     given: dict[PhysicalNode, Batch] = {}
@@ -133,7 +133,7 @@ class Executor:
             if self.options.write and sinks:
                 self.runtime.recorder.keep()
                 unwritten = await self.commits.rows(sinks)
-                if unwritten:  # no row says which others it belongs to, so none is written
+                if unwritten:  # without windows nothing says which rows belong together
                     raise _nothing_written(unwritten)
 
     async def _sinks_and_results(
@@ -146,15 +146,13 @@ class Executor:
         return sinks, dict(zip(returns, batches[len(specs) :], strict=True))
 
     async def _write_firsts(self, sinks: Sinks) -> None:
-        """Write rows of the input as they are given; input rows that cannot be written are set
-        aside.
-        """
+        """Write the sinks with `first: true`; input rows that cannot be written fail."""
         while unwritten := await self.commits.rows(sinks):
             sinks = without(sinks, self._fail(row.failure() for row in unwritten))
 
     def _add_results(self, results: Mapping[str, Batch]) -> None:
-        """Add the rows of a wave to the results. Rows that derive from no input row are the same in
-        each wave: the last stay.
+        """Add the rows of a wave to the results. A result that derives from no input row is computed
+        whole in each wave: the last one counts.
         """
         for name, batch in results.items():
             tables = self.outcome.tables.setdefault(name, [])
@@ -230,9 +228,7 @@ class Executor:
         return states
 
     async def _compute_whole(self, given: Given) -> None:
-        """Searched steps that derive from inputs alone: their rows of the whole run, also of input
-        rows that are done.
-        """
+        """Compute the plan's `whole` steps over all input rows, committed ones included."""
         nodes = self.plan.whole
         if nodes:
             async with Evaluation(self.runtime, given, self.options.now("run")) as evaluation:
@@ -242,8 +238,8 @@ class Executor:
     async def _slices(
         self, waves: tuple[Wave, ...], given: Given, name: str, turn: _Turn
     ) -> list[_Slice]:
-        """A slice; or, where bad data of one window fails a statement, a slice for each window, so
-        that only that one stops.
+        """Compute a slice. If bad data fails a statement, compute a slice per window instead, so
+        that only the window with the bad data stops.
         """
         try:
             return [await self._slice(waves, given, name, turn)]
@@ -300,11 +296,11 @@ class Executor:
     def _replies(self) -> Replies | None:
         return {} if self.runtime.remembers else None
 
-    async def _ahead_without(
+    async def _ahead_without_lost(
         self, order: Order, part: _Slice, windows: list[Window], given: Given
     ) -> list[Window]:
-        """The windows that go on, after what runs ahead was computed without the rows that they
-        lost, also by this.
+        """Recompute what runs ahead without the rows that the windows lost, until no window loses
+        another row that way. Returns the windows that continue.
         """
         before = None
         while windows and windows != before:
@@ -313,13 +309,13 @@ class Executor:
         return windows
 
     async def _recompute_ahead(self, part: _Slice, windows: Sequence[Window], given: Given) -> None:
-        """Compute what runs ahead for windows that lost rows since: a row may be made of several
-        input rows. It was counted already.
+        """Recompute what runs ahead for windows that lost rows since, as their other rows may
+        depend on the lost ones. Nothing is counted twice.
         """
         number = self._confinement.number
         changed = [window for window in windows if part.rows[number(window)] != window.rows]
         exchange = self.plan.exchange
-        if not changed or not _rows_meet([node.logical for node in exchange]):
+        if not changed or not _rows_interact([node.logical for node in exchange]):
             return
         rows = self._rows(changed, given)
         async with Evaluation(
@@ -370,7 +366,7 @@ class Executor:
         while windows:
             now = self.options.now(f"wave {windows[0].rows[0]}")
             try:
-                windows = await self._ahead_without(order, part, windows, given)
+                windows = await self._ahead_without_lost(order, part, windows, given)
                 if not windows:
                     return
                 ends = await self._try_wave(order, windows, part, given, now, refused)
@@ -381,8 +377,8 @@ class Executor:
                     for window in windows:
                         await self._wave(order, (window,), part, given)
                 return
-            over = [window for window, end in ends if not end.unwritten]
-            windows = self._without_failed(order, [w for w in windows if w not in over])
+            ended = [window for window, end in ends if not end.unwritten]
+            windows = self._without_failed(order, [w for w in windows if w not in ended])
 
     async def _try_wave(
         self,
@@ -410,11 +406,11 @@ class Executor:
     async def _commit(
         self, order: Order, attempt: _WaveAttempt, refused: set[_Refused]
     ) -> list[tuple[Window, CommitAttempt]]:
-        """Commit the windows that lost no row; how each ended.
+        """Commit the windows that lost no row. Returns how each ended.
 
-        Rows are recorded before they are committed. What is computed again is neither counted nor
-        stays recorded. `refused` are the rows that were refused in earlier attempts, as (partition,
-        label, key); those of this one are added.
+        Rows are recorded before they are committed. Rows that will be computed again are not
+        counted, and their record is taken back. `refused` has the rows that could not be
+        written in earlier attempts; those of this one are added.
         """
         input_rows = self.outcome.input_rows
         if input_rows is None:
@@ -457,8 +453,8 @@ def _is_first(spec: SinkSpec) -> bool:
     return isinstance(spec.sink, Merge) and spec.sink.first
 
 
-def _rows_meet(nodes: Sequence[Node]) -> bool:
-    """Whether what is computed of a row of a window may depend on its other rows."""
+def _rows_interact(nodes: Sequence[Node]) -> bool:
+    """Whether the result of an input row may depend on other rows of its window."""
     return any(
         not node.row_local or any(child.partitioned for child in node.inputs[1:])
         for node in walk(*nodes)
@@ -468,11 +464,11 @@ def _rows_meet(nodes: Sequence[Node]) -> bool:
 
 @dataclass
 class _WaveAttempt:
-    """A wave that is computed, and is committed as far as it lost nothing.
+    """A computed wave, of which the windows without failed rows are committed.
 
     Args:
-        evaluation: Holds what is recorded and counted.
-        windows: All that are computed.
+        evaluation: The evaluation, which holds counts and records back.
+        windows: The computed windows.
         lost: Input rows that failed.
         sinks: The rows to write.
         now: The time of the wave.
@@ -491,8 +487,8 @@ class _WaveAttempt:
 
     @property
     def done(self) -> set[int] | None:
-        """The input rows that are done: all (None), but those that are computed again because their
-        window lost another one.
+        """The input rows that will not be computed again: failed ones, and those of good windows.
+        None: all.
         """
         if not self.lost:
             return None
@@ -511,13 +507,13 @@ class _WaveAttempt:
 
 @dataclass
 class _Slice:
-    """Waves whose part ahead is computed.
+    """Waves, and the rows that were computed ahead for them.
 
     Args:
-        waves: Their windows.
-        now: The value of `$now` in it.
-        rows: The input rows that it was computed with, by the number of their window.
-        replies: Answers that were given for its windows; None where they are not kept.
+        waves: The waves.
+        now: The value of `$now` of what runs ahead.
+        rows: The input rows that it was computed from, by the number of their window.
+        replies: Replies about its windows, by request; None if they are not remembered.
         batches: The rows of the plan's exchange.
     """
 
@@ -530,22 +526,22 @@ class _Slice:
 
 @dataclass(frozen=True)
 class _Turn:
-    """The turn of a slice to write rows of the input: after the slice before it, and once.
+    """The turn of a slice to write the sinks with `first: true`: once, after the previous slice.
 
     Args:
-        before: Is set when the turn of the slice before is over.
-        over: Is set when its own is.
+        before: Set when the turn of the previous slice is over.
+        over: Set when this turn is over.
     """
 
     before: asyncio.Event = field(default_factory=asyncio.Event)
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def end(self, _: object = None) -> None:
-        """It wrote, or has ended."""
+        """End the turn: the slice has written, or its task has ended."""
         self.over.set()
 
     def again(self) -> _Turn:
-        """The turn of a part of the slice that is computed alone."""
+        """The turn for a single window of the slice that is computed alone."""
         return self if self.over.is_set() else _Turn(self.before)
 
 
@@ -554,8 +550,8 @@ _RunningSlice = tuple[asyncio.Task[list[_Slice]], int]
 
 
 def _is_room(order: Order, running: Sequence[_RunningSlice], waves: Sequence[Wave]) -> bool:
-    """Whether a slice can be computed beside those that are not committed yet: always beside one;
-    beside more up to `ahead` windows, unless a failed row stops its partition.
+    """Whether another slice may start before the running ones are committed. A second one always
+    may; more may while all together have at most `order.ahead` windows, unless `on_error` is `stop`.
     """
     if len(running) < 2:
         return True
@@ -589,8 +585,8 @@ def _refusals(
 ) -> list[Failure]:
     """The failed rows of a window that was not committed.
 
-    A row that was refused before in the same way, in a run without the input row that it derived
-    from then, derives from all.
+    If a row is refused again although the input row it derived from was left out, it does not
+    derive from one input row alone: all rows of the window fail.
     """
     refused = [(window.partition, *row.key, row.by_store) for row in unwritten]
     again = [
@@ -607,8 +603,8 @@ def _refusals(
 
 
 async def all_ended(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """What all of them give. When one fails the others are waited for, so that none writes behind
-    its back.
+    """The results of concurrent work. If one fails, wait for the others before raising, so that none
+    still writes when the error is handled.
     """
     ended = await asyncio.gather(*works, return_exceptions=True)
     results = []
@@ -620,8 +616,8 @@ async def all_ended(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def result_table(node: Node, parts: Sequence[pa.Table]) -> pa.Table:
-    """A result without hidden columns: window after window, by their first rows in the input; each
-    as the plan orders it.
+    """A result without hidden columns: windows by their first input row, rows within a window in
+    the order of the plan.
     """
     table = pa.concat_tables(parts) if parts else runtime_schema(node).empty_table()
     if INPUT_ROW in table.column_names:

@@ -32,8 +32,7 @@ class InputRows:
         names: Partition values, by `_m`.
         keys: Row ids, by `_m`.
         of: The rows of each partition, in their order.
-        bare: Rows of which nothing but the key was given: they name what is stored already, to be
-            processed anew.
+        bare: Rows that have only a key: they name stored rows that are to be processed again.
     """
 
     table: pa.Table

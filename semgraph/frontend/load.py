@@ -601,8 +601,8 @@ def _parameters_of(condition: Any, params: Mapping[str, Any]) -> str:
 
 
 def _brought(value: Any, params: Mapping[str, Any]) -> int:
-    """How many items lists of parameters bring into the expressions of an operator, without
-    operators inside it.
+    """How many list items parameters add to the expressions of an operator, not counting nested
+    operators.
     """
     if isinstance(value, str):
         names = PARAMETER.findall(value) if "$" in value else ()

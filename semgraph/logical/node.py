@@ -52,9 +52,10 @@ class Node(ABC):
     - `tag`: its name in fingerprints, frozen whatever the class is called.
     - `relational`: DuckDB computes it. `calls_model`, `reads_store`: what it calls.
     - `rows`: how many rows of the result a row of the first input becomes.
-    - `carries`: a column of the result that the operator does not add is that of its first input.
-    - `by_row`: what becomes of a row depends on that row and on the other inputs alone.
-    - `is_empty`: it has no rows.
+    - `carries`: columns that the operator does not add come from its first input, unchanged.
+    - `by_row`: the result of a row depends on that row and on the other inputs only, never on other
+      rows of the first input.
+    - `is_empty`: the result never has rows.
     """
 
     keyword: ClassVar[str] = ""
@@ -139,8 +140,8 @@ class Node(ABC):
 
     @cached_property
     def read_paths(self) -> frozenset[str]:
-        """As `reads`, to the field: `cand.name`; `cand.` where only the struct's presence is
-        read.
+        """As `reads`, with fields of structs (`cand.name`). `cand.` means that the operator only
+        checks whether the struct `cand` is NULL.
         """
         paths = {
             path
@@ -151,11 +152,11 @@ class Node(ABC):
         return frozenset(own | (self.reads - {path.split(".")[0] for path in own}))
 
     def paths_for(self, needed: Needs) -> frozenset[str]:  # noqa: ARG002
-        """Paths of the first input that its own arguments read, where `needed` is needed of it."""
+        """Paths of the first input that its arguments read if only `needed` is used of its result."""
         return self.read_paths
 
     def first_needs(self, needed: Needs) -> Needs:
-        """Paths that it needs of its first input, where `needed` is needed of it."""
+        """Paths of the first input that it needs if only `needed` is used of its result."""
         own = self.paths_for(needed)
         if not self.carries:
             return own
@@ -164,7 +165,7 @@ class Node(ABC):
         return own | {path for path in needed if path.split(".")[0] not in self.adds}
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:  # noqa: ARG002
-        """Paths that it needs of each input after the first, where `needed` is needed of it."""
+        """Paths of each further input that it needs if only `needed` is used of its result."""
         return (None,) * (len(self.inputs) - 1)
 
     def narrowed(self, needed: frozenset[str]) -> Node:  # noqa: ARG002
@@ -180,14 +181,15 @@ class Node(ABC):
     # Empty inputs: what is left of the operator where inputs have no rows
 
     def empty_over(self, empty: Sequence[bool]) -> bool:
-        """Whether it has no rows where the inputs marked empty have none. Default: what makes rows
-        from the rows of its first input.
+        """Whether it has no rows if the inputs marked in `empty` have none.
+
+        Default: if the first input is marked, for operators that make rows from the rows of it.
         """
         makes_rows_of_rows = self.by_row or self.rows in {"1:1", "subset", "expand"}
         return empty[0] and (self.relational or makes_rows_of_rows)
 
     def without_empty(self, empty: Sequence[bool]) -> Node:  # noqa: ARG002
-        """A simpler operator with the same rows, where the inputs marked empty have none. Default:
+        """A simpler operator with the same rows if the inputs marked in `empty` have none. Default:
         itself.
         """
         return self
@@ -225,8 +227,8 @@ class Node(ABC):
 
     @cached_property
     def content(self) -> str:
-        """A hash of the operator and all its fields, those that rules set too, without its
-        relations, its name and its position.
+        """A hash of the operator alone: all its fields, including those that only rules set, but
+        not its relations, step name and position.
         """
         text = "\n".join((self.tag, *(f"{name}={text}" for name, text in self._texts.items())))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -238,8 +240,8 @@ class Node(ABC):
         return {name: canonical(getattr(self, name)) for name in names}
 
     def with_fields(self, **values: Any) -> Self:
-        """The same operator with other values of some fields, which are right; itself, where they
-        are equal.
+        """The same operator with other values of some fields, which are not checked. Returns itself
+        if they are equal.
         """
         if all(getattr(self, name) == value for name, value in values.items()):
             return self
@@ -261,20 +263,18 @@ class Node(ABC):
             elif isinstance(value, tuple):
                 changed[name] = tuple(next(rest) for _ in value)
         same = len(inputs) == len(self.inputs) and all(map(_same_columns, inputs, self.inputs))
-        return self._copy((*_OF_CONTENT, *_OF_COLUMNS) if same else _OF_CONTENT, changed)
+        return self._copy((*_OF_CONTENT, *_OF_SCHEMAS) if same else _OF_CONTENT, changed)
 
     def _copy(self, known: tuple[str, ...], changed: dict[str, Any]) -> Self:
-        """A copy with changed fields. What is `known` of this node is known of the copy; nothing is
-        checked.
-        """
+        """A copy with changed fields and the same cached properties `known`. Nothing is checked."""
         new, own = object.__new__(type(self)), vars(self)
         values = {name: own[name] for name in (*_fields(type(self)), *known) if name in own}
         vars(new).update(values | changed)
         return new
 
-    def check(self, *path: str | int) -> _Under:
+    def check(self, *path: str | int) -> _FaultsAt:
         """Faults raised inside `with node.check("by"):` are at that argument."""
-        return _Under(path)
+        return _FaultsAt(path)
 
     def __repr__(self) -> str:
         arguments = ", ".join(
@@ -313,8 +313,9 @@ def _same_columns(one: Node, other: Node) -> bool:
     return one.schema is other.schema or one.schema.equals(other.schema)
 
 
-_OF_CONTENT = ("_texts", "content", "row_local")  # cached, and the same over other relations
-_OF_COLUMNS = ("schema", "passes", "read_paths")  # ... over relations of the same columns
+# Cached properties that stay valid over other relations, and over relations of equal schemas
+_OF_CONTENT = ("_texts", "content", "row_local")
+_OF_SCHEMAS = ("schema", "passes", "read_paths")
 
 
 @cache
@@ -338,7 +339,7 @@ def _arguments(cls: type[Node]) -> tuple[dataclasses.Field[Any], ...]:
     return tuple(f for f in dataclasses.fields(cls) if "kind" in f.metadata)
 
 
-class _Under:
+class _FaultsAt:
     def __init__(self, path: tuple[str | int, ...]) -> None:
         self.path = path
 
@@ -386,7 +387,9 @@ def _scalars_in(value: Any) -> Iterator[Scalar]:
 
 
 def under(paths: Needs, alias: str) -> Needs:
-    """The fields that are needed of the struct `alias`; None: all; none: its presence."""
+    """The fields that are needed of the struct `alias`. None: all; an empty set: only whether the
+    struct is NULL.
+    """
     if paths is None or alias in paths:
         return None
     return frozenset(path.split(".", 1)[1] for path in paths if path.startswith(f"{alias}.")) - {""}
@@ -431,7 +434,7 @@ def rewrite(roots: tuple[Node, ...], change: Callable[[Node], Node]) -> tuple[No
 
 
 def over(node: Node, changed: Mapping[Node, Node]) -> Node:
-    """A node over what its inputs have become."""
+    """The node with each input replaced as in `changed`."""
     if not changed or changed.keys().isdisjoint(node.inputs):
         return node
     return node.with_inputs(*(changed.get(child, child) for child in node.inputs))

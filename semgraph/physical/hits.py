@@ -1,7 +1,8 @@
 """Searches over few rows, as tuples: hits of the store and of a step's rows, ranked by each method,
 fused and cut to k.
 
-`fusion.statement` defines the result, and computes what is not known to be the same here.
+`fusion.statement` defines the result; it also computes every search for which the Python here is
+not known to give the same.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Pair = tuple[int, int]
 VectorsOf = Callable[[int], Awaitable[Any]]
 """The vectors of the step's rows for a method, as an Arrow column."""
 
-_MANY_PAIRS = 4_096  # of row and step row: a statement finds sooner which of them `where` admits
+_MANY_PAIRS = 4_096  # above this number a statement applies `where` faster
 _COMPARED = frozenset({pa.string(), pa.int64(), pa.bool_(), pa.date32(), TIMESTAMP})
 """Types that Python compares and orders as DuckDB does."""
 _COSINES = (
@@ -44,8 +45,10 @@ _COSINE_SCHEMA = pa.schema([("x", pa.float64())])
 
 
 class _Hit(NamedTuple):
-    """A hit of one method: the place of the row that it is for, and its own among the store's hits
-    and, after them, the rows of the step.
+    """A hit of one method.
+
+    `q` is the place of the row that it is for. `place` is its own place: among the store's hits, or
+    after them among the rows of the step.
     """
 
     q: int
@@ -138,7 +141,7 @@ class RowSearch:
 
     @property
     def with_step(self) -> bool:
-        """Whether rows of the step may be hits, or stand for stored ones."""
+        """Whether rows of the step may be hits, or replace stored hits of the same key."""
         if self.step is None or self.hits is None or self.pairs != []:
             return self.step is not None
         keys = set(self.step.column(self.node.graph.key))
@@ -194,7 +197,7 @@ class RowSearch:
         return [pair for pair, (holds, *_) in zip(pairs, passes, strict=True) if holds]
 
     def _scopes(self, batch: Batch) -> Sequence[Any]:
-        """Equal for a row and for the rows of the step that it may find."""
+        """A value for each row: a row may find the rows of the step with an equal one."""
         if self.node.by_window:
             return batch.column(PARTITION)
         if self.node.by_owner:
@@ -230,7 +233,7 @@ class RowSearch:
         return [hit for hit in hits if hit.key not in own[hit.q]]
 
     def _by_overlap(self, hits: list[_Hit], method: int) -> list[_Hit]:
-        """Hits with the words that row and hit share as the score of a method."""
+        """Hits, where those of one method are scored by the words that row and hit share."""
         assert self.hits is not None
         asked, texts = self.asked.column(method), _texts(self.hits, self.node.texts[method])
         return [
@@ -255,7 +258,7 @@ class RowSearch:
         for method, by in enumerate(self.node.by):
             scores, least = cosines.get(method), by.above
             if scores is None:
-                scores, least = self._likeness(method, pairs), 0.0
+                scores, least = self._pair_scores(method, pairs), 0.0
             hits += [
                 _Hit(q, method, score, keys[n], self.stored + n)
                 for (q, n), score in zip(pairs, scores, strict=True)
@@ -263,7 +266,7 @@ class RowSearch:
             ]
         return hits
 
-    def _likeness(self, method: int, pairs: Sequence[Pair]) -> list[float]:
+    def _pair_scores(self, method: int, pairs: Sequence[Pair]) -> list[float]:
         """Whether a row and a row of the step are equal, or how many words they share."""
         assert self.step is not None
         asked = self.asked.column(method)
@@ -313,7 +316,9 @@ class RowSearch:
     # -- as rows
 
     def _struct(self, place: int) -> dict[str, Any]:
-        """A hit without its rank; a field that its side does not have is NULL."""
+        """The fields of a hit, without its rank. Fields that only the other side (store or step) has
+        are NULL.
+        """
         struct = self._structs.get(place)
         if struct is None:
             places, row = self._source(place)

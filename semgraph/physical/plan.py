@@ -135,8 +135,8 @@ class ExecutionContext(Protocol):
         Args:
             node: The operator.
             inputs: Its rows.
-            known: Takes the answers, and has those to earlier parts of the same rows; None: the
-                rows are all.
+            known: Answers to earlier chunks of the same relation; the new ones are added. None: the
+                inputs are whole.
         """
         ...
 
@@ -174,7 +174,7 @@ class PhysicalNode(ABC):
         return (self.logical,)
 
     def known_rows(self, inputs: Sequence[Batch], batch: Batch) -> dict[Node, Batch | None]:
-        """The rows of its operators and their first inputs, as far as they are known once it ran."""
+        """The rows of its operators and of their first inputs, where the result determines them."""
         known: dict[Node, Batch | None] = {self.logical: batch}
         if inputs and self.inputs[0].logical is self.logical.inputs[0]:
             known[self.logical.inputs[0]] = inputs[0]
@@ -302,8 +302,8 @@ class SearchGroup:
 
     Args:
         specs: The searches.
-        queries: What they ask of the store, if another group of the plan asks the same for other
-            rows: rows with equal values get the hits that the first group has read.
+        queries: Their store queries, if another group of the plan has equal ones for other rows.
+            The groups then share hits: equal values are searched for once.
     """
 
     specs: tuple[SearchSpec, ...]
@@ -382,7 +382,9 @@ class ClusterRows(PhysicalNode):
     logical: Cluster
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
-        """Cluster in memory. A row is made of its node, and of a cluster, which is made of edges."""
+        """Cluster in memory. In the lineage a row has two sources: its node, and its cluster, whose
+        sources are the edges within it.
+        """
         edges, nodes = inputs
         table = clusters(self.logical, edges.table, nodes.table)
         rows = Batch.of_table(table)
@@ -522,12 +524,12 @@ class PhysicalPlan:
 
     Args:
         logical: The optimized plan.
-        nodes: What computes the rows of each logical node that is materialised.
-        sinks: What writes, in the order of the plan.
+        nodes: The physical node of each logical node that is materialised.
+        sinks: The sinks with their rows, in the order of the plan.
         ordered: The nodes that depend on the run's own writes; all others may run ahead.
-        exchange: What runs ahead and is read by the ordered part, the commits and the results.
-        whole: The searched steps that derive from inputs alone: all rows of the run are visible
-            in them.
+        exchange: Nodes that run ahead and that the ordered part, the commits or the results read.
+        whole: Steps that depend on inputs only and are searched: every window sees their rows of
+            the whole run.
     """
 
     logical: LogicalPlan

@@ -213,7 +213,7 @@ class Batch:
         return Batch(self.schema, None, self.table.slice(first, count), ids, sources)
 
     def made_of(self, sources: Sources | None) -> Batch:
-        """The rows, without ids, as made of those with the given ids; None: of no known ones."""
+        """The rows with the ids of the rows that each is made of, and without own ids. None: unknown."""
         return Batch(self.schema, self._rows, self._table, None, sources)
 
     def made_from(self, others: Batch, places: Sequence[int] | None = None) -> Batch:

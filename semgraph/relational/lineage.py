@@ -28,7 +28,7 @@ async def run_traced(
         segment: The segment, not traced.
         inputs: The rows of its inputs, with ids.
         now: The value of `$now`.
-        number: Takes the rows of operators inside of the segment that other rows are made of.
+        number: Called with the rows of each piece but the last; gives them ids.
 
     Raises:
         DataError: A row has no value.

@@ -47,9 +47,9 @@ class Scope:
 
     Args:
         columns: The columns.
-        group: The columns of a row `r` of `rows`, inside aggregates; None where none may stand.
-        window: Makes a column of a window function; None where none may stand.
-        prefix: Of the names that lambdas bind.
+        group: The columns of a row `r` of `rows`, inside aggregates; None if aggregates are refused.
+        window: Makes a column of a window function; None if window functions are refused.
+        prefix: The prefix of the Python names that lambdas bind.
     """
 
     columns: Mapping[str, Code]
@@ -119,7 +119,7 @@ def _represents(kind: Kind, wanted: Kind) -> bool:
 
 
 def common(kinds: Iterable[Kind]) -> Kind:
-    """The type that DuckDB gives values that meet. Raises Unsupported."""
+    """The type to which DuckDB casts values of several types, as in CASE. Raises Unsupported."""
     known = list(dict.fromkeys(kind for kind in kinds if kind != NULL))
     if len(known) < 2:
         return known[0] if known else NULL
@@ -138,7 +138,7 @@ def common(kinds: Iterable[Kind]) -> Kind:
 
 
 def meeting(trees: Sequence[exp.Expr], scope: Scope) -> tuple[list[str], Kind]:
-    """Values that meet, converted to their common type."""
+    """The values of several expressions, converted to their common type."""
     codes = [value(tree, scope) for tree in trees]
     kind = common(code.kind for code in codes)
     return [as_kind(code, kind) for code in codes], kind

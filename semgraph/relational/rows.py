@@ -1,8 +1,9 @@
 """Segments over few rows as generated Python: one function of lists of tuples for each segment.
 
 DuckDB takes milliseconds for a statement over a handful of rows, a generated function microseconds.
-A row is a tuple in the order of `runtime_schema`; the ordinal is its position. What is not known to
-have DuckDB's result is `Unsupported`, as a whole segment; `sql` says what operators mean.
+A row is a tuple in the order of `runtime_schema`; the ordinal is its position. `sql` defines what
+operators mean. A segment is `Unsupported` as a whole if any part of it is not known to give the same
+result as DuckDB.
 """
 
 from __future__ import annotations

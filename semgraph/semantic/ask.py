@@ -78,7 +78,7 @@ def shaped(
         if key not in numbers:
             numbers[key] = len(shaped_prompts)
             try:
-                shaped_prompts.append(_formed(node.prompt.all[number], text or ""))
+                shaped_prompts.append(_with_answer_schema(node.prompt.all[number], text or ""))
             except Fault as fault:
                 quote = "" if text is None else f": {text[:_QUOTED]}"
                 what = f"{node.form} is no schema: {fault.what}{quote}"
@@ -89,7 +89,7 @@ def shaped(
     ), rows
 
 
-def _formed(prompt: Prompt, text: str) -> Prompt:
+def _with_answer_schema(prompt: Prompt, text: str) -> Prompt:
     fields, meanings = form_of(text)
     name = next(name for name, kind in prompt.returns if kind.name == "json")
     returns = tuple(
@@ -168,9 +168,10 @@ class Answered:
         rows_in: How many rows (for sem_join: pairs) were answered.
         stays: The input rows that are in the result, for operators that keep each row at most once.
         input_rows: The input row of each answered row, if `evidence` does not have a row for each.
-        sources: For each row of the result its source rows, by their places in the concatenated
-            inputs.
-        about: For each item of `evidence` the rows of its question, likewise.
+        sources: For each row of the result the rows of the inputs that it is made of, by their places
+            in all inputs, one after the other.
+        about: For each item of `evidence` the rows of the inputs that its question shows, as in
+            `sources`.
     """
 
     table: pa.Table
@@ -236,8 +237,8 @@ class AnswerContext:
     """The environment of an operator: implementation, context, partition names by number, and
     `$now`.
 
-    `known` holds the answers to earlier parts of the same relation; answers to this part are added.
-    None: the relation is whole.
+    `known` has the answers to earlier chunks of the relation, by question; those to this chunk are
+    added. None: the relation is asked about as a whole.
     """
 
     implementation: Implementation[Any]
@@ -299,12 +300,12 @@ async def ask(
 ) -> pa.Table:
     """Pass items to the implementation and check its answers: every item once, in order.
 
-    A row without a prompt is not sent: it gets an error. `times` are the numbers of rows that the
-    left rows represent. `owners` are the partitions of the left rows, if these have no column of it.
+    A row without a prompt is not sent: it gets an error. `times` says how many equal rows each left
+    row stands for. `owners` are the partitions of the left rows, if no column has them.
     """
     prompts = _prompts(left, node.prompt)
     refused = _refused(node, left, items, prompts)
-    part, units = _without(node, items, refused)
+    part, units = _without_refused(node, items, refused)
     other = None if right is None else _flat(right, node.prompt.other_fields)
     numbers = [p or 0 for p in prompts]
     if isinstance(node, SemMap) and node.form:
@@ -349,7 +350,7 @@ def _units(node: Semantic, items: pa.Table) -> list[int]:
     )
 
 
-def _without(
+def _without_refused(
     node: Semantic, items: pa.Table, refused: Mapping[int, str]
 ) -> tuple[pa.Table, list[int]]:
     """The items without refused ones, groups renumbered, and the original number of each answer."""
@@ -466,7 +467,7 @@ async def ask_rows(
         if context.known is None:
             whole = await _distinct(node, table, index, context)
         else:
-            whole = _concat(node, await _unless_known(node, table, index, context, context.known))
+            whole = _concat(node, await _reusing_known(node, table, index, context, context.known))
         return RowAnswers(index, whole, np.ones(table.num_rows, bool))
     queues = await _queues(node, node.stop, table, context.now)
     at_once = rows_a_call(node, table.num_rows, context.implementation)
@@ -482,7 +483,7 @@ async def ask_rows(
     ]:
         reached[chunk] = True
         index = sorted(row for row in chunk if selected[row])
-        new = await _unless_known(node, table, index, context, known)
+        new = await _reusing_known(node, table, index, context, known)
         answers |= dict(zip(index, new, strict=True))
         stays = {row: _stays(node, answer) for row, answer in zip(index, new, strict=True)}
         for queue in queues:
@@ -562,7 +563,7 @@ async def _answers(
     return await ask(node, left, None, items, context, times)
 
 
-async def _unless_known(
+async def _reusing_known(
     node: SemMap | SemFilter,
     table: pa.Table,
     index: Sequence[int],

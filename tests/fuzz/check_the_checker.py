@@ -102,7 +102,7 @@ def windows_in_input_order() -> None:
 
 def failed_rows_stay() -> None:
     """What runs ahead holds a failed row beside the others of its window."""
-    _replace("semgraph.execution.executor", "_rows_meet", lambda _: lambda _nodes: False)
+    _replace("semgraph.execution.executor", "_rows_interact", lambda _: lambda _nodes: False)
 
 
 def replaced_columns_move() -> None:
