@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Collection, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -41,6 +42,16 @@ def test_module_names_are_specific() -> None:
     assert [
         shown(path) for path in sources("semgraph", "operators") if VAGUE.search(path.stem)
     ] == []
+
+
+def test_class_names_are_unique() -> None:
+    classes = Counter(
+        node.name
+        for path in sources("semgraph")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in classes.items() if count > 1] == []
 
 
 def test_every_module_has_a_docstring() -> None:

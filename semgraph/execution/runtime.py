@@ -332,12 +332,12 @@ class Runtime:
         meter: Counters by step.
         partitions: Partition values by `_p`, which is the number of an input row.
         confinement: What `_p` stands for; None without windows.
-        observe: Told of each node's rows, for the run record.
+        observe: Called with the rows of each node, for the run record.
         recorder: Keeps the rows that `observe` takes.
         lineage: Keeps what rows are made of; None where nothing is recorded.
-        answered: Told of each semantic node's evidence, for the run record.
-        asking: Told how many more rows a semantic node asks about; with a negative number when
-            these are answered.
+        answered: Called with the evidence of each semantic node, for the run record.
+        asking: Called with the number of further rows that a semantic node asks about; with a
+            negative number when they are answered.
         note: Takes what implementations have to say to the user.
         remembers: Whether answers are kept in memory while their windows run, as nothing else keeps
             them.

@@ -497,7 +497,7 @@ class EarlyStop(PhysicalNode):
         return result
 
     def rows_in(self, inputs: Sequence[Batch]) -> int:  # noqa: ARG002
-        """None: what the uppermost operator reads is not a relation of its own."""
+        """0: the uppermost operator reads chunks, which are no relation of their own."""
         return 0
 
     def content(self) -> list[str]:

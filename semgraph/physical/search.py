@@ -1,7 +1,7 @@
 """Lateral search: hits of the store and of a step's rows, ranked by each method, fused, cut to k.
 
 The store ranks and filters what it can; `hits` does the rest over few rows, one DuckDB statement
-over many, so that the two kinds of hits are ranked alike and `where` always acts before k.
+over many, so that hits of the store and of a step's rows are ranked alike, and `where` acts before k.
 """
 
 from __future__ import annotations

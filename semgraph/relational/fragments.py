@@ -37,7 +37,7 @@ from semgraph.relational.batch import (
 from semgraph.relational.row_functions import FallBack
 from semgraph.relational.row_scalars import Unsupported
 from semgraph.relational.rows import RowFunction, compile_rows
-from semgraph.relational.sql import LINEAGE, Source, operator_sql, quote
+from semgraph.relational.sql import LINEAGE, InputRelations, operator_sql, quote
 
 _LARGE = 20_000  # rows from which a statement leaves the event loop's thread
 
@@ -112,7 +112,7 @@ def compile_segment(
     tables.
     """
     names: dict[Node, str] = {}
-    source = Source(names, traced)
+    source = InputRelations(names, traced)
     inputs: list[tuple[str, Node]] = []
     parts: list[str] = []
 

@@ -42,7 +42,7 @@ class Code(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scope:
+class NameScope:
     """What the names of an expression stand for.
 
     Args:
@@ -57,7 +57,7 @@ class Scope:
     window: Callable[[exp.Window], Code] | None = None
     prefix: str = "x"
 
-    def bind(self, name: str, kind: Kind) -> tuple[str, Scope]:
+    def bind(self, name: str, kind: Kind) -> tuple[str, NameScope]:
         """The Python name of what a lambda binds, and the scope of its body. Raises Unsupported."""
         if any(n != name and n.lower() == name.lower() for n in self.columns):
             raise Unsupported(f'a lambda\'s name "{name}" beside a column of other case')
@@ -66,7 +66,7 @@ class Scope:
         return own, replace(self, columns=columns)
 
 
-def value(tree: exp.Expr, scope: Scope) -> Code:
+def value(tree: exp.Expr, scope: NameScope) -> Code:
     """The value of an expression. Raises Unsupported."""
     handler = _EXPRESSIONS.get(type(tree))
     if handler is not None:
@@ -76,7 +76,7 @@ def value(tree: exp.Expr, scope: Scope) -> Code:
     raise Unsupported(type(tree).__name__.lower())
 
 
-def test(tree: exp.Expr, scope: Scope) -> str:
+def test(tree: exp.Expr, scope: NameScope) -> str:
     """An expression that Python takes for true exactly where the condition is TRUE. Raises
     Unsupported.
     """
@@ -137,7 +137,7 @@ def common(kinds: Iterable[Kind]) -> Kind:
     raise Unsupported("types that differ: " + ", ".join(map(str, known)))
 
 
-def meeting(trees: Sequence[exp.Expr], scope: Scope) -> tuple[list[str], Kind]:
+def meeting(trees: Sequence[exp.Expr], scope: NameScope) -> tuple[list[str], Kind]:
     """The values of several expressions, converted to their common type."""
     codes = [value(tree, scope) for tree in trees]
     kind = common(code.kind for code in codes)
@@ -157,7 +157,7 @@ def sort_key(code: Code) -> str:
     return key(code)
 
 
-def term(ordered: exp.Expr, scope: Scope) -> tuple[str, bool, bool]:
+def term(ordered: exp.Expr, scope: NameScope) -> tuple[str, bool, bool]:
     """A term of an ORDER BY: what it sorts by, whether it descends, whether NULLs come first."""
     nulls_first = bool(ordered.args.get("nulls_first"))
     return sort_key(value(ordered.this, scope)), bool(ordered.args.get("desc")), nulls_first
@@ -170,7 +170,7 @@ def _need(kind: Kind, what: str, *admitted: Kind) -> None:
 
 # Expressions with a syntax of their own ------------------------------------------------------------
 
-Handler = Callable[[Any, Scope], Code]
+Handler = Callable[[Any, NameScope], Code]
 H = TypeVar("H", bound=Handler)
 _EXPRESSIONS: dict[type[exp.Expr], Handler] = {}
 
@@ -183,19 +183,19 @@ def _of(*kinds: type[exp.Expr]) -> Callable[[H], H]:
     return register
 
 
-def _boolean(tree: exp.Expr, scope: Scope) -> str:
+def _boolean(tree: exp.Expr, scope: NameScope) -> str:
     code = value(tree, scope)
     _need(code.kind, "a condition of type", BOOL, NULL)
     return code.text
 
 
 @_of(exp.Paren)
-def _paren(tree: exp.Paren, scope: Scope) -> Code:
+def _paren(tree: exp.Paren, scope: NameScope) -> Code:
     return value(tree.this, scope)
 
 
 @_of(exp.Column)
-def _column(tree: exp.Column, scope: Scope) -> Code:
+def _column(tree: exp.Column, scope: NameScope) -> Code:
     root, *path = [part.name for part in tree.parts]
     if root not in scope.columns:
         raise Unsupported(f'the column "{root}" here')
@@ -206,14 +206,14 @@ def _column(tree: exp.Column, scope: Scope) -> Code:
 
 
 @_of(exp.Identifier)
-def _identifier(tree: exp.Identifier, scope: Scope) -> Code:
+def _identifier(tree: exp.Identifier, scope: NameScope) -> Code:
     if tree.name not in scope.columns:
         raise Unsupported(f'the name "{tree.name}" here')
     return scope.columns[tree.name]
 
 
 @_of(exp.Dot)
-def _dot(tree: exp.Dot, scope: Scope) -> Code:
+def _dot(tree: exp.Dot, scope: NameScope) -> Code:
     return field(value(tree.this, scope), tree.expression.name)
 
 
@@ -225,7 +225,7 @@ def field(struct: Code, name: str) -> Code:
 
 
 @_of(exp.Literal)
-def _literal(tree: exp.Literal, scope: Scope) -> Code:  # noqa: ARG001
+def _literal(tree: exp.Literal, scope: NameScope) -> Code:  # noqa: ARG001
     text = tree.this
     if tree.is_string:
         return Code(repr(text), TEXT)
@@ -239,22 +239,22 @@ def _literal(tree: exp.Literal, scope: Scope) -> Code:  # noqa: ARG001
 
 
 @_of(exp.Boolean)
-def _bool_literal(tree: exp.Boolean, scope: Scope) -> Code:  # noqa: ARG001
+def _bool_literal(tree: exp.Boolean, scope: NameScope) -> Code:  # noqa: ARG001
     return Code(repr(bool(tree.this)), BOOL)
 
 
 @_of(exp.Null)
-def _null(tree: exp.Null, scope: Scope) -> Code:  # noqa: ARG001
+def _null(tree: exp.Null, scope: NameScope) -> Code:  # noqa: ARG001
     return Code("None", NULL)
 
 
 @_of(exp.Parameter, exp.Placeholder)
-def _now(tree: exp.Expr, scope: Scope) -> Code:  # noqa: ARG001
+def _now(tree: exp.Expr, scope: NameScope) -> Code:  # noqa: ARG001
     return Code("now", TIMESTAMP)
 
 
 @_of(exp.And, exp.Or)
-def _logical(tree: exp.Connector, scope: Scope) -> Code:
+def _logical(tree: exp.Connector, scope: NameScope) -> Code:
     parts = ", ".join(_boolean(part, scope) for part in tree.flatten())
     return Code(f"{'and_' if isinstance(tree, exp.And) else 'or_'}({parts})", BOOL)
 
@@ -264,14 +264,14 @@ def _is_null_test(tree: exp.Expr) -> bool:
 
 
 @_of(exp.Not)
-def _not(tree: exp.Not, scope: Scope) -> Code:
+def _not(tree: exp.Not, scope: NameScope) -> Code:
     if _is_null_test(tree.this) and not isinstance(tree.this.this, exp.Literal):
         return Code(f"({value(tree.this.this, scope).text} is not None)", BOOL)
     return Code(f"not_({_boolean(tree.this, scope)})", BOOL)
 
 
 @_of(exp.Is)
-def _is(tree: exp.Is, scope: Scope) -> Code:
+def _is(tree: exp.Is, scope: NameScope) -> Code:
     if isinstance(tree.expression, exp.Null):
         code = value(tree.this, scope)
         known = isinstance(tree.this, exp.Literal)  # Python warns of `is` with a literal
@@ -286,32 +286,32 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
 }  # fmt: skip
 
 
-def _compared(trees: Sequence[exp.Expr], scope: Scope) -> list[str]:
+def _compared(trees: Sequence[exp.Expr], scope: NameScope) -> list[str]:
     texts, kind = meeting(trees, scope)
     _need(kind, "a comparison of", *_ATOMS, NULL)
     return [key(Code(text, kind)) for text in texts]
 
 
 @_of(*_COMPARISONS)
-def _comparison(tree: exp.Binary, scope: Scope) -> Code:
+def _comparison(tree: exp.Binary, scope: NameScope) -> Code:
     a, b = _compared([tree.this, tree.expression], scope)
     return Code(f"{_COMPARISONS[type(tree)]}({a}, {b})", BOOL)
 
 
 @_of(exp.NullSafeEQ, exp.NullSafeNEQ)
-def _null_safe(tree: exp.Binary, scope: Scope) -> Code:
+def _null_safe(tree: exp.Binary, scope: NameScope) -> Code:
     a, b = _compared([tree.this, tree.expression], scope)
     return Code(f"({a} {'==' if isinstance(tree, exp.NullSafeEQ) else '!='} {b})", BOOL)
 
 
 @_of(exp.Between)
-def _between(tree: exp.Between, scope: Scope) -> Code:
+def _between(tree: exp.Between, scope: NameScope) -> Code:
     x, low, high = _compared([tree.this, tree.args["low"], tree.args["high"]], scope)
     return Code(f"and_(ge({x}, {low}), le({x}, {high}))", BOOL)
 
 
 @_of(exp.In)
-def _in(tree: exp.In, scope: Scope) -> Code:
+def _in(tree: exp.In, scope: NameScope) -> Code:
     if tree.args.get("query") or tree.args.get("field") or tree.args.get("unnest"):
         raise Unsupported("IN of a list")
     if len(tree.expressions) == 1:
@@ -323,7 +323,7 @@ def _in(tree: exp.In, scope: Scope) -> Code:
 
 
 @_of(exp.Add, exp.Sub, exp.Mul)
-def _arithmetic(tree: exp.Binary, scope: Scope) -> Code:
+def _arithmetic(tree: exp.Binary, scope: NameScope) -> Code:
     (a, b), kind = meeting([tree.this, tree.expression], scope)
     _need(kind, "arithmetic of", SMALL, INT, DOUBLE)
     name = {exp.Add: "add", exp.Sub: "subtract", exp.Mul: "multiply"}[type(tree)]
@@ -332,13 +332,13 @@ def _arithmetic(tree: exp.Binary, scope: Scope) -> Code:
 
 
 @_of(exp.Div)
-def _division(tree: exp.Div, scope: Scope) -> Code:
+def _division(tree: exp.Div, scope: NameScope) -> Code:
     a, b = (as_kind(value(part, scope), DOUBLE) for part in (tree.this, tree.expression))
     return Code(f"divide({a}, {b})", DOUBLE)
 
 
 @_of(exp.Neg)
-def _negation(tree: exp.Neg, scope: Scope) -> Code:
+def _negation(tree: exp.Neg, scope: NameScope) -> Code:
     code = value(tree.this, scope)
     _need(code.kind, "the negation of", SMALL, INT, DOUBLE, FRACTION)
     if isinstance(tree.this, exp.Literal):
@@ -349,13 +349,13 @@ def _negation(tree: exp.Neg, scope: Scope) -> Code:
 
 
 @_of(exp.Coalesce)
-def _coalesce(tree: exp.Coalesce, scope: Scope) -> Code:
+def _coalesce(tree: exp.Coalesce, scope: NameScope) -> Code:
     texts, kind = meeting([tree.this, *tree.expressions], scope)
     return Code(f"coalesce({', '.join(texts)})", kind)
 
 
 @_of(exp.Greatest, exp.Least)
-def _extreme(tree: exp.Greatest | exp.Least, scope: Scope) -> Code:
+def _extreme(tree: exp.Greatest | exp.Least, scope: NameScope) -> Code:
     texts, kind = meeting([tree.this, *tree.expressions], scope)
     _need(kind, "the greatest of", *_ATOMS)
     name = "greatest" if isinstance(tree, exp.Greatest) else "least"
@@ -363,7 +363,7 @@ def _extreme(tree: exp.Greatest | exp.Least, scope: Scope) -> Code:
 
 
 @_of(exp.Nullif)
-def _nullif(tree: exp.Nullif, scope: Scope) -> Code:
+def _nullif(tree: exp.Nullif, scope: NameScope) -> Code:
     own = value(tree.this, scope)
     (a, b), kind = meeting([tree.this, tree.expression], scope)
     _need(kind, "nullif of", *_ATOMS)
@@ -372,7 +372,7 @@ def _nullif(tree: exp.Nullif, scope: Scope) -> Code:
 
 
 @_of(exp.Case)
-def _case(tree: exp.Case, scope: Scope) -> Code:
+def _case(tree: exp.Case, scope: NameScope) -> Code:
     branches, default = tree.args["ifs"], tree.args.get("default") or exp.Null()
     texts, kind = meeting([*(branch.args["true"] for branch in branches), default], scope)
     text = texts.pop()
@@ -383,7 +383,7 @@ def _case(tree: exp.Case, scope: Scope) -> Code:
 
 
 @_of(exp.Array)
-def _array(tree: exp.Array, scope: Scope) -> Code:
+def _array(tree: exp.Array, scope: NameScope) -> Code:
     parts = tree.expressions
     if len(parts) == 1 and isinstance(parts[0], exp.Comprehension):
         return _comprehension(parts[0], scope)
@@ -391,7 +391,7 @@ def _array(tree: exp.Array, scope: Scope) -> Code:
     return Code(f"[{', '.join(texts)}]", pa.list_(kind))
 
 
-def _comprehension(tree: exp.Comprehension, scope: Scope) -> Code:
+def _comprehension(tree: exp.Comprehension, scope: NameScope) -> Code:
     items, condition = value(tree.args["iterator"], scope), tree.args.get("condition")
     name, inner = scope.bind(tree.expression.name, _item(items))
     made = value(tree.this, inner)
@@ -406,7 +406,7 @@ def _item(items: Code) -> Kind:
 
 
 @_of(exp.ArrayFilter)
-def _list_filter(tree: exp.ArrayFilter, scope: Scope) -> Code:
+def _list_filter(tree: exp.ArrayFilter, scope: NameScope) -> Code:
     items, function = value(tree.this, scope), tree.expression
     if not isinstance(function, exp.Lambda) or len(function.expressions) != 1:
         raise Unsupported("a filter with two names")
@@ -416,7 +416,7 @@ def _list_filter(tree: exp.ArrayFilter, scope: Scope) -> Code:
 
 
 @_of(exp.ArraySort)
-def _list_sort(tree: exp.ArraySort, scope: Scope) -> Code:
+def _list_sort(tree: exp.ArraySort, scope: NameScope) -> Code:
     items, nulls_first = value(tree.this, scope), tree.args.get("nulls_first")
     if tree.args.get("asc") is not None or (nulls_first is not None and nulls_first.this):
         raise Unsupported("list_sort in an order of its own")
@@ -426,7 +426,7 @@ def _list_sort(tree: exp.ArraySort, scope: Scope) -> Code:
 
 
 @_of(exp.Struct)
-def _struct(tree: exp.Struct, scope: Scope) -> Code:
+def _struct(tree: exp.Struct, scope: NameScope) -> Code:
     if not all(isinstance(part, exp.PropertyEQ) for part in tree.expressions):
         raise Unsupported("a struct without names")
     fields = [(part.this.name, value(part.expression, scope)) for part in tree.expressions]
@@ -435,7 +435,7 @@ def _struct(tree: exp.Struct, scope: Scope) -> Code:
 
 
 @_of(exp.Bracket)
-def _bracket(tree: exp.Bracket, scope: Scope) -> Code:
+def _bracket(tree: exp.Bracket, scope: NameScope) -> Code:
     items = value(tree.this, scope)
     kind, place = _item(items), tree.expressions[0]
     if len(tree.expressions) > 1 or not (isinstance(place, exp.Column) or _is_number(place)):
@@ -452,7 +452,7 @@ def _is_number(tree: exp.Expr) -> bool:
 
 
 @_of(exp.Chr)
-def _chr(tree: exp.Chr, scope: Scope) -> Code:  # noqa: ARG001
+def _chr(tree: exp.Chr, scope: NameScope) -> Code:  # noqa: ARG001
     [code] = tree.expressions
     if not isinstance(code, exp.Literal) or not 0 < int(code.this) < 128:
         raise Unsupported("chr of a value")
@@ -460,7 +460,7 @@ def _chr(tree: exp.Chr, scope: Scope) -> Code:  # noqa: ARG001
 
 
 @_of(exp.Cast)
-def _cast(tree: exp.Cast, scope: Scope) -> Code:
+def _cast(tree: exp.Cast, scope: NameScope) -> Code:
     code, wanted = value(tree.this, scope), _type(tree.to)
     if (code.kind, wanted) in _CASTS:
         return Code(f"{_CASTS[code.kind, wanted]}({code.text})", wanted)
@@ -492,7 +492,7 @@ def _type(tree: exp.DataType) -> Kind:
 _TEXT_OF = {BOOL: "text_of_bool", SMALL: "text_of_int", INT: "text_of_int"}
 
 
-def _texts(trees: Iterable[exp.Expr], scope: Scope, lists: bool) -> str:
+def _texts(trees: Iterable[exp.Expr], scope: NameScope, lists: bool) -> str:
     """Arguments of functions that make texts of what they are given."""
     texts = []
     for code in (value(tree, scope) for tree in trees):
@@ -506,12 +506,12 @@ def _texts(trees: Iterable[exp.Expr], scope: Scope, lists: bool) -> str:
 
 
 @_of(exp.Concat)
-def _concat(tree: exp.Concat, scope: Scope) -> Code:
+def _concat(tree: exp.Concat, scope: NameScope) -> Code:
     return Code(f"concat({_texts(tree.expressions, scope, lists=False)})", TEXT)
 
 
 @_of(exp.ConcatWs)
-def _concat_ws(tree: exp.ConcatWs, scope: Scope) -> Code:
+def _concat_ws(tree: exp.ConcatWs, scope: NameScope) -> Code:
     separator, *parts = tree.expressions
     own = value(separator, scope)
     _need(own.kind, "a separator of", TEXT)
@@ -519,7 +519,7 @@ def _concat_ws(tree: exp.ConcatWs, scope: Scope) -> Code:
 
 
 @_of(exp.DPipe)
-def _pipe(tree: exp.DPipe, scope: Scope) -> Code:
+def _pipe(tree: exp.DPipe, scope: NameScope) -> Code:
     a, b = value(tree.this, scope), value(tree.expression, scope)
     _need(a.kind, "|| of", TEXT)
     _need(b.kind, "|| of", TEXT)
@@ -527,7 +527,7 @@ def _pipe(tree: exp.DPipe, scope: Scope) -> Code:
 
 
 @_of(exp.JSONArray)
-def _json_array(tree: exp.JSONArray, scope: Scope) -> Code:
+def _json_array(tree: exp.JSONArray, scope: NameScope) -> Code:
     texts = []
     for code in (value(part, scope) for part in tree.expressions):
         _need(code.kind, "JSON of", TEXT, BOOL, SMALL, INT, TIMESTAMP, NULL, pa.list_(TEXT))
@@ -536,7 +536,7 @@ def _json_array(tree: exp.JSONArray, scope: Scope) -> Code:
 
 
 @_of(exp.Round)
-def _round(tree: exp.Round, scope: Scope) -> Code:
+def _round(tree: exp.Round, scope: NameScope) -> Code:
     digits, inner = tree.args.get("decimals"), tree.this
     if not isinstance(digits, exp.Literal) or int(digits.this) > 12:
         raise Unsupported("round to a computed number of digits")
@@ -549,7 +549,7 @@ def _round(tree: exp.Round, scope: Scope) -> Code:
 
 
 @_of(exp.GenerateSeries)
-def _range(tree: exp.GenerateSeries, scope: Scope) -> Code:
+def _range(tree: exp.GenerateSeries, scope: NameScope) -> Code:
     if not tree.args.get("is_end_exclusive") or tree.args.get("step"):
         raise Unsupported("generate_series")
     start, end = (value(tree.args[name], scope) for name in ("start", "end"))
@@ -559,7 +559,7 @@ def _range(tree: exp.GenerateSeries, scope: Scope) -> Code:
 
 
 @_of(exp.RegexpLike, exp.RegexpFullMatch)
-def _regexp(tree: exp.RegexpLike | exp.RegexpFullMatch, scope: Scope) -> Code:
+def _regexp(tree: exp.RegexpLike | exp.RegexpFullMatch, scope: NameScope) -> Code:
     text, pattern = value(tree.this, scope), tree.expression
     flag = tree.args.get("flag") or tree.args.get("options")
     _need(text.kind, "a regular expression over", TEXT)
@@ -573,7 +573,7 @@ def _regexp(tree: exp.RegexpLike | exp.RegexpFullMatch, scope: Scope) -> Code:
 
 
 @_of(exp.Window)
-def _window(tree: exp.Window, scope: Scope) -> Code:
+def _window(tree: exp.Window, scope: NameScope) -> Code:
     if scope.window is None:
         raise Unsupported("a window function here")
     code = scope.window(tree)
@@ -737,7 +737,7 @@ FUNCTIONS |= {
 }
 
 
-def _call(tree: exp.Func, scope: Scope) -> Code:
+def _call(tree: exp.Func, scope: NameScope) -> Code:
     name = str(tree.this).lower() if isinstance(tree, exp.Anonymous) else type(tree)
     trees = tree.expressions if isinstance(tree, exp.Anonymous) else _arguments(tree)
     if name not in FUNCTIONS:
@@ -833,22 +833,22 @@ def aggregation(tree: exp.Expr, kind: Kind) -> Aggregation:
 
 
 @_of(exp.Filter)
-def _filtered(tree: exp.Filter, scope: Scope) -> Code:
+def _filtered(tree: exp.Filter, scope: NameScope) -> Code:
     return aggregate(tree.this, scope, tree.expression.this)
 
 
 @_of(exp.IgnoreNulls)
-def _ignore_nulls(tree: exp.IgnoreNulls, scope: Scope) -> Code:
+def _ignore_nulls(tree: exp.IgnoreNulls, scope: NameScope) -> Code:
     return aggregate(tree, scope)
 
 
-def aggregate(tree: exp.Expr, scope: Scope, where: exp.Expr | None = None) -> Code:
+def aggregate(tree: exp.Expr, scope: NameScope, where: exp.Expr | None = None) -> Code:
     """An aggregate of `rows`, which are in row order."""
     if isinstance(tree, exp.IgnoreNulls) and isinstance(tree.this, exp.AnyValue):
         tree = tree.this  # how the parser writes any_value
     if scope.group is None:
         raise Unsupported(f"the aggregate {type(tree).__name__.lower()} here")
-    inner = Scope(scope.group)
+    inner = NameScope(scope.group)
     values, code, options = _aggregated(tree, inner)
     kind = code.kind
     own = aggregation(tree, kind)
@@ -868,7 +868,7 @@ class _Options(NamedTuple):
     separator: str
 
 
-def _aggregated(tree: exp.Expr, scope: Scope) -> tuple[str, Code, _Options]:
+def _aggregated(tree: exp.Expr, scope: NameScope) -> tuple[str, Code, _Options]:
     """What an aggregate takes of each row, the value in it, and how the values are treated."""
     if tree.args.get("count") is not None or tree.args.get("expressions"):
         raise Unsupported("an aggregate of several arguments")

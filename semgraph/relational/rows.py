@@ -40,7 +40,7 @@ from semgraph.relational.row_scalars import (
     NAMESPACE,
     NULL,
     Code,
-    Scope,
+    NameScope,
     Unsupported,
     aggregation,
     as_kind,
@@ -182,13 +182,13 @@ class _Generator:
         return self._assigned(node, f"[{made} for {rows}]")
 
     def _computed(
-        self, computed: Columns, scope: Scope, columns: dict[str, Code], node: Node
+        self, computed: Columns, scope: NameScope, columns: dict[str, Code], node: Node
     ) -> dict[str, str]:
         kinds = {f.name: f.type for f in node.schema}
         return {name: self._converted(s, scope, columns, kinds[name]) for name, s in computed}
 
     def _converted(
-        self, scalar: Scalar, scope: Scope, columns: dict[str, Code], kind: pa.DataType
+        self, scalar: Scalar, scope: NameScope, columns: dict[str, Code], kind: pa.DataType
     ) -> str:
         """A computed column, with the type that the schema has."""
         if len(scalar.columns) == 1 and scalar.sql == f'"{scalar.columns[0]}"':
@@ -198,7 +198,9 @@ class _Generator:
         except Unsupported as reason:
             raise Unsupported(f"{reason}: {scalar.text}") from None
 
-    def _windowed(self, node: Node, rows: str, scalars: Iterable[Scalar]) -> tuple[object, Scope]:
+    def _windowed(
+        self, node: Node, rows: str, scalars: Iterable[Scalar]
+    ) -> tuple[object, NameScope]:
         """The loop over rows and the values of window functions, and the scope of its body."""
         columns = self._columns(node)
         values: list[str] = []
@@ -209,12 +211,12 @@ class _Generator:
             return Code(f"w{len(values)}", code.kind)
 
         if not any(scalar.has_window for scalar in scalars):
-            return f"r in {rows}", Scope(columns)
-        return _Loop(rows, values), Scope(columns, window=window)
+            return f"r in {rows}", NameScope(columns)
+        return _Loop(rows, values), NameScope(columns, window=window)
 
     def _window(self, tree: exp.Window, node: Node, rows: str) -> Code:
         """A list with a value of a window function for each row."""
-        scope, call = Scope(self._columns(node)), tree.this
+        scope, call = NameScope(self._columns(node)), tree.this
         parts = [value(part, scope) for part in tree.args.get("partition_by") or []]
         parts += [scope.columns[PARTITION]] if node.partitioned else []
         per = f"lambda r: {_tuple(key(part) for part in parts)}"
@@ -254,7 +256,7 @@ class _Generator:
             for text, descending, nulls_first in terms
         )
 
-    def _sorted_by(self, order: Sequence[Sort], scope: Scope, row: str = "r") -> str:
+    def _sorted_by(self, order: Sequence[Sort], scope: NameScope, row: str = "r") -> str:
         """The terms of an operator's order: NULLs last; a constant orders nothing."""
         terms = (
             (sort_key(value(t.by.ast, scope)), t.descending, False) for t in order if t.by.columns
@@ -269,7 +271,7 @@ class _Generator:
 
     @_operator.register
     def _(self, node: Limit) -> str:
-        terms = self._sorted_by(node.order, Scope(self._columns(node.input)))
+        terms = self._sorted_by(node.order, NameScope(self._columns(node.input)))
         rows = self.rows(node.input)
         return self._assigned(
             node, f"first_of({rows}, {self._per(node, node.per)}, {node.n}{terms})"
@@ -282,7 +284,7 @@ class _Generator:
 
     @_operator.register
     def _(self, node: Ordered) -> str:
-        terms = self._sorted_by(node.by, Scope(self._columns(node.input)))
+        terms = self._sorted_by(node.by, NameScope(self._columns(node.input)))
         return self._assigned(node, f"sort({self.rows(node.input)}{terms})")
 
     @_operator.register
@@ -291,11 +293,11 @@ class _Generator:
         columns = self._columns(source)
         first = self._columns(source, "rows[0]")
         kinds = {f.name: f.type for f in node.schema}
-        by = self._computed(node.by, Scope(columns), columns, node)
+        by = self._computed(node.by, NameScope(columns), columns, node)
         parts = [key(Code(text, kinds[name])) for name, text in by.items()]
         parts += [columns[PARTITION].text] if node.partitioned else []
-        texts = self._computed(node.by, Scope(first), first, node)
-        texts |= self._computed(node.add, Scope(first, group=columns), first, node)
+        texts = self._computed(node.by, NameScope(first), first, node)
+        texts |= self._computed(node.add, NameScope(first, group=columns), first, node)
         if node.partitioned:
             input_row = f"least_of({columns[INPUT_ROW].text} for r in rows)"
             texts |= {PARTITION: first[PARTITION].text, INPUT_ROW: input_row}
@@ -308,7 +310,8 @@ class _Generator:
         if node.having is None:
             return result
         return self._assigned(
-            node, f"[r for r in {result} if {test(node.having.ast, Scope(self._columns(node)))}]"
+            node,
+            f"[r for r in {result} if {test(node.having.ast, NameScope(self._columns(node)))}]",
         )
 
     @_operator.register
@@ -366,7 +369,7 @@ class _Generator:
         if node.where is None:
             return matches
         brought = pa.struct([right.schema.field(name) for name in names])
-        scope = Scope({**own, alias: Code("q[0]", brought)})
+        scope = NameScope({**own, alias: Code("q[0]", brought)})
         return f"[q for q in {matches} if {test(node.where.ast, scope)}]"
 
     @_operator.register
@@ -394,13 +397,13 @@ class _Generator:
             raise Unsupported("matches of windows for rows of none")
         own, brought = self._columns(left), Code("q[0]", pa.struct(list(node.other.schema)))
         rows, matches = self.rows(left), self._matches(node, alias, None)
-        terms = self._sorted_by(node.order, Scope({**own, alias: brought}), "q")
+        terms = self._sorted_by(node.order, NameScope({**own, alias: brought}), "q")
         matches = f"sort({matches}{terms})" if terms else matches
         matches += f"[:{node.limit}]" if node.limit is not None else ""
         of_left = self._columns(left, "one")
         group = {**of_left, alias: Code("r[0]", brought.kind)}
         texts = {name: code.text for name, code in of_left.items()}
-        texts |= self._computed(node.add, Scope({}, group=group), of_left, node)
+        texts |= self._computed(node.add, NameScope({}, group=group), of_left, node)
         if self._traced:
             texts[LINEAGE] += " + all_sources(q[-1] for q in rows)"
         made = _tuple(texts[name] for name in self._schema(node).names)

@@ -56,7 +56,7 @@ Name = Callable[[Node], str]
 """The name of the relation that holds the rows of a node."""
 
 
-class Source:
+class InputRelations:
     """The relations that operators read, with their hidden columns.
 
     Args:
@@ -217,14 +217,14 @@ def _names(node: Node, prefix: str = "") -> list[str]:
 
 
 @singledispatch
-def operator_sql(node: Node, source: Source) -> str:  # noqa: ARG001
+def operator_sql(node: Node, source: InputRelations) -> str:  # noqa: ARG001
     """SQL of one operator over the named relations of its inputs."""
     msg = f"{node.keyword} is not relational"
     raise EngineError(msg)
 
 
 @operator_sql.register
-def _(node: Filter, source: Source) -> str:
+def _(node: Filter, source: InputRelations) -> str:
     where = f"WHERE {scalar_sql(node.where, node.partitioned)}"
     if node.where.ast.find(exp.Window):
         where = where.replace("WHERE", "QUALIFY", 1)
@@ -232,14 +232,14 @@ def _(node: Filter, source: Source) -> str:
 
 
 @operator_sql.register
-def _(node: Project, source: Source) -> str:
+def _(node: Project, source: InputRelations) -> str:
     return _select(
         [*cast_columns(node.columns, node, node.input), *source.hidden(node)], source(node.input)
     )
 
 
 @operator_sql.register
-def _(node: Add, source: Source) -> str:
+def _(node: Add, source: InputRelations) -> str:
     computed = dict(
         zip((n for n, _ in node.columns), cast_columns(node.columns, node, node.input), strict=True)
     )
@@ -248,7 +248,7 @@ def _(node: Add, source: Source) -> str:
 
 
 @operator_sql.register
-def _(node: Limit, source: Source) -> str:
+def _(node: Limit, source: InputRelations) -> str:
     per = [quote(name) for name in node.per] + ([PARTITION] if node.partitioned else [])
     over = f"{'PARTITION BY ' + ', '.join(per) if per else ''} ORDER BY {order_sql(node.order, node, ORDINAL)}"
     return _select(
@@ -259,14 +259,14 @@ def _(node: Limit, source: Source) -> str:
 
 
 @operator_sql.register
-def _(node: Ordered, source: Source) -> str:
+def _(node: Ordered, source: InputRelations) -> str:
     ordinal = f"row_number() OVER (ORDER BY {order_sql(node.by, node, ORDINAL)}) AS {ORDINAL}"
     rest = [name for name in source.hidden(node) if name != ORDINAL]
     return _select([*_names(node), ordinal, *rest], source(node.input))
 
 
 @operator_sql.register
-def _(node: Distinct, source: Source) -> str:
+def _(node: Distinct, source: InputRelations) -> str:
     by = [quote(name) for name in node.by or node.schema.names] + (
         [PARTITION] if node.partitioned else []
     )
@@ -279,7 +279,7 @@ def _(node: Distinct, source: Source) -> str:
 
 
 @operator_sql.register
-def _(node: Aggregate, source: Source) -> str:
+def _(node: Aggregate, source: InputRelations) -> str:
     partition = [PARTITION] if node.partitioned else []
     groups = [str(i + 1) for i in range(len(node.by))] + partition
     columns = [*cast_columns(node.by, node, node.input), *cast_columns(node.add, node, node.input)]
@@ -295,7 +295,7 @@ def _(node: Aggregate, source: Source) -> str:
 
 
 @operator_sql.register
-def _(node: Union, source: Source) -> str:
+def _(node: Union, source: InputRelations) -> str:
     branches = []
     for i, branch in enumerate(node.relations):
         lacking = [name for name in hidden_columns(node) if name not in hidden_columns(branch)]
@@ -330,7 +330,7 @@ def _part(value: str, existing: pa.DataType, wanted: pa.DataType) -> str:
 
 
 @operator_sql.register
-def _(node: Unnest, source: Source) -> str:
+def _(node: Unnest, source: InputRelations) -> str:
     column, position = quote(node.column), quote(node.position or "#i")
     kind = sql_type(node.input.schema.field(node.column).type)
     listed = (
@@ -395,7 +395,7 @@ def _path(path: str) -> str:
 
 
 @operator_sql.register
-def _(node: Join, source: Source) -> str:
+def _(node: Join, source: InputRelations) -> str:
     left, right, alias = node.input, node.other, node.alias or "_right"
     on = join_condition(left, right, alias, node.using, node.where)
     side = right_side(right, source, alias, node.fields, traced=source.traced)
@@ -422,7 +422,7 @@ def _(node: Join, source: Source) -> str:
 
 
 @operator_sql.register
-def _(node: GroupJoin, source: Source) -> str:
+def _(node: GroupJoin, source: InputRelations) -> str:
     left, alias = node.input, quote(node.alias)
     on = join_condition(left, node.other, node.alias, node.using, node.where)
     ordinal = f"{RIGHT}.{RIGHT_ORDINAL}"

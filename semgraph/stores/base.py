@@ -1,4 +1,4 @@
-"""The protocol of a store: six kinds of read and one kind of write.
+"""The protocol of a store: searches, matches, scans, and commits of a whole window.
 
 All reads are set-at-a-time: rows have an ordinal `_q`, each hit has the `_q` of its row, and any
 number of rows takes one round trip. Values are always bound parameters; labels and property names
