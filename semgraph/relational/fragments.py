@@ -92,17 +92,9 @@ class Segment:
         """The operators below the root whose rows get ids: those that make one row of many, and
         those that two pieces would compute.
         """
-        ends: dict[Node, None] = {}
-        owners: dict[Node, set[Node]] = {}
-        for node in reversed(self.operators):
-            own = owners.setdefault(node, set())
-            if node is not self.root and (isinstance(node, Aggregate | GroupJoin) or len(own) > 1):
-                ends[node] = None
-            if node is self.root or node in ends:
-                own = {node}
-            for child in node.inputs:
-                owners.setdefault(child, set()).update(own)
-        return list(ends)
+        grouped = {node for node in self.operators if isinstance(node, Aggregate | GroupJoin)}
+        ends = _ends_of_segments(self.operators, {self.root, *grouped}) - {self.root}
+        return [node for node in reversed(self.operators) if node in ends]
 
 
 def compile_segment(
@@ -340,19 +332,29 @@ def plan_segments(roots: Sequence[Node]) -> dict[Node, str]:
     relational node that two segments would compute.
     """
     order = list(walk(*roots))
-    materialised = {node for node in (*order, *roots) if not node.relational or not node.inputs}
-    materialised |= set(roots)
+    fixed = {node for node in order if not node.relational or not node.inputs} | set(roots)
+    fixed |= {child for node in order if not node.relational for child in node.inputs}
+    materialised = _ends_of_segments(order, fixed)
+    return {node: f"m{i}" for i, node in enumerate(order) if node in materialised}
+
+
+def _ends_of_segments(order: Sequence[Node], fixed: set[Node]) -> set[Node]:
+    """The nodes at which segments end: the fixed ones, and those that two segments would compute.
+
+    Args:
+        order: The nodes, inputs before what reads them.
+        fixed: Nodes that end a segment in any case.
+    """
+    ends = set(fixed)
     owners: dict[Node, set[Node]] = {}
     for node in reversed(order):
-        mine = owners.setdefault(node, set())
-        if node in materialised or len(mine) > 1:
-            materialised.add(node)
-            mine = {node}
+        own = owners.setdefault(node, set())
+        if node in ends or len(own) > 1:
+            ends.add(node)
+            own = {node}
         for child in node.inputs:
-            if not node.relational:
-                materialised.add(child)
-            owners.setdefault(child, set()).update(mine)
-    return {node: f"m{i}" for i, node in enumerate(order) if node in materialised}
+            owners.setdefault(child, set()).update(own)
+    return ends
 
 
 _HINTS: dict[type[duckdb.Error], str] = {
