@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semgraph.expr.functions import words
 from semgraph.expr.scalar import LEFT, PAIRS, STEP, STORED
@@ -45,8 +44,8 @@ class StoreSearches(Protocol):
         ...
 
 
-Remembered = dict[tuple[SearchQuery, ...], dict[Hashable, tuple[int, list[pa.Table]]]]
-"""By queries, and by the values of a row: its ordinal, and the hits among which its own are."""
+Remembered = dict[tuple[SearchQuery, ...], dict[Hashable, list[pa.Table]]]
+"""By queries, and by the values of a row: the row's hits of each query."""
 
 
 class RememberedSearches:
@@ -69,23 +68,34 @@ class RememberedSearches:
         new = [place for place, key in enumerate(keys) if key not in known]
         if new:
             tables = await self._store.search(queries, rows.take(pa.array(new, pa.int64())))
-            known |= {keys[place]: (ordinals[place], tables) for place in new}
+            hits = [_by_row(table) for table in tables]
+            none = [table.slice(0, 0) for table in tables]
+            for place in new:
+                own = zip(hits, none, strict=True)
+                known[keys[place]] = [of.get(ordinals[place], empty) for of, empty in own]
             if len(new) == len(keys):
                 return tables
         return [
             pa.concat_tables(
-                _for_row(known[key][1][number], known[key][0], q)
-                for q, key in zip(ordinals, keys, strict=True)
+                _for_row(known[key][number], q) for q, key in zip(ordinals, keys, strict=True)
             )
             for number in range(len(queries))
         ]
 
 
-def _for_row(hits: pa.Table, stored: int, q: int) -> pa.Table:
+def _by_row(hits: pa.Table) -> dict[int, pa.Table]:
+    """The hits of each row, by its ordinal."""
+    places: dict[int, list[int]] = {}
+    for place, q in enumerate(values(hits.column("_q"))):
+        places.setdefault(q, []).append(place)
+    whole = Batch.of_table(hits)
+    return {q: whole.take(own).table for q, own in places.items()}
+
+
+def _for_row(hits: pa.Table, q: int) -> pa.Table:
     """The hits of one row, under another ordinal."""
-    own = hits.filter(pc.field("_q") == stored)
-    ordinals = pa.array([q] * own.num_rows, pa.int64())
-    return own.set_column(own.schema.get_field_index("_q"), "_q", ordinals)
+    ordinals = pa.array([q] * hits.num_rows, pa.int64())
+    return hits.set_column(hits.schema.get_field_index("_q"), "_q", ordinals)
 
 
 class StoreQueries:
