@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.execution.record import Run
-from semgraph.formats import plain_line
+from semgraph.formats import plain_line, shortened
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 
@@ -165,8 +165,7 @@ def _only_text(pairs: Sequence[tuple[str, str]], what: str) -> str | None:
 
 
 def _cut(text: str) -> str:
-    line = plain_line(text)
-    return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"
+    return shortened(plain_line(text), _SHOWN)
 
 
 Lookup = Callable[[str], "Exchange | None"]

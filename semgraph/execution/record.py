@@ -378,8 +378,6 @@ class Run:
     @property
     def asked(self) -> bool:
         """Whether a model answered questions of it, now or earlier."""
-        from semgraph.execution.record import recorded_steps
-
         return (self.folder / "answers").is_dir() or bool(recorded_steps(self.folder, "answers"))
 
     @property
