@@ -1,7 +1,7 @@
 """graphiti-core over a stream, as its users call it; it runs in its own environment, without
 semgraph.
 
-For each line of JSON from standard input (see `Told`) it adds the messages and prints a line:
+For each line of JSON from standard input (see `IngestJob`) it adds the messages and prints a line:
 seconds, CPU, queries, memory.
 """
 
@@ -17,7 +17,7 @@ from benchmarks.graphiti_core import counting, memory_at, reset
 from benchmarks.suite.peers import serve
 
 
-class Told(TypedDict):
+class IngestJob(TypedDict):
     """A line of input.
 
     Attributes:
@@ -37,16 +37,16 @@ class Told(TypedDict):
     bulk: bool
 
 
-async def tell(told: Told) -> dict[str, float]:
+async def run_job(job: IngestJob) -> dict[str, float]:
     """Add the messages one after another, or in bulk."""
-    memory = memory_at(told["bolt"], told["url"], told["dimensions"])
+    memory = memory_at(job["bolt"], job["url"], job["dimensions"])
     try:
         await memory.build_indices_and_constraints()
-        await _told(memory, told["before"], bulk=False)
-        reset(told["url"])
+        await _add(memory, job["before"], bulk=False)
+        reset(job["url"])
         with counting() as statements:
             wall, cpu = time.perf_counter(), time.process_time()
-            await _told(memory, told["rows"], bulk=told["bulk"])
+            await _add(memory, job["rows"], bulk=job["bulk"])
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     finally:
         await memory.close()
@@ -59,7 +59,7 @@ async def tell(told: Told) -> dict[str, float]:
     }
 
 
-async def _told(memory: Any, rows: list[dict[str, Any]], *, bulk: bool) -> None:
+async def _add(memory: Any, rows: list[dict[str, Any]], *, bulk: bool) -> None:
     from graphiti_core.nodes import EpisodeType
     from graphiti_core.utils.bulk_utils import RawEpisode
 
@@ -83,4 +83,4 @@ async def _told(memory: Any, rows: list[dict[str, Any]], *, bulk: bool) -> None:
 
 
 if __name__ == "__main__":
-    serve(lambda told: asyncio.run(tell(told)))
+    serve(lambda job: asyncio.run(run_job(job)))

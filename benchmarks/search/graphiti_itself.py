@@ -1,6 +1,6 @@
 """graphiti-core's search, as its users call it; it runs in its own environment, without semgraph.
 
-A long-lived process: for each line of standard input (see `Told`) it runs the searches and prints a
+A long-lived process: for each line of standard input (see `SearchJob`) it runs the searches and prints a
 line.
 """
 
@@ -21,7 +21,7 @@ _SCOPES = {
 }
 
 
-class Told(TypedDict):
+class SearchJob(TypedDict):
     """A line of input.
 
     Attributes:
@@ -43,24 +43,24 @@ class Told(TypedDict):
     questions: list[dict[str, str]]
 
 
-async def ask(told: Told) -> dict[str, Any]:
+async def ask(job: SearchJob) -> dict[str, Any]:
     """Run the searches, and return their cost and hits."""
-    memory = memory_at(told["bolt"], told["url"], told["dimensions"])
-    questions = told["questions"]
+    memory = memory_at(job["bolt"], job["url"], job["dimensions"])
+    questions = job["questions"]
     try:
         await memory.build_indices_and_constraints()
-        await _found(memory, told, questions[-1])
-        reset(told["url"])
+        await _found(memory, job, questions[-1])
+        reset(job["url"])
         wall, cpu = [], []
         with counting() as statements:
-            for question in questions[: told["alone"]]:
+            for question in questions[: job["alone"]]:
                 started = time.perf_counter(), time.process_time()
-                await _found(memory, told, question)
+                await _found(memory, job, question)
                 wall.append(time.perf_counter() - started[0])
                 cpu.append(time.process_time() - started[1])
-        asked = calls(told["url"])
+        asked = calls(job["url"])
         began = time.perf_counter()
-        found = await asyncio.gather(*(_found(memory, told, question) for question in questions))
+        found = await asyncio.gather(*(_found(memory, job, question) for question in questions))
         all_at_once = time.perf_counter() - began
     finally:
         await memory.close()
@@ -71,19 +71,19 @@ async def ask(told: Told) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def _found(memory: Any, told: Told, question: dict[str, str]) -> dict[str, list[str]]:
+async def _found(memory: Any, job: SearchJob, question: dict[str, str]) -> dict[str, list[str]]:
     """Uuids by scope. The two recipes of `search` use it, all others use `search_`."""
     from graphiti_core.search import search_config_recipes as recipes
 
-    center = question["center"] if "DISTANCE" in told["recipe"] else None
-    if told["recipe"] in {"EDGE_HYBRID_SEARCH_RRF", "EDGE_HYBRID_SEARCH_NODE_DISTANCE"}:
+    center = question["center"] if "DISTANCE" in job["recipe"] else None
+    if job["recipe"] in {"EDGE_HYBRID_SEARCH_RRF", "EDGE_HYBRID_SEARCH_NODE_DISTANCE"}:
         edges = await memory.search(
-            question["text"], center_node_uuid=center, group_ids=[told["group"]]
+            question["text"], center_node_uuid=center, group_ids=[job["group"]]
         )
         return {"facts": [edge.uuid for edge in edges]}
-    config = getattr(recipes, told["recipe"])
+    config = getattr(recipes, job["recipe"])
     result = await memory.search_(
-        question["text"], config, group_ids=[told["group"]], center_node_uuid=center
+        question["text"], config, group_ids=[job["group"]], center_node_uuid=center
     )
     searched = {
         "edges": config.edge_config,
@@ -99,4 +99,4 @@ async def _found(memory: Any, told: Told, question: dict[str, str]) -> dict[str,
 
 
 if __name__ == "__main__":
-    serve(lambda told: asyncio.run(ask(told)))
+    serve(lambda job: asyncio.run(ask(job)))

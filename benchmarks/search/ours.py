@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.search.graphiti_itself import Told
+from benchmarks.search.graphiti_itself import SearchJob
 from benchmarks.search.memory import DIMENSIONS, GROUP, SCOPES, Asked, memory_of
 from benchmarks.search.ranking import ranked
 from benchmarks.search.stored import bolt, graph, store_of
@@ -152,10 +152,10 @@ def graphiti(recipe: str, facts: int, trial: int) -> Figures:
     """The same of graphiti-core, over the same rows of the same Neo4j, with the same server."""
     asked = _asked(facts, trial)
     with serving() as server:
-        told = Told(
+        job = SearchJob(
             url=server.url, bolt=bolt(facts), dimensions=DIMENSIONS, recipe=recipe, group=GROUP, alone=ALONE,
             questions=[{"text": one.text, "center": one.center} for one in asked],
         )  # fmt: skip
         environment = {"EMBEDDING_DIM": str(DIMENSIONS)}
-        found = request("graphiti-core", "benchmarks.search.graphiti_itself", told, environment)
+        found = request("graphiti-core", "benchmarks.search.graphiti_itself", job, environment)
     return Seen(**found).figures(asked)
