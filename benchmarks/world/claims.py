@@ -28,7 +28,7 @@ class Claim:
         text: The sentence itself, in the third person.
         kind: A class of relations that may repeat or deny each other: job, home, lead, left,
             handed, tie, plan, deadline, a verb.
-        value: The value of the target if it is no name: the day of a deadline.
+        value: The target's value where it has no name, such as the day of a deadline.
         since: The start of its validity, in ISO 8601; None if unknown.
         until: The end of its validity.
         undatable: It is valid at some unknown time.
