@@ -1,7 +1,8 @@
 """One text for equal values, of which fingerprints are made.
 
 Stores keep fingerprints, so the text holds no name of Python code: a class gives its frozen `tag`,
-a field its name, or the `tag` in its metadata once it was renamed.
+a field its name, or the `tag` in its metadata once it was renamed. A field with `added` in its
+metadata counts only where it is set, so that what was there before the field keeps its text.
 """
 
 from __future__ import annotations
@@ -41,7 +42,12 @@ def _text_of_object(value: Any, special: Callable[[Any], str | None]) -> str:
 
 def text_of_fields(value: Any, special: Callable[[Any], str | None] = lambda _: None) -> str:
     """The canonical text of a dataclass: its tag and its fields."""
-    inner = {tag: getattr(value, name) for name, tag in tagged_fields(value.__class__)}
+    cls = value.__class__
+    inner = {
+        tag: getattr(value, name)
+        for name, tag in tagged_fields(cls)
+        if not is_unset(cls, name, getattr(value, name))
+    }
     return str(value.tag) + canonical(inner, special)
 
 
@@ -51,3 +57,16 @@ def tagged_fields(cls: type[Any]) -> tuple[tuple[str, str], ...]:
     return tuple(
         (f.name, f.metadata.get("tag", f.name)) for f in dataclasses.fields(cls) if f.compare
     )
+
+
+def is_unset(cls: Any, name: str, value: Any) -> bool:
+    """Whether a field was added to its class later (`added` in its metadata) and has its default:
+    what it is part of then has the text from before.
+    """
+    later = _added_later(cls)
+    return name in later and bool(value == later[name])
+
+
+@cache
+def _added_later(cls: type[Any]) -> Mapping[str, Any]:
+    return {f.name: f.default for f in dataclasses.fields(cls) if f.metadata.get("added")}

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, Self
 import pyarrow as pa
 
 from semgraph.errors import Fault, Position
-from semgraph.expr.canonical import canonical
+from semgraph.expr.canonical import canonical, is_unset
 from semgraph.expr.scalar import Scalar
 
 RowsTrait = Literal["1:1", "subset", "expand", "collapse", "any"]
@@ -34,8 +34,9 @@ def argument(kind: str, **options: Any) -> Any:
     Args:
         kind: How YAML and Python values become its value (see `frontend.build`).
         options: `default` (a field without one is required); `choices`; `key`, its name in plans,
-            if it has another; `tag`, its name in fingerprints, once the field was renamed; `doc`
-            for the JSON Schema.
+            if it has another; `tag`, its name in fingerprints, once the field was renamed;
+            `added`, if the operator is older than it: fingerprints then leave its default out;
+            `doc` for the JSON Schema.
     """
     default = options.pop("default", dataclasses.MISSING)
     return field(default=default, metadata={"kind": kind, **options})
@@ -221,6 +222,8 @@ class Node(ABC):
         _known_below(self, "fingerprint")
         parts = [self.keyword, self.tag]
         for f in self.arguments():
+            if is_unset(type(self), f.name, getattr(self, f.name)):
+                continue
             text = self._texts.get(f.name) or canonical(getattr(self, f.name), _node_text)
             parts.append(f"{f.metadata.get('tag', f.name)}={text}")
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -236,8 +239,12 @@ class Node(ABC):
     @cached_property
     def _texts(self) -> dict[str, str]:
         """The canonical text of each field that holds no relation."""
-        names = _content_fields(type(self))
-        return {name: canonical(getattr(self, name)) for name in names}
+        values = ((name, getattr(self, name)) for name in _content_fields(type(self)))
+        return {
+            name: canonical(value)
+            for name, value in values
+            if not is_unset(type(self), name, value)
+        }
 
     def with_fields(self, **values: Any) -> Self:
         """The same operator with other values of some fields, which are not checked. Returns itself
@@ -246,9 +253,19 @@ class Node(ABC):
         if all(getattr(self, name) == value for name, value in values.items()):
             return self
         if "_texts" in vars(self):
-            texts = {n: canonical(value) for n, value in values.items() if n in self._texts}
-            values["_texts"] = self._texts | texts
+            values["_texts"] = self._texts_with(values)
         return self._copy((), values)
+
+    def _texts_with(self, changed: Mapping[str, Any]) -> dict[str, str]:
+        """The canonical texts of the fields, with other values of some."""
+        cls = type(self)
+        texts: dict[str, str] = {}
+        for name in _content_fields(cls):
+            if name not in changed:
+                texts |= {name: self._texts[name]} if name in self._texts else {}
+            elif not is_unset(cls, name, changed[name]):
+                texts[name] = canonical(changed[name])
+        return texts
 
     def with_inputs(self, *inputs: Node) -> Self:
         """The same operator over other relations, given in the order of `inputs`."""

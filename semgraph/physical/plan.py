@@ -17,7 +17,7 @@ import semgraph.semantic.groups
 import semgraph.semantic.pairs
 import semgraph.semantic.rows  # noqa: F401 - the three register how answers are assembled
 from semgraph.errors import DataError, EngineError
-from semgraph.expr.canonical import canonical, tagged_fields
+from semgraph.expr.canonical import canonical, is_unset, tagged_fields
 from semgraph.llm.base import Vectors
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
@@ -186,9 +186,13 @@ class PhysicalNode(ABC):
 
     def content(self) -> list[str]:
         """What it does, independent of the rows: equal for the same operator in another run."""
-        named = [f for f in tagged_fields(type(self.logical)) if f[0] not in _NO_CONTENT]
-        texts = (f"{tag}={canonical(getattr(self.logical, n), _as_input)}" for n, tag in named)
-        return [self.logical.keyword, *texts]
+        node = self.logical
+        texts = [
+            f"{tag}={canonical(getattr(node, name), _as_input)}"
+            for name, tag in tagged_fields(type(node))
+            if name not in _NO_CONTENT and not is_unset(type(node), name, getattr(node, name))
+        ]
+        return [node.keyword, *texts]
 
     async def place_error(
         self,

@@ -99,6 +99,27 @@ def test_a_renamed_class_and_argument_keep_the_fingerprint() -> None:
     assert old.fingerprint != Renamed(input=SOURCE, size=4).fingerprint
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Extended(Node):
+    keyword: ClassVar[str] = "sample"
+    tag: ClassVar[str] = "Sample"
+    input: Node = argument("input")
+    n: int = argument("number")
+    where: str = argument("path", default="", added=True)
+
+    def infer(self) -> pa.Schema:
+        return self.input.schema
+
+
+def test_an_argument_that_was_added_counts_where_it_is_set() -> None:
+    old, new = Sample(input=SOURCE, n=3), Extended(input=SOURCE, n=3)
+    assert (old.fingerprint, old.content) == (new.fingerprint, new.content)
+    changed = new.with_fields(where="n")
+    assert changed.fingerprint not in {new.fingerprint, ""}
+    assert changed.content == Extended(input=SOURCE, n=3, where="n").content != new.content
+    assert changed.with_fields(where="").content == new.content
+
+
 def test_rows_marked_by_0_1_0_are_not_processed_again(tmp_path: Path) -> None:
     shutil.copy(FIXTURES / "remembered-0.1.0.db", tmp_path / "graph.db")
     rows = [
