@@ -36,7 +36,7 @@ from semgraph.physical.planner import compile_plan
 from semgraph.relational.batch import INPUT_ROW
 from semgraph.scores import ScoredGraph
 from semgraph.semantic.answers import answer_table
-from semgraph.semantic.ask import AnswerContext, Answered, answer
+from semgraph.semantic.ask import AnswerContext, Answered
 from semgraph.semantic.context import NodeContext
 from semgraph.semantic.contract import (
     Context,
@@ -48,6 +48,7 @@ from semgraph.semantic.contract import (
     Rows,
 )
 from semgraph.semantic.library import Library
+from semgraph.semantic.operators import answer
 from semgraph.stores.base import Store
 
 K = TypeVar("K")

@@ -14,9 +14,9 @@ from semgraph.conformance.cases import usable
 from semgraph.conformance.suite import Agreement, Candidate, Outcomes, agreement, run_checks
 from semgraph.errors import PlanError, Problem
 from semgraph.logical.plan import Choice
-from semgraph.semantic.answers import named
 from semgraph.semantic.contract import OPERATORS
 from semgraph.semantic.library import Library
+from semgraph.semantic.watch import named
 
 
 class ImplementationFile(NamedTuple):

@@ -27,9 +27,9 @@ from semgraph.expr.functions import alike, canonical_json
 from semgraph.llm.base import LLM, Limits, Reply, Request
 from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import plain
-from semgraph.semantic.answers import Blocked, named
 from semgraph.semantic.contract import SCORE, Implementation, RowEstimate
 from semgraph.semantic.library import invalid_cost
+from semgraph.semantic.watch import Blocked, named
 
 PATIENCE = 15.0
 """The most seconds for one run of a candidate, which takes hundredths."""

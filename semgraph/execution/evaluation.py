@@ -34,8 +34,9 @@ from semgraph.meter import OperatorMetrics, StepMetrics
 from semgraph.physical.plan import AskModel, PhysicalNode
 from semgraph.physical.retrieval import Partition
 from semgraph.relational.batch import Batch
-from semgraph.semantic.ask import AnswerContext, Answered, Failure, answer
+from semgraph.semantic.ask import AnswerContext, Answered, Failure
 from semgraph.semantic.context import NodeContext
+from semgraph.semantic.operators import answer
 
 T = TypeVar("T")
 Report = RowsReport | AnswersReport | LineageReport

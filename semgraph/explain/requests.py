@@ -26,9 +26,10 @@ from semgraph.logical.semantic import Semantic
 from semgraph.meter import Meter, StepMetrics
 from semgraph.physical.plan import PhysicalNode, PhysicalPlan
 from semgraph.relational.batch import Batch
-from semgraph.semantic.ask import AnswerContext, answer
+from semgraph.semantic.ask import AnswerContext
 from semgraph.semantic.context import DryRun, DryRunEnded, NodeContext
 from semgraph.semantic.contract import Implementation, Part, Rows
+from semgraph.semantic.operators import answer
 from semgraph.stores.base import Store
 
 _TWO = 2  # made-up rows: enough to show several of them in one call

@@ -13,9 +13,6 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 
-import semgraph.semantic.groups
-import semgraph.semantic.pairs
-import semgraph.semantic.rows  # noqa: F401 - the three register how answers are assembled
 from semgraph.errors import DataError, EngineError
 from semgraph.expr.canonical import canonical, is_unset, tagged_fields
 from semgraph.llm.base import Vectors
@@ -46,8 +43,9 @@ from semgraph.relational.fragments import (
     run_segment,
 )
 from semgraph.relational.lineage import run_traced
-from semgraph.semantic.ask import Answered, Failure, in_chunks, rows_a_call
+from semgraph.semantic.ask import Answered, Failure
 from semgraph.semantic.contract import Implementation
+from semgraph.semantic.early_stop import in_chunks, rows_a_call
 from semgraph.stores.base import SearchQuery
 
 _NO_CONTENT = {"step", "origin", "schema", "owner"}

@@ -1,3 +1,11 @@
-"""Semantic operators: the contract of implementations, their library, and evaluation; `prompt`
-makes the requests.
+"""Semantic operators, answered by a language model.
+
+For authors of implementations: `contract`, `answers` (tables of answers), `texts` (rows as text),
+`verdicts` (by log-odds) and `prompt` (requests). `library` finds implementations, `context` calls
+models and embedders for them, `watch` times them. `operators` answers a semantic operator: `rows`,
+`pairs` and `groups` make its items and its result, `ask` has what they share, `early_stop` the
+chunks below a limit.
+
+Imports `relational`, `optimizer`, `llm` and what lies below. `physical` and everything above
+imports it; `operators/` imports it through `semgraph.operator`.
 """

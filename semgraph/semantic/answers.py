@@ -1,160 +1,33 @@
-"""Answer tables: made from outcomes, and checked when an implementation returns them."""
+"""Answer tables, made from outcomes and checked when an implementation returns them; and the answer
+schemas that rows bring.
+"""
 
 from __future__ import annotations
 
-import logging
-import sys
-import time
-import traceback
+import json
 from collections import Counter
-from collections.abc import Coroutine, Generator, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import EngineError, SemgraphError
-from semgraph.logical.semantic import Semantic
+from semgraph.errors import DataError, EngineError, Fault
+from semgraph.expr.types import Type, parse_type
+from semgraph.logical.prompt import Prompt, PromptSet
+from semgraph.logical.schema import NAME
+from semgraph.logical.semantic import Semantic, SemMap
 from semgraph.semantic.contract import (
     SCORE,
-    Context,
-    Implementation,
     Outcome,
     Rows,
     answer_schema,
     verdict_field,
 )
+from semgraph.semantic.watch import named
 
-LONGEST = 2.0
-"""The most seconds without an await in a check."""
-_WARN_SECONDS = 5.0
-"""Seconds without an await after which a run logs a warning: its tables are larger than those of a
-check.
-"""
-_LOG = logging.getLogger("semgraph")
-
-
-class Blocked(EngineError):
-    """An implementation blocked the event loop."""
-
-
-class Watched:
-    """A coroutine of `answer` with the time of its longest step. Await it for the result.
-
-    Args:
-        call: The coroutine.
-        implementation: The implementation, for errors.
-        step: The step, for errors.
-    """
-
-    def __init__(
-        self, call: Coroutine[Any, Any, Any], implementation: object, step: str = ""
-    ) -> None:
-        self._call, self._implementation, self._step = call, implementation, step
-        self.longest = 0.0
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        """Run it step by step, and time the steps.
-
-        Raises:
-            EngineError: It raised an error that is not semgraph's; names file and line.
-        """
-        if not hasattr(self._call, "send"):
-            raise EngineError(
-                f"{self._place()}{named(self._implementation)}: answer must be written with async def"
-            )
-        began, waited = time.perf_counter(), seconds_without_processor()
-        send: Any = None
-        throw: BaseException | None = None
-        while True:
-            try:
-                awaited = self._call.send(send) if throw is None else self._call.throw(throw)
-            except StopIteration as end:
-                return end.value
-            except EngineError as error:
-                raise self._named(error) from error
-            except SemgraphError:
-                raise
-            except Exception as error:
-                raise self._broken(error) from error
-            finally:
-                seconds = time.perf_counter() - began
-                if seconds > LONGEST:
-                    before, waited = waited, seconds_without_processor()
-                    seconds -= waited - before
-                self.longest = max(self.longest, seconds)
-            send, throw = None, None
-            try:
-                send = yield awaited
-            except BaseException as error:  # noqa: BLE001 - thrown errors, also cancellation, go to the coroutine
-                throw = error
-            began = time.perf_counter()
-
-    async def ended(self) -> Any:
-        """The result, if nothing else ran in the event loop.
-
-        Raises:
-            Blocked: It blocked the event loop for longer than LONGEST.
-        """
-        result = await self
-        if self.longest > LONGEST:
-            raise Blocked(self.blocked())
-        return result
-
-    def blocked(self) -> str:
-        """The message about a blocked event loop."""
-        return (
-            f"{self._place()}{named(self._implementation)} blocked the event loop for "
-            f"{self.longest:.1f} s: no other call could run. "
-            "Await something meanwhile, or compute in a thread: await asyncio.to_thread(...)"
-        )
-
-    def _named(self, error: EngineError) -> EngineError:
-        """An error of the context, with the place in the implementation."""
-        message = str(error).removeprefix(self._place())
-        return EngineError(f"{self._place()}{named(self._implementation, error)}: {message}")
-
-    def _broken(self, error: Exception) -> EngineError:
-        message = f": {error}" if str(error) else ""
-        return EngineError(
-            f"{self._place()}{named(self._implementation, error)} raised {type(error).__name__}{message}"
-        )
-
-    def _place(self) -> str:
-        return f"step {self._step}: " if self._step else ""
-
-
-def seconds_without_processor() -> float:
-    """How long this thread has been ready to run without a processor. 0 except on Linux."""
-    try:
-        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
-    except OSError:
-        return 0.0
-
-
-async def watched(
-    implementation: Implementation[Any], node: Semantic, rows: Rows, ctx: Context
-) -> pa.Table:
-    """The answers of an implementation; logs a warning if it blocked the event loop.
-
-    Raises:
-        EngineError: It raised an error that is not semgraph's; names step, file and line.
-    """
-    call = Watched(implementation.answer(node, rows, ctx), implementation, node.step)
-    table: pa.Table = await call
-    if call.longest > _WARN_SECONDS:
-        _LOG.warning(call.blocked())
-    return table
-
-
-def named(implementation: object, error: BaseException | None = None) -> str:
-    """An implementation with its file, and the line in it that raised the error."""
-    file = getattr(sys.modules.get(type(implementation).__module__), "__file__", None)
-    if not file:
-        return type(implementation).__name__
-    trace = traceback.extract_tb(error.__traceback__) if error is not None else []
-    numbers = [frame.lineno for frame in trace if frame.filename == file]
-    return f"{type(implementation).__name__} in {file}" + (f":{numbers[-1]}" if numbers else "")
+_HINT = 'write types by name, such as {"title": {"type": "string", "describe": "a job"}}'
+_QUOTED = 120
 
 
 def answer_table(node: Semantic, outcomes: Sequence[Outcome], *, scored: bool = False) -> pa.Table:
@@ -255,3 +128,76 @@ def _first(items: Sequence[Any]) -> str:
 
 def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{schema.field(i).name}: {schema.field(i).type}" for i in range(len(schema)))
+
+
+def shaped(
+    node: SemMap, forms: Sequence[str | None], prompts: Sequence[int]
+) -> tuple[SemMap, list[int]]:
+    """The node with a prompt for each answer schema of its rows, and the number of each row's prompt
+    in it.
+
+    Args:
+        node: A node with `schema`.
+        forms: The answer schema of each row, as JSON.
+        prompts: The number of each row's prompt in the node.
+
+    Raises:
+        DataError: A row has no valid schema.
+    """
+    numbers: dict[tuple[int, str], int] = {}
+    shaped_prompts: list[Prompt] = []
+    rows = []
+    for number, text in zip(prompts, forms, strict=True):
+        key = (number, text or "")
+        if key not in numbers:
+            numbers[key] = len(shaped_prompts)
+            try:
+                shaped_prompts.append(_with_answer_schema(node.prompt.all[number], text or ""))
+            except Fault as fault:
+                quote = "" if text is None else f": {text[:_QUOTED]}"
+                what = f"{node.form} is no schema: {fault.what}{quote}"
+                raise DataError(what, hint=fault.hint or _HINT) from None
+        rows.append(numbers[key])
+    return replace(
+        node, prompt=PromptSet(tuple(("", prompt) for prompt in shaped_prompts), node.prompt.by)
+    ), rows
+
+
+def _with_answer_schema(prompt: Prompt, text: str) -> Prompt:
+    fields, meanings = form_of(text)
+    name = next(name for name, kind in prompt.returns if kind.name == "json")
+    returns = tuple(
+        (n, replace(kind, fields=fields) if n == name else kind) for n, kind in prompt.returns
+    )
+    described = tuple((f"{name}.{path}", meaning) for path, meaning in meanings)
+    return replace(prompt, returns=returns, describe=(*prompt.describe, *described))
+
+
+def form_of(text: str) -> tuple[tuple[tuple[str, Type], ...], tuple[tuple[str, str], ...]]:
+    """The fields of an answer schema in JSON: types by name, and their meanings. Raises Fault."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Fault("invalid JSON") from None
+    if not isinstance(data, dict) or not data:
+        raise Fault("it names no fields")
+    fields, meanings = [], []
+    for name, value in data.items():
+        kind, meaning = _field(name, value)
+        fields.append((name, kind))
+        meanings += [(name, meaning)] if meaning else []
+    return tuple(fields), tuple(meanings)
+
+
+def _field(name: str, value: Any) -> tuple[Type, str]:
+    if not NAME.match(name):
+        raise Fault(f'"{name}" is no name', hint="letters, digits and _, not starting with a digit")
+    spec = value if isinstance(value, Mapping) else {"type": value}
+    kind, meaning = spec.get("type"), spec.get("describe", "")
+    if (
+        not isinstance(kind, str)
+        or not isinstance(meaning, str)
+        or not set(spec) <= {"type", "describe"}
+    ):
+        raise Fault(f'"{name}" has no type')
+    return parse_type(kind), meaning

@@ -1,132 +1,39 @@
-"""Evaluation of semantic operators: from input rows to items, and from answers to result rows.
+"""Items asked of an implementation, its checked answers, and their evidence, for all operators.
 
-The engine makes the items (rows, pairs, groups), passes them to an implementation, checks its
-answers, and assembles the result. Implementations never see `how`, `keep` or `on_error`.
+The operators (`rows`, `pairs`, `groups`) make the items and assemble the result from the answers.
+Implementations never see `how`, `keep` or `on_error`.
 """
 
 from __future__ import annotations
 
-import json
-import math
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from functools import singledispatch
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from semgraph.errors import DataError, EngineError, Fault
 from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.functions import canonical_json
-from semgraph.expr.scalar import ROWS
-from semgraph.expr.types import Type, parse_type
 from semgraph.logical.node import Node
-from semgraph.logical.prompt import Prompt, PromptSet, plain
-from semgraph.logical.schema import NAME
-from semgraph.logical.semantic import Semantic, SemFilter, SemMap
-from semgraph.logical.typecheck import Stop
+from semgraph.logical.prompt import PromptSet, plain
+from semgraph.logical.semantic import Semantic, SemMap
 from semgraph.relational.batch import (
     INPUT_ROW,
-    PARTITION,
     Batch,
     dense,
-    hidden,
     pick,
-    runtime_schema,
     values,
 )
-from semgraph.relational.fragments import execute
-from semgraph.relational.sql import order_sql, quote
-from semgraph.semantic.answers import answer_table, check_answer, watched
+from semgraph.semantic.answers import answer_table, check_answer, shaped
 from semgraph.semantic.contract import (
     Context,
     Implementation,
     Outcome,
-    RowEstimate,
     Rows,
     answer_schema,
 )
-from semgraph.semantic.library import estimated
-
-_HINT = 'write types by name, such as {"title": {"type": "string", "describe": "a job"}}'
-_QUOTED = 120
-
-
-def shaped(
-    node: SemMap, forms: Sequence[str | None], prompts: Sequence[int]
-) -> tuple[SemMap, list[int]]:
-    """The node with a prompt for each answer schema of its rows, and the number of each row's prompt
-    in it.
-
-    Args:
-        node: A node with `schema`.
-        forms: The answer schema of each row, as JSON.
-        prompts: The number of each row's prompt in the node.
-
-    Raises:
-        DataError: A row has no valid schema.
-    """
-    numbers: dict[tuple[int, str], int] = {}
-    shaped_prompts: list[Prompt] = []
-    rows = []
-    for number, text in zip(prompts, forms, strict=True):
-        key = (number, text or "")
-        if key not in numbers:
-            numbers[key] = len(shaped_prompts)
-            try:
-                shaped_prompts.append(_with_answer_schema(node.prompt.all[number], text or ""))
-            except Fault as fault:
-                quote = "" if text is None else f": {text[:_QUOTED]}"
-                what = f"{node.form} is no schema: {fault.what}{quote}"
-                raise DataError(what, hint=fault.hint or _HINT) from None
-        rows.append(numbers[key])
-    return replace(
-        node, prompt=PromptSet(tuple(("", prompt) for prompt in shaped_prompts), node.prompt.by)
-    ), rows
-
-
-def _with_answer_schema(prompt: Prompt, text: str) -> Prompt:
-    fields, meanings = form_of(text)
-    name = next(name for name, kind in prompt.returns if kind.name == "json")
-    returns = tuple(
-        (n, replace(kind, fields=fields) if n == name else kind) for n, kind in prompt.returns
-    )
-    described = tuple((f"{name}.{path}", meaning) for path, meaning in meanings)
-    return replace(prompt, returns=returns, describe=(*prompt.describe, *described))
-
-
-def form_of(text: str) -> tuple[tuple[tuple[str, Type], ...], tuple[tuple[str, str], ...]]:
-    """The fields of an answer schema in JSON: types by name, and their meanings. Raises Fault."""
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        raise Fault("invalid JSON") from None
-    if not isinstance(data, dict) or not data:
-        raise Fault("it names no fields")
-    fields, meanings = [], []
-    for name, value in data.items():
-        kind, meaning = _field(name, value)
-        fields.append((name, kind))
-        meanings += [(name, meaning)] if meaning else []
-    return tuple(fields), tuple(meanings)
-
-
-def _field(name: str, value: Any) -> tuple[Type, str]:
-    if not NAME.match(name):
-        raise Fault(f'"{name}" is no name', hint="letters, digits and _, not starting with a digit")
-    spec = value if isinstance(value, Mapping) else {"type": value}
-    kind, meaning = spec.get("type"), spec.get("describe", "")
-    if (
-        not isinstance(kind, str)
-        or not isinstance(meaning, str)
-        or not set(spec) <= {"type", "describe"}
-    ):
-        raise Fault(f'"{name}" has no type')
-    return parse_type(kind), meaning
+from semgraph.semantic.watch import watched
 
 
 @dataclass(frozen=True)
@@ -247,13 +154,6 @@ class AnswerContext:
     partition_column: str
     now: datetime | None
     known: dict[object, pa.Table] | None = None
-
-
-async def answer(node: Semantic, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
-    """Run one semantic operator over its inputs."""
-    if not inputs[0].num_rows:
-        return Answered(runtime_schema(node).empty_table())
-    return await assemble(node, inputs, context)
 
 
 def _flat(table: pa.Table, paths: Sequence[str]) -> pa.Table:
@@ -430,219 +330,3 @@ def failures(
             visible = plain(row.visible().to_pylist()[0])
             failed.append(Failure(node.step, error, row.input_rows()[0], visible))
     return tuple(failed)
-
-
-@singledispatch
-async def assemble(node: Semantic, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:  # noqa: ARG001
-    """Answer the items, and assemble the result."""
-    raise EngineError(f"the engine cannot assemble the answers of {node.keyword}")
-
-
-Flags = npt.NDArray[np.bool_]
-Through = Callable[[Batch], Awaitable[tuple[Batch, Sequence[int]]]]
-
-
-@dataclass(frozen=True)
-class RowAnswers:
-    """The answers for a relation.
-
-    Args:
-        rows: The numbers of the answered rows, ascending.
-        answers: Their answers, in that order.
-        reached: For each row of the relation, whether it was processed: all, unless a limit stopped
-            earlier.
-    """
-
-    rows: Sequence[int]
-    answers: pa.Table
-    reached: Flags
-
-
-async def ask_rows(
-    node: SemMap | SemFilter, table: pa.Table, selected: Flags, context: AnswerContext
-) -> RowAnswers:
-    """Answer the selected rows of a relation, until `node.stop` has enough."""
-    if node.stop is None:
-        index = [int(i) for i in np.flatnonzero(selected)]
-        if context.known is None:
-            whole = await _distinct(node, table, index, context)
-        else:
-            whole = _concat(node, await _reusing_known(node, table, index, context, context.known))
-        return RowAnswers(index, whole, np.ones(table.num_rows, bool))
-    queues = await _queues(node, node.stop, table, context.now)
-    at_once = rows_a_call(node, table.num_rows, context.implementation)
-    keys: Sequence[object] = (
-        question_keys(node, table, context) if at_once > 1 else range(table.num_rows)
-    )
-    questions = [key if chosen else None for key, chosen in zip(keys, selected, strict=True)]
-    reached = np.zeros(table.num_rows, bool)
-    answers: dict[int, pa.Table] = {}
-    known = {} if context.known is None else context.known
-    while chunk := [
-        row for queue in queues for row in queue.take(at_once, node.stop.n, questions, known)
-    ]:
-        reached[chunk] = True
-        index = sorted(row for row in chunk if selected[row])
-        new = await _reusing_known(node, table, index, context, known)
-        answers |= dict(zip(index, new, strict=True))
-        stays = {row: _stays(node, answer) for row, answer in zip(index, new, strict=True)}
-        for queue in queues:
-            queue.count({row: stays.get(row, True) for row in queue.taken})
-    rows = sorted(answers)
-    return RowAnswers(rows, _concat(node, [answers[row] for row in rows]), reached)
-
-
-def _concat(node: SemMap | SemFilter, answers: Sequence[pa.Table]) -> pa.Table:
-    return pa.concat_tables(answers) if answers else answer_schema(node).empty_table()
-
-
-async def in_chunks(
-    node: SemMap | SemFilter,
-    stop: Stop,
-    rows: Batch,
-    at_once: int,
-    now: datetime | None,
-    through: Through,
-) -> Batch:
-    """Pass the rows of a relation through stacked operators, in chunks, until enough come out.
-
-    Args:
-        node: The lowest operator, which reads the relation.
-        stop: The limit.
-        rows: The relation.
-        at_once: How many rows fill a call.
-        now: `$now`.
-        through: Applies the operators to some rows: the result, and the rows that are in it.
-
-    Returns:
-        The result, in the order of the relation.
-    """
-    queues = await _queues(node, stop, rows.table, now)
-    pieces, places = [(await through(rows.slice(0, 0)))[0]], list[int]()
-    while chunk := sorted(
-        row for queue in queues for row in queue.take(at_once, stop.n, range(rows.num_rows), ())
-    ):
-        piece, stays = await through(rows.take(chunk))
-        passed = {chunk[i] for i in stays}
-        pieces.append(piece)
-        places += sorted(passed)
-        for queue in queues:
-            queue.count({row: row in passed for row in queue.taken})
-    order = np.argsort(places).tolist()
-    table = pa.concat_tables([piece.table for piece in pieces]).take(pa.array(order, pa.int64()))
-    sources = [source for piece in pieces for source in piece.sources or ()]
-    return Batch.of_table(table).made_of([sources[i] for i in order] if sources else None)
-
-
-def _stays(node: SemMap | SemFilter, answer: pa.Table) -> bool:
-    """Whether a row with this answer is in the result."""
-    if answer.column("error")[0].as_py() is not None:
-        return node.on_error == "null"
-    return bool(answer.column("keep")[0].as_py()) if "keep" in answer.column_names else True
-
-
-async def _distinct(
-    node: SemMap | SemFilter, table: pa.Table, index: Sequence[int], context: AnswerContext
-) -> pa.Table:
-    """The answers for some rows. Rows with equal prompts are one question."""
-    left = table if len(index) == table.num_rows else table.take(pa.array(index, pa.int64()))
-    if len(index) < 2:
-        return await _answers(node, left, context)
-    numbers, first = dense(question_keys(node, left, context))
-    if len(first) == len(index):
-        return await _answers(node, left, context)
-    distinct = left.take(pa.array(first, pa.int64()))
-    times = np.bincount(np.asarray(numbers)).tolist()
-    return (await _answers(node, distinct, context, times)).take(pa.array(numbers, pa.int64()))
-
-
-async def _answers(
-    node: SemMap | SemFilter, left: pa.Table, context: AnswerContext, times: Sequence[int] = ()
-) -> pa.Table:
-    items = pa.table({"left": pa.array(range(left.num_rows), pa.int64())})
-    return await ask(node, left, None, items, context, times)
-
-
-async def _reusing_known(
-    node: SemMap | SemFilter,
-    table: pa.Table,
-    index: Sequence[int],
-    context: AnswerContext,
-    known: dict[object, pa.Table],
-) -> list[pa.Table]:
-    """The answer for each of some rows; equal rows reuse the known answer."""
-    left = table.take(pa.array(index, pa.int64()))
-    keys = question_keys(node, left, context)
-    new = {key: i for i, key in reversed(list(enumerate(keys))) if key not in known}
-    places = sorted(new.values())
-    if places:
-        counts = Counter(keys)
-        times = [counts[keys[place]] for place in places]
-        answers = await _answers(node, left.take(pa.array(places, pa.int64())), context, times)
-        known |= {keys[place]: answers.slice(i, 1) for i, place in enumerate(places)}
-    return [known[key] for key in keys]
-
-
-@dataclass
-class _Queue:
-    """The rows of one group in the limit's order, how many were processed, and how many of these
-    stay in the result.
-    """
-
-    rows: list[int]
-    next: int = 0
-    kept: int = 0
-    taken: list[int] = field(default_factory=list)
-
-    def take(
-        self, at_once: int, n: int, questions: Sequence[object], known: Collection[object]
-    ) -> list[int]:
-        """The rows to process next, in full calls: as many as are likely to be enough, but at most
-        double the number processed so far.
-
-        A call is full with `at_once` distinct questions that are not `known`; a row without a
-        question has None.
-        """
-        missing = n - self.kept
-        self.taken = []
-        if missing > 0 and self.next < len(self.rows):
-            likely = math.ceil(missing * self.next / self.kept) if self.kept else self.next
-            count = max(missing, min(likely, self.next))
-            new: set[object] = set()
-            while self.next < len(self.rows) and (len(self.taken) < count or len(new) % at_once):
-                row = self.rows[self.next]
-                if questions[row] is not None and questions[row] not in known:
-                    new.add(questions[row])
-                self.taken.append(row)
-                self.next += 1
-        return self.taken
-
-    def count(self, stays: dict[int, bool]) -> None:
-        """Count the rows of the last `take` that stay."""
-        self.kept += sum(stays.values())
-        self.taken = []
-
-
-async def _queues(
-    node: SemMap | SemFilter, stop: Stop, table: pa.Table, now: datetime | None
-) -> list[_Queue]:
-    keys = [quote(name) for name in stop.per] + (
-        [PARTITION] if PARTITION in hidden(node.input) else []
-    )
-    group = f"min({ORDINAL}) OVER ({'PARTITION BY ' + ', '.join(keys) if keys else ''})"
-    sql = f'SELECT {ORDINAL} AS "#o", {group} AS "#g" FROM {ROWS} ORDER BY "#g", {order_sql(stop.order, node.input, ORDINAL)}'
-    places = await execute(
-        sql, {ROWS: table}, pa.schema([("#o", pa.int64()), ("#g", pa.int64())]), now
-    )
-    queues: dict[int, _Queue] = {}
-    for row, place in zip(values(places.column("#o")), values(places.column("#g")), strict=True):
-        queues.setdefault(place, _Queue([])).rows.append(row)
-    return list(queues.values())
-
-
-def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementation[Any]) -> int:
-    """How many rows share a call, by the implementation's estimate: chunks of full calls need no
-    additional call.
-    """
-    cost = estimated(implementation, node, RowEstimate(rows, 0, rows, 0), None)
-    return max(1, math.ceil(rows / cost.calls)) if cost.calls else 1

@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 
 from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.scalar import ROWS
+from semgraph.logical.node import Node
 from semgraph.logical.semantic import SemAgg, SemTopk
+from semgraph.logical.typecheck import Sort
 from semgraph.relational.batch import (
     PARTITION,
     Batch,
@@ -28,39 +30,30 @@ from semgraph.semantic.ask import (
     AnswerContext,
     Answered,
     ask,
-    assemble,
     evidence,
     failures,
     question_keys,
 )
 
 
-async def _groups(
-    node: SemAgg | SemTopk, by: Sequence[str], table: pa.Table, now: datetime | None
-) -> pa.Table:
-    """Row numbers `o` and group numbers `g` (in order of first appearance), rows of a group in the
-    node's order.
-    """
-    keys = [quote(name) for name in by] + ([PARTITION] if PARTITION in hidden(node.input) else [])
+async def row_groups(
+    node: Node,
+    by: Sequence[str],
+    order: tuple[Sort, ...],
+    table: pa.Table,
+    now: datetime | None,
+) -> list[list[int]]:
+    """The rows of each group of a node's input, in some order; groups by their first row."""
+    keys = [quote(name) for name in by] + ([PARTITION] if PARTITION in hidden(node) else [])
     first = f"min({ORDINAL}) OVER ({'PARTITION BY ' + ', '.join(keys) if keys else ''})"
-    order = order_sql(getattr(node, "order", ()), node.input, ORDINAL)
-    sql = f'SELECT {ORDINAL} AS "#o", {first} AS "#g" FROM {ROWS} ORDER BY "#g", {order}'
+    sql = f'SELECT {ORDINAL} AS "#o", {first} AS "#g" FROM {ROWS} ORDER BY "#g", {order_sql(order, node, ORDINAL)}'
     ordered = await execute(
         sql, {ROWS: table}, pa.schema([("#o", pa.int64()), ("#g", pa.int64())]), now
     )
-    numbers, _ = dense(values(ordered.column("#g")))
-    return pa.table(
-        {"group": pa.array(numbers, pa.int64()), "left": ordered.column("#o").combine_chunks()}
-    )
-
-
-def _rows_by_group(items: pa.Table) -> list[list[int]]:
-    """The rows of each group, in their order."""
-    groups = values(items.column("group"))
-    groups_of_rows: list[list[int]] = [[] for _ in range(max(groups) + 1)]
-    for group, row in zip(groups, values(items.column("left")), strict=True):
-        groups_of_rows[group].append(row)
-    return groups_of_rows
+    groups: dict[int, list[int]] = {}
+    for row, group in zip(values(ordered.column("#o")), values(ordered.column("#g")), strict=True):
+        groups.setdefault(group, []).append(row)
+    return list(groups.values())
 
 
 async def _ask_groups(
@@ -72,11 +65,10 @@ async def _ask_groups(
     return await ask(node, rows, None, pa.table({"group": numbers, "left": lefts}), context)
 
 
-@assemble.register
-async def _(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+    """Answer a question about each group, and make a row of each."""
     (table,) = inputs
-    items = await _groups(node, node.by, table, context.now)
-    rows_by_group = _rows_by_group(items)
+    rows_by_group = await row_groups(node.input, node.by, node.order, table, context.now)
     single = np.asarray([len(rows) == 1 and bool(node.alone) for rows in rows_by_group])
     several = [rows for rows, alone in zip(rows_by_group, single, strict=True) if not alone]
     kinds, _ = dense(question_keys(node, table, context))
@@ -125,12 +117,13 @@ async def _(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerContext) ->
     )
 
 
-@assemble.register
-async def _(node: SemTopk, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+    """Rank the rows of each group by their scores, and keep the best."""
     (table,) = inputs
-    items = await _groups(node, node.per, table, context.now)
-    groups, lefts = values(items.column("group")), values(items.column("left"))
-    answers = await _scores(node, table, _rows_by_group(items), context)
+    rows_by_group = await row_groups(node.input, node.per, (), table, context.now)
+    lefts = [row for rows in rows_by_group for row in rows]
+    groups = [group for group, rows in enumerate(rows_by_group) for _ in rows]
+    answers = await _scores(node, table, rows_by_group, context)
     errors, scores = values(answers.column("error")), values(answers.column("score"))
     ranked = sorted(
         (g, -s, left, s) for g, left, s in zip(groups, lefts, scores, strict=True) if s is not None

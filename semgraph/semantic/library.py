@@ -27,8 +27,8 @@ from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.optimizer import check_choices, optimized
-from semgraph.semantic.answers import named
 from semgraph.semantic.contract import REFERENCES, Cost, Implementation, Observed, RowEstimate
+from semgraph.semantic.watch import named
 from semgraph.shipped import operators_folder
 
 _NODES: dict[str, type[Semantic]] = {

@@ -27,7 +27,6 @@ from semgraph.semantic.ask import (
     AnswerContext,
     Answered,
     ask,
-    assemble,
     evidence,
     failures,
     known_partitions,
@@ -99,8 +98,8 @@ def _of_one_partition(
     return lefts, rights, [own[a] for a in lefts]
 
 
-@assemble.register
-async def _(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+    """Join the pairs of rows whose answer is yes."""
     left, right = inputs[0], inputs[1]
     candidates = await _pairs(node, left, right, context.now) if right.num_rows else ([], [])
     lefts, rights, owners = _of_one_partition(node, left, right, candidates, context)

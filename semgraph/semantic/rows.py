@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,6 +19,7 @@ from semgraph.relational.batch import (
     PARTITION,
     Batch,
     conform,
+    dense,
     pick,
     runtime_schema,
     values,
@@ -25,15 +29,19 @@ from semgraph.semantic.ask import (
     AnswerContext,
     Answered,
     Failure,
-    ask_rows,
-    assemble,
+    ask,
     evidence,
     failures,
+    question_keys,
 )
+from semgraph.semantic.contract import answer_schema
+from semgraph.semantic.early_stop import row_queues, rows_a_call
+
+Flags = npt.NDArray[np.bool_]
 
 
-@assemble.register
-async def _(node: SemMap, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+async def sem_map(node: SemMap, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+    """Add the answers to the rows as columns."""
     (table,) = inputs
     rows = Batch.of_table(table)
     selected = np.ones(table.num_rows, bool)
@@ -42,7 +50,7 @@ async def _(node: SemMap, inputs: Sequence[pa.Table], context: AnswerContext) ->
         selected = np.asarray([bool(x) for x in when.column("x")])
     if node.form:
         selected &= np.asarray([form is not None for form in values(pick(table, node.form))], bool)
-    row_answers = await ask_rows(node, table, selected, context)
+    row_answers = await _ask_rows(node, table, selected, context)
     index, answers = np.asarray(row_answers.rows, np.int64), row_answers.answers
     errors = values(answers.column("error"))
     place = np.full(table.num_rows, -1)
@@ -76,10 +84,12 @@ async def _(node: SemMap, inputs: Sequence[pa.Table], context: AnswerContext) ->
     )
 
 
-@assemble.register
-async def _(node: SemFilter, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+async def sem_filter(
+    node: SemFilter, inputs: Sequence[pa.Table], context: AnswerContext
+) -> Answered:
+    """Keep the rows whose answer is yes."""
     (table,) = inputs
-    row_answers = await ask_rows(node, table, np.ones(table.num_rows, bool), context)
+    row_answers = await _ask_rows(node, table, np.ones(table.num_rows, bool), context)
     errors = values(row_answers.answers.column("error"))
     keeps_failed = node.on_error == "null"
     keep = np.zeros(table.num_rows, bool)
@@ -120,3 +130,106 @@ def _failures(
         (failure.input_row, canonical_json(failure.row)): failure for failure in reversed(failed)
     }
     return tuple(reversed(first.values()))
+
+
+@dataclass(frozen=True)
+class _RowAnswers:
+    """The answers for a relation.
+
+    Args:
+        rows: The numbers of the answered rows, ascending.
+        answers: Their answers, in that order.
+        reached: For each row of the relation, whether it was processed: all, unless a limit stopped
+            earlier.
+    """
+
+    rows: Sequence[int]
+    answers: pa.Table
+    reached: Flags
+
+
+async def _ask_rows(
+    node: SemMap | SemFilter, table: pa.Table, selected: Flags, context: AnswerContext
+) -> _RowAnswers:
+    """Answer the selected rows of a relation, until `node.stop` has enough."""
+    if node.stop is None:
+        index = [int(i) for i in np.flatnonzero(selected)]
+        if context.known is None:
+            whole = await _distinct(node, table, index, context)
+        else:
+            whole = _concat(node, await _reusing_known(node, table, index, context, context.known))
+        return _RowAnswers(index, whole, np.ones(table.num_rows, bool))
+    queues = await row_queues(node, node.stop, table, context.now)
+    at_once = rows_a_call(node, table.num_rows, context.implementation)
+    keys: Sequence[object] = (
+        question_keys(node, table, context) if at_once > 1 else range(table.num_rows)
+    )
+    questions = [key if chosen else None for key, chosen in zip(keys, selected, strict=True)]
+    reached = np.zeros(table.num_rows, bool)
+    answers: dict[int, pa.Table] = {}
+    known = {} if context.known is None else context.known
+    while chunk := [
+        row for queue in queues for row in queue.take(at_once, node.stop.n, questions, known)
+    ]:
+        reached[chunk] = True
+        index = sorted(row for row in chunk if selected[row])
+        new = await _reusing_known(node, table, index, context, known)
+        answers |= dict(zip(index, new, strict=True))
+        stays = {row: _stays(node, answer) for row, answer in zip(index, new, strict=True)}
+        for queue in queues:
+            queue.count({row: stays.get(row, True) for row in queue.taken})
+    rows = sorted(answers)
+    return _RowAnswers(rows, _concat(node, [answers[row] for row in rows]), reached)
+
+
+def _concat(node: SemMap | SemFilter, answers: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(answers) if answers else answer_schema(node).empty_table()
+
+
+def _stays(node: SemMap | SemFilter, answer: pa.Table) -> bool:
+    """Whether a row with this answer is in the result."""
+    if answer.column("error")[0].as_py() is not None:
+        return node.on_error == "null"
+    return bool(answer.column("keep")[0].as_py()) if "keep" in answer.column_names else True
+
+
+async def _distinct(
+    node: SemMap | SemFilter, table: pa.Table, index: Sequence[int], context: AnswerContext
+) -> pa.Table:
+    """The answers for some rows. Rows with equal prompts are one question."""
+    left = table if len(index) == table.num_rows else table.take(pa.array(index, pa.int64()))
+    if len(index) < 2:
+        return await _answers(node, left, context)
+    numbers, first = dense(question_keys(node, left, context))
+    if len(first) == len(index):
+        return await _answers(node, left, context)
+    distinct = left.take(pa.array(first, pa.int64()))
+    times = np.bincount(np.asarray(numbers)).tolist()
+    return (await _answers(node, distinct, context, times)).take(pa.array(numbers, pa.int64()))
+
+
+async def _answers(
+    node: SemMap | SemFilter, left: pa.Table, context: AnswerContext, times: Sequence[int] = ()
+) -> pa.Table:
+    items = pa.table({"left": pa.array(range(left.num_rows), pa.int64())})
+    return await ask(node, left, None, items, context, times)
+
+
+async def _reusing_known(
+    node: SemMap | SemFilter,
+    table: pa.Table,
+    index: Sequence[int],
+    context: AnswerContext,
+    known: dict[object, pa.Table],
+) -> list[pa.Table]:
+    """The answer for each of some rows; equal rows reuse the known answer."""
+    left = table.take(pa.array(index, pa.int64()))
+    keys = question_keys(node, left, context)
+    new = {key: i for i, key in reversed(list(enumerate(keys))) if key not in known}
+    places = sorted(new.values())
+    if places:
+        counts = Counter(keys)
+        times = [counts[keys[place]] for place in places]
+        answers = await _answers(node, left.take(pa.array(places, pa.int64())), context, times)
+        known |= {keys[place]: answers.slice(i, 1) for i, place in enumerate(places)}
+    return [known[key] for key in keys]

@@ -13,8 +13,9 @@ from semgraph.conformance.cases import LEFT, LIBRARY, RIGHT, mind, node
 from semgraph.conformance.oracle import Grams, Oracle
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
-from semgraph.semantic.ask import AnswerContext, Answered, answer
+from semgraph.semantic.ask import AnswerContext, Answered
 from semgraph.semantic.context import NodeContext
+from semgraph.semantic.operators import answer
 
 TEN = [f"name {i}" for i in range(10)]
 

@@ -17,7 +17,7 @@ from semgraph.expr import parse_scalar as sql
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.typecheck import Sort
-from semgraph.semantic.ask import AnswerContext, Answered, answer
+from semgraph.semantic.ask import AnswerContext, Answered
 from semgraph.semantic.contract import (
     Context,
     Cost,
@@ -27,6 +27,7 @@ from semgraph.semantic.contract import (
     Rows,
     answer_schema,
 )
+from semgraph.semantic.operators import answer
 from tests.relational.relations import relation
 
 Said = Mapping[str, Any] | str  # the answers of an item, or its error

@@ -1,0 +1,31 @@
+"""The semantic operators, each with the function that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
+from semgraph.relational.batch import runtime_schema
+from semgraph.semantic.ask import AnswerContext, Answered
+from semgraph.semantic.groups import sem_agg, sem_topk
+from semgraph.semantic.pairs import sem_join
+from semgraph.semantic.rows import sem_filter, sem_map
+
+_Answer = Callable[[Any, Sequence[pa.Table], AnswerContext], Awaitable[Answered]]
+_OPERATORS: Mapping[type[Semantic], _Answer] = {
+    SemMap: sem_map,
+    SemFilter: sem_filter,
+    SemJoin: sem_join,
+    SemAgg: sem_agg,
+    SemTopk: sem_topk,
+}
+
+
+async def answer(node: Semantic, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+    """Run one semantic operator over its inputs."""
+    if not inputs[0].num_rows:
+        return Answered(runtime_schema(node).empty_table())
+    return await _OPERATORS[type(node)](node, inputs, context)
