@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import operator
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
@@ -21,6 +22,7 @@ import pyarrow as pa
 from semgraph.errors import Fault, Position
 from semgraph.expr.canonical import canonical, is_unset
 from semgraph.expr.scalar import Scalar
+from semgraph.formats import shortened
 
 RowsTrait = Literal["1:1", "subset", "expand", "collapse", "any"]
 LabelRead = tuple[str, str]  # (label, property)
@@ -294,14 +296,28 @@ class Node(ABC):
         return _FaultsAt(path)
 
     def __repr__(self) -> str:
+        """The operator, its own arguments and the kinds of its inputs: inputs are shared, so a text
+        of all below may be exponential in the plan.
+
+        `union() over filter, 2 add`
+        """
+        fields = {f.name: f for f in self.arguments() if f.repr}
         arguments = ", ".join(
-            f"{f.name}={getattr(self, f.name)!s}"
-            for f in self.arguments()
-            if f.repr
-            and not isinstance(getattr(self, f.name), Node)
-            and getattr(self, f.name) != f.default
+            f"{name}={shortened(_brief(getattr(self, name)), 80)}"
+            for name, f in fields.items()
+            if name not in _relation_fields(type(self)) and getattr(self, name) != f.default
         )
-        return f"{self.keyword or type(self).__name__}({arguments})"
+        kinds = Counter(node.keyword or type(node).__name__ for node in self.inputs)
+        inputs = ", ".join(f"{n} {kind}" if n > 1 else kind for kind, n in kinds.items())
+        text = f"{self.keyword or type(self).__name__}({arguments})"
+        return f"{text} over {inputs}" if inputs else text
+
+
+def _brief(value: object) -> str:
+    """The text of an argument, in one line."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_brief, value))})"
+    return " ".join(str(value).split())
 
 
 def _known_below(node: Node, name: str) -> None:

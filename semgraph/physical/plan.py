@@ -155,8 +155,15 @@ class PhysicalNode(ABC):
     inputs: tuple[PhysicalNode, ...]
     schema: pa.Schema = field(init=False)
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__repr__ = PhysicalNode.__repr__  # type: ignore[method-assign]  # a dataclass writes its own
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "schema", runtime_schema(self.logical))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.logical!r})"
 
     @abstractmethod
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
