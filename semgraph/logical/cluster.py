@@ -51,7 +51,7 @@ class Cluster(Node):
                 check_names((name,), schema, arg)
         check_names(self.per, nodes, "per")
         check_names(self.per, edges, "per")
-        with self.check("alias"):
+        with self.faults_at("alias"):
             fresh(nodes, self.alias, "alias")
         return nodes.append(pa.field(self.alias, nodes.field(self.key).type))
 

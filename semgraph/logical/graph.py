@@ -400,7 +400,7 @@ class Match(StoreRead):
         schema = self.input.schema
         self.check_partition(schema, self.partition)
         result = schema
-        with self.check("pattern"):
+        with self.faults_at("pattern"):
             self._check_kinds()
             for element, label in elements_of(self.graph, self.pattern):
                 for prop, column in element.props:
@@ -416,7 +416,7 @@ class Match(StoreRead):
                     result = result.append(pa.field(element.var, self._brought(element.var, label)))
         self._check_vectors()
         if self.where is not None:
-            with self.check("where"):
+            with self.faults_at("where"):
                 expect_type(self.where, result, pa.bool_(), windows=False)
         return result
 

@@ -291,8 +291,8 @@ class Node(ABC):
         vars(new).update(values | changed)
         return new
 
-    def check(self, *path: str | int) -> _FaultsAt:
-        """Faults raised inside `with node.check("by"):` are at that argument."""
+    def faults_at(self, *path: str | int) -> _FaultsAt:
+        """Faults raised inside `with node.faults_at("by"):` are at that argument."""
         return _FaultsAt(path)
 
     def __repr__(self) -> str:

@@ -84,7 +84,7 @@ class Filter(Node):
     where: Scalar = argument("scalar")
 
     def infer(self) -> pa.Schema:
-        with self.check("where"):
+        with self.faults_at("where"):
             expect_type(self.where, self.input.schema, pa.bool_())
         return self.input.schema
 
@@ -298,7 +298,7 @@ class Aggregate(Node):
         ]
         result = pa.schema([*groups, *typed_of_groups(self.add, self.input.schema, "add", equal)])
         if self.having is not None:
-            with self.check("having"):
+            with self.faults_at("having"):
                 expect_type(self.having, result, pa.bool_(), windows=False)
         return result
 
@@ -391,7 +391,7 @@ class Join(Node):
         if not self.using and self.where is None:
             raise Fault("a join needs using or where", hint='all pairs: where: "TRUE"')
         if self.where is not None:
-            with self.check("where"):
+            with self.faults_at("where"):
                 expect_type(
                     self.where, combined(left, right, alias, self.fields), pa.bool_(), windows=False
                 )
@@ -401,7 +401,7 @@ class Join(Node):
             raise Fault(
                 "an inner or left join needs alias, the name of the column with the other row"
             )
-        with self.check("alias"):
+        with self.faults_at("alias"):
             fresh(left, self.alias, "alias")
         return combined(left, right, self.alias, self.fields)
 
@@ -476,14 +476,14 @@ class GroupJoin(Node):
 
     def infer(self) -> pa.Schema:
         left, right = self.input.schema, self.other.schema
-        with self.check("alias"):
+        with self.faults_at("alias"):
             fresh(left, self.alias, "alias")
         check_using(self.using, left, right)
         both = combined(left, right, self.alias)
         if not self.using and self.where is None:
             raise Fault("a group_join needs using or where")
         if self.where is not None:
-            with self.check("where"):
+            with self.faults_at("where"):
                 expect_type(self.where, both, pa.bool_(), windows=False)
         check_sort(self.order, both)
         return merged(left, typed_of_groups(self.add, both, "add"))
@@ -642,7 +642,7 @@ class Require(Node):
             ("where", self.where, pa.bool_()),
             ("says", self.says, pa.string()),
         ):
-            with self.check(name):
+            with self.faults_at(name):
                 expect_type(scalar, self.input.schema, kind, windows=name == "where")
         return self.input.schema
 

@@ -157,18 +157,18 @@ class Search(StoreRead):
             self.check_partition(schema, self.partition)
         if self.within is not None and self.graph.key not in self.within.schema.names:
             raise Fault(f'a step that is searched needs the column "{self.graph.key}"', "over")
-        with self.check("alias"):
+        with self.faults_at("alias"):
             fresh(schema, self.alias, "alias")
         if self.k < 1:
             raise Fault("k must be at least 1", "k")
         self._check_vectors()
         result = schema.append(pa.field(self.alias, self.hit_type))
         for end, kind in self.ends.items():
-            with self.check(end):
+            with self.faults_at(end):
                 fresh(result, getattr(self, end), end)
             result = result.append(pa.field(getattr(self, end), kind))
         if self.where is not None:
-            with self.check("where"):
+            with self.faults_at("where"):
                 expect_type(self.where, result, pa.bool_(), windows=False)
                 self._refuse_ranking(self.where)
         if bool(self.by) == bool(self.order):
@@ -204,7 +204,7 @@ class Search(StoreRead):
         if hits is not None and by.prop not in hits:
             msg = f'{self.label or "the step"} has no property "{by.prop}"'
             raise Fault(msg, "by", i, hint=did_you_mean(by.prop, hits))
-        with self.check("by", i):
+        with self.faults_at("by", i):
             if by.via == "equal":
                 typed((("value", by.to),), schema, "to")
             elif by.via == "fulltext" or not self.given_as_vector(by):

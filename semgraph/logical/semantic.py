@@ -139,7 +139,7 @@ class SemMap(Semantic):
         for f in self.answer_fields():
             fresh(schema, f.name, "the answer")
         if self.when is not None:
-            with self.check("when"):
+            with self.faults_at("when"):
                 expect_type(self.when, schema, pa.bool_())
         if self.form:
             self._check_form()
@@ -147,7 +147,7 @@ class SemMap(Semantic):
         return merged(schema, self.answer_fields())
 
     def _check_form(self) -> None:
-        with self.check("form"):
+        with self.faults_at("form"):
             expect_type(column_scalar(self.form), self.input.schema, pa.string())
         if [kind.name for _, kind in self.answers].count("json") != 1:
             msg = f'prompt "{self.prompt.first.name}" returns no json, or several: the schema is that of one'
@@ -236,13 +236,13 @@ class SemJoin(Semantic):
 
     def infer(self) -> pa.Schema:
         left, right = self.input.schema, self.other.schema
-        with self.check("alias"):
+        with self.faults_at("alias"):
             fresh(left, self.alias, "alias")
         self.check_prompt(left, right)
         check_using(self.using, left, right)
         both = combined(left, right, self.alias, self.fields)
         if self.where is not None:
-            with self.check("where"):
+            with self.faults_at("where"):
                 expect_type(self.where, both, pa.bool_(), windows=False)
         for f in self.answer_fields():
             fresh(both, f.name, "the answer")
@@ -391,9 +391,9 @@ class Embed(Node):
     def infer(self) -> pa.Schema:
         result = self.input.schema
         for name, scalar in self.add:
-            with self.check("add", name):
+            with self.faults_at("add", name):
                 expect_type(scalar, self.input.schema, pa.string())
-            with self.check("add"):
+            with self.faults_at("add"):
                 fresh(result, name, "the vector")
             result = result.append(pa.field(name, VECTOR))
         return result

@@ -35,7 +35,7 @@ class Sink(Node):
         if bool(self.node) == bool(self.edge):
             raise Fault("write node or edge, and its label")
         kind = "node" if self.node else "edge"
-        with self.check(kind):
+        with self.faults_at(kind):
             label = self.graph.label(self.node or self.edge)
             if label.kind != kind:
                 raise Fault(f'"{label.name}" is declared as {label.kind}')
