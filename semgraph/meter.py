@@ -101,7 +101,7 @@ class Meter:
     """
 
     steps: dict[str, StepMetrics] = field(default_factory=dict)
-    parts: dict[str, dict[object, OperatorMetrics]] = field(default_factory=dict)
+    by_operator: dict[str, dict[object, OperatorMetrics]] = field(default_factory=dict)
     paid: set[str] = field(default_factory=set)
     replayed: StepMetrics = field(default_factory=StepMetrics)
 
@@ -109,22 +109,23 @@ class Meter:
         """The counters of a step, created on first use."""
         return self.steps.setdefault(name, StepMetrics())
 
-    def part(self, name: str, key: object, operator: str, how: str) -> OperatorMetrics:
+    def operator(self, name: str, key: object, operator: str, how: str) -> OperatorMetrics:
         """The counters of one operator of a step, by `key`; they are also counted for the step.
 
         A step with several operators is named by all of them.
         """
-        parts = self.parts.setdefault(name, {})
-        if key not in parts:
-            parts[key] = OperatorMetrics(step=self.step(name), operator=operator, how=how)
+        operators = self.by_operator.setdefault(name, {})
+        if key not in operators:
+            operators[key] = OperatorMetrics(step=self.step(name), operator=operator, how=how)
             step = self.step(name)
-            step.operator = ", ".join(dict.fromkeys(part.operator for part in parts.values()))
-            step.how = ", ".join(dict.fromkeys(part.how for part in parts.values()))
-        return parts[key]
+            step.operator = ", ".join(dict.fromkeys(each.operator for each in operators.values()))
+            step.how = ", ".join(dict.fromkeys(each.how for each in operators.values()))
+        return operators[key]
 
     def operators(self) -> dict[str, list[StepMetrics]]:
         """The counters of each operator, for steps with several operators."""
-        return {name: list(parts.values()) for name, parts in self.parts.items() if len(parts) > 1}
+        several = {name: own for name, own in self.by_operator.items() if len(own) > 1}
+        return {name: list(own.values()) for name, own in several.items()}
 
     def lines(self) -> dict[str, StepMetrics]:
         """The counters for tables: a line for each step, or for each operator of a step with

@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.execution.record import Run
+from semgraph.execution.record import INPUT_ROW, ROW_ID, Run
 from semgraph.formats import plain_line, shortened
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 
 
 Row = Mapping[str, Any]
-MEMBER, ROW_ID = "_m", "_o"
-FIXED = frozenset({MEMBER, ROW_ID, "left", "right", "error", "calls"})
+FIXED = frozenset({INPUT_ROW, ROW_ID, "left", "right", "error", "calls"})
 """The columns of recorded items that are not answers."""
-_HIDDEN = frozenset({MEMBER, ROW_ID, "_p"})
+_HIDDEN = frozenset({INPUT_ROW, ROW_ID, "_p"})
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 _KEY_PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,}\Z")
 
@@ -334,7 +333,7 @@ class Tracer:
         rows = [{**row, ROW_ID: first + i} for i, row in enumerate(rows)]
         if self.run.facts.get("order") != name:
             return rows
-        return [{**row, MEMBER: i} for i, row in enumerate(rows)]
+        return [{**row, INPUT_ROW: i} for i, row in enumerate(rows)]
 
     def find(self, what: str) -> list[tuple[str, Row]]:
         """The matching rows, those of the last step first."""
@@ -380,8 +379,8 @@ class Tracer:
             sources.update(pairs)
         return sources
 
-    def made_of(self, number: int) -> set[int]:
-        """The ids of all rows that a row is made of, directly or through others; its own too."""
+    def sources_of(self, number: int) -> set[int]:
+        """The ids of all sources of a row, direct and indirect, and its own."""
         ids, pending = {number}, [number]
         while pending:
             new = set(self._sources.get(pending.pop(), ())) - ids
@@ -394,7 +393,7 @@ class Tracer:
         newest first.
         """
         before = _ancestors(step, self.run.facts.get("flow", {}))
-        ids = self.made_of(row[ROW_ID])
+        ids = self.sources_of(row[ROW_ID])
         for name in [step, *(s for s in reversed(self.steps) if s in before and s != step)]:
             rows = [each for each in self.rows("steps", name) if each[ROW_ID] in ids]
             yield from self._links(name, [row] if name == step else rows, ids)
@@ -403,7 +402,7 @@ class Tracer:
         """The rows of a step, each with the questions about its sources."""
         items = self._items_about(step, ids)
         for row in rows:
-            own = self.made_of(row[ROW_ID]) if items and len(rows) > 1 else ids
+            own = self.sources_of(row[ROW_ID]) if items and len(rows) > 1 else ids
             of_row = [item for item in items if own.issuperset(item[ROW_ID][0])]
             items = [item for item in items if item not in of_row]
             yield Link(step, row, self._asked(of_row))

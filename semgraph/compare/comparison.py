@@ -13,9 +13,9 @@ import pyarrow as pa
 from semgraph import display
 from semgraph.compare.truth import EACH, TRUE, RowAnswers, answers_of
 from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.execution.record import Run, exchanges
+from semgraph.execution.record import INPUT_ROW, Run, exchanges
 from semgraph.expr.functions import canonical_json
-from semgraph.provenance import MEMBER, AskedItem, Row, as_text, asked_item, at
+from semgraph.provenance import AskedItem, Row, as_text, asked_item, at
 
 if TYPE_CHECKING:
     from semgraph.semantic.ask import Failure
@@ -406,8 +406,8 @@ def trial_answers(
     result = dict(answers_of(empty if trial.rows is None else trial.rows, key, compare, frozen))
     if trial.answers is not None and frozen is not None and trial.failed:
         numbers = {
-            r[MEMBER]
-            for r in trial.answers.select([MEMBER, "error"]).to_pylist()
+            r[INPUT_ROW]
+            for r in trial.answers.select([INPUT_ROW, "error"]).to_pylist()
             if r["error"] is not None
         }
         failed = frozen.take(pa.array(sorted(numbers), pa.int64()))
@@ -500,7 +500,7 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
         )
     items = [] if trial.answers is None else trial.answers.to_pylist()
     with exchanges(Run(comparison.record or Path()), comparison.journal) as lookup:
-        asked = tuple(asked_item(item, lookup) for item in items if item[MEMBER] in selected)
+        asked = tuple(asked_item(item, lookup) for item in items if item[INPUT_ROW] in selected)
     return Evidence(arm.name, number, tuple(rows[i] for i in sorted(selected)), asked)
 
 

@@ -15,7 +15,7 @@ from semgraph.compare.comparison import Estimate
 from semgraph.compare.scratch import Snapshot
 from semgraph.compare.trial import StepInput
 from semgraph.errors import BudgetReached
-from semgraph.execution.runtime import ObservationFile
+from semgraph.execution.observations import ObservationFile
 from semgraph.explain.estimates import Amount, Estimator, total
 from semgraph.formats import dollars, plural
 from semgraph.llm.base import LLM, Embedder, Usage

@@ -51,8 +51,8 @@ from semgraph.compare.trial import (
 )
 from semgraph.compare.truth import Truth, about, read_truth, whole_rows
 from semgraph.errors import BudgetReached, Fault, PlanError, Problem
-from semgraph.execution.opened import Opened
 from semgraph.execution.record import CallLog, RunRecord, new_run, noted, timestamp
+from semgraph.execution.runtime import Opened
 from semgraph.llm.base import LLM
 from semgraph.llm.settings import Settings
 from semgraph.logical.plan import Choice, LogicalPlan

@@ -102,7 +102,7 @@ class Writes:
     unwritten: tuple[Unwritten, ...] = ()
 
     @contextmanager
-    def placed(self) -> Iterator[None]:
+    def placing_errors(self) -> Iterator[None]:
         """Place errors of the store at the sink whose rows it refused."""
         try:
             yield
@@ -162,8 +162,8 @@ def writes_of(sinks: Sinks) -> Writes:
     for spec, batch in sinks:
         key = spec.sink.graph.key
         unite = frozenset(spec.sink.unite) if isinstance(spec.sink, Merge) else frozenset[str]()
-        made_of = spec.sink.key if isinstance(spec.sink, Merge | Delete) else ""
-        rows, problems = _one_row_a_key(batch.visible(), key, unite, made_of)
+        key_column = spec.sink.key if isinstance(spec.sink, Merge | Delete) else ""
+        rows, problems = _one_row_a_key(batch.visible(), key, unite, key_column)
         unwritten += [Unwritten(spec, batch, place, problem) for place, problem in problems.items()]
         writes.append((_write(spec.sink, rows, unite), (spec, batch)))
     writes.sort(
@@ -189,7 +189,7 @@ def _write(sink: Sink, rows: pa.Table, unite: frozenset[str]) -> Write:
 
 
 def _one_row_a_key(
-    rows: pa.Table, key: str, unite: frozenset[str], made_of: str
+    rows: pa.Table, key: str, unite: frozenset[str], key_column: str
 ) -> tuple[pa.Table, dict[int, Problem]]:
     """One row for each key, and the problems of rows without one, by their place.
 
@@ -204,7 +204,7 @@ def _one_row_a_key(
     for place, row in enumerate(rows.to_pylist()):
         before = merged.setdefault(row[key], row) if row[key] is not None else row
         if row[key] is None:
-            problems[place] = _no_key(rows, place, key, made_of)
+            problems[place] = _no_key(rows, place, key, key_column)
         elif before is not row and (name := _first_that_differs(before, row, unite)) is not None:
             problems[place] = _differs(rows, key, name, before, row)
         elif before is not row:
@@ -236,8 +236,8 @@ def _take_in(before: dict[str, Any], row: Mapping[str, Any], unite: frozenset[st
             before[name] = value
 
 
-def _no_key(rows: pa.Table, place: int, key: str, made_of: str) -> Problem:
-    rest = f"filter: {made_of or key} IS NOT NULL"
+def _no_key(rows: pa.Table, place: int, key: str, key_column: str) -> Problem:
+    rest = f"filter: {key_column or key} IS NOT NULL"
     hint = f"make a key of what tells rows apart, id(...), or leave such rows out before: {rest}"
     return Problem(f'the key "{key}" of a row to write is NULL: {_shown(rows, place)}', hint=hint)
 
@@ -364,7 +364,7 @@ class Commits:
         metrics = self.runtime.meter.step(COMMIT)
         async with self._places:
             started = time.perf_counter()
-            with writes.placed(), count_round_trips() as trips:
+            with writes.placing_errors(), count_round_trips() as trips:
                 try:
                     await self.runtime.store.commit(writes.batch, marker)
                 finally:

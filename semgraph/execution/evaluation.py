@@ -5,31 +5,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
 
 from semgraph.errors import DataError
 from semgraph.execution.runtime import (
-    AnswersReport,
-    InputRowSet,
-    LineageReport,
+    Lineage,
     MeteredReads,
-    RowsReport,
     Runtime,
-    StepFlow,
 )
 from semgraph.execution.windows import Confinement, Window
-from semgraph.expr.functions import canonical_json
-from semgraph.llm.base import LLM, Reply, Request, Vectors, Wrapper
-from semgraph.llm.stack import Roles
-from semgraph.logical.node import Node
-from semgraph.logical.prompt import plain
-from semgraph.logical.semantic import SemFilter, SemJoin, SemMap
+from semgraph.llm.base import Vectors
+from semgraph.llm.stack import Replies, remembering
 from semgraph.meter import OperatorMetrics, StepMetrics
 from semgraph.physical.plan import AskModel, PhysicalNode
 from semgraph.physical.retrieval import Partition
@@ -39,79 +31,6 @@ from semgraph.semantic.context import NodeContext
 from semgraph.semantic.operators import answer
 
 T = TypeVar("T")
-Report = RowsReport | AnswersReport | LineageReport
-
-
-LEAST = 10
-"""Different rows, or pairs, from which on equal answers are worth a note."""
-
-
-@dataclass
-class _Answers:
-    """What was answered to one operator: how many rows, and whether all answers are equal so
-    far.
-    """
-
-    node: SemFilter | SemJoin | SemMap
-    rows: int = 0
-    answer: Any = None
-    varied: bool = False
-    different: set[tuple[str, str | None]] = field(default_factory=set)
-
-    def add(self, answers: pa.Table) -> None:
-        """Take in the answers to some rows; rows without one do not count."""
-        names = {"sem_filter": ["keep"], "sem_join": ["match"]}.get(
-            self.node.keyword, [f for f, _ in self._returned()]
-        )
-        for row in answers.select([*dict.fromkeys(["left", "right", "error", *names])]).to_pylist():
-            if row["error"] is not None:
-                continue
-            answer = canonical_json(plain([row[name] for name in names]))
-            self.varied = self.varied or (self.rows > 0 and answer != self.answer)
-            if self.varied:
-                self.different.clear()
-                return
-            self.rows, self.answer = self.rows + 1, answer
-            if len(self.different) < LEAST:
-                self.different.add((row["left"], row["right"]))
-
-    def _returned(self) -> tuple[tuple[str, Any], ...]:
-        return self.node.answers
-
-    def note(self, run: str) -> str | None:
-        """What to say of them; nothing where they vary, or are few."""
-        if self.varied or len(self.different) < LEAST:
-            return None
-        node, count = self.node, f"{self.rows:,}"
-        if isinstance(node, SemMap):
-            text = f"sem_map gave the same answer for all {count} rows"
-        else:
-            verb, unit = ("kept", "rows") if isinstance(node, SemFilter) else ("matched", "pairs")
-            text = f"{node.keyword} {verb} {count if self.answer == '[true]' else 'none'} of {count} {unit}"
-        look = f"; look at one: semgraph why {run} TEXT, with the text of a row" if run else ""
-        return f"step {node.step}: {text}{look}"
-
-
-class Uniform:
-    """Watches the answers of a run."""
-
-    def __init__(self) -> None:
-        self._operators: dict[Node, _Answers] = {}
-
-    def add(self, node: Node, answers: pa.Table) -> None:
-        """Take in what was asked and answered, as `semgraph.semantic.Answered.evidence` has it."""
-        if isinstance(node, (SemFilter, SemJoin, SemMap)):
-            own = self._operators.setdefault(node, _Answers(node))
-            if not own.varied:
-                own.add(answers)
-
-    def notes(self, run: str = "") -> list[str]:
-        """A note for each operator whose answers are all alike.
-
-        Args:
-            run: The id of the run, where it has a record.
-        """
-        return [note for own in self._operators.values() if (note := own.note(run)) is not None]
 
 
 class _Pending:
@@ -156,29 +75,88 @@ class _Pending:
         return error
 
 
-Replies = dict[str, Reply]
+InputRowSet = Collection[int] | None
+"""Numbers of input rows; None: all."""
 
 
-def remembering(llm: LLM, replies: Replies) -> LLM:
-    """The model, answering equal requests from `replies`; these answers count as coalesced."""
-    if isinstance(llm, Roles):
-        return Roles(**{role: _Remembering(model, replies) for role, model in llm.models.items()})
-    return _Remembering(llm, replies)
+@dataclass(frozen=True)
+class _StepFlow:
+    """Rows that come into a step or leave it; None where they are not known, inside a statement
+    that does several steps.
+    """
+
+    metrics: StepMetrics
+    counter: Literal["rows_in", "rows_out"]
+    batch: Batch | None
+
+    def count(self, rows: InputRowSet) -> None:
+        """Count those of some input rows. A number that is not known in one window is not known for
+        the run.
+        """
+        before: int | None = getattr(self.metrics, self.counter)
+        if self.batch is None or before is None:
+            setattr(self.metrics, self.counter, None)
+        else:
+            own = self.batch.of_rows(rows, shared=True).num_rows
+            setattr(self.metrics, self.counter, before + own)
 
 
-class _Remembering(Wrapper):
-    def __init__(self, inner: LLM, replies: Replies) -> None:
-        super().__init__(inner)
-        self._replies = replies
+@dataclass(frozen=True)
+class _HeldRows:
+    """The rows of an operator, and what came into steps and left them with it."""
 
-    async def complete(self, request: Request) -> Reply:
-        """Answer one request, from memory where an equal one was answered."""
-        key = f"{request.partition}\0{request.fingerprint}"
-        if key in self._replies:
-            return replace(self._replies[key], origin="coalesced", attempts=0)
-        reply = await self.inner.complete(request)
-        self._replies[key] = reply
-        return reply
+    batch: Batch
+    flows: Sequence[_StepFlow]
+    observe: Callable[[Batch], None]
+
+    def record(self, rows: InputRowSet) -> None:
+        """Record those of some input rows."""
+        self.observe(self.batch.of_rows(rows, shared=True))
+
+    def count(self, rows: InputRowSet) -> None:
+        """Count those of some input rows."""
+        for flow in self.flows:
+            flow.count(rows)
+
+
+@dataclass(frozen=True)
+class _HeldLineage:
+    """Rows with ids, and what they are made of."""
+
+    rows: Batch
+    lineage: Lineage
+
+    def record(self, rows: InputRowSet) -> None:
+        """Record those of some input rows."""
+        self.lineage.add(self.rows.of_rows(rows, shared=True))
+
+    def count(self, rows: InputRowSet) -> None:
+        """Count nothing."""
+
+
+@dataclass(frozen=True)
+class _HeldAnswers:
+    """What an operator asked, and the answers."""
+
+    answered: Answered
+    observe: Callable[[Answered], None]
+    metrics: OperatorMetrics
+
+    def record(self, rows: InputRowSet) -> None:
+        """Record what was asked for some input rows."""
+        evidence = self.answered.evidence
+        if evidence is not None:
+            evidence = Batch.of_table(evidence).of_rows(rows, shared=True).table
+        self.observe(replace(self.answered, evidence=evidence))
+
+    def count(self, rows: InputRowSet) -> None:
+        """Count what was asked for some input rows."""
+        self.metrics.rows_in = (self.metrics.rows_in or 0) + self.answered.asked_of(rows)
+        self.metrics.gave(Batch.of_table(self.answered.table).of_rows(rows, shared=True).num_rows)
+
+
+_Held = _HeldRows | _HeldAnswers | _HeldLineage
+"""What an evaluation counts and records, once it is known for which input rows."""
 
 
 class Evaluation:
@@ -192,7 +170,7 @@ class Evaluation:
         now: The value of `$now`.
         windows: The windows that the rows belong to.
         replies: Earlier replies about the same windows, by request; new ones are added.
-        held: Hold counts and records back until `settle` names the input rows, or until the end.
+        held: Hold counts and records back until `flush` names the input rows, or until the end.
             If bad data in one of several windows ends the evaluation, nothing is counted or
             recorded, because the windows are then computed one by one.
     """
@@ -214,7 +192,7 @@ class Evaluation:
         self._windows = windows
         self._batches = dict(given)
         self._tasks: dict[object, asyncio.Future[Any]] = {}
-        self._held: list[Report] | None = [] if held else None
+        self._held: list[_Held] | None = [] if held else None
         self._recorded = False
 
     async def __aenter__(self) -> Self:
@@ -229,38 +207,38 @@ class Evaluation:
             if task.done() and not task.cancelled():
                 task.exception()  # seen: only the first is raised
         one_by_one = isinstance(error, DataError) and len(self._windows) > 1
-        self.settle([] if one_by_one else None)
+        self.flush([] if one_by_one else None)
 
     # -- what is held
 
     def record(self, rows: InputRowSet) -> None:
         """Record what is held for some input rows, before it is counted."""
-        for report in self._held or []:
-            report.record(rows)
+        for entry in self._held or []:
+            entry.record(rows)
         self._recorded = True
 
-    def settle(self, rows: InputRowSet) -> None:
+    def flush(self, rows: InputRowSet) -> None:
         """Count what is held for some input rows, and record it unless that is done."""
         held, self._held = self._held or [], None
-        for report in held:
+        for entry in held:
             if not self._recorded:
-                report.record(rows)
-            report.count(rows)
+                entry.record(rows)
+            entry.count(rows)
 
-    def settle_again(self) -> None:
+    def flush_uncounted(self) -> None:
         """Record what is held without counting it: it was counted before, but later rows have these
         rows as sources.
         """
         held, self._held = self._held or [], None
-        for report in held:
-            report.record(None)
+        for entry in held:
+            entry.record(None)
 
-    def _hold(self, report: Report) -> None:
+    def _hold(self, entry: _Held) -> None:
         if self._held is None:
-            report.record(None)
-            report.count(None)
+            entry.record(None)
+            entry.count(None)
         else:
-            self._held.append(report)
+            self._held.append(entry)
 
     # -- rows
 
@@ -300,7 +278,7 @@ class Evaluation:
             placed = await node.place_error(error, inputs, self.now)
             raise pending.placed(placed, node) from error
         if node.reported:
-            batch = self.numbered(batch)
+            batch = self.with_new_ids(batch)
             self.report(node, inputs, batch)
             self.observe(node, node.rows_in(inputs), batch.num_rows)
         return batch
@@ -380,33 +358,33 @@ class Evaluation:
         """Whether lineage is recorded."""
         return self.runtime.lineage is not None
 
-    def numbered(self, rows: Batch) -> Batch:
-        """Rows that were made, with ids; their lineage is recorded."""
+    def with_new_ids(self, rows: Batch) -> Batch:
+        """New rows with ids; their lineage is recorded. Without lineage, the rows as they are."""
         lineage = self.runtime.lineage
         if lineage is None:
             return rows
         if not rows.num_rows:
-            return rows.numbered(())
-        rows = rows.numbered(lineage.ids(rows.num_rows))
+            return rows.with_ids(())
+        rows = rows.with_ids(lineage.ids(rows.num_rows))
         if rows.sources:
-            self._hold(LineageReport(rows, lineage))
+            self._hold(_HeldLineage(rows, lineage))
         return rows
 
     def report(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> None:
         """Count and record the rows of a node."""
         flows = self._flows(node, inputs, batch)
-        self._hold(RowsReport(batch, flows, partial(self.runtime.observe, node.logical)))
+        self._hold(_HeldRows(batch, flows, partial(self.runtime.observe, node.logical)))
 
-    def _flows(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> list[StepFlow]:
+    def _flows(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> list[_StepFlow]:
         """What comes into steps and leaves them with this node."""
         known = node.known_rows(inputs, batch)
         flows = []
         for operator in node.operators:
             metrics = self.metrics(operator.step)
             if self.runtime.begins(operator):
-                flows.append(StepFlow(metrics, "rows_in", known.get(operator.inputs[0])))
+                flows.append(_StepFlow(metrics, "rows_in", known.get(operator.inputs[0])))
             if self.runtime.ends(operator):
-                flows.append(StepFlow(metrics, "rows_out", known.get(operator)))
+                flows.append(_StepFlow(metrics, "rows_out", known.get(operator)))
         return flows
 
     def observe(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
@@ -422,7 +400,7 @@ class Evaluation:
     ) -> Answered:
         """Run a semantic operator over its inputs."""
         runtime, logical = self.runtime, node.logical
-        metrics = runtime.meter.part(logical.step, logical, logical.keyword, str(node.choice))
+        metrics = runtime.meter.operator(logical.step, logical, logical.keyword, str(node.choice))
         started = time.perf_counter()
         runtime.asking(logical, inputs[0].num_rows)
         own = OperatorMetrics(step=metrics)
@@ -459,7 +437,7 @@ class Evaluation:
             runtime.note(text)
         runtime.meter.replayed.add(context.replayed)
         observe = partial(runtime.answered, node.logical)
-        self._hold(AnswersReport(answered, observe, metrics))
+        self._hold(_HeldAnswers(answered, observe, metrics))
         if not answered.kept:
             self.failures += answered.failures
         if runtime.observations is not None:

@@ -13,13 +13,14 @@ from collections import deque
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from semgraph.errors import BudgetReached, DataError, EngineError, SemgraphError
 from semgraph.execution.commit import COMMIT, CommitAttempt, Commits, Sinks, Unwritten, without
-from semgraph.execution.evaluation import Evaluation, Replies
+from semgraph.execution.evaluation import Evaluation
 from semgraph.execution.result import RunOptions, RunOutcome
 from semgraph.execution.runtime import Lineage, Runtime
 from semgraph.execution.windows import (
@@ -33,6 +34,7 @@ from semgraph.execution.windows import (
     slices,
     without_nul,
 )
+from semgraph.llm.stack import Replies
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Order
 from semgraph.logical.relational import Input, Nothing
@@ -63,13 +65,13 @@ def given_rows(
     for node in plan.of_kind(InputTable):
         if isinstance(node.logical, Nothing):
             rows = Batch.of_tuples([], node.schema)
-            given[node] = rows if lineage is None else rows.numbered(())
+            given[node] = rows if lineage is None else rows.with_ids(())
         elif isinstance(node.logical, Input) and node.logical.name in inputs:
             name = node.logical.name
             given[node] = rows = Batch.of_table(inputs[name])
             if lineage is not None:
                 own = (places or {}).get(name, range(rows.num_rows))
-                given[node] = rows.numbered(lineage.ids_of(name, own))
+                given[node] = rows.with_ids(lineage.ids_of(name, own))
     return given
 
 
@@ -177,20 +179,20 @@ class Executor:
             row: n for n, wave in enumerate(waves) for window in wave for row in window.rows
         }
         running: deque[_RunningSlice] = deque()
-        parts = deque(enumerate(slices(order, waves)))
+        remaining = deque(enumerate(slices(order, waves)))
         turn = _Turn()
         turn.end()
         try:
-            while parts or running:
-                while parts and _is_room(order, running, parts[0][1]):
-                    number, part = parts.popleft()
+            while remaining or running:
+                while remaining and _is_room(order, running, remaining[0][1]):
+                    number, sliced = remaining.popleft()
                     turn = _Turn(turn.over)
-                    task = asyncio.create_task(self._slices(part, given, f"slice {number}", turn))
+                    task = asyncio.create_task(self._slices(sliced, given, f"slice {number}", turn))
                     task.add_done_callback(turn.end)
-                    running.append((task, sum(map(len, part))))
-                for each in await running[0][0]:
-                    for wave in each.waves:
-                        await self._wave(order, wave, each, given)
+                    running.append((task, sum(map(len, sliced))))
+                for slice_ in await running[0][0]:
+                    for wave in slice_.waves:
+                        await self._wave(order, wave, slice_, given)
                 running.popleft()
         finally:
             for task, _ in running:
@@ -251,7 +253,7 @@ class Executor:
             one_by_one = [
                 await self._slices(((window,),), given, name, turn.again()) for window in windows
             ]
-            return [each for part in one_by_one for each in part]
+            return list(chain.from_iterable(one_by_one))
 
     def _stop(self, window: Window, why: object) -> None:
         """Stop the partition of a window there: the windows before it go on."""
@@ -267,14 +269,14 @@ class Executor:
 
     async def _slice(self, waves: tuple[Wave, ...], given: Given, name: str, turn: _Turn) -> _Slice:
         windows = [window for wave in waves for window in self._open_windows(wave)]
-        part = _Slice(waves, self.options.now(name))
+        slice_ = _Slice(waves, self.options.now(name))
         if not windows:
-            return part
-        part.rows = {self._confinement.number(window): window.rows for window in windows}
-        part.replies = self._replies()
+            return slice_
+        slice_.rows = {self._confinement.number(window): window.rows for window in windows}
+        slice_.replies = self._replies()
         rows = self._rows(windows, given)
         async with Evaluation(
-            self.runtime, rows, part.now, windows, replies=part.replies, held=True
+            self.runtime, rows, slice_.now, windows, replies=slice_.replies, held=True
         ) as evaluation:
             firsts = [spec for spec in self.plan.sinks if _is_first(spec)]
             if firsts and self.options.write and not turn.over.is_set():
@@ -284,8 +286,8 @@ class Executor:
                 turn.end()
             batches = await evaluation.batches(self.plan.exchange)
             self._fail(evaluation.failures)
-            part.batches |= dict(zip(self.plan.exchange, batches, strict=True))
-        return part
+            slice_.batches |= dict(zip(self.plan.exchange, batches, strict=True))
+        return slice_
 
     @property
     def _confinement(self) -> Confinement:
@@ -297,37 +299,39 @@ class Executor:
         return {} if self.runtime.remembers else None
 
     async def _ahead_without_lost(
-        self, order: Order, part: _Slice, windows: list[Window], given: Given
+        self, order: Order, slice_: _Slice, windows: list[Window], given: Given
     ) -> list[Window]:
         """Recompute what runs ahead without the rows that the windows lost, until no window loses
         another row that way. Returns the windows that continue.
         """
         before = None
         while windows and windows != before:
-            await self._recompute_ahead(part, windows, given)
+            await self._recompute_ahead(slice_, windows, given)
             before, windows = windows, self._without_failed(order, windows)
         return windows
 
-    async def _recompute_ahead(self, part: _Slice, windows: Sequence[Window], given: Given) -> None:
+    async def _recompute_ahead(
+        self, slice_: _Slice, windows: Sequence[Window], given: Given
+    ) -> None:
         """Recompute what runs ahead for windows that lost rows since, as their other rows may
         depend on the lost ones. Nothing is counted twice.
         """
         number = self._confinement.number
-        changed = [window for window in windows if part.rows[number(window)] != window.rows]
+        changed = [window for window in windows if slice_.rows[number(window)] != window.rows]
         exchange = self.plan.exchange
         if not changed or not _rows_interact([node.logical for node in exchange]):
             return
         rows = self._rows(changed, given)
         async with Evaluation(
-            self.runtime, rows, part.now, changed, replies=part.replies, held=True
+            self.runtime, rows, slice_.now, changed, replies=slice_.replies, held=True
         ) as evaluation:
             batches = await evaluation.batches(exchange)
             self._fail(evaluation.failures)
-            evaluation.settle_again()
-        before = {row for window in changed for row in part.rows[number(window)]}
+            evaluation.flush_uncounted()
+        before = {row for window in changed for row in slice_.rows[number(window)]}
         for node, batch in zip(exchange, batches, strict=True):
-            part.batches[node] = _replaced(part.batches[node], batch, before)
-        part.rows |= {number(window): window.rows for window in changed}
+            slice_.batches[node] = _replaced(slice_.batches[node], batch, before)
+        slice_.rows |= {number(window): window.rows for window in changed}
 
     def _rows(self, windows: Sequence[Window], given: Given) -> dict[PhysicalNode, Batch]:
         """The rows of some windows, and those of the whole run."""
@@ -359,23 +363,23 @@ class Executor:
         self.outcome.failed_rows |= lost
         return lost
 
-    async def _wave(self, order: Order, wave: Wave, part: _Slice, given: Given) -> None:
+    async def _wave(self, order: Order, wave: Wave, slice_: _Slice, given: Given) -> None:
         """Run the windows of a wave together; windows that lose a row are run again without it."""
         windows = self._without_failed(order, wave)
         refused: set[_Refused] = set()
         while windows:
             now = self.options.now(f"wave {windows[0].rows[0]}")
             try:
-                windows = await self._ahead_without_lost(order, part, windows, given)
+                windows = await self._ahead_without_lost(order, slice_, windows, given)
                 if not windows:
                     return
-                ends = await self._try_wave(order, windows, part, given, now, refused)
+                ends = await self._try_wave(order, windows, slice_, given, now, refused)
             except DataError as error:
                 if len(windows) == 1:
                     self._stop(windows[0], error)
                 else:
                     for window in windows:
-                        await self._wave(order, (window,), part, given)
+                        await self._wave(order, (window,), slice_, given)
                 return
             ended = [window for window, end in ends if not end.unwritten]
             windows = self._without_failed(order, [w for w in windows if w not in ended])
@@ -384,15 +388,15 @@ class Executor:
         self,
         order: Order,
         windows: Sequence[Window],
-        part: _Slice,
+        slice_: _Slice,
         given: Given,
         now: datetime,
         refused: set[_Refused],
     ) -> list[tuple[Window, CommitAttempt]]:
         """Compute the ordered part of a wave and commit its windows; how each ended."""
-        rows = self._rows(windows, {**given, **part.batches})
+        rows = self._rows(windows, {**given, **slice_.batches})
         async with Evaluation(
-            self.runtime, rows, now, windows, replies=part.replies, held=True
+            self.runtime, rows, now, windows, replies=slice_.replies, held=True
         ) as evaluation:
             specs = [spec for spec in self.plan.sinks if not _is_first(spec)]
             sinks, results = await self._sinks_and_results(evaluation, specs)
@@ -438,7 +442,7 @@ class Executor:
             recorder.take_back()
             attempt.record()
         recorder.end()
-        attempt.settle()
+        attempt.flush()
         return ends
 
     def _without_failed(self, order: Order, windows: Sequence[Window]) -> list[Window]:
@@ -500,9 +504,9 @@ class _WaveAttempt:
         """Record the rows of those that are done."""
         self.evaluation.record(self.done)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Count what those that are done took."""
-        self.evaluation.settle(self.done)
+        self.evaluation.flush(self.done)
 
 
 @dataclass
@@ -567,7 +571,7 @@ def _replaced(batch: Batch, new: Batch, rows: set[int]) -> Batch:
     replaced = Batch.of_table(pa.concat_tables([first.table, last.table]))
     if first.ids is None or last.ids is None:
         return replaced
-    return replaced.numbered([*first.ids, *last.ids])
+    return replaced.with_ids([*first.ids, *last.ids])
 
 
 def _nothing_written(unwritten: Sequence[Unwritten]) -> DataError:
@@ -615,11 +619,11 @@ async def all_ended(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return results
 
 
-def result_table(node: Node, parts: Sequence[pa.Table]) -> pa.Table:
+def result_table(node: Node, tables: Sequence[pa.Table]) -> pa.Table:
     """A result without hidden columns: windows by their first input row, rows within a window in
     the order of the plan.
     """
-    table = pa.concat_tables(parts) if parts else runtime_schema(node).empty_table()
+    table = pa.concat_tables(tables) if tables else runtime_schema(node).empty_table()
     if INPUT_ROW in table.column_names:
         numbered = table.append_column("_row", pa.array(range(table.num_rows)))
         table = numbered.sort_by([(PARTITION, "ascending"), ("_row", "ascending")])

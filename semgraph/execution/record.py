@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PENDING = "pending.arrow"
 LINEAGE = "lineage"
-ROW_ID, SOURCES = "_o", "_from"
+INPUT_ROW, ROW_ID, SOURCES = "_m", "_o", "_from"  # columns of recorded rows
 _LINEAGE_SCHEMA = pa.schema([(ROW_ID, pa.int64()), (SOURCES, pa.list_(pa.int64()))])
 _ROWS, _PARTS = 20_000, 256  # buffered rows and tables of a step before they are written
 _PENDING_BYTES = 64 << 20

@@ -14,7 +14,7 @@ from semgraph.errors import InputError, Problem
 from semgraph.expr.duckdb import ORDINAL
 from semgraph.logical.plan import POSITION, TURN, Order
 from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, values
-from semgraph.relational.fragments import execute
+from semgraph.relational.segments import execute
 from semgraph.relational.sql import quote
 from semgraph.semantic.ask import Failure
 

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
-from semgraph.execution.runtime import ObservationFile, Seen, key_of
+from semgraph.execution.observations import ObservationFile, Seen, key_of
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk

@@ -16,8 +16,8 @@ from semgraph.logical.semantic import Embed, Semantic
 from semgraph.logical.sinks import Sink
 from semgraph.physical.plan import PhysicalPlan, SqlSegment, StoreSearch
 from semgraph.physical.retrieval import SearchSpec
-from semgraph.relational.fragments import Segment
 from semgraph.relational.row_scalars import Unsupported
+from semgraph.relational.segments import Segment
 
 Actual = Mapping[str, Mapping[str, Any]]
 WIDTH = 100

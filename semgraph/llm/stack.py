@@ -630,3 +630,29 @@ class Roles(Wrapper):
 def bound(llm: LLM, role: str) -> LLM:
     """The model of a role, if `llm` has roles, else `llm` itself."""
     return llm.bound(role) if isinstance(llm, Roles) else llm
+
+
+Replies = dict[str, Reply]
+"""Replies by partition and fingerprint of the request."""
+
+
+def remembering(llm: LLM, replies: Replies) -> LLM:
+    """The model, answering equal requests from `replies`; these answers count as coalesced."""
+    if isinstance(llm, Roles):
+        return Roles(**{role: _Remembering(model, replies) for role, model in llm.models.items()})
+    return _Remembering(llm, replies)
+
+
+class _Remembering(Wrapper):
+    def __init__(self, inner: LLM, replies: Replies) -> None:
+        super().__init__(inner)
+        self._replies = replies
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer one request, from memory where an equal one was answered."""
+        key = f"{request.partition}\0{request.fingerprint}"
+        if key in self._replies:
+            return replace(self._replies[key], origin="coalesced", attempts=0)
+        reply = await self.inner.complete(request)
+        self._replies[key] = reply
+        return reply

@@ -25,9 +25,9 @@ from semgraph.expr.scalar import PAIRS, Scalar
 from semgraph.expr.types import TIMESTAMP
 from semgraph.physical.retrieval import SearchInput, SearchSpec, of_one_size, step_texts
 from semgraph.relational.batch import PARTITION, Batch, Row, runtime_schema
-from semgraph.relational.fragments import column_segment, execute, executors
 from semgraph.relational.row_scalars import Unsupported
 from semgraph.relational.rows import RowFunction
+from semgraph.relational.segments import column_segment, execute, executors
 from semgraph.stores.batch_io import end_column
 
 Pair = tuple[int, int]

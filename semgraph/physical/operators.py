@@ -16,7 +16,7 @@ from semgraph.logical.relational import Require
 from semgraph.logical.semantic import VECTOR, Embed
 from semgraph.physical.retrieval import EmbedTextsOf, partitions_of, vectors_of
 from semgraph.relational.batch import PARTITION, Batch, conform, dense, runtime_schema, values
-from semgraph.relational.fragments import Segment, column_of, place_segment_error, run_segment
+from semgraph.relational.segments import Segment, column_of, place_segment_error, run_segment
 from semgraph.semantic.ask import Failure, failures
 
 _ROUNDS = (

@@ -35,14 +35,14 @@ from semgraph.physical.search import (
     run_searches,
 )
 from semgraph.relational.batch import FEW, Batch, runtime_schema
-from semgraph.relational.fragments import (
+from semgraph.relational.segments import (
     Segment,
     gives_nothing,
     place_error,
     place_segment_error,
     run_segment,
+    run_traced,
 )
-from semgraph.relational.lineage import run_traced
 from semgraph.semantic.ask import Answered, Failure
 from semgraph.semantic.contract import Implementation
 from semgraph.semantic.early_stop import in_chunks, rows_a_call
@@ -106,8 +106,8 @@ class ExecutionContext(Protocol):
         """Whether lineage is recorded: all rows have ids."""
         ...
 
-    def numbered(self, rows: Batch) -> Batch:
-        """Rows that were made, with ids; their lineage is recorded. Without lineage the same."""
+    def with_new_ids(self, rows: Batch) -> Batch:
+        """New rows with ids; their lineage is recorded. Without lineage, the rows as they are."""
         ...
 
     def report(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> None:
@@ -263,7 +263,7 @@ class SqlSegment(PhysicalNode):
 
     async def _rows(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
         if ctx.traced:
-            return await run_traced(self.segment, inputs, ctx.now, ctx.numbered)
+            return await run_traced(self.segment, inputs, ctx.now, ctx.with_new_ids)
         return await run_segment(self.segment, inputs, ctx.now)
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:
@@ -401,9 +401,9 @@ class ClusterRows(PhysicalNode):
             return rows
         numbers, within = edges_within(self.logical, edges.table, table)
         sources = [tuple(edges.ids[edge] for edge in own) for own in within]
-        groups = Batch.of_tuples([()] * len(within), pa.schema([])).made_of(sources)
-        ids = ctx.numbered(groups).ids or ()
-        return rows.made_of([(n, ids[c]) for n, c in zip(nodes.ids, numbers, strict=True)])
+        groups = Batch.of_tuples([()] * len(within), pa.schema([])).with_sources(sources)
+        ids = ctx.with_new_ids(groups).ids or ()
+        return rows.with_sources([(n, ids[c]) for n, c in zip(nodes.ids, numbers, strict=True)])
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:  # noqa: ARG002
         """It computes in this thread."""
@@ -420,7 +420,7 @@ class RequireRows(PhysicalNode):
         """Set aside the rows that do not."""
         rows, failures = await required(self.logical, inputs[0], ctx.now, windows=ctx.has_windows)
         ctx.fail(failures)
-        return rows.made_from(rows)
+        return rows.derived_from(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -439,7 +439,7 @@ class EmbedTexts(PhysicalNode):
         table = await run_embed(node, rows, embed, ctx.partition_column, ctx.now)
         metrics.rows_in = (metrics.rows_in or 0) + rows.num_rows
         metrics.seconds += time.perf_counter() - started
-        return Batch.of_table(table).made_from(rows)
+        return Batch.of_table(table).derived_from(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -492,7 +492,7 @@ class EarlyStop(PhysicalNode):
                 rows, stays = answered.of([rows]), [stays[row] for row in answered.stays]
                 passed[i] += rows.num_rows
                 if node is not self.chain[-1]:
-                    rows = ctx.numbered(rows)
+                    rows = ctx.with_new_ids(rows)
                     ctx.report(node, (), rows)
             return rows, stays
 

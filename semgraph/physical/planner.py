@@ -39,7 +39,7 @@ from semgraph.physical.plan import (
     WholeRun,
 )
 from semgraph.physical.retrieval import SearchSpec
-from semgraph.relational.fragments import Segment, compile_segment, plan_segments
+from semgraph.relational.segments import Segment, compile_segment, plan_segments
 from semgraph.semantic.library import Implementations, Library, choose
 from semgraph.stores.base import SearchQuery, Store
 

@@ -23,7 +23,7 @@ from semgraph.relational.batch import (
     runtime_schema,
     values,
 )
-from semgraph.relational.fragments import execute
+from semgraph.relational.segments import execute
 from semgraph.relational.sql import quote, scalar_sql
 from semgraph.stores.base import Alias, MatchQuery, SearchQuery
 from semgraph.stores.conditions import Prop, compares_alike
@@ -191,7 +191,7 @@ async def run_match(node: Match, rows: Batch, store: StoreReads, now: datetime |
         return Batch.of_tuples([], schema)
     table = await _matches(node, rows.table, store, now)
     of = values(table.column("_q"))
-    return Batch.of_table(conform(table.drop_columns("_q"), schema)).made_from(rows, of)
+    return Batch.of_table(conform(table.drop_columns("_q"), schema)).derived_from(rows, of)
 
 
 async def _matches(

@@ -32,7 +32,7 @@ from semgraph.physical.retrieval import (
 )
 from semgraph.physical.shortlist import shortlist, worth_it
 from semgraph.relational.batch import Batch, runtime_schema, values
-from semgraph.relational.fragments import check_equal, column_of, execute, executors
+from semgraph.relational.segments import check_equal, column_of, execute, executors
 from semgraph.stores.base import SearchQuery
 
 
@@ -262,7 +262,7 @@ async def run_searches(
             k *= 4
             hits |= await asking.hits(store, {n: k})
             result, of = await _finish(asked, hits[n], embed, now)
-        results.append(result.made_from(left, of))
+        results.append(result.derived_from(left, of))
     return results
 
 

@@ -19,7 +19,7 @@ from semgraph.logical.search import By
 from semgraph.physical.fusion import PAIR, allowed, asked_column, vector_column
 from semgraph.physical.retrieval import SearchSpec, step_texts
 from semgraph.relational.batch import PARTITION, dense, values
-from semgraph.relational.fragments import execute
+from semgraph.relational.segments import execute
 
 MANY = 20_000
 """Pairs of row and step row from which a shortlist is made: a statement over fewer takes no longer

@@ -212,18 +212,18 @@ class Batch:
             return Batch(self.schema, self._rows[first:end], None, ids, sources)
         return Batch(self.schema, None, self.table.slice(first, count), ids, sources)
 
-    def made_of(self, sources: Sources | None) -> Batch:
-        """The rows with the ids of the rows that each is made of, and without own ids. None: unknown."""
+    def with_sources(self, sources: Sources | None) -> Batch:
+        """The rows without own ids, each with the ids of the rows that it is made of. None: unknown."""
         return Batch(self.schema, self._rows, self._table, None, sources)
 
-    def made_from(self, others: Batch, places: Sequence[int] | None = None) -> Batch:
-        """The rows, without ids, each made of one other row: the one at its own place, or at that
-        of `places`.
+    def derived_from(self, others: Batch, places: Sequence[int] | None = None) -> Batch:
+        """The rows without ids, each with one other row as its source: the one at its own place, or
+        at that of `places`.
         """
         ids = others.ids if places is None else _at(others.ids, places)
-        return self.made_of(None if ids is None else [(number,) for number in ids])
+        return self.with_sources(None if ids is None else [(number,) for number in ids])
 
-    def numbered(self, ids: Ids) -> Batch:
+    def with_ids(self, ids: Ids) -> Batch:
         """The same rows with ids."""
         return Batch(self.schema, self._rows, self._table, ids, self.sources)
 

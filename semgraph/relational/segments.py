@@ -1,5 +1,10 @@
-"""Segments: each maximal relational run between calls to models and stores is one DuckDB
-statement.
+"""Segments: each maximal relational run between calls to models and stores is one DuckDB statement,
+and over few rows one generated function.
+
+A traced segment also computes lineage, the input rows that each of its rows is made of, as a hidden
+column beside the others: joins put the lists of both rows together, groups those of all their rows.
+An operator that makes one row of many ends a piece of the segment, and its rows get ids of their
+own: what reads them names one id in place of many, so that lineage takes no more room than the rows.
 """
 
 from __future__ import annotations
@@ -7,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -196,6 +201,33 @@ async def run_segment(segment: Segment, inputs: Sequence[Batch], now: datetime |
     return batch
 
 
+async def run_traced(
+    segment: Segment,
+    inputs: Sequence[Batch],
+    now: datetime | None,
+    number: Callable[[Batch], Batch],
+) -> Batch:
+    """The rows of a segment with their sources, as `run_segment` computes them.
+
+    Args:
+        segment: The segment, not traced.
+        inputs: The rows of its inputs, with ids.
+        now: The value of `$now`.
+        number: Gives the rows of a piece ids, and records their sources. Called for each piece but
+            the last.
+
+    Raises:
+        DataError: A row has no value.
+        EngineError: The executors differ.
+    """
+    batches = {node: batch for (_, node), batch in zip(segment.inputs, inputs, strict=True)}
+    *inner, last = segment.pieces
+    for piece in inner:
+        own = [batches[node] for _, node in piece.inputs]
+        batches[piece.root] = number(await run_segment(piece, own, now))
+    return await run_segment(last, [batches[node] for _, node in last.inputs], now)
+
+
 _LINEAGE = pa.field(LINEAGE.strip('"'), pa.list_(pa.int64()))
 
 
@@ -227,7 +259,7 @@ def _of_table(segment: Segment, table: pa.Table) -> Batch:
     if not segment.traced:
         return Batch.of_table(table)
     sources = [_distinct(row or ()) for row in values(table.column(_LINEAGE.name))]
-    return Batch.of_table(table.drop_columns(_LINEAGE.name)).made_of(sources)
+    return Batch.of_table(table.drop_columns(_LINEAGE.name)).with_sources(sources)
 
 
 def _distinct(ids: Sequence[int]) -> tuple[int, ...]:
@@ -283,13 +315,13 @@ async def execute(
     numbered = {name: Batch.of_table(table).with_ordinal() for name, table in tables.items()}
     try:
         if sum(table.num_rows for table in tables.values()) > _LARGE:
-            found = await asyncio.to_thread(lambda: Prepared(sql, numbered).run(numbered, now))
+            rows = await asyncio.to_thread(lambda: Prepared(sql, numbered).run(numbered, now))
         else:
-            found = prepared(sql, numbered).run(numbered, now)
+            rows = prepared(sql, numbered).run(numbered, now)
     except duckdb.Error as error:
         msg = f"a relational segment failed while running: {str(error).splitlines()[0]}"
         raise DataError(msg) from error
-    return conform(found, schema)
+    return conform(rows, schema)
 
 
 @lru_cache(maxsize=512)

@@ -97,7 +97,7 @@ class Answered:
         rows = Batch.of_table(self.table)
         if ids is None:
             return rows
-        return rows.made_of([tuple(ids[place] for place in own) for own in self.sources])
+        return rows.with_sources([tuple(ids[place] for place in own) for own in self.sources])
 
     def evidence_of(self, inputs: Sequence[Batch]) -> pa.Table | None:
         """The evidence with the ids of the rows of each question, as `_o`: a list of those of the

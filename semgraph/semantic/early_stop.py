@@ -104,7 +104,7 @@ async def in_chunks(
     order = np.argsort(places).tolist()
     table = pa.concat_tables([piece.table for piece in pieces]).take(pa.array(order, pa.int64()))
     sources = [source for piece in pieces for source in piece.sources or ()]
-    return Batch.of_table(table).made_of([sources[i] for i in order] if sources else None)
+    return Batch.of_table(table).with_sources([sources[i] for i in order] if sources else None)
 
 
 def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementation[Any]) -> int:

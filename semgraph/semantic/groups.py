@@ -24,7 +24,7 @@ from semgraph.relational.batch import (
     runtime_schema,
     values,
 )
-from semgraph.relational.fragments import column_of, execute
+from semgraph.relational.segments import column_of, execute
 from semgraph.relational.sql import order_sql, quote
 from semgraph.semantic.ask import (
     AnswerContext,

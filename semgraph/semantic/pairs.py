@@ -21,7 +21,7 @@ from semgraph.relational.batch import (
     runtime_schema,
     values,
 )
-from semgraph.relational.fragments import execute
+from semgraph.relational.segments import execute
 from semgraph.relational.sql import RIGHT_ORDINAL, join_condition, order_sql, right_side
 from semgraph.semantic.ask import (
     AnswerContext,

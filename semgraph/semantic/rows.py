@@ -24,7 +24,7 @@ from semgraph.relational.batch import (
     runtime_schema,
     values,
 )
-from semgraph.relational.fragments import column_of
+from semgraph.relational.segments import column_of
 from semgraph.semantic.ask import (
     AnswerContext,
     Answered,

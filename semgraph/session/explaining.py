@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from semgraph.compare.scratch import partitions_read, snapshot
 from semgraph.errors import PlanError, Problem
+from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import Run
-from semgraph.execution.runtime import ObservationFile
 from semgraph.explain import queries as store_queries
 from semgraph.explain import requests as first_prompts
 from semgraph.explain import rewrites

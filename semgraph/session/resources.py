@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable
-from semgraph.execution.opened import Clock, Opened
+from semgraph.execution.runtime import Clock, Opened
 from semgraph.llm.base import LLM, Borrowed, Embedder, Limits
 from semgraph.llm.endpoints import Endpoints, retry_policy
 from semgraph.llm.journal import Journal, JournalLocked

@@ -13,9 +13,8 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.execution.evaluation import Uniform
 from semgraph.execution.executor import Executor, result_table
-from semgraph.execution.opened import Opened, embeds
+from semgraph.execution.observations import ObservationFile, Observations
 from semgraph.execution.record import (
     ROW_ID,
     CallLog,
@@ -25,7 +24,8 @@ from semgraph.execution.record import (
     timestamp,
 )
 from semgraph.execution.result import OnProgress, Progress, Result, RunOptions, RunOutcome
-from semgraph.execution.runtime import NoRecord, ObservationFile, Observations, Runtime
+from semgraph.execution.runtime import NoRecord, Opened, Runtime, embeds
+from semgraph.execution.uniform import Uniform
 from semgraph.frontend.load import dump
 from semgraph.llm.base import Usage
 from semgraph.llm.stack import bound

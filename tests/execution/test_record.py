@@ -160,8 +160,8 @@ def test_lineage_is_kept_and_taken_back_with_the_rows(tmp_path: Path) -> None:
     assert lineage.ids(2) == range(5, 7)
 
     def made(*sources: tuple[int, ...]) -> None:
-        rows = Batch.of_tuples([()] * len(sources), pa.schema([])).made_of(sources)
-        lineage.add(rows.numbered(lineage.ids(len(sources))))
+        rows = Batch.of_tuples([()] * len(sources), pa.schema([])).with_sources(sources)
+        lineage.add(rows.with_ids(lineage.ids(len(sources))))
 
     def recorded() -> dict[int, list[int]]:
         rows = [r for table in step_tables(record.folder, "lineage") for r in table.to_pylist()]

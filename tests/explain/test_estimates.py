@@ -19,7 +19,7 @@ from benchmarks.world import StandIn
 from semgraph.conformance.cases import some
 from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import EngineError
-from semgraph.execution.runtime import ObservationFile, Seen
+from semgraph.execution.observations import ObservationFile, Seen
 from semgraph.explain import estimates as bounds
 from semgraph.explain.estimates import Amount, total
 from semgraph.meter import OperatorMetrics, StepMetrics

@@ -10,7 +10,7 @@ import pytest
 from semgraph.errors import DataError
 from semgraph.expr.properties import never_fails
 from semgraph.expr.scalar import ROWS, parse_scalar
-from semgraph.relational.fragments import execute
+from semgraph.relational.segments import execute
 
 TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema(

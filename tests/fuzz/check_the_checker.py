@@ -13,8 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
-
 PLANS = 3000
 
 
@@ -49,22 +47,6 @@ def constants_are_places() -> None:
 def aggregates_stand_anywhere() -> None:
     """An aggregate in a filter or an order is no error."""
     _replace("semgraph.expr.duckdb", "check_over_rows", lambda _: lambda *_args, **_more: None)
-
-
-def nan_is_unequal() -> None:
-    """Without DuckDB, NaN is neither equal to itself nor greater than anything."""
-    _replace(
-        "semgraph.relational.fragments",
-        "_nan_is_greatest",
-        lambda _: lambda function: getattr(pc, function),
-    )
-
-
-def types_are_not_compared() -> None:
-    """Without DuckDB, operands may be of two types."""
-    _replace(
-        "semgraph.relational.fragments", "_of_one_type", lambda _: lambda _operands, _schema: True
-    )
 
 
 def pairs_of_two_partitions() -> None:
@@ -115,8 +97,6 @@ def replaced_columns_move() -> None:
 FAULTS = (
     constants_are_places,
     aggregates_stand_anywhere,
-    nan_is_unequal,
-    types_are_not_compared,
     pairs_of_two_partitions,
     ties_in_no_order,
     windows_in_input_order,

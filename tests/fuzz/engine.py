@@ -14,12 +14,12 @@ from unittest.mock import patch
 
 import semgraph
 from semgraph.errors import DataError, PlanError, SemgraphError
-from semgraph.execution.record import Run
+from semgraph.execution.record import ROW_ID, Run
 from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
 from semgraph.logical.plan import LogicalPlan
 from semgraph.optimizer import optimized
-from semgraph.provenance import ROW_ID, Tracer, visible
+from semgraph.provenance import Tracer, visible
 from semgraph.session import run as running
 from tests.fuzz.model import Model
 from tests.fuzz.naive import Sources
@@ -157,6 +157,6 @@ def made_rows(run: Run, step: str) -> list[Made]:
     }
     made = []
     for row in tracer.rows("steps", step):
-        ids = tracer.made_of(row[ROW_ID])
+        ids = tracer.sources_of(row[ROW_ID])
         made.append((visible(row), frozenset(inputs[i] for i in ids if i in inputs)))
     return made

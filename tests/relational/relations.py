@@ -11,7 +11,7 @@ import pyarrow as pa
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Input
 from semgraph.relational.batch import runtime_schema
-from semgraph.relational.fragments import compile_segment, execute, plan_segments
+from semgraph.relational.segments import compile_segment, execute, plan_segments
 
 
 def relation(name: str, columns: Mapping[str, pa.DataType], *, windowed: bool = False) -> Input:

@@ -167,5 +167,10 @@ def test_ids_and_sources_stay_with_their_rows(as_table: bool) -> None:
     ]:
         assert list(part.ids or ()) == ids
         assert list(part.sources or ()) == [sources[i - 10] for i in ids]
-    assert list(batch.made_from(batch, [3, 2, 1, 0]).sources or ()) == [(13,), (12,), (11,), (10,)]
-    assert batch.made_from(batch.made_of(None)).sources is None
+    assert list(batch.derived_from(batch, [3, 2, 1, 0]).sources or ()) == [
+        (13,),
+        (12,),
+        (11,),
+        (10,),
+    ]
+    assert batch.derived_from(batch.with_sources(None)).sources is None

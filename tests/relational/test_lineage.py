@@ -27,10 +27,9 @@ from semgraph.logical.relational import (
     Unnest,
 )
 from semgraph.logical.typecheck import Sort
-from semgraph.relational import fragments
+from semgraph.relational import segments
 from semgraph.relational.batch import Batch, Row, Sources, runtime_schema
-from semgraph.relational.fragments import run_segment
-from semgraph.relational.lineage import run_traced
+from semgraph.relational.segments import run_segment, run_traced
 from tests.relational.executors import NOW, drawn_rows, of_node
 from tests.relational.relations import relation
 from tests.relational.test_rows import LEFT, RIGHT, SHARED, Segments
@@ -70,7 +69,7 @@ class Traced:
         ids = range(self._next, self._next + batch.num_rows)
         self._next = ids.stop
         self._made |= dict(zip(ids, batch.sources, strict=True))
-        return batch.numbered(ids)
+        return batch.with_ids(ids)
 
     def _inputs_of(self, sources: Sources) -> list[set[int]]:
         return [
@@ -173,6 +172,6 @@ def test_random_segments_have_the_same_rows_with_lineage_and_both_executors_the_
         except DataError:
             continue  # a value that cannot be computed
         assert len(traced.rows) == len(traced.plain)
-        assert all(map(fragments.same, traced.rows, traced.plain)), seed
+        assert all(map(segments.same, traced.rows, traced.plain)), seed
         compared += bool(traced.rows)
     assert compared > 15

@@ -32,8 +32,8 @@ from semgraph.optimizer import optimize
 from semgraph.physical.plan import SqlSegment
 from semgraph.physical.planner import compile_plan
 from semgraph.relational.batch import Batch, runtime_schema
-from semgraph.relational.fragments import check_equal
 from semgraph.relational.row_scalars import NAMESPACE, Unsupported
+from semgraph.relational.segments import check_equal
 from semgraph.semantic.library import Library
 from semgraph.shipped import plans_folder
 from semgraph.stores.sqlite.store import SqliteStore

@@ -31,7 +31,7 @@ from semgraph.logical.relational import (
 )
 from semgraph.logical.typecheck import Sort
 from semgraph.relational.batch import Batch
-from semgraph.relational.fragments import column_of
+from semgraph.relational.segments import column_of
 from tests.relational.relations import relation, rows_of
 
 PEOPLE = {"id": pa.int64(), "city": pa.string()}
