@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -80,17 +82,42 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
     ):
         resources.need_graph()
     record_to = Path(request.record_to) if request.record_to else None
-    async with resources.open(logical, fresh=request.fresh, record_to=record_to) as opened:
-        library = Library(resources.settings.operators)
-        limits = {role: bound(opened.llm, role).limits for role in _roles(logical)}
-        physical = compile_plan(optimized(logical, request.inputs), opened.store, library, limits)
-        _require_prices(physical.logical, opened)
-        await _ensure(physical, opened, write=request.write)
-        notes = await _migrate(
-            physical.logical, opened, write=request.write and request.until is None
-        )
-        notes = [*map(str, logical.warnings), *notes]
-        return await RunHandle(request, physical, opened, resources, notes).run()
+    with _few_collections():
+        async with resources.open(logical, fresh=request.fresh, record_to=record_to) as opened:
+            return await _run_with(request, logical, resources, opened)
+
+
+async def _run_with(
+    request: RunRequest, logical: LogicalPlan, resources: Resources, opened: Opened
+) -> Result:
+    library = Library(resources.settings.operators)
+    limits = {role: bound(opened.llm, role).limits for role in _roles(logical)}
+    physical = compile_plan(optimized(logical, request.inputs), opened.store, library, limits)
+    _require_prices(physical.logical, opened)
+    await _ensure(physical, opened, write=request.write)
+    notes = await _migrate(physical.logical, opened, write=request.write and request.until is None)
+    notes = [*map(str, logical.warnings), *notes]
+    return await RunHandle(request, physical, opened, resources, notes).run()
+
+
+_ALLOCATIONS = 50_000  # between collections
+_DEFAULT = 700  # CPython's
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Let Python collect cyclic garbage less often: the rows and requests of a wave live until it is
+    committed, and each collection would traverse them. A threshold that the program has set stays.
+    """
+    first, *others = gc.get_threshold()
+    if first != _DEFAULT:
+        yield
+        return
+    gc.set_threshold(_ALLOCATIONS, *others)
+    try:
+        yield
+    finally:
+        gc.set_threshold(first, *others)
 
 
 def _roles(plan: LogicalPlan) -> set[str]:

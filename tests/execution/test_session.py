@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import sqlite3
@@ -442,6 +443,22 @@ async def test_progress_tells_of_answers_and_commits_until_all_are_done(simple: 
     last = {step: (done, total) for step, done, total in seen}
     assert all(done == total for done, total in last.values())
     assert last["mentions"] == (3, 3)
+
+
+@pytest.mark.parametrize(("own", "during"), [(700, 50_000), (9_000, 9_000)])
+async def test_a_run_collects_less_often_unless_the_program_sets_a_threshold(
+    simple: Work, own: int, during: int
+) -> None:
+    before, thresholds = gc.get_threshold(), list[int]()
+    gc.set_threshold(own, 8, 9)
+    try:
+        await simple.run(
+            said(STORY[:1]), progress=lambda _: thresholds.append(gc.get_threshold()[0])
+        )
+        assert set(thresholds) == {during}
+        assert gc.get_threshold() == (own, 8, 9)
+    finally:
+        gc.set_threshold(*before)
 
 
 async def test_an_input_may_be_named_like_an_argument(tmp_path: Path) -> None:
