@@ -102,7 +102,7 @@ def partitions_on_the_wire() -> Iterator[None]:
         if plan.name in READS_ALL:
             with CANARIES.paused():
                 return await run(self, inputs)
-        partition = plan.order.partition if plan.order else plan.graph.partition
+        partition = plan.windows.partition if plan.windows else plan.graph.partition
         for table in inputs.values():
             if partition in table.column_names:
                 CANARIES.learn(table.slice(0, 500).to_pylist(), partition)

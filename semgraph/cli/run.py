@@ -150,7 +150,7 @@ def _run(
     options.talk("")
     try:
         with watched(
-            options.err, plan.order.input if plan.order else "", quiet=bool(options.quiet)
+            options.err, plan.windows.input if plan.windows else "", quiet=bool(options.quiet)
         ) as progress:
             job = session.arun(plan, progress=progress, begun=begun.append, inputs=inputs, **more)
             return run_until_signal(

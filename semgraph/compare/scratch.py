@@ -62,8 +62,8 @@ def partitions_read(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> list[s
     reads = [node for node in walk(*plan.roots) if isinstance(node, StoreRead)]
     if any(getattr(node, "partition", "") for node in reads):
         return None
-    if plan.order is not None:
-        return _named(inputs[plan.order.input], plan.order.partition)
+    if plan.windows is not None:
+        return _named(inputs[plan.windows.input], plan.windows.partition)
     column = plan.graph.partition
     if not inputs or any(column not in table.column_names for table in inputs.values()):
         return None
@@ -93,7 +93,7 @@ async def snapshot(plan: LogicalPlan, store: Store, partitions: Sequence[str] | 
 
 
 async def _committed(plan: LogicalPlan, store: Store, partitions: Sequence[str]) -> frozenset[str]:
-    if plan.order is None or not plan.writes or not partitions:
+    if plan.windows is None or not plan.writes or not partitions:
         return frozenset()
     states = await store.states(plan.name, partitions)
     return frozenset(row for state in states.values() for row in state.committed)
@@ -103,13 +103,13 @@ async def known_rows(
     plan: LogicalPlan, inputs: Mapping[str, pa.Table], source: Snapshot
 ) -> list[str]:
     """A note if input rows are in the graph already."""
-    if plan.order is None or not source.committed:
+    if plan.windows is None or not source.committed:
         return []
-    rows = await prepare(plan.order, inputs[plan.order.input])
+    rows = await prepare(plan.windows, inputs[plan.windows.input])
     known = len(source.committed & set(rows.keys))
     if not known:
         return []
-    what = f"{known:,} of {len(rows.keys):,} rows of {plan.order.input} are in the graph already"
+    what = f"{known:,} of {len(rows.keys):,} rows of {plan.windows.input} are in the graph already"
     return [
         f"{what}, so the copy has their content before the comparison. A store without them shows more"
     ]

@@ -534,7 +534,7 @@ async def try_plan(
         tables = {
             n: result_table(node, outcome.tables.get(n, [])) for n, node in plan.returns.items()
         }
-        failed = len(outcome.failed_rows) if plan.order else len(outcome.failures)
+        failed = len(outcome.failed_rows) if plan.windows else len(outcome.failures)
         took = None if ledger.replayed or ledger.known else seconds
         trial = Trial(
             number, ledger.cold, ledger.paid, took, failed, failures=by_reason(outcome.failures)

@@ -19,7 +19,7 @@ from semgraph.errors import ConcurrentWrite, DataError, EngineError, Problem
 from semgraph.execution.result import RunOptions, RunOutcome
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import InputRows, Window
-from semgraph.logical.plan import Order
+from semgraph.logical.plan import Windowing
 from semgraph.logical.sinks import Delete, Merge, Sink
 from semgraph.physical.plan import SinkSpec
 from semgraph.physical.retrieval import EmbedTextsOf, partitions_of, vectors_of
@@ -308,7 +308,7 @@ class Commits:
         return await with_vectors(sinks, partial(self.runtime.embed, COMMIT))
 
     async def window(
-        self, order: Order, window: Window, rows: InputRows, sinks: Sinks, now: datetime
+        self, windowing: Windowing, window: Window, rows: InputRows, sinks: Sinks, now: datetime
     ) -> CommitAttempt:
         """Write a window with its marks, in one transaction; or nothing, if rows of it cannot be
         written. A partition that another run wrote first, or with a fault that is of no row, is
@@ -319,7 +319,7 @@ class Commits:
         head = uuid4().hex
         try:
             own = [(spec, batch.of_rows(window.rows)) for spec, batch in sinks]
-            unwritten = await self._write(own, self._marker(order, window, rows, now, head))
+            unwritten = await self._write(own, self._marker(windowing, window, rows, now, head))
         except DataError as error:
             note = f'group "{rows.partitions[window.partition]}" stopped: {error}'
             self.outcome.halt(window.partition, window.rows[0], note)
@@ -346,7 +346,7 @@ class Commits:
         return []
 
     def _marker(
-        self, order: Order, window: Window, rows: InputRows, now: datetime, head: str
+        self, windowing: Windowing, window: Window, rows: InputRows, now: datetime, head: str
     ) -> CommitMarker:
         return CommitMarker(
             plan=self.plan.logical.name,
@@ -357,7 +357,7 @@ class Commits:
             run=self.options.run,
             before=self.heads[window.partition],
             head=head,
-            witness=self._witness(order),
+            witness=self._witness(windowing),
         )
 
     async def _commit(self, writes: Writes, marker: CommitMarker | None) -> None:
@@ -377,7 +377,7 @@ class Commits:
             self._written.setdefault(write.label, set()).update(values(write.rows.column(key)))
             self.outcome.written[write.label] = len(self._written[write.label])
 
-    def _witness(self, order: Order) -> str | None:
+    def _witness(self, windowing: Windowing) -> str | None:
         """The label of the node that a `first` sink writes for an input row, keyed by the row's
         id.
         """
@@ -387,7 +387,7 @@ class Commits:
                 isinstance(sink, Merge)
                 and sink.first
                 and sink.node
-                and order.key == (sink.key or sink.graph.key)
+                and windowing.key == (sink.key or sink.graph.key)
             ):
                 return sink.node
         return None

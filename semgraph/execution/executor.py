@@ -3,7 +3,7 @@
 A *window* is some rows of one partition. The *ordered part* of a plan is what depends on the run's
 own writes; it runs wave by wave. A *wave* is the next window of every partition; each window
 commits in one transaction with its marker. All else runs *ahead* in *slices* of several waves,
-bounded by `order.ahead`.
+bounded by `ahead` of `windows`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from semgraph.execution.windows import (
 )
 from semgraph.llm.stack import Replies
 from semgraph.logical.node import Node, walk
-from semgraph.logical.plan import Order
+from semgraph.logical.plan import Windowing
 from semgraph.logical.relational import Input, Nothing
 from semgraph.logical.sinks import Merge
 from semgraph.physical.plan import InputTable, PhysicalNode, PhysicalPlan, SinkSpec
@@ -75,18 +75,20 @@ def given_rows(
     return given
 
 
-async def number_rows(runtime: Runtime, order: Order, inputs: Mapping[str, pa.Table]) -> InputRows:
+async def number_rows(
+    runtime: Runtime, windowing: Windowing, inputs: Mapping[str, pa.Table]
+) -> InputRows:
     """The rows that are cut into windows; the runtime takes their partitions."""
-    rows = await prepare(order, inputs[order.input])
+    rows = await prepare(windowing, inputs[windowing.input])
     runtime.partitions[:] = rows.names
     return rows
 
 
 def cut_waves(
-    runtime: Runtime, order: Order, rows: InputRows, pending: Mapping[int, Sequence[int]]
+    runtime: Runtime, windowing: Windowing, rows: InputRows, pending: Mapping[int, Sequence[int]]
 ) -> list[Wave]:
     """The windows of the pending rows; the runtime takes what confines them."""
-    waves = cut(order, pending)
+    waves = cut(windowing, pending)
     runtime.confinement = Confinement.of(rows, waves)
     return waves
 
@@ -110,17 +112,17 @@ class Executor:
         """Run over the rows of the inputs. On BudgetReached the outcome says `stopped`; other
         errors propagate.
         """
-        order = self.plan.logical.order
+        windowing = self.plan.logical.windows
         try:
-            if order is None:
+            if windowing is None:
                 await self._at_once(inputs)
             else:
-                await self._by_windows(order, inputs)
+                await self._by_windows(windowing, inputs)
         except BudgetReached as error:
             self.outcome.stopped = str(error)
         return self.outcome
 
-    # -- plans without an order
+    # -- plans without windows
 
     async def _at_once(self, inputs: Mapping[str, pa.Table]) -> None:
         clean = {name: without_nul(name, table) for name, table in inputs.items()}
@@ -162,29 +164,29 @@ class Executor:
                 tables.clear()
             tables.append(batch.table)
 
-    # -- plans with an order
+    # -- plans with windows
 
-    async def _by_windows(self, order: Order, inputs: Mapping[str, pa.Table]) -> None:
-        refuse_nul(inputs, order)
-        rows = self.outcome.input_rows = await number_rows(self.runtime, order, inputs)
-        self._fail(without_nul(order.input, inputs[order.input], ordered=True)[1])
+    async def _by_windows(self, windowing: Windowing, inputs: Mapping[str, pa.Table]) -> None:
+        refuse_nul(inputs, windowing)
+        rows = self.outcome.input_rows = await number_rows(self.runtime, windowing, inputs)
+        self._fail(without_nul(windowing.input, inputs[windowing.input], ordered=True)[1])
         pending = await self._pending(rows)
         self.options.committed(0, len(rows.keys) - self.outcome.skipped)
-        tables = {**inputs, order.input: rows.rows}
-        places = {order.input: values(rows.rows.column(INPUT_ROW))}
+        tables = {**inputs, windowing.input: rows.rows}
+        places = {windowing.input: values(rows.rows.column(INPUT_ROW))}
         given = given_rows(self.plan, tables, places, self.runtime.lineage)
         await self._compute_whole(given)
-        waves = cut_waves(self.runtime, order, rows, pending)
+        waves = cut_waves(self.runtime, windowing, rows, pending)
         self._wave_of = {
             row: n for n, wave in enumerate(waves) for window in wave for row in window.rows
         }
         running: deque[_RunningSlice] = deque()
-        remaining = deque(enumerate(slices(order, waves)))
+        remaining = deque(enumerate(slices(windowing, waves)))
         turn = _Turn()
         turn.end()
         try:
             while remaining or running:
-                while remaining and _is_room(order, running, remaining[0][1]):
+                while remaining and _is_room(windowing, running, remaining[0][1]):
                     number, sliced = remaining.popleft()
                     turn = _Turn(turn.over)
                     task = asyncio.create_task(self._slices(sliced, given, f"slice {number}", turn))
@@ -192,7 +194,7 @@ class Executor:
                     running.append((task, sum(map(len, sliced))))
                 for slice_ in await running[0][0]:
                     for wave in slice_.waves:
-                        await self._wave(order, wave, slice_, given)
+                        await self._wave(windowing, wave, slice_, given)
                 running.popleft()
         finally:
             for task, _ in running:
@@ -299,7 +301,7 @@ class Executor:
         return {} if self.runtime.remembers else None
 
     async def _ahead_without_lost(
-        self, order: Order, slice_: _Slice, windows: list[Window], given: Given
+        self, windowing: Windowing, slice_: _Slice, windows: list[Window], given: Given
     ) -> list[Window]:
         """Recompute what runs ahead without the rows that the windows lost, until no window loses
         another row that way. Returns the windows that continue.
@@ -307,7 +309,7 @@ class Executor:
         before = None
         while windows and windows != before:
             await self._recompute_ahead(slice_, windows, given)
-            before, windows = windows, self._without_failed(order, windows)
+            before, windows = windows, self._without_failed(windowing, windows)
         return windows
 
     async def _recompute_ahead(
@@ -363,30 +365,30 @@ class Executor:
         self.outcome.failed_rows |= lost
         return lost
 
-    async def _wave(self, order: Order, wave: Wave, slice_: _Slice, given: Given) -> None:
+    async def _wave(self, windowing: Windowing, wave: Wave, slice_: _Slice, given: Given) -> None:
         """Run the windows of a wave together; windows that lose a row are run again without it."""
-        windows = self._without_failed(order, wave)
+        windows = self._without_failed(windowing, wave)
         refused: set[_Refused] = set()
         while windows:
             now = self.options.now(f"wave {windows[0].rows[0]}")
             try:
-                windows = await self._ahead_without_lost(order, slice_, windows, given)
+                windows = await self._ahead_without_lost(windowing, slice_, windows, given)
                 if not windows:
                     return
-                ends = await self._try_wave(order, windows, slice_, given, now, refused)
+                ends = await self._try_wave(windowing, windows, slice_, given, now, refused)
             except DataError as error:
                 if len(windows) == 1:
                     self._stop(windows[0], error)
                 else:
                     for window in windows:
-                        await self._wave(order, (window,), slice_, given)
+                        await self._wave(windowing, (window,), slice_, given)
                 return
             ended = [window for window, end in ends if not end.unwritten]
-            windows = self._without_failed(order, [w for w in windows if w not in ended])
+            windows = self._without_failed(windowing, [w for w in windows if w not in ended])
 
     async def _try_wave(
         self,
-        order: Order,
+        windowing: Windowing,
         windows: Sequence[Window],
         slice_: _Slice,
         given: Given,
@@ -402,13 +404,13 @@ class Executor:
             sinks, results = await self._sinks_and_results(evaluation, specs)
             lost = self._fail(evaluation.failures)
             attempt = _WaveAttempt(evaluation, windows, lost, sinks, now)
-            ends = await self._commit(order, attempt, refused)
+            ends = await self._commit(windowing, attempt, refused)
         done = [row for window, end in ends if end.done for row in window.rows]
         self._add_results({name: batch.of_rows(done) for name, batch in results.items()})
         return ends
 
     async def _commit(
-        self, order: Order, attempt: _WaveAttempt, refused: set[_Refused]
+        self, windowing: Windowing, attempt: _WaveAttempt, refused: set[_Refused]
     ) -> list[tuple[Window, CommitAttempt]]:
         """Commit the windows that lost no row. Returns how each ended.
 
@@ -430,7 +432,8 @@ class Executor:
         attempt.record()
         recorder.keep()
         results = await all_ended(
-            self.commits.window(order, window, input_rows, sinks, attempt.now) for window in good
+            self.commits.window(windowing, window, input_rows, sinks, attempt.now)
+            for window in good
         )
         ends = list(zip(good, results, strict=True))
         if lost := {
@@ -445,9 +448,9 @@ class Executor:
         attempt.flush()
         return ends
 
-    def _without_failed(self, order: Order, windows: Sequence[Window]) -> list[Window]:
-        """Windows that go on. A partition with a failed row is stopped, where the order says so."""
-        for window in windows if order.on_error == "stop" else ():
+    def _without_failed(self, windowing: Windowing, windows: Sequence[Window]) -> list[Window]:
+        """Windows that go on. A partition with a failed row is stopped, where `on_error` says so."""
+        for window in windows if windowing.on_error == "stop" else ():
             if any(row in self.outcome.failed_rows for row in window.rows):
                 self._stop(window, "a row of it failed")
         return self._open_windows(windows)
@@ -553,14 +556,14 @@ _RunningSlice = tuple[asyncio.Task[list[_Slice]], int]
 """What computes a slice, and how many windows it has."""
 
 
-def _is_room(order: Order, running: Sequence[_RunningSlice], waves: Sequence[Wave]) -> bool:
+def _is_room(windowing: Windowing, running: Sequence[_RunningSlice], waves: Sequence[Wave]) -> bool:
     """Whether another slice may start before the running ones are committed. A second one always
-    may; more may while all together have at most `order.ahead` windows, unless `on_error` is `stop`.
+    may; more may while all together have at most `ahead` windows, unless `on_error` is `stop`.
     """
     if len(running) < 2:
         return True
     windows = sum(count for _, count in running) + sum(map(len, waves))
-    return order.on_error != "stop" and windows <= order.ahead
+    return windowing.on_error != "stop" and windows <= windowing.ahead
 
 
 def _replaced(batch: Batch, new: Batch, rows: set[int]) -> Batch:
@@ -575,7 +578,7 @@ def _replaced(batch: Batch, new: Batch, rows: set[int]) -> Batch:
 
 
 def _nothing_written(unwritten: Sequence[Unwritten]) -> DataError:
-    """The error of a plan without an order of which rows cannot be written."""
+    """The error of a plan without windows of which rows cannot be written."""
     problem, sink, more = unwritten[0].problem, unwritten[0].spec.sink, len(unwritten) - 1
     others = f" ({more} more cannot be written either)" if more else ""
     what = f"{problem.what}{others}; nothing was written"

@@ -58,9 +58,9 @@ def key_of(plan: PhysicalPlan, node: Node) -> str:
     the window that cuts its rows.
     """
     parts = plan.nodes[node].content()
-    order = plan.logical.order
-    if order is not None and node.partitioned:
-        parts.append(f"window {order.window}, ahead {order.ahead}")
+    windowing = plan.logical.windows
+    if windowing is not None and node.partitioned:
+        parts.append(f"window {windowing.size}, ahead {windowing.ahead}")
     return hashlib.blake2b(
         "\n".join(parts).encode("utf-8", "surrogatepass"), digest_size=16
     ).hexdigest()

@@ -49,13 +49,13 @@ class Result:
         failed: Rows that were set aside; one kept without its answers (`on_error: null`) is only
             counted, as `rows_failed`.
         written: Nodes and edges written (or deleted), by label, each counted once.
-        members: Rows of the order's input that were given; 0 without an order.
+        members: Rows of the input that is cut into windows; 0 without windows.
         skipped: Those of them that were there already.
         committed: Those that this run committed.
         notes: What the user should know: a partition stopped by another writer, marks of another
             version of the plan, ...
         stopped: Why the run ended early (a budget, an interruption), or None.
-        keys: Ids of the input rows, by their place; () without an order.
+        keys: Ids of the input rows, by their place; () without windows.
         first: Of the plans after which the example comes, if it was run: what they gave and wrote,
             in their order.
         record: Folder of the run record; None where records are off.

@@ -12,18 +12,18 @@ import pyarrow.compute as pc
 
 from semgraph.errors import InputError, Problem
 from semgraph.expr.duckdb import ORDINAL
-from semgraph.logical.plan import POSITION, TURN, Order
+from semgraph.logical.plan import POSITION, TURN, Windowing
 from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, values
 from semgraph.relational.segments import execute
 from semgraph.relational.sql import quote
 from semgraph.semantic.ask import Failure
 
-_NAME = "_k"  # what names a row, where the order names no key
+_NAME = "_k"  # what names a row, where `windows` names no key
 
 
 @dataclass(frozen=True)
 class InputRows:
-    """The rows of the order's input, ready to be cut into windows.
+    """The rows of the input that is cut, ready to be cut into windows.
 
     Args:
         table: The input's columns (key and partition filled), `position`, `turn`, `_p` (the first
@@ -100,61 +100,61 @@ class Confinement:
         return batch.confined(self.partition_of)
 
 
-async def prepare(order: Order, table: pa.Table) -> InputRows:
+async def prepare(windowing: Windowing, table: pa.Table) -> InputRows:
     """Fill keys and partitions, and number the rows. Raises InputError where two rows have one
     key.
     """
     names = [n for n in table.column_names if n not in {POSITION, TURN}]
-    partition, key = quote(order.partition), quote(order.key or _NAME)
-    equal = ", ".join(quote(n) for n in order.key_of)
+    partition, key = quote(windowing.partition), quote(windowing.key or _NAME)
+    equal = ", ".join(quote(n) for n in windowing.key_of)
     ordinal = (
         f"row_number() OVER (PARTITION BY {equal} ORDER BY {ORDINAL}) - 1" if equal else ORDINAL
     )
-    made = f"uuid5(CAST(json_array({', '.join([*(quote(n) for n in order.key_of), ordinal])}) AS VARCHAR))"
-    by = ", ".join([*(f"{quote(n)} NULLS LAST" for n in order.by), ORDINAL])
+    made = f"uuid5(CAST(json_array({', '.join([*(quote(n) for n in windowing.key_of), ordinal])}) AS VARCHAR))"
+    order = ", ".join([*(f"{quote(n)} NULLS LAST" for n in windowing.order), ORDINAL])
     base = f"SELECT * REPLACE (coalesce({partition}, '') AS {partition}) FROM t"
     columns = [
-        *(quote(n) if n != order.key else f"coalesce({key}, {made}) AS {key}" for n in names),
+        *(quote(n) if n != windowing.key else f"coalesce({key}, {made}) AS {key}" for n in names),
         f"{ORDINAL} AS {POSITION}",
-        f"row_number() OVER (PARTITION BY {partition} ORDER BY {by}) - 1 AS {TURN}",
+        f"row_number() OVER (PARTITION BY {partition} ORDER BY {order}) - 1 AS {TURN}",
         f"min({ORDINAL}) OVER (PARTITION BY {partition}) AS {PARTITION}",
         f"{ORDINAL} AS {INPUT_ROW}",
-        *([] if order.key else [f"{made} AS {_NAME}"]),
+        *([] if windowing.key else [f"{made} AS {_NAME}"]),
     ]
     sql = f"SELECT {', '.join(columns)} FROM ({base}) AS _base ORDER BY {ORDINAL}"
     kinds = [(n, pa.int64()) for n in (POSITION, TURN, PARTITION, INPUT_ROW)]
-    named = [] if order.key else [pa.field(_NAME, pa.string())]
+    named = [] if windowing.key else [pa.field(_NAME, pa.string())]
     fields = [
         *(table.schema.field(n) for n in names),
         *(pa.field(n, kind) for n, kind in kinds),
         *named,
     ]
     numbered = await execute(sql, {"t": table.select(names)}, pa.schema(fields))
-    return replace(_numbered(order, numbered), bare=_bare(order, table))
+    return replace(_numbered(windowing, numbered), bare=_bare(windowing, table))
 
 
-def _bare(order: Order, table: pa.Table) -> frozenset[int]:
+def _bare(windowing: Windowing, table: pa.Table) -> frozenset[int]:
     """Rows with a key, and with nothing of what a key would be made of but the partition."""
-    others = [name for name in order.key_of if name not in {order.partition, order.key}]
-    if not others or not order.key:
+    others = [name for name in windowing.key_of if name not in {windowing.partition, windowing.key}]
+    if not others or not windowing.key:
         return frozenset()
-    bare = pc.is_valid(table.column(order.key))
+    bare = pc.is_valid(table.column(windowing.key))
     for name in others:
         bare = pc.and_(bare, pc.is_null(table.column(name)))
     return frozenset(values(pc.indices_nonzero(bare)))
 
 
-def _numbered(order: Order, table: pa.Table) -> InputRows:
+def _numbered(windowing: Windowing, table: pa.Table) -> InputRows:
     firsts = values(table.column(PARTITION))
     numbers = {first: i for i, first in enumerate(dict.fromkeys(sorted(set(firsts))))}
-    groups = values(table.column(order.partition))
-    keys = values(table.column(order.key or _NAME))
-    table = table if order.key else table.drop_columns(_NAME)
+    groups = values(table.column(windowing.partition))
+    keys = values(table.column(windowing.key or _NAME))
+    table = table if windowing.key else table.drop_columns(_NAME)
     if len(set(keys)) < len(keys):
         seen: dict[str, int] = {}
         for i, key in enumerate(keys):
             if key in seen:
-                msg = f'input {order.input}: rows {seen[key] + 1} and {i + 1} have the same {order.key} "{key}"'
+                msg = f'input {windowing.input}: rows {seen[key] + 1} and {i + 1} have the same {windowing.key} "{key}"'
                 raise InputError(Problem(msg, hint="give each row its own, or none"))
             seen[key] = i
     turns = values(table.column(TURN))
@@ -166,12 +166,12 @@ def _numbered(order: Order, table: pa.Table) -> InputRows:
     )
 
 
-def cut(order: Order, pending: Mapping[int, Sequence[int]]) -> list[Wave]:
+def cut(windowing: Windowing, pending: Mapping[int, Sequence[int]]) -> list[Wave]:
     """Waves of windows: the next window of every partition that has one, at most `ahead` of them at
     a time.
     """
     queues: dict[int, Iterator[Window]] = {
-        p: _windows(order, p, rest) for p, rest in pending.items() if rest
+        p: _windows(windowing, p, rest) for p, rest in pending.items() if rest
     }
     waves: list[Wave] = []
     while queues:
@@ -183,23 +183,24 @@ def cut(order: Order, pending: Mapping[int, Sequence[int]]) -> list[Wave]:
             else:
                 ready.append(window)
         waves += [
-            tuple(ready[i : i + order.ahead]) for i in range(0, len(ready), max(order.ahead, 1))
+            tuple(ready[i : i + windowing.ahead])
+            for i in range(0, len(ready), max(windowing.ahead, 1))
         ]
     return waves
 
 
-def _windows(order: Order, partition: int, rows: Sequence[int]) -> Iterator[Window]:
-    size = order.window or len(rows)
+def _windows(windowing: Windowing, partition: int, rows: Sequence[int]) -> Iterator[Window]:
+    size = windowing.size or len(rows)
     for i in range(0, len(rows), size):
         yield Window(partition, tuple(rows[i : i + size]))
 
 
-def slices(order: Order, waves: Sequence[Wave]) -> Iterator[tuple[Wave, ...]]:
+def slices(windowing: Windowing, waves: Sequence[Wave]) -> Iterator[tuple[Wave, ...]]:
     """Waves that run ahead together: one window first, so that something is committed soon, then
     half of `ahead`, so that one slice can be computed while another is committed. Where a failed
     row stops its partition they grow slowly, so that little is asked in vain.
     """
-    most = max(order.ahead // 2, 1)
+    most = max(windowing.ahead // 2, 1)
     size, current = 1, list[Wave]()
     count = 0
     for wave in waves:
@@ -208,7 +209,7 @@ def slices(order: Order, waves: Sequence[Wave]) -> Iterator[tuple[Wave, ...]]:
         if count >= size:
             yield tuple(current)
             current, count = [], 0
-            size = min(size * 2, most) if order.on_error == "stop" else most
+            size = min(size * 2, most) if windowing.on_error == "stop" else most
     if current:
         yield tuple(current)
 
@@ -221,7 +222,7 @@ def without_nul(
     Args:
         name: Of the input.
         table: Its rows.
-        ordered: Whether the rows are those that an order cuts into windows.
+        ordered: Whether the rows are those that are cut into windows.
     """
     columns: dict[int, str] = {}
     for column in table.column_names:
@@ -260,12 +261,12 @@ def _holds(value: object) -> bool:
     return isinstance(value, list) and any(map(_holds, value))
 
 
-def refuse_nul(inputs: Mapping[str, pa.Table], order: Order) -> None:
+def refuse_nul(inputs: Mapping[str, pa.Table], windowing: Windowing) -> None:
     """Refuse rows with a NUL that no window can do without. Raises InputError."""
     problems = [
         Problem(f"input {name}, {failure.error}")
         for name, table in inputs.items()
-        if name != order.input
+        if name != windowing.input
         for failure in without_nul(name, table)[1]
     ]
     if problems:

@@ -188,7 +188,7 @@ class Estimator:
         inputs: Rows of the inputs, by name.
         seen: Observations of earlier runs, by `key_of`.
         counts: Rows of the store by label; None: unknown.
-        windows: The number of windows of all partitions; without an order, the number of
+        windows: The number of windows of all partitions; without windows, the number of
             partitions.
         tokens: Tokens of the first request of a node, if it depends on the inputs only.
     """
@@ -384,7 +384,7 @@ class Estimator:
         rows = RowEstimate(left.value, right, items.value, 0.0)
         plan = self.plan.logical
         partitioned = node.partitioned or (
-            plan.order is None and plan.graph.partition in node.inputs[0].schema.names
+            plan.windows is None and plan.graph.partition in node.inputs[0].schema.names
         )
         calls = most_calls(implementation, node, rows, self.windows if partitioned else 1)
         return Amount(calls.number, "most" if calls.bound else "seen")
@@ -421,20 +421,20 @@ def _summed(estimates: list[CallEstimate]) -> dict[str, Amount]:
 
 
 def _windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
-    """The number of windows of all partitions; without an order, the number of partitions in the
+    """The number of windows of all partitions; without windows, the number of partitions in the
     inputs.
     """
-    order, own = plan.order, plan.graph.partition
-    if order is None:
+    windowing, own = plan.windows, plan.graph.partition
+    if windowing is None:
         named = [
             table.column(own).unique().to_pylist()
             for table in inputs.values()
             if own in table.column_names
         ]
         return max(1, len({value for values in named for value in values}))
-    if order.input not in inputs:
+    if windowing.input not in inputs:
         return 1
     counts = Counter(
-        value or "" for value in inputs[order.input].column(order.partition).to_pylist()
+        value or "" for value in inputs[windowing.input].column(windowing.partition).to_pylist()
     )
-    return max(1, sum(math.ceil(count / (order.window or count)) for count in counts.values()))
+    return max(1, sum(math.ceil(count / (windowing.size or count)) for count in counts.values()))

@@ -131,14 +131,14 @@ async def _first_rows(
 ) -> tuple[dict[PhysicalNode, Batch], Wave]:
     tables = dict(inputs)
     first: Wave = ()
-    order = plan.logical.order
-    if order is not None and order.input in tables:
-        rows = await number_rows(runtime, order, tables)
-        waves = cut_waves(runtime, order, rows, dict(enumerate(rows.of)))
+    windowing = plan.logical.windows
+    if windowing is not None and windowing.input in tables:
+        rows = await number_rows(runtime, windowing, tables)
+        waves = cut_waves(runtime, windowing, rows, dict(enumerate(rows.of)))
         first = waves[0] if waves else ()
         batch = Batch.of_table(rows.rows).of_rows([row for window in first for row in window.rows])
         assert runtime.confinement is not None
-        tables[order.input] = runtime.confinement.by_window(batch).table
+        tables[windowing.input] = runtime.confinement.by_window(batch).table
     return given_rows(plan, tables), first
 
 

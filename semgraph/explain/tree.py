@@ -108,10 +108,10 @@ def _head(plan: PhysicalPlan, width: int) -> list[str]:
         f"{sum(isinstance(node, Semantic) for node in plan.nodes)} semantic",
         f"{rounds} searches",
     ]
-    order = logical.order
-    if order is not None:
+    windowing = logical.windows
+    if windowing is not None:
         parts.append(
-            f"windows of {order.window or 'all'} by {order.partition}, up to {order.ahead} ahead"
+            f"windows of {windowing.size or 'all'} by {windowing.partition}, up to {windowing.ahead} ahead"
         )
     lines = [parts[0]]
     for part in parts[1:]:
@@ -183,7 +183,7 @@ def _reads(step: Mapping[str, Any], plan: PhysicalPlan) -> list[str]:
         )
         parts.append(f"{read['kind']} {over}{by}{shares}{everyone}")
     parts += [f"embed {text}" for text in step["embeds"]]
-    if plan.logical.order is not None and step["part"] == "ordered":
+    if plan.logical.windows is not None and step["part"] == "ordered":
         parts.append("in order")
     return parts
 

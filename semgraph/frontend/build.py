@@ -28,7 +28,7 @@ from semgraph.frontend.arguments import (
     PartlyWrong,
     Scope,
 )
-from semgraph.frontend.document import COMMA_HINT, KeyFault, kind_of, replaced, rests, unknown
+from semgraph.frontend.document import COMMA_HINT, KeyFault, kind_of, replaced, rests, unknown_key
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.node import Node, argument
@@ -237,8 +237,9 @@ class _Arguments:
         pieces = rests(self.data)
         for name in self.data:
             if name not in keys and name not in pieces:
-                what = f"{self.cls.keyword} has no argument"
-                self.faults.append(unknown(str(name), keys, what, "arguments", name))
+                word = self.cls.keyword
+                what = f"{word} has no argument"
+                self.faults.append(unknown_key(word, name, keys, what, "arguments"))
                 self.may_lack_columns = True
         misspelt = {fault.hint for fault in self.faults}
         for key, f in keys.items():

@@ -19,6 +19,7 @@ from typing import Any
 
 from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
 from semgraph.expr.scalar import depth
+from semgraph.frontend.renamed import new_word
 from semgraph.shipped import plans_folder
 
 MAX_BYTES = 1_000_000
@@ -99,14 +100,25 @@ def mapping(value: Any, what: str) -> dict[str, Any]:
     return dict(value)
 
 
+def unknown_key(
+    place: str, key: Any, known: Iterable[str], what: str = "", kind: str = "keys"
+) -> Fault:
+    """The fault of a key that does not belong at a place of a plan, such as "windows". A renamed one
+    names its new word.
+
+    >>> unknown_key("windows", "window", ["input", "size"]).what
+    '"window" is now "size"'
+    """
+    new = new_word(place, key)
+    if new is not None:
+        return KeyFault(f'"{key}" is now "{new}"', key)
+    return unknown(str(key), known, what or f"{place} has no", kind, key)
+
+
 def known_keys(value: Mapping[str, Any], known: Iterable[str], what: str) -> list[Fault]:
     """A fault for each key that does not belong there."""
     listed = list(known)
-    return [
-        unknown(str(key), listed, f"{what} has no", "keys", key)
-        for key in value
-        if key not in listed
-    ]
+    return [unknown_key(what, key, listed) for key in value if key not in listed]
 
 
 # -- texts that a comma cut in two: {n: coalesce(a, b)} is the text "coalesce(a" and the key "b)"

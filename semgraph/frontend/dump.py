@@ -49,7 +49,7 @@ class Made:
         name: The name of its step; "" where the user gave none.
         table: The rows of an input.
         spec: The declaration of an input.
-        order: How the input is cut into windows, as in `order`, without `input`.
+        windows: How the input is cut into windows, as in `windows`, without `input`.
     """
 
     keyword: str
@@ -59,7 +59,7 @@ class Made:
     name: str = ""
     table: pa.Table | None = None
     spec: InputSpec | None = None
-    order: Mapping[str, Any] = field(default_factory=dict)
+    windows: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def refers(self) -> bool:

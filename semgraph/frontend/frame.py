@@ -48,7 +48,7 @@ from semgraph.frontend.head import (
     read_graph,
     read_inputs,
     read_optional,
-    read_order,
+    read_windows,
 )
 from semgraph.frontend.inputs import check_rows, columns_of
 from semgraph.frontend.load import Loader, dump, load_document
@@ -653,7 +653,7 @@ def _document(
             for name, made in recorded.inputs.items()
             if made.spec is not None and made.spec.optional
         ],
-        "order": _order(recorded.inputs),
+        "windows": _windows(recorded.inputs),
         "steps": recorded.steps,
         "writes": sinks,
         "returns": _returned([(name, recorded.reference(frame.made)) for name, frame in results]),
@@ -701,13 +701,13 @@ def _columns(made: Made) -> dict[str, str]:
     return {name: str(kind) for name, kind in made.spec.columns}
 
 
-def _order(inputs: Mapping[str, Made]) -> dict[str, Any]:
-    ordered = {name: made.order for name, made in inputs.items() if made.order}
-    if len(ordered) > 1:
+def _windows(inputs: Mapping[str, Made]) -> dict[str, Any]:
+    cut = {name: made.windows for name, made in inputs.items() if made.windows}
+    if len(cut) > 1:
         raise PlanError(
-            Problem("two tables have an order: " + ", ".join(ordered), hint="a plan cuts one input")
+            Problem("two tables have windows: " + ", ".join(cut), hint="a plan cuts one input")
         )
-    return next(({"input": name, **order} for name, order in ordered.items()), {})
+    return next(({"input": name, **windows} for name, windows in cut.items()), {})
 
 
 _SOURCES = by_keyword(SOURCES)
@@ -720,7 +720,7 @@ def table(
     *,
     graph: str | Path | Graph | None = None,
     folder: str | Path | None = None,
-    order: Mapping[str, Any] | None = None,
+    windows: Mapping[str, Any] | None = None,
     optional: bool = False,
 ) -> Frame:
     """Rows as a relation.
@@ -732,7 +732,7 @@ def table(
         graph: The graph that store reads and writes are about: its file, or a `Graph`.
         folder: Where `prompts/` and called plans are; else beside the graph file, else the working
             directory.
-        order: How the rows are cut into windows, as in a plan's `order` without `input`.
+        windows: How the rows are cut into windows, as in a plan's `windows` without `input`.
         optional: Whether a saved plan runs without these rows too: then there are none.
 
     Raises:
@@ -751,14 +751,14 @@ def table(
     try:
         cut = (
             None
-            if order is None
-            else read_order({"input": name, **order}, {name: spec}, world.graph.partition)
+            if windows is None
+            else read_windows({"input": name, **windows}, {name: spec}, world.graph.partition)
         )
         spec = read_optional(
             [name] if optional else [], {name: spec}, (), name if cut is not None else ""
         )[name]
     except Fault as fault:
-        raise call_error("order", fault) from None
+        raise call_error("windows", fault) from None
     checked = check_rows(
         spec, data, key=key or (cut.key if cut else ""), partition=cut.partition if cut else ""
     )
@@ -768,7 +768,9 @@ def table(
         columns=input_schema(spec, windowed=cut is not None),
         windowed=cut is not None,
     )
-    return Frame(Made("", {}, node, table=checked, spec=spec, order=dict(order or {})), world, key)
+    return Frame(
+        Made("", {}, node, table=checked, spec=spec, windows=dict(windows or {})), world, key
+    )
 
 
 def _world(graph: str | Path | Graph | None, folder: str | Path | None) -> World:

@@ -1,4 +1,4 @@
-"""The head of a plan: parameters, presets, graph, inputs, order, choices."""
+"""The head of a plan: parameters, presets, graph, inputs, windows, choices."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from semgraph.frontend.document import (
     wrong,
 )
 from semgraph.logical.node import Node
-from semgraph.logical.plan import POSITION, TURN, InputSpec, Order
+from semgraph.logical.plan import POSITION, TURN, InputSpec, Windowing
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import NAME, Graph
 
 KEYS = (
-    "plan", "doc", "graph", "inputs", "optional", "params", "presets", "order", "steps", "writes", "returns", "use", "allow",
+    "plan", "doc", "graph", "inputs", "optional", "params", "presets", "windows", "steps", "writes", "returns", "use", "allow",
     "calls", "example",
 )  # fmt: skip
 _NO_SCOPE: Any = None
-ORDER_KEYS = ("input", "partition", "by", "key", "key_of", "window", "ahead", "on_error")
+WINDOWS_KEYS = ("input", "partition", "order", "key", "key_of", "size", "ahead", "on_error")
 _ON_ERROR = ("set_aside", "stop")
 _UNORDERED = (pa.types.is_list, pa.types.is_struct, pa.types.is_fixed_size_list)
 
@@ -151,14 +151,14 @@ def _has_enum(kind: Type) -> bool:
     return kind.name == "enum" or any(_has_enum(t) for t in inner)
 
 
-def read_order(value: Any, inputs: Mapping[str, InputSpec], partition: str) -> Order | None:
+def read_windows(value: Any, inputs: Mapping[str, InputSpec], partition: str) -> Windowing | None:
     """How an input is cut into windows. `partition` is the graph's, where the plan names none.
     Raises Faults.
     """
     if value is None:
         return None
-    data = mapping(value, "a mapping with input, partition, by, window")
-    faults = known_keys(data, ORDER_KEYS, "order")
+    data = mapping(value, "a mapping with input, partition, order, size")
+    faults = known_keys(data, WINDOWS_KEYS, "windows")
     name = data.get("input")
     if not isinstance(name, str) or name not in inputs:
         there = "inputs: " + (", ".join(inputs) or "none")
@@ -166,43 +166,43 @@ def read_order(value: Any, inputs: Mapping[str, InputSpec], partition: str) -> O
         what = (
             f'no input "{name}"'
             if name is not None
-            else "order needs input: which input is cut into windows"
+            else "windows needs input: which input is cut into windows"
         )
         faults.append(
             Fault(what, *(("input",) if name is not None else ()), there=there, hint=hint)
         )
         raise Faults(faults)
-    reader = _OrderReader(data, inputs[name], faults)
-    order = reader.read(partition)
+    reader = _WindowsReader(data, inputs[name], faults)
+    windowing = reader.read(partition)
     if faults:
         raise Faults(faults)
-    return order
+    return windowing
 
 
-class _OrderReader:
-    """Reads the keys of `order`, each with its own faults."""
+class _WindowsReader:
+    """Reads the keys of `windows`, each with its own faults."""
 
     def __init__(self, data: Mapping[str, Any], spec: InputSpec, faults: list[Fault]) -> None:
         self.data, self.spec, self.faults = data, spec, faults
         self.types = dict(spec.columns)
 
-    def read(self, partition: str) -> Order:
+    def read(self, partition: str) -> Windowing:
         for name in (POSITION, TURN):
             if name in self.types:
                 hint = "rename the input's column"
                 self.faults.append(
                     Fault(
-                        f'order adds the column "{name}", which the input has', "input", hint=hint
+                        f'windows adds the column "{name}", which the input has', "input", hint=hint
                     )
                 )
         (own,) = self.columns("partition", partition, (pa.string(),)) or ("",)
-        by = self.columns("by", (), None)
+        order = self.columns("order", (), None)
         (key,) = self.columns("key", (), (pa.string(),)) or ("",)
         key_of = self.columns("key_of", (), None)
         if not key and not key_of:
             self.faults.append(
                 Fault(
-                    "order needs key, or key_of: what names a row",
+                    "windows needs key, or key_of: what names a row",
                     hint="write key: id, or key_of: [text]",
                 )
             )
@@ -211,13 +211,13 @@ class _OrderReader:
             self.faults.append(
                 Fault(f'"{key}" may be NULL, and such a row would have no name', "key", hint=hint)
             )
-        return Order(
+        return Windowing(
             input=self.spec.name,
             partition=own,
-            by=by,
+            order=order,
             key=key,
             key_of=key_of,
-            window=None if self.data.get("window") == "all" else self.number("window", 1),
+            size=None if self.data.get("size") == "all" else self.number("size", 1),
             ahead=self.number("ahead", 64),
             on_error=self.choice(),
         )
@@ -240,7 +240,7 @@ class _OrderReader:
         return tuple(name for name in names if name != POSITION)
 
     def column(self, name: str, key: str, types: tuple[pa.DataType, ...] | None) -> None:
-        if name == POSITION and key == "by":
+        if name == POSITION and key == "order":
             return
         if name not in self.types:
             there = f"columns of {self.spec.name}: " + ", ".join(self.types)
@@ -250,13 +250,13 @@ class _OrderReader:
         kind = self.types[name]
         if types is not None and kind.arrow not in types:
             raise Fault(f'{key}: "{name}" is {kind}, not string')
-        if key == "by" and any(test(kind.arrow) for test in _UNORDERED):
-            raise Fault(f'by: "{name}" is {kind}, which has no order')
+        if key == "order" and any(test(kind.arrow) for test in _UNORDERED):
+            raise Fault(f'order: "{name}" is {kind}, which has no order')
 
     def number(self, key: str, default: int) -> int:
         value = self.data.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            expected = 'a number of rows from 1, or "all"' if key == "window" else "a number from 1"
+            expected = 'a number of rows from 1, or "all"' if key == "size" else "a number from 1"
             self.faults.append(wrong(expected, value).under(key))
             return default
         return value
@@ -402,7 +402,7 @@ class Head:
     unknown_graph: bool = False
     inputs: dict[str, InputSpec] = field(default_factory=dict)
     unknown_inputs: set[str] = field(default_factory=set)
-    order: Order | None = None
+    windows: Windowing | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.document.data, Mapping):
@@ -518,7 +518,7 @@ def read_head(
         head.attempt(partial(_graph, head), "graph")
     head.attempt(partial(_inputs, head), "inputs")
     head.attempt(partial(_optional, head), "optional")
-    head.attempt(partial(_order, head), "order")
+    head.attempt(partial(_windows, head), "windows")
 
 
 def _settings(
@@ -642,28 +642,31 @@ def _inputs(head: Head) -> None:
 
 
 def _optional(head: Head) -> None:
-    order = head.data.get("order")
-    ordered = str(order.get("input")) if isinstance(order, Mapping) else ""
     head.inputs = read_optional(
-        head.data.get("optional"), head.inputs, head.unknown_inputs, ordered
+        head.data.get("optional"), head.inputs, head.unknown_inputs, _cut_input(head)
     )
 
 
-def _order(head: Head) -> None:
-    if head.data.get("order") is not None:
-        value = head.expansion.expand(head.data["order"], ("order",))
+def _cut_input(head: Head) -> str:
+    """The input that is cut into windows, though the rest of the section may have problems."""
+    windows = head.data.get("windows", head.data.get("order"))
+    return str(windows.get("input")) if isinstance(windows, Mapping) else ""
+
+
+def _windows(head: Head) -> None:
+    if head.data.get("windows") is not None:
+        value = head.expansion.expand(head.data["windows"], ("windows",))
         if isinstance(value, Mapping) and head.unknown_inputs & {str(value.get("input")), ""}:
             return
-        head.order = read_order(value, head.inputs, head.graph.partition)
+        head.windows = read_windows(value, head.inputs, head.graph.partition)
 
 
 def own_inputs(head: Head) -> dict[str, Node]:
     """The plan's inputs as relations; the ordered one with the columns that the engine adds."""
     relations: dict[str, Node] = {}
-    order = head.data.get("order")  # of which the rest may have problems
-    ordered = order.get("input") if isinstance(order, Mapping) else None
+    cut = _cut_input(head)
     for name, spec in head.inputs.items():
-        windowed = name == ordered
+        windowed = name == cut
         origin = head.document.position("inputs", name, key=True)
         columns = input_schema(spec, windowed=windowed)
         values = {"name": name, "columns": columns, "windowed": windowed}

@@ -613,7 +613,7 @@ def _split(option: str, plan: LogicalPlan) -> tuple[str, str]:
 
 
 def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> LoadedInput:
-    cut = plan.order if plan.order and plan.order.input == spec.name else None
+    cut = plan.windows if plan.windows and plan.windows.input == spec.name else None
     path, renames = _file(spec, value)
     if value == _NO_ROWS:
         rows, source = [], "no rows"
@@ -623,7 +623,7 @@ def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> LoadedInput:
     else:
         column, now = (
             _text_column(spec, (cut.key, cut.partition) if cut else ()),
-            _times_of_reading(spec, cut.by if cut else ()),
+            _times_of_reading(spec, cut.order if cut else ()),
         )
         text, source = (_stdin(), "standard input") if value == STDIN else (value, "the text")
         if value == STDIN:

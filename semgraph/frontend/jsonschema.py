@@ -12,7 +12,7 @@ from typing import Any
 
 from semgraph.frontend.arguments import PARAMETER
 from semgraph.frontend.build import OPERATORS, SINKS, SOURCES, plan_keys
-from semgraph.frontend.head import KEYS, ORDER_KEYS
+from semgraph.frontend.head import KEYS, WINDOWS_KEYS
 from semgraph.logical.node import Node
 from semgraph.logical.schema import NAME, PATH
 
@@ -219,13 +219,13 @@ _STEP: Schema = _either(
     {"$ref": "#/$defs/pipeline"},
     _closed({"when": _CONDITION, "do": {"$ref": "#/$defs/pipeline"}}, ["do"]),
 )
-_ORDER_VALUES: dict[str, Schema] = {
+_WINDOWS_VALUES: dict[str, Schema] = {
     "input": _NAMED,
     "partition": _either(_NAMED, _PARAMETER),
-    "by": _names(),
+    "order": _names(),
     "key": _either(_NAMED, _PARAMETER),
     "key_of": _names(),
-    "window": _either({"type": "integer", "minimum": 1}, {"const": "all"}, _PARAMETER),
+    "size": _either({"type": "integer", "minimum": 1}, {"const": "all"}, _PARAMETER),
     "ahead": _either({"type": "integer", "minimum": 1}, _PARAMETER),
     "on_error": _either({"enum": ["set_aside", "stop"]}, _PARAMETER),
 }
@@ -264,9 +264,9 @@ _KEY_SCHEMAS: dict[str, Schema] = {
         "description": "Named sets of parameters and choices.",
         **_map(_closed({"params": _map({}), "use": _map(_TEXT), "doc": _TEXT}, [])),
     },
-    "order": {
+    "windows": {
         "description": "How an input is cut into windows.",
-        **_closed({key: _ORDER_VALUES[key] for key in ORDER_KEYS}, ["input"]),
+        **_closed({key: _WINDOWS_VALUES[key] for key in WINDOWS_KEYS}, ["input"]),
     },
     "steps": {
         "description": "Named relations.",

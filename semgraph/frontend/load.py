@@ -72,7 +72,7 @@ from semgraph.frontend.warnings import warnings
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.partitions import mixed_prompts
-from semgraph.logical.plan import Choice, InputSpec, LogicalPlan, Order, SchemaWrite
+from semgraph.logical.plan import Choice, InputSpec, LogicalPlan, SchemaWrite, Windowing
 from semgraph.logical.prompt import PromptSet
 from semgraph.logical.relational import Add, Nothing, Union
 from semgraph.logical.schema import NAME, Graph
@@ -514,7 +514,7 @@ class Loader:
 
         Its inputs are relations of the caller with at least the declared columns, of the declared
         types: a missing column that may be NULL is added as NULL, and further columns pass through.
-        Its `order` cuts nothing: the caller's windows rule.
+        Its `windows` cut nothing: the caller's windows rule.
 
         Raises:
             Fault: The call is wrong. Problems of the called plan are among the problems, and its
@@ -654,7 +654,7 @@ def _call_inputs(
             continue
         try:
             relation = scope.relation(arguments[name])
-            relations[name] = _fit(relation, spec, inner.order, f"{step}/{name}", origin)
+            relations[name] = _fit(relation, spec, inner.windows, f"{step}/{name}", origin)
         except Fault as fault:
             faults.append(fault.under(name))
         except Pruned:
@@ -673,7 +673,7 @@ def _call_inputs(
 
 
 def _fit(
-    node: Node, spec: InputSpec, order: Order | None, step: str, origin: Position | None
+    node: Node, spec: InputSpec, windowing: Windowing | None, step: str, origin: Position | None
 ) -> Node:
     """A caller's relation as an input: checked, with columns of NULL where it lacks some that may
     be NULL.
@@ -682,7 +682,9 @@ def _fit(
     if ANY_COLUMN in names:
         return node
     missing, faults = [], []
-    for column in input_schema(spec, windowed=order is not None and order.input == spec.name):
+    for column in input_schema(
+        spec, windowed=windowing is not None and windowing.input == spec.name
+    ):
         name, kind = column.name, type_of_arrow(column.type)
         if name in names:
             own = node.schema.field(name).type
@@ -763,7 +765,7 @@ def _plan(loader: Loader) -> LogicalPlan:
         writes=tuple(loader.writes),
         schema=loader.schema,
         returns=loader.returns,
-        order=head.order,
+        windows=head.windows,
         params=dict(head.params),
         use=loader.choices,
         allow=tuple(head.data.get("allow") or ()),
@@ -820,8 +822,8 @@ def _example_faults(head: Head, name: str, rows: Any) -> list[Fault]:
         if head.unknown_inputs & {name, ""}:
             return []
         return [unknown(name, head.inputs, "no input", "inputs", *path)]
-    order = head.order if head.order is not None and head.order.input == name else None
-    ordered = {"partition": order.partition, "key": order.key} if order is not None else {}
+    windowing = head.windows if head.windows is not None and head.windows.input == name else None
+    ordered = {"partition": windowing.partition, "key": windowing.key} if windowing else {}
     faults = []
     for fault in row_faults(head.inputs[name], rows, **ordered):
         what = f"the example's {name} {fault.what}"
@@ -835,9 +837,11 @@ def _example_faults(head: Head, name: str, rows: Any) -> list[Fault]:
 
 def _refuse_mixed_prompts(plan: LogicalPlan) -> None:
     """Refuse a plan that may show rows of two partitions in one prompt. Raises PlanError."""
-    partitions = frozenset({plan.graph.partition, *([plan.order.partition] if plan.order else [])})
+    partitions = frozenset(
+        {plan.graph.partition, *([plan.windows.partition] if plan.windows else [])}
+    )
     roots = (*plan.roots, *plan.steps.values())
-    if problems := list(mixed_prompts(roots, partitions, windows=plan.order is not None)):
+    if problems := list(mixed_prompts(roots, partitions, windows=plan.windows is not None)):
         raise PlanError(*problems)
 
 

@@ -135,7 +135,7 @@ class Node(ABC):
 
     @cached_property
     def partitioned(self) -> bool:
-        """Whether its rows derive from the rows that the plan's order cuts into windows."""
+        """Whether its rows derive from the rows that the plan cuts into windows."""
         _known_below(self, "partitioned")
         return any(node.partitioned for node in self.inputs)
 

@@ -65,8 +65,8 @@ def mixed_prompts(
 
     Args:
         roots: The plan's results and writes, as written: the optimizer drops partition columns.
-        partitions: The names of partition columns: the graph's, and that of the plan's order.
-        windows: Whether the plan has an order.
+        partitions: The names of partition columns: the graph's, and that of the plan's windows.
+        windows: Whether the plan cuts windows.
     """
     known: dict[Node, PartitionsOf] = {}
     plan = _Plan(partitions, windows)

@@ -28,7 +28,7 @@ TURN = "turn"
 
 @dataclass(frozen=True)
 class InputSpec:
-    """A declared input: typed columns. A nullable one may be missing; the key of the order may be
+    """A declared input: typed columns. A nullable one may be missing; the key of `windows` may be
     NULL and is then made.
 
     An optional input without rows of its own is empty.
@@ -45,17 +45,17 @@ class InputSpec:
 
 
 @dataclass(frozen=True)
-class Order:
+class Windowing:
     """How the rows of one input are cut into windows, which run one after another in a partition.
 
     Args:
         input: The input that is cut.
         partition: Its column with the partition value; NULL, where it is declared so, becomes "".
-        by: Its columns that order the rows of a partition; `position` (the row's place in the
+        order: Its columns that order the rows of a partition; `position` (the row's place in the
             input) breaks ties.
         key: Its column that names a row; where NULL, it is made from the columns `key_of` and the
             ordinal among equal rows.
-        window: Rows in a window; None: all.
+        size: Rows in a window; None: all.
         ahead: Windows that may be computed ahead of the last commit.
         on_error: `set_aside` leaves a failed row out and continues; `stop` ends its partition.
 
@@ -66,10 +66,10 @@ class Order:
     tag: ClassVar[str] = "Order"
     input: str
     partition: str
-    by: tuple[str, ...]
+    order: tuple[str, ...] = field(metadata={"tag": "by"})
     key: str
     key_of: tuple[str, ...]
-    window: int | None = 1
+    size: int | None = field(default=1, metadata={"tag": "window"})
     ahead: int = 64
     on_error: Literal["set_aside", "stop"] = "set_aside"
 
@@ -184,7 +184,7 @@ class LogicalPlan:
     writes: tuple[Sink, ...] = ()
     schema: SchemaWrite | None = None
     returns: Mapping[str, Node] = field(default_factory=dict)
-    order: Order | None = None
+    windows: Windowing | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     use: Mapping[str, Choice] = field(default_factory=dict)
     allow: tuple[str, ...] = ()
@@ -211,7 +211,7 @@ class LogicalPlan:
             self.name,
             *(node.fingerprint for node in self.roots),
             *self.returns,
-            canonical(self.order),
+            canonical(self.windows),
             canonical(dict(self.use)),
             canonical(self.allow),
             *([canonical(self.schema)] if self.schema is not None else []),

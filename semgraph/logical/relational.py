@@ -42,7 +42,7 @@ from semgraph.logical.typecheck import (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Input(Node):
-    """The rows of an input of the plan. `windowed`: its rows are what the plan's order cuts into
+    """The rows of an input of the plan. `windowed`: its rows are what the plan cuts into
     windows.
     """
 

@@ -181,14 +181,14 @@ def _layout(plan: LogicalPlan) -> _Layout:
     sinks = tuple((sink, sink_rows(sink)) for sink in plan.writes)
     roots = (*(rows for _, rows in sinks), *plan.returns.values())
     nodes = list(walk(*roots))
-    if plan.order is None:
+    if plan.windows is None:
         _refuse_scans_without_partition(nodes)
     else:
         _refuse_rows_without_window(nodes)
     within = [n.within for n in nodes if isinstance(n, Search) and n.within is not None]
     whole = frozenset(n for n in within if all(_row_by_row(m) for m in walk(n)))
     ordered = _ordered(plan, nodes, whole)
-    exchange = _exchange(nodes, ordered, sinks, plan.returns.values()) if plan.order else ()
+    exchange = _exchange(nodes, ordered, sinks, plan.returns.values()) if plan.windows else ()
     materialised = plan_segments([*roots, *exchange])
     exchange = tuple(node for node in exchange if node in materialised)
     segments = {
@@ -241,7 +241,7 @@ def _refuse_scans_without_partition(nodes: Iterable[Node]) -> None:
             f"scan of {node.label} needs a partition",
             node.step or None,
             node.origin,
-            hint=f"write from: {{label: {node.label}, partition: all}}, or cut an input by order",
+            hint=f"write from: {{label: {node.label}, partition: all}}, or cut an input by windows",
         )
         for node in nodes
         if isinstance(node, Scan) and not node.partition

@@ -1,7 +1,7 @@
 """Rows with their hidden columns.
 
 Every relation has an ordinal (`_o`), which makes row order part of its meaning. A relation that
-derives from the rows that a plan's order cuts into windows also has `_p`, its partition, and `_m`,
+derives from the rows that a plan cuts into windows also has `_p`, its partition, and `_m`,
 the input row that each row derives from. Joins, groups, limits and windows are confined by `_p`, so
 a wave of many partitions computes what each would alone.
 """

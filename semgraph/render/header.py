@@ -130,7 +130,7 @@ def _inputs(
 
 def _first(plan: LogicalPlan, name: str, requested: RequestedOptions) -> str:
     """A note if only the first rows are taken."""
-    cut = requested.rows is not None and (plan.order is None or plan.order.input == name)
+    cut = requested.rows is not None and (plan.windows is None or plan.windows.input == name)
     return f"; only the first {requested.rows} (--rows)" if cut else ""
 
 
@@ -144,7 +144,7 @@ def _where(typed: str) -> str:
 
 
 def _partition(plan: LogicalPlan) -> str:
-    return plan.order.partition if plan.order else plan.graph.partition
+    return plan.windows.partition if plan.windows else plan.graph.partition
 
 
 def _of(plan: LogicalPlan, values: Sequence[str | None]) -> str:

@@ -43,8 +43,8 @@ def outcome(
         until: The last step of a partial run, which prints its rows.
     """
     total = result.meter.total()
-    if plan.order and not result.members:
-        yield f"no rows of {plan.order.input}: nothing to do"
+    if plan.windows and not result.members:
+        yield f"no rows of {plan.windows.input}: nothing to do"
         return
     if _nothing_new(result):
         yield nothing_new(result, plan)
@@ -96,7 +96,7 @@ def nothing_new(result: Result, plan: LogicalPlan) -> str:
 
 
 def _known(result: Result, plan: LogicalPlan) -> str:
-    what = plan.order.input if plan.order else "rows"
+    what = plan.windows.input if plan.windows else "rows"
     return f"{count(result.skipped)} of {count(result.members)} {what} are in the graph already"
 
 
@@ -285,7 +285,7 @@ def unfinished(
 
 def _safe(done: int, of: int, plan: LogicalPlan, record: Path | None) -> str:
     """How many rows are written; a store in memory is lost."""
-    rows = f"{count(done)} of {count(of)} {plan.order.input if plan.order else 'rows'}"
+    rows = f"{count(done)} of {count(of)} {plan.windows.input if plan.windows else 'rows'}"
     facts = Run(record).facts if record is not None else {}
     if (facts.get("settings") or {}).get("store", {}).get("value") != "memory":
         return f"{rows} are written and complete"
@@ -313,10 +313,10 @@ def _failures(result: Result, plan: LogicalPlan, typed: str) -> Iterator[str]:
             'Enable structured outputs there, or use --llm "…?structured=tool"'
         )
     file = result.record / "failed.jsonl" if result.record else None
-    if file is not None and file.exists() and not plan.order:
+    if file is not None and file.exists() and not plan.windows:
         yield f"  these rows are in {_relative(file)}"
-    elif file is not None and file.exists() and plan.order:
-        yield f"  these rows only: semgraph run {typed} -i {plan.order.input}={_relative(file)}"
+    elif file is not None and file.exists() and plan.windows:
+        yield f"  these rows only: semgraph run {typed} -i {plan.windows.input}={_relative(file)}"
 
 
 def _relative(path: Path) -> Path:

@@ -155,7 +155,7 @@ class Explanation:
     async def _prompts(self, physical: PhysicalPlan) -> str:
         if not any(isinstance(node, Semantic) for node in walk(*physical.roots)):
             return f"no step of {self.plan.name} calls the model: there are no prompts"
-        if self.plan.order is not None and self.inputs is None:
+        if self.plan.windows is not None and self.inputs is None:
             example_rows(self.plan)  # raises, and names the rows that are needed
         inputs = self.inputs or {}
         async with AsyncExitStack() as closing:

@@ -78,7 +78,9 @@ def typed_inputs(
     source = inputs or (dict(example_rows(plan).inputs) if plan.inputs else {})
     tables: dict[str, pa.Table] = {}
     for name, spec in plan.inputs.items():
-        order = plan.order if plan.order is not None and plan.order.input == name else None
+        windowing = (
+            plan.windows if plan.windows is not None and plan.windows.input == name else None
+        )
         value = source.get(name)
         if value is None and spec.optional:
             value = []
@@ -90,12 +92,12 @@ def typed_inputs(
             table = check_rows(
                 spec,
                 value,
-                partition=order.partition if order else "",
-                key=order.key if order else "",
+                partition=windowing.partition if windowing else "",
+                key=windowing.key if windowing else "",
             )
         else:
             table = spec.schema.empty_table()
-        whole = rows is None or (order is None and plan.order is not None)
+        whole = rows is None or (windowing is None and plan.windows is not None)
         tables[name] = table if whole else table.slice(0, min(rows or 0, table.num_rows))
     return tables
 
@@ -251,8 +253,8 @@ async def sampled(
     if there are no rows.
     """
     name = (
-        plan.order.input
-        if plan.order is not None
+        plan.windows.input
+        if plan.windows is not None
         else max(inputs, key=lambda n: inputs[n].num_rows, default="")
     )
     if rows < 1 or not name or not inputs[name].num_rows:

@@ -260,7 +260,7 @@ class RunHandle:
         self.uniform = Uniform()
         self.asked: dict[str, tuple[int, int]] = {}  # answered rows and all asked rows, by step
         self.outcome = RunOutcome()
-        # Input rows in `failed.jsonl`; without an order, numbers of failures.
+        # Input rows in `failed.jsonl`; without windows, numbers of failures.
         self.in_file: set[int] = set()
         self.last = physical.named()
         self.settings = {
@@ -291,7 +291,7 @@ class RunHandle:
         self.outcome.notes += self.notes
         self._describe(
             status="running", started=timestamp(), plan=logical.name, fingerprint=fingerprint,
-            flow=flow(logical), key=logical.graph.key, order=logical.order.input if logical.order else None,
+            flow=flow(logical), key=logical.graph.key, order=logical.windows.input if logical.windows else None,
             journal=str(self.opened.journal.path) if self.opened.journal else None,
             ids=self.lineage.first if self.lineage is not None else None,
             returns={name: node.step for name, node in logical.returns.items()},
@@ -396,17 +396,17 @@ class RunHandle:
             self.in_file |= failed.keys()
 
     def _failed_rows(self) -> dict[int, dict[str, Any]]:
-        """The original input rows that failed; without an order the failed rows themselves, by
+        """The original input rows that failed; without windows the failed rows themselves, by
         number.
         """
-        order, outcome = self.physical.logical.order, self.outcome
-        if order is None or outcome.input_rows is None:
+        windowing, outcome = self.physical.logical.windows, self.outcome
+        if windowing is None or outcome.input_rows is None:
             return {
                 n: {**f.row, "_step": f.step, "_error": f.error}
                 for n, f in enumerate(outcome.failures)
             }
         first = {f.input_row: f for f in reversed(outcome.failures)}
-        rows = self.request.inputs[order.input]
+        rows = self.request.inputs[windowing.input]
         return {
             m: {
                 **rows.slice(m, 1).to_pylist()[0],

@@ -208,7 +208,7 @@ class Session:
             use: Implementations of steps, over the session's and the plan's.
             until: Compute up to this step, return its rows, write nothing.
             rows: Take only the first rows of the input that is cut into windows (of every input,
-                without an order).
+                without windows).
             again: Process rows again that are in the graph already.
             fresh: Ignore cached answers.
             write: Whether to write to the store.

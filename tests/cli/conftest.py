@@ -42,7 +42,7 @@ graph: graph.yaml
 inputs:
   notes: {uuid: string null, group_id: string null, text: string, at: timestamp}
 params: {least: 0}
-order: {input: notes, partition: group_id, by: [at], key: uuid, key_of: [group_id, at, text]}
+windows: {input: notes, partition: group_id, order: [at], key: uuid, key_of: [group_id, at, text]}
 steps:
   told:
     - from: notes

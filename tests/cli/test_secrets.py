@@ -194,7 +194,7 @@ ROWS = """
 plan: notes
 graph: graph.yaml
 inputs: {notes: {id: string, password: string, group_id: string, at: timestamp}}
-order: {input: notes, partition: group_id, key: id, by: at}
+windows: {input: notes, partition: group_id, key: id, order: at}
 steps:
   told: [{from: notes}, {sem_filter: {prompt: "Is it harmless: {password}"}}]
 returns: [told]

@@ -16,7 +16,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "optimizer"
 HEAD = """plan: confined
 graph: graph.yaml
 inputs: {{asked: {{uuid: string null, group_id: string, at: timestamp, name: string null}}}}
-order: {{input: asked, partition: group_id, by: [at], key: uuid, key_of: [at, name], window: {window}, ahead: {ahead}{more}}}
+windows: {{input: asked, partition: group_id, order: [at], key: uuid, key_of: [at, name], size: {window}, ahead: {ahead}{more}}}
 """
 FIVE = [
     {"group_id": "g", "at": f"2025-01-0{i + 1}", "name": name} for i, name in enumerate("abcde")

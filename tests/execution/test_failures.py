@@ -100,7 +100,7 @@ def _verdicts_about(model: Watched, text: str) -> Any:
 
 async def test_on_error_stop_ends_its_group_alone(simple: Work, tmp_path: Path) -> None:
     simple.model.poison("refusal", BAD)
-    plan = variant(tmp_path, ("window: $window", "window: $window\n  on_error: stop"))
+    plan = variant(tmp_path, ("size: $window", "size: $window\n  on_error: stop"))
     episodes = [*with_bad(3, 1, "a"), *said(STORY[:3], "b")]
     result = await simple.run(episodes, plan=plan)
     assert result.exit_code == 1

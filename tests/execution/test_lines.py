@@ -93,7 +93,7 @@ WINDOWED = """
 plan: windowed
 graph: graph.yaml
 inputs: {notes: {uuid: string, group_id: string, text: string, at: timestamp}}
-order: {input: notes, partition: group_id, by: [at], key: uuid, key_of: [text], window: 3}
+windows: {input: notes, partition: group_id, order: [at], key: uuid, key_of: [text], size: 3}
 steps:
   seen: [{from: notes}, {search: {over: Note, alias: hit, k: 1, order: hit.at, how: left}}, {filter: "hit IS NULL OR length(text) > 0"}]
   nice: [{from: seen}, {sem_filter: {prompt: "Nice: {text}"}}]

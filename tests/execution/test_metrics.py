@@ -29,7 +29,7 @@ async def test_calls_add_up_with_64_in_flight_and_groups_share_no_answer(
     simple: Work, tmp_path: Path
 ) -> None:
     model = simple.model
-    plan = variant(tmp_path, ("window: $window", "window: $window\n  ahead: 256"))
+    plan = variant(tmp_path, ("size: $window", "size: $window\n  ahead: 256"))
     model.gate.clear()
     task = asyncio.create_task(simple.run(flood(140), plan=plan, session={"store": "memory"}))
     await model.until(lambda: len(model.arrived) >= 64 or task.done())

@@ -15,7 +15,7 @@ PLAN = """
 plan: notes
 graph: graph.yaml
 inputs: {notes: {id: string, group_id: string, text: string}}
-order: {input: notes, partition: group_id, key: id}
+windows: {input: notes, partition: group_id, key: id}
 steps:
   known:
     - from: notes

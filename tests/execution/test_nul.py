@@ -17,13 +17,13 @@ plan: notes
 graph: graph.yaml
 inputs: {notes: {id: string, group_id: string, text: string, tags: list<string> null}, words: {word: string}}
 optional: [words]
-ORDER
+WINDOWS
 steps:
   told: [{from: notes}, {add: {size: length(text)}}]
 returns: [told]
 writes: [{merge: {from: told, node: Note, key: id, create: {text}}}]
 """
-ORDER = "order: {input: notes, partition: group_id, key: id}"
+WINDOWS = "windows: {input: notes, partition: group_id, key: id}"
 NOTES: list[dict[str, Any]] = [
     {"id": "a", "group_id": "g", "text": "fine"},
     {"id": "b", "group_id": "g", "text": "cut\0here"},
@@ -33,17 +33,17 @@ NOTES: list[dict[str, Any]] = [
 ]
 
 
-def session(folder: Path, order: str) -> semgraph.Session:
+def session(folder: Path, windows: str) -> semgraph.Session:
     (folder / "graph.yaml").write_text(GRAPH)
-    (folder / "notes.yaml").write_text(PLAN.replace("ORDER", order))
+    (folder / "notes.yaml").write_text(PLAN.replace("WINDOWS", windows))
     return semgraph.Session(store="memory", journal=False, folder=folder)
 
 
-@pytest.mark.parametrize("order", ["", ORDER], ids=["at once", "in windows"])
+@pytest.mark.parametrize("windows", ["", WINDOWS], ids=["at once", "in windows"])
 def test_a_row_with_a_nul_is_set_aside_and_the_others_are_written(
-    tmp_path: Path, order: str
+    tmp_path: Path, windows: str
 ) -> None:
-    with session(tmp_path, order) as opened:
+    with session(tmp_path, windows) as opened:
         result = opened.run(tmp_path / "notes.yaml", notes=NOTES)
     assert result.tables["told"].column("id").to_pylist() == ["a", "e"]
     assert [(f.step, f.row["id"], f.error.split(":")[0]) for f in result.failed] == [
@@ -59,14 +59,14 @@ def test_a_row_with_a_nul_is_set_aside_and_the_others_are_written(
 
 def test_a_row_that_belongs_to_no_window_is_refused(tmp_path: Path) -> None:
     with (
-        session(tmp_path, ORDER) as opened,
+        session(tmp_path, WINDOWS) as opened,
         pytest.raises(InputError, match="input words, column word: the text holds"),
     ):
         opened.run(tmp_path / "notes.yaml", notes=NOTES, words=[{"word": "a\0"}])
 
 
 def test_the_report_counts_rows_that_failed_outside_of_questions(tmp_path: Path) -> None:
-    with session(tmp_path, ORDER) as opened:
+    with session(tmp_path, WINDOWS) as opened:
         result = opened.run(tmp_path / "notes.yaml", notes=NOTES)
         page = opened.report(result, to="report.html").read_text()
     assert "<b>3</b> <span>rows failed</span>" in page

@@ -21,7 +21,7 @@ returns: [known]
 OUTER = """
 plan: outer
 inputs: {notes: {id: string, group_id: string}}
-order: {input: notes, partition: group_id, key: id}
+windows: {input: notes, partition: group_id, key: id}
 steps: {called: [{call: {plan: inner, inputs: {of: notes}}}]}
 returns: [called]
 """

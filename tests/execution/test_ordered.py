@@ -1,4 +1,4 @@
-"""A plan with an order: what is done already is left alone, what is new is added, and the record
+"""A plan with windows: what is done already is left alone, what is new is added, and the record
 says so.
 """
 

@@ -29,9 +29,9 @@ HEAD = """plan: owners
 inputs:
   notes: {{uuid: string, group_id: string, at: timestamp, text: string}}
   facts: {{{facts}fact: string}}
-{order}
+{windows}
 """
-ORDER = "order: {input: notes, partition: group_id, by: [at], key: uuid}"
+WINDOWS = "windows: {input: notes, partition: group_id, order: [at], key: uuid}"
 
 
 class Bench:
@@ -54,12 +54,12 @@ class Bench:
         )
 
     async def run(
-        self, steps: str, *, order: bool = True, owned: bool = True, **options: Any
+        self, steps: str, *, windows: bool = True, owned: bool = True, **options: Any
     ) -> Any:
         """Run the steps; `owned` says whether facts name their group."""
         path = self.folder / "owners.yaml"
         head = HEAD.format(
-            facts="group_id: string, " if owned else "", order=ORDER if order else ""
+            facts="group_id: string, " if owned else "", windows=WINDOWS if windows else ""
         )
         path.write_text(f"{head}steps:\n{steps}\nreturns: [found]\n", encoding="utf-8")
         return await self.session.arun(
@@ -105,15 +105,15 @@ JOIN = """  found:
 """
 
 
-@pytest.mark.parametrize("order", [True, False])
+@pytest.mark.parametrize("windows", [True, False])
 @pytest.mark.parametrize(
     "way", ["nested_loop", "block", "block(left=1)", "cascade(jaccard=null, reject=-1)"]
 )
 async def test_a_sem_join_compares_rows_of_one_partition_only(
-    bench: Bench, way: str, order: bool
+    bench: Bench, way: str, windows: bool
 ) -> None:
     result = await bench.run(
-        JOIN.format(left="notes", right="facts"), order=order, use={"found": way}
+        JOIN.format(left="notes", right="facts"), windows=windows, use={"found": way}
     )
     assert_apart(bench)
     rows = result.tables["found"].to_pylist()
@@ -121,12 +121,15 @@ async def test_a_sem_join_compares_rows_of_one_partition_only(
     assert all(row["group_id"] == row["f"]["group_id"] for row in rows)
 
 
-@pytest.mark.parametrize("order", [True, False])
+@pytest.mark.parametrize("windows", [True, False])
 async def test_rows_that_name_no_partition_are_compared_with_those_of_each(
-    bench: Bench, order: bool
+    bench: Bench, windows: bool
 ) -> None:
     result = await bench.run(
-        JOIN.format(left="notes", right="facts"), owned=False, order=order, use={"found": "block"}
+        JOIN.format(left="notes", right="facts"),
+        owned=False,
+        windows=windows,
+        use={"found": "block"},
     )
     assert_apart(bench)
     assert result.tables["found"].num_rows == 12
@@ -147,7 +150,7 @@ async def test_a_question_about_rows_of_partitions_is_asked_for_each_partition(
     steps = steps.replace(
         "project: [text]", "project: {text: \"concat('a note ', right(text, 1))\"}"
     )
-    result = await bench.run(steps, order=False, use={"found": way})
+    result = await bench.run(steps, windows=False, use={"found": way})
     assert_apart(bench)
     assert result.tables["found"].num_rows == len(NOTES) * len(FACTS)
 
@@ -158,7 +161,7 @@ async def test_a_join_asked_as_a_list_stays_within_a_partition(bench: Bench, rew
     steps = (
         "  plain: [{from: notes}, {project: {text: \"'a note'\"}}, {distinct: [text]}]\n" + steps
     )
-    await bench.run(steps, order=False)
+    await bench.run(steps, windows=False)
     assert_apart(bench)
 
 
@@ -167,14 +170,14 @@ async def test_rows_packed_into_a_prompt_are_of_one_partition_though_no_step_rea
     bench: Bench, way: str
 ) -> None:
     steps = '  found:\n    - from: notes\n    - sem_map: {prompt: "Code {text}", add: {code: string}}\n    - project: [code]\n'
-    await bench.run(steps, order=False, use={"found": way})
+    await bench.run(steps, windows=False, use={"found": way})
     assert_apart(bench)
 
 
 @pytest.mark.parametrize("way", ["packed", "pointwise", "listwise", "tournament"])
 async def test_rows_that_are_ranked_together_are_of_one_partition(bench: Bench, way: str) -> None:
     steps = '  found:\n    - from: notes\n    - sem_topk: {prompt: "Best: {text}", k: 1, per: group_id}\n    - project: [text]\n'
-    await bench.run(steps, order=False, use={"found": way})
+    await bench.run(steps, windows=False, use={"found": way})
     assert_apart(bench)
 
 
@@ -183,7 +186,7 @@ async def test_a_group_of_several_partitions_is_an_error_and_is_not_asked_about(
     bench: Bench, way: str
 ) -> None:
     steps = '  found: [{from: notes}, {sem_agg: {add: {code: string}, prompt: "All: {text}"}}]\n'
-    result = await bench.run(steps, order=False, use={"found": way})
+    result = await bench.run(steps, windows=False, use={"found": way})
     assert not bench.oracle.requests
     assert [failure.error.split(":")[0] for failure in result.failed] == ["mixed"]
 
@@ -193,7 +196,7 @@ async def test_a_ranking_over_all_rows_shows_rows_of_one_partition_in_each_promp
     bench: Bench, way: str
 ) -> None:
     steps = '  found: [{from: notes}, {sem_topk: {k: 1, prompt: "All: {text}"}}]\n'
-    await bench.run(steps, order=False, use={"found": way})
+    await bench.run(steps, windows=False, use={"found": way})
     for request in bench.oracle.requests:
         assert shown(request) <= {request.partition}
 
@@ -211,15 +214,15 @@ LEAKS = {
 }
 
 
-@pytest.mark.parametrize("order", [True, False])
+@pytest.mark.parametrize("windows", [True, False])
 @pytest.mark.parametrize("what", LEAKS)
 async def test_a_prompt_that_may_show_text_of_another_partition_is_refused(
-    bench: Bench, what: str, order: bool
+    bench: Bench, what: str, windows: bool
 ) -> None:
     with pytest.raises(
         PlanError, match=r"may be of another partition than its row.* using: group_id"
     ) as caught:
-        await bench.run(f"  found:\n    - from: notes\n{LEAKS[what]}", order=order)
+        await bench.run(f"  found:\n    - from: notes\n{LEAKS[what]}", windows=windows)
     assert caught.value.problems[0].position is not None
     assert not bench.oracle.requests
 
@@ -237,21 +240,21 @@ async def test_window_functions_over_rows_of_several_partitions_are_refused_in_a
 ) -> None:
     steps = "  found:\n    - from: notes\n    - add: {before: 'lag(text) OVER (ORDER BY uuid)'}\n    - sem_filter: {prompt: 'Is {before} so?'}\n"
     with pytest.raises(PlanError, match="may be of another partition"):
-        await bench.run(steps, order=False)
-    await bench.run(steps.replace("(ORDER", "(PARTITION BY group_id ORDER"), order=False)
+        await bench.run(steps, windows=False)
+    await bench.run(steps.replace("(ORDER", "(PARTITION BY group_id ORDER"), windows=False)
     await bench.run(steps)  # windows see their own rows only
 
 
-@pytest.mark.parametrize("order", [True, False])
+@pytest.mark.parametrize("windows", [True, False])
 @pytest.mark.parametrize(
     "by",
     ["", "by: {length: length(group_id)}, ", "by: {last: 'right(fact, 1)'}, "],
     ids=["all", "length", "text"],
 )
 async def test_text_that_an_aggregate_collects_from_several_partitions_is_refused_in_a_prompt(
-    bench: Bench, by: str, order: bool
+    bench: Bench, by: str, windows: bool
 ) -> None:
-    """Without an order, what a plan groups by is taken for a key, which differs between
+    """Without windows, what a plan groups by is taken for a key, which differs between
     partitions.
     """
     collected = (
@@ -259,22 +262,22 @@ async def test_text_that_an_aggregate_collects_from_several_partitions_is_refuse
     )
     joined = "  found:\n    - from: notes\n    - join: {other: made, alias: m, where: 'm.n > 0'}\n"
     asked = "    - sem_map: {prompt: 'Code {told}', add: {code: string}}\n"
-    if order or not by:
+    if windows or not by:
         with pytest.raises(
             PlanError, match=r"may be of another partition than its row.* by: \[group_id\]"
         ):
             await bench.run(
                 f"{collected.replace('BY', by)}{joined}    - add: {{told: m.all}}\n{asked}",
-                order=order,
+                windows=windows,
             )
         assert not bench.oracle.requests
     kept = collected.replace("BY", "by: [group_id],")
     joined = joined.replace("where: 'm.n > 0'", "using: group_id")
-    await bench.run(f"{kept}{joined}    - add: {{told: m.all}}\n{asked}", order=order)
+    await bench.run(f"{kept}{joined}    - add: {{told: m.all}}\n{asked}", windows=windows)
     assert_apart(bench)
 
 
-@pytest.mark.parametrize("order", [True, False])
+@pytest.mark.parametrize("windows", [True, False])
 @pytest.mark.parametrize(
     "join",
     [
@@ -283,9 +286,9 @@ async def test_text_that_an_aggregate_collects_from_several_partitions_is_refuse
         "join: {other: facts, alias: f, where: (group_id = f.group_id OR f.group_id IS NULL)}",
     ],
 )
-async def test_a_join_by_the_partition_may_be_shown(bench: Bench, join: str, order: bool) -> None:
+async def test_a_join_by_the_partition_may_be_shown(bench: Bench, join: str, windows: bool) -> None:
     steps = f"  found:\n    - from: notes\n    - {join}\n    - sem_map: {{prompt: 'Code {{f.fact}} {{text}}', add: {{code: string}}}}\n"
-    await bench.run(steps, order=order)
+    await bench.run(steps, windows=windows)
     assert_apart(bench)
 
 
@@ -305,21 +308,21 @@ async def test_vectors_are_kept_under_the_partition_of_their_text_though_no_step
     bench.session.forget(GROUPS)
     await bench.run(
         steps.replace("    - project: [text]\n", "") + "    - project: [text, vector]\n",
-        order=False,
+        windows=False,
     )
     assert bench.kept_under("vectors") == set(GROUPS)
 
 
-@pytest.mark.parametrize("order", [True, False])
+@pytest.mark.parametrize("windows", [True, False])
 async def test_a_search_over_a_step_finds_rows_of_its_own_partition(
-    bench: Bench, order: bool
+    bench: Bench, windows: bool
 ) -> None:
     steps = (
         "  rows: [{from: facts}, {project: {uuid: id(fact), group_id, fact}}]\n"
         "  found:\n    - from: notes\n    - search: {over: rows, alias: hit, k: 9, by: [{nearest: fact, to: text}]}\n"
         "    - sem_filter: {prompt: 'Does {text} say {hit.fact}?'}\n"
     )
-    result = await bench.run(steps, order=order)
+    result = await bench.run(steps, windows=windows)
     assert_apart(bench)
     assert all(
         row["hit"]["group_id"] == row["group_id"] for row in result.tables["found"].to_pylist()

@@ -105,7 +105,7 @@ def test_the_rows_of_a_window_are_on_disk_before_it_is_reported_as_committed(
 plan: notes
 graph: graph.yaml
 inputs: {{notes: {{id: string, group_id: string, text: string}}}}
-order: {{input: notes, partition: group_id, key: id, window: {window}}}
+windows: {{input: notes, partition: group_id, key: id, size: {window}}}
 steps:
   told: [{{from: notes}}, {{add: {{size: length(text)}}}}]
   seen: [{{from: told}}, {{match: {{pattern: "(n:Note {{uuid: id}})", how: left}}}}]

@@ -24,7 +24,7 @@ PLAN = """
 plan: notes
 graph: graph.yaml
 inputs: {notes: {id: string null, group_id: string, text: string, before: string null}}
-ORDER
+WINDOWS
 steps:
   told:
     - from: notes
@@ -38,7 +38,7 @@ writes:
   - merge: {from: told, node: Note, key: id}
 returns: [told]
 """
-ORDER = "order: {input: notes, partition: group_id, key: id, key_of: [text]}"
+WINDOWS = "windows: {input: notes, partition: group_id, key: id, key_of: [text]}"
 GOOD = {"id": "z", "group_id": "h", "text": "1"}
 MERGE = "merge: {from: told, node: Note, key: id}"
 CASES: dict[str, tuple[tuple[str, str], str, str]] = {
@@ -82,9 +82,9 @@ def session(tmp_path: Path):
         yield found
 
 
-def written(folder: Path, change: tuple[str, str], order: str) -> tuple[Path, int]:
+def written(folder: Path, change: tuple[str, str], windows: str) -> tuple[Path, int]:
     """The plan with a mistake; the line it stands in."""
-    text = PLAN.replace("ORDER", order)
+    text = PLAN.replace("WINDOWS", windows)
     assert change[0] in text
     text = text.replace(*change)
     if "AFTER" in change[1]:
@@ -121,7 +121,7 @@ def test_a_row_that_cannot_be_written_is_set_aside_and_the_others_are_written(
     session, tmp_path: Path, case
 ) -> None:
     change, error, to_do = CASES[case]
-    plan, line = written(tmp_path, change, ORDER.replace("}", ", window: all}"))
+    plan, line = written(tmp_path, change, WINDOWS.replace("}", ", size: all}"))
     result = session.run(plan, notes=rows(case))
     assert [result.keys[f.input_row] for f in result.failed] == REFUSED[case]
     first = result.failed[0]

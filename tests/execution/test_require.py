@@ -18,7 +18,7 @@ inputs:
   notes: {id: string, group_id: string, kind: string}
   kinds: {kind: string}
 optional: [kinds]
-{order}
+{windows}
 steps:
   sound:
     - from: notes
@@ -31,7 +31,7 @@ steps:
     - join: {other: known, alias: k, using: kind, how: left}
 returns: [found]
 """
-ORDER = "order: {input: notes, partition: group_id, key: id}"
+WINDOWS = "windows: {input: notes, partition: group_id, key: id}"
 NOTES = [
     {"id": "1", "group_id": "g", "kind": "mail"},
     {"id": "2", "group_id": "g", "kind": "x"},
@@ -39,9 +39,9 @@ NOTES = [
 ]
 
 
-@pytest.fixture(params=[ORDER, ""], ids=["in windows", "at once"])
+@pytest.fixture(params=[WINDOWS, ""], ids=["in windows", "at once"])
 def plan(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    (tmp_path / "notes.yaml").write_text(PLAN.replace("{order}", request.param))
+    (tmp_path / "notes.yaml").write_text(PLAN.replace("{windows}", request.param))
     return tmp_path / "notes.yaml"
 
 
@@ -61,13 +61,13 @@ def test_a_row_that_is_wrong_is_set_aside_and_the_others_go_on(session, plan):
 
 
 def test_a_wrong_row_of_no_member_ends_a_run_in_windows(session, tmp_path):
-    (tmp_path / "cut.yaml").write_text(PLAN.replace("{order}", ORDER))
+    (tmp_path / "cut.yaml").write_text(PLAN.replace("{windows}", WINDOWS))
     with pytest.raises(InputError, match="all is no kind of its own"):
         session.run(tmp_path / "cut.yaml", notes=NOTES, kinds=[{"kind": "mail"}, {"kind": "all"}])
 
 
 def test_what_must_hold_is_a_condition_and_what_is_said_a_text(tmp_path):
-    text = PLAN.replace("{order}", "").replace("length(kind) > 2", "length(kind)")
+    text = PLAN.replace("{windows}", "").replace("length(kind) > 2", "length(kind)")
     (tmp_path / "bad.yaml").write_text(text)
     with pytest.raises(PlanError, match="expected boolean"):
         load_plan(tmp_path / "bad.yaml")

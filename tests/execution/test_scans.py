@@ -13,9 +13,9 @@ from semgraph.errors import PlanError
 from tests.execution.conftest import Place
 
 GRAPH = Path(__file__).parents[1] / "fixtures" / "optimizer"
-ORDER = """
+WINDOWS = """
 inputs: {asked: {uuid: string, group_id: string, at: timestamp}}
-order: {input: asked, partition: group_id, by: [at], key: uuid, key_of: [at]}
+windows: {input: asked, partition: group_id, order: [at], key: uuid, key_of: [at]}
 """
 
 
@@ -51,7 +51,7 @@ async def test_conditions_that_the_store_does_not_take_are_decided_all_the_same(
 async def test_a_run_of_some_partitions_sees_the_rows_of_these_alone(
     session: semgraph.Session,
 ) -> None:
-    body = f"{ORDER}steps:\n  found:\n    - from: Person\n    - project: [name, group_id]\nreturns: [found]"
+    body = f"{WINDOWS}steps:\n  found:\n    - from: Person\n    - project: [name, group_id]\nreturns: [found]"
     rows = [{"uuid": "a", "group_id": "h", "at": "2025-01-01"}]
     assert await names(session, body, asked=rows) == ["Dan Lee"]
 
@@ -74,7 +74,7 @@ returns: [found]
 async def test_a_limit_over_a_label_is_of_each_partition(session: semgraph.Session) -> None:
     rows = [{"uuid": group, "group_id": group, "at": "2025-01-01"} for group in ("g", "h")]
     assert await names(
-        session, f"{ORDER}steps:\n  found:\n    - from: Person{LIMITED}", asked=rows
+        session, f"{WINDOWS}steps:\n  found:\n    - from: Person{LIMITED}", asked=rows
     ) == [
         "Ann Lee",
         "Dan Lee",

@@ -133,7 +133,7 @@ async def test_sessions_with_one_store_run_over_graphs_of_their_own_at_once(
 plan: {name}
 graph: {name}.graph.yaml
 inputs: {{rows: {{id: string, text: string, group_id: string}}}}
-order: {{input: rows, partition: group_id, key: id, window: 1}}
+windows: {{input: rows, partition: group_id, key: id, size: 1}}
 steps: {{told: [{{from: rows}}, {{sem_filter: {{prompt: "Does it leak: {{text}}"}}}}]}}
 writes: [{{merge: {{from: told, node: {label}, key: id}}}}]
 """)

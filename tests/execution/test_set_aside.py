@@ -32,7 +32,7 @@ plan: notes
 graph: graph.yaml
 inputs: {notes: {id: string null, group_id: string, text: string null, before: string null}}
 """
-ORDER = "order: {input: notes, partition: group_id, key: id, key_of: [text], window: %s}\n"
+WINDOWS = "windows: {input: notes, partition: group_id, key: id, key_of: [text], size: %s}\n"
 MERGE = """
 writes:
   - merge: {from: notes, node: Note, key: id, set: {text: text}%s}
@@ -89,7 +89,7 @@ def set_aside(result: Result) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("window", ["1", "2", "all"])
 def test_a_key_of_another_group_costs_its_row_alone(session, window: str) -> None:
-    plan = ORDER % window + MERGE % ""
+    plan = WINDOWS % window + MERGE % ""
     run(session, plan, [note("taken", "other"), note("taken too", "other")])
     notes = [
         note("a"),
@@ -113,7 +113,7 @@ def test_a_key_of_another_group_costs_its_row_alone(session, window: str) -> Non
 
 
 def test_rows_set_aside_are_in_the_record_before_the_next_window_is_written(session) -> None:
-    plan = ORDER % 1 + MERGE % ""
+    plan = WINDOWS % 1 + MERGE % ""
     run(session, plan, [note("taken", "other"), note("taken too", "other")])
     on_disk: list[list[str]] = []
     (before,) = all_runs(session.runs)
@@ -137,14 +137,14 @@ def test_an_edge_without_its_end_costs_the_rows_that_need_it(session) -> None:
         note("d", before="c"),
         note("e", before="b"),
     ]
-    result = run(session, ORDER % "all" + LINKS + WITH_LINKS, notes)
+    result = run(session, WINDOWS % "all" + LINKS + WITH_LINKS, notes)
     assert failed(result) == ["c", "d"], "d needs c, which is not written"
     assert ids(session) == ["a", "b", "e"]
     assert len(ids(session, "AFTER")) == 2
 
 
 def test_an_edge_that_would_get_other_ends_is_refused(session) -> None:
-    plan = ORDER % "all" + LINKS.replace('"id(id, before)"', "text") + WITH_LINKS
+    plan = WINDOWS % "all" + LINKS.replace('"id(id, before)"', "text") + WITH_LINKS
     run(session, plan, [note("a"), note("b", before="a", text="edge")])
     result = run(session, plan, [note("c", before="a", text="edge"), note("d", before="a")])
     assert failed(result) == ["c"]
@@ -155,7 +155,7 @@ def test_a_value_that_the_store_cannot_hold_costs_its_row_alone(session) -> None
     half = "\\ud800"  # as JSON, half of a surrogate pair
     notes = [note("a"), note("b", text=f'"{half}"'), note("c", text="no json"), note("d")]
     notes[0]["text"] = notes[3]["text"] = "1"
-    result = run(session, ORDER % "all" + MERGE % ", create: {more: text}", notes)
+    result = run(session, WINDOWS % "all" + MERGE % ", create: {more: text}", notes)
     assert failed(result) == ["b", "c"]
     assert ids(session) == ["a", "d"]
 
@@ -163,13 +163,10 @@ def test_a_value_that_the_store_cannot_hold_costs_its_row_alone(session) -> None
 def test_a_node_that_still_has_edges_is_not_deleted_and_others_are(session) -> None:
     run(
         session,
-        ORDER % "all" + LINKS + WITH_LINKS,
+        WINDOWS % "all" + LINKS + WITH_LINKS,
         [note("a"), note("b", before="a"), note("c"), note("d")],
     )
-    delete = (
-        ORDER.replace("order:", "order:") % "all"
-        + "writes:\n  - delete: {from: notes, node: Note, key: id}\n"
-    )
+    delete = WINDOWS % "all" + "writes:\n  - delete: {from: notes, node: Note, key: id}\n"
     result = run(
         session, delete.replace("plan: notes", "plan: remove"), [note(n) for n in "abcd"][::-1]
     )
@@ -183,7 +180,7 @@ def test_a_node_that_still_has_edges_is_not_deleted_and_others_are(session) -> N
 
 
 def test_rows_that_are_merged_first_are_set_aside_too(session) -> None:
-    plan = ORDER % "1" + MERGE % ", first: true"
+    plan = WINDOWS % "1" + MERGE % ", first: true"
     run(session, plan, [note("taken", "other")])
     result = run(session, plan, [note("a"), note("taken"), note("b"), note("c")])
     assert failed(result) == ["taken"]
@@ -202,7 +199,7 @@ def test_without_an_order_a_refused_row_ends_the_run_and_nothing_is_written(sess
 
 
 def test_on_error_stop_ends_the_group_and_no_other(session) -> None:
-    plan = (ORDER % "1").replace("window: 1", "window: 1, on_error: stop") + MERGE % ""
+    plan = (WINDOWS % "1").replace("size: 1", "size: 1, on_error: stop") + MERGE % ""
     run(session, plan, [note("taken", "other")])
     result = run(session, plan, [note("a"), note("taken"), note("b"), note("c", "h")])
     assert failed(result) == ["taken"]
@@ -215,7 +212,7 @@ def test_rows_that_disagree_and_whose_key_is_taken_cost_no_other_row(session) ->
     row of another group.
     """
     steps = "steps: {short: [{from: notes}, {project: {uuid: 'left(id, 1)', group_id, text}}]}\n"
-    plan = ORDER % "all" + steps + "writes: [{merge: {from: short, node: Note}}]\n"
+    plan = WINDOWS % "all" + steps + "writes: [{merge: {from: short, node: Note}}]\n"
     run(session, plan, [note("a0", "other")])
     result = run(session, plan, [note("a1"), note("a2"), note("b1"), note("c1")])
     assert sorted(failed(result)) == ["a1", "a2"], "each once"
@@ -235,9 +232,9 @@ writes:
   - merge: {from: notes, node: Note, key: id, set: {text: text}}
   - merge: {from: topics, node: Topic}
 """
-    run(session, ORDER % "all" + steps, [note("x", "other", before="topic")])
+    run(session, WINDOWS % "all" + steps, [note("x", "other", before="topic")])
     notes = [note(f"n{i}", before="topic") for i in range(50)]
-    result = run(session, ORDER % "all" + steps, [*notes, note("y", "h", before="topic of h")])
+    result = run(session, WINDOWS % "all" + steps, [*notes, note("y", "h", before="topic of h")])
     assert sorted(set(failed(result))) == sorted(n["id"] for n in notes)
     assert (ids(session), ids(session, "Topic")) == (["x", "y"], ["topic", "topic of h"])
 
@@ -254,7 +251,7 @@ writes:
 """
     run(session, MERGE % "", [note("a", "other", text="same"), note("b", "third", text="same")])
     with pytest.raises(SemgraphError, match="derives from no input row"):
-        run(session, ORDER % "all" + lone, [note("c")])
+        run(session, WINDOWS % "all" + lone, [note("c")])
 
 
 SEEN = """  seen:
@@ -264,7 +261,7 @@ SEEN = """  seen:
 
 
 def test_each_row_of_a_window_that_is_run_again_is_counted_and_recorded_once(session) -> None:
-    plan = ORDER % "all" + LINKS + SEEN + WITH_LINKS + "returns: [links, seen]\n"
+    plan = WINDOWS % "all" + LINKS + SEEN + WITH_LINKS + "returns: [links, seen]\n"
     result = run(
         session,
         plan,

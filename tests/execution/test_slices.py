@@ -23,7 +23,7 @@ PLAN = """
 plan: notes
 graph: graph.yaml
 inputs: {notes: {id: string, group_id: string, name: string, text: string}}
-order: {input: notes, partition: group_id, key: id, key_of: [text], window: 1, ahead: 4}
+windows: {input: notes, partition: group_id, key: id, key_of: [text], size: 1, ahead: 4}
 steps:
   lines: [{from: notes}, {project: {uuid: id, group_id, text}}]
   named: [{from: notes}, {project: {uuid: name, group_id, text: "CASE WHEN text = 'bad' THEN error('bad') ELSE text END"}}]
@@ -91,7 +91,7 @@ async def test_a_slice_with_bad_data_keeps_its_turn(tmp_path: Path) -> None:
 async def test_a_window_that_cannot_be_computed_stops_its_group_there(tmp_path: Path) -> None:
     """The windows before it are committed, in whichever slice they are, and in the order of `by`."""
     plan = (
-        PLAN.replace("window: 1, ahead: 4", "window: 2, ahead: 8, by: [name]")
+        PLAN.replace("size: 1, ahead: 4", "size: 2, ahead: 8, order: [name]")
         .replace(
             "{project: {uuid: id, group_id, text}}",
             "{aggregate: {by: {group_id: group_id}, add: {uuid: min(id), text: \"CASE WHEN list_has_all(list(text), ['t4', 't5']) THEN error('bad') ELSE max(text) END\"}}}",

@@ -17,19 +17,19 @@ from semgraph.stores.base import MatchQuery
 from semgraph.stores.sqlite.store import SqliteStore
 
 HEAD = "plan: notes\ninputs: {notes: {id: string, group_id: string, n: int64}}\n"
-ORDER = "order: {input: notes, partition: group_id, key: id, window: 2}\n"
+WINDOWS = "windows: {input: notes, partition: group_id, key: id, size: 2}\n"
 NOTES: list[dict[str, Any]] = [{"id": str(i), "group_id": "gh"[i % 2], "n": i} for i in range(6)]
 
 
-def run(folder: Path, text: str, order: str) -> Result:
-    (folder / "notes.yaml").write_text(HEAD + order + text)
+def run(folder: Path, text: str, windows: str) -> Result:
+    (folder / "notes.yaml").write_text(HEAD + windows + text)
     with semgraph.Session(store="memory", journal=False, runs="", folder=folder) as session:
         return session.run(folder / "notes.yaml", notes=NOTES)
 
 
-@pytest.mark.parametrize("order", ["", ORDER], ids=["at once", "in windows"])
+@pytest.mark.parametrize("windows", ["", WINDOWS], ids=["at once", "in windows"])
 def test_steps_that_one_statement_does_are_counted_where_rows_are_one_to_one(
-    tmp_path: Path, order: str
+    tmp_path: Path, windows: str
 ) -> None:
     text = """
 steps:
@@ -38,7 +38,7 @@ steps:
   less: [{from: more}, {project: {id, m}}]
 returns: [less]
 """
-    steps = run(tmp_path, text, order).meter.steps
+    steps = run(tmp_path, text, windows).meter.steps
     assert {
         name: (steps[name].rows_in, steps[name].rows_out) for name in ("some", "more", "less")
     } == {
@@ -48,9 +48,9 @@ returns: [less]
     }
 
 
-@pytest.mark.parametrize("order", ["", ORDER], ids=["at once", "in windows"])
+@pytest.mark.parametrize("windows", ["", WINDOWS], ids=["at once", "in windows"])
 def test_what_is_not_known_inside_a_statement_is_not_shown_as_a_number(
-    tmp_path: Path, order: str
+    tmp_path: Path, windows: str
 ) -> None:
     text = """
 steps:
@@ -58,7 +58,7 @@ steps:
   few: [{from: some}, {filter: n % 2 = 0}]
 returns: [few]
 """
-    result = run(tmp_path, text, order)
+    result = run(tmp_path, text, windows)
     some, few = result.meter.steps["some"], result.meter.steps["few"]
     assert (some.rows_in, some.rows_out, few.rows_in, few.rows_out) == (6, None, None, 1)
     (shown,) = [

@@ -35,7 +35,7 @@ def shifted(group: str) -> list[dict[str, Any]]:
 async def test_larger_windows_write_the_graph_that_windows_of_one_write(
     simple: Work, tmp_path: Path, window: str
 ) -> None:
-    plan = variant(tmp_path, ("window: $window", f"window: {window}"))
+    plan = variant(tmp_path, ("size: $window", f"size: {window}"))
     large = await simple.run(said(PLAIN, "large"), plan=plan)
     small = await simple.run(said(PLAIN, "small"))
     assert (large.committed, small.committed) == (len(PLAIN), len(PLAIN))
@@ -59,7 +59,7 @@ async def test_larger_windows_write_the_graph_that_windows_of_one_write(
 
 
 async def test_one_window_takes_fewer_rounds_and_calls(simple: Work, tmp_path: Path) -> None:
-    plan = variant(tmp_path, ("window: $window", "window: all"))
+    plan = variant(tmp_path, ("size: $window", "size: all"))
     small = await simple.run(said(PLAIN), session={"store": "memory", "journal": False})
     large = await simple.run(said(PLAIN), plan=plan, session={"store": "memory", "journal": False})
     assert large.meter.total().round_trips < small.meter.total().round_trips

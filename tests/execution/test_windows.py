@@ -11,7 +11,7 @@ import pytest
 
 from semgraph.errors import InputError
 from semgraph.execution.windows import InputRows, cut, prepare, slices
-from semgraph.logical.plan import Order
+from semgraph.logical.plan import Windowing
 
 SCHEMA = pa.schema(
     [
@@ -23,12 +23,12 @@ SCHEMA = pa.schema(
 )
 
 
-def order(**options: Any) -> Order:
-    return Order(
+def windowing(**options: Any) -> Windowing:
+    return Windowing(
         **{
             "input": "notes",
             "partition": "who",
-            "by": ("at",),
+            "order": ("at",),
             "key": "id",
             "key_of": ("who", "at", "text"),
         }
@@ -44,7 +44,7 @@ def members(*rows: tuple[str | None, str | None, int, str], **options: Any) -> I
         ],
         schema=SCHEMA,
     )
-    return asyncio.run(prepare(order(**options), table))
+    return asyncio.run(prepare(windowing(**options), table))
 
 
 def test_null_is_the_empty_partition_and_partitions_come_in_order_of_first_rows() -> None:
@@ -90,7 +90,7 @@ def test_two_rows_with_one_key_are_refused_by_their_numbers() -> None:
 
 
 def test_a_wave_is_the_next_window_of_every_partition() -> None:
-    waves = cut(order(), {0: [0, 3, 4], 1: [1], 2: []})
+    waves = cut(windowing(), {0: [0, 3, 4], 1: [1], 2: []})
     assert [[(w.partition, w.rows) for w in wave] for wave in waves] == [
         [(0, (0,)), (1, (1,))],
         [(0, (3,))],
@@ -101,7 +101,7 @@ def test_a_wave_is_the_next_window_of_every_partition() -> None:
 def test_windows_hold_as_many_members_as_asked_and_all_is_one() -> None:
     sizes = {
         window: [
-            len(w.rows) for wave in cut(order(window=window), {0: [1, 2, 3, 4, 5]}) for w in wave
+            len(w.rows) for wave in cut(windowing(size=window), {0: [1, 2, 3, 4, 5]}) for w in wave
         ]
         for window in (2, None)
     }
@@ -109,7 +109,7 @@ def test_windows_hold_as_many_members_as_asked_and_all_is_one() -> None:
 
 
 def test_a_wave_is_no_wider_than_what_may_run_ahead() -> None:
-    waves = cut(order(ahead=3), {p: [p] for p in range(7)})
+    waves = cut(windowing(ahead=3), {p: [p] for p in range(7)})
     assert [len(wave) for wave in waves] == [3, 3, 1]
 
 
@@ -119,7 +119,7 @@ def test_a_wave_is_no_wider_than_what_may_run_ahead() -> None:
 def test_the_first_slice_is_one_window_and_others_half_of_what_may_run_ahead(
     on_error: str, counts: list[int]
 ) -> None:
-    own = order(ahead=16, on_error=on_error)
+    own = windowing(ahead=16, on_error=on_error)
     parts = list(slices(own, cut(own, {0: list(range(100))})))
     sizes = [sum(len(wave) for wave in part) for part in parts]
     assert sizes[:4] == counts

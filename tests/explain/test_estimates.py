@@ -126,7 +126,7 @@ CUT = """
 plan: cut
 graph: graph.yaml
 inputs: {messages: {id: string, user_id: string, text: string}}
-order: {input: messages, partition: user_id, by: [], key: id, window: WINDOW}
+windows: {input: messages, partition: user_id, order: [], key: id, size: WINDOW}
 steps:
   told: [{from: messages}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]
 returns: [told]
@@ -176,7 +176,7 @@ async def test_rows_of_several_partitions_take_no_more_calls_than_the_bound(
     if window == "none":
         path.write_text(
             "\n".join(
-                line for line in path.read_text().splitlines() if not line.startswith("order")
+                line for line in path.read_text().splitlines() if not line.startswith("windows")
             )
         )
     assert of(await estimates(session, path, messages=rows), "told", "calls") == (most, "most")

@@ -124,7 +124,7 @@ async def test_questions_that_repeat_are_charged_once(tmp_path: Path, size: int)
     path.write_text(
         "plan: repeating\ngraph: graph.yaml\n"
         "inputs: {notes: {uuid: string, group_id: string, text: string}}\n"
-        f"order: {{input: notes, key: uuid, by: [uuid], window: {size}}}\n"
+        f"windows: {{input: notes, key: uuid, order: [uuid], size: {size}}}\n"
         'steps:\n  coded: [{from: notes}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]\n'
         '  twice: [{from: notes}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]\n'
         "writes: [{merge: {from: coded, node: Note}}]\nreturns: [coded, twice]\n",

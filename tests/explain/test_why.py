@@ -79,7 +79,7 @@ ORDERED = """
 plan: ordered
 graph: graph.yaml
 inputs: {notes: {uuid: string null, group_id: string, words: "list<string>", at: timestamp}}
-order: {input: notes, partition: group_id, by: [at], key: uuid, key_of: [words, at], window: 2}
+windows: {input: notes, partition: group_id, order: [at], key: uuid, key_of: [words, at], size: 2}
 steps:
   heard: [{from: notes}, {project: {group_id, words}}, {unnest: {column: words, alias: word, position: nth}}]
   plain: [{from: heard}, {project: {group_id, word}}]

@@ -171,12 +171,18 @@ def test_store_reads_and_writes(folder):
 
 
 def test_rows_may_be_cut_into_windows(folder):
-    order = {"partition": "customer", "by": ["at"], "key": "uuid", "key_of": ["body"], "window": 2}
+    windows = {
+        "partition": "customer",
+        "order": ["at"],
+        "key": "uuid",
+        "key_of": ["body"],
+        "size": 2,
+    }
     rows = [{**row, "uuid": None} for row in TICKETS]
-    cut = table(rows, name="said", order=order)
+    cut = table(rows, name="said", windows=windows)
     made = cut.filter("turn > 1").to_plan("cut")
-    assert made.order.window == 2
-    assert made.order.partition == "customer"
+    assert made.windows.size == 2
+    assert made.windows.partition == "customer"
     assert cut.columns[-2:] == ["position", "turn"]
     assert again(made).fingerprint == made.fingerprint
 
@@ -234,7 +240,7 @@ def test_a_table_may_be_optional(tickets, folder):
     assert load_plan(path).inputs["kinds"].optional
     assert not load_plan(path).inputs["tickets"].optional
     with pytest.raises(PlanError, match="without its rows there is nothing to run"):
-        table([{"id": "1"}], order={"key": "id", "partition": "id"}, optional=True)
+        table([{"id": "1"}], windows={"key": "id", "partition": "id"}, optional=True)
 
 
 def test_frames_that_make_no_plan(tickets, folder):

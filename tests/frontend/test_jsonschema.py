@@ -20,7 +20,7 @@ PLAN = {
     "plan": "p",
     "inputs": {"a": {"x": "string"}},
     "params": {"n": 3},
-    "order": {"input": "a", "key": "x", "window": "all"},
+    "windows": {"input": "a", "key": "x", "size": "all"},
     "steps": {
         "s": [
             {"from": "a"},
@@ -66,8 +66,8 @@ def test_a_plan_of_all_parts_fits():
         (("setps",), {}),
         (("plan",), "two words"),
         (("inputs", "a", "x"), 3),
-        (("order", "windows"), 1),
-        (("order", "window"), 0),
+        (("windows", "sizes"), 1),
+        (("windows", "size"), 0),
         (("steps", "s", 1), {"fliter": "x > 1"}),
         (("steps", "s", 1), {"filter": "x > 1", "limit": {"n": 1}}),
         (("steps", "s", 1), {"from": "a"}),

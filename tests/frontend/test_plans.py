@@ -13,7 +13,7 @@ from semgraph.errors import PlanError, Position
 from semgraph.frontend.load import find_plan, load_plan
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import walk
-from semgraph.logical.plan import Choice, Order
+from semgraph.logical.plan import Choice, Windowing
 from semgraph.logical.relational import Add, Filter, Input, Limit, Nothing, Union
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import SemFilter, SemMap
@@ -336,12 +336,14 @@ inputs:
   said: {id: string null, group_id: string null, at: timestamp, text: string}
   kinds: {name: string}
 params: {window: 1}
-order: {input: said, partition: group_id, by: [at, position], key: id, key_of: [text], window: $window, ahead: 8}
+windows: {input: said, partition: group_id, order: [at, position], key: id, key_of: [text], size: $window, ahead: 8}
 steps: {a: [{from: said}, {filter: turn > 1}], b: [{from: kinds}, {distinct: []}]}
 returns: [a, b]
 """
     )
-    assert plan.order == Order("said", "group_id", ("at",), "id", ("text",), 1, 8, "set_aside")
+    assert plan.windows == Windowing(
+        "said", "group_id", ("at",), "id", ("text",), 1, 8, "set_aside"
+    )
     said = plan.steps["a"].inputs[0]
     assert said.windowed
     assert said.schema.names[-2:] == ["position", "turn"]
@@ -354,13 +356,13 @@ returns: [a, b]
 def test_window_all_is_one_window(load):
     text = (
         NOTES
-        + "params: {w: all}\norder: {input: notes, by: text, key: id, window: $w, on_error: stop}\nreturns: [notes]\n"
+        + "params: {w: all}\nwindows: {input: notes, order: text, key: id, size: $w, on_error: stop}\nreturns: [notes]\n"
     )
-    order = load(text).order
-    assert order.window is None
-    assert order.on_error == "stop"
-    assert order.partition == "group_id"
-    assert load(text, params={"w": 7}).order.window == 7
+    windows = load(text).windows
+    assert windows.size is None
+    assert windows.on_error == "stop"
+    assert windows.partition == "group_id"
+    assert load(text, params={"w": 7}).windows.size == 7
 
 
 # -- calls

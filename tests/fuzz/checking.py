@@ -107,12 +107,12 @@ def difference(engine: Engine, drawn: Case, note: naive.Note = lambda *_: None) 
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
             return f"{name}: {type(error).__name__}: {error}"
     if (
-        "order" not in drawn.document
+        "windows" not in drawn.document
     ):  # where nothing is cut into windows, a plan may read rows of several partitions
         for ran in runs.values():
             ran.mixed.clear()
     fewer = len(runs["optimized"].failed) < len(runs["as written"].failed)
-    if fewer and "order" in drawn.document:
+    if fewer and "windows" in drawn.document:
         del runs["optimized"]  # a row that does not fail brings all rows of its window back
     return next(
         (found for name, ran in runs.items() if (found := _differs(name, ran, ours, fewer=fewer))),

@@ -2,7 +2,7 @@
 the engine.
 
 A relation is a list of rows, each a mapping; operators are functions of them, written for plainness
-alone. Where the plan's order cuts an input into windows, the whole plan is evaluated once for each
+alone. Where the plan cuts an input into windows, the whole plan is evaluated once for each
 window, with the rows of that window: then partitions cannot mix.
 """
 
@@ -90,7 +90,7 @@ def run(
     """Evaluate a plan over the rows of its inputs. Raises Uncomputable where an expression has no
     value.
     """
-    order = document.get("order")
+    cut = document.get("windows")
     given = {
         name: Relation(
             list(spec),
@@ -101,11 +101,11 @@ def run(
         )
         for name, spec in document["inputs"].items()
     }
-    if order is None:
+    if cut is None:
         if "writes" in document:
             raise Refused("writes of no window")
         return _Evaluation(document, given, note).run()
-    return _by_windows(document, order, given, note)
+    return _by_windows(document, cut, given, note)
 
 
 def _completed(spec: Mapping[str, Any], row: Columns) -> dict[str, Any]:
@@ -113,12 +113,12 @@ def _completed(spec: Mapping[str, Any], row: Columns) -> dict[str, Any]:
 
 
 def _by_windows(
-    document: Document, order: Mapping[str, Any], given: dict[str, Relation], note: Note
+    document: Document, cut: Mapping[str, Any], given: dict[str, Relation], note: Note
 ) -> Evaluated:
     """Each window by itself, again without the rows that fail; a result has window after window, by
     their first rows.
     """
-    windows = _windows(order, given[order["input"]])
+    windows = _windows(cut, given[cut["input"]])
     total: Evaluated | None = None
     ended: dict[int, Evaluated] = {}
     stores: dict[str, Store] = {}
@@ -126,11 +126,11 @@ def _by_windows(
         rows = window
         while rows:
             relation = Relation(
-                [*given[order["input"]].names, "position", "turn"], rows, windowed=True
+                [*given[cut["input"]].names, "position", "turn"], rows, windowed=True
             )
-            partition = rows[0].columns[order["partition"]] or ""
+            partition = rows[0].columns[cut["partition"]] or ""
             store = stores.setdefault(partition, {})
-            own = {**given, order["input"]: relation}
+            own = {**given, cut["input"]: relation}
             evaluation = _Evaluation(document, own, note, partition, len(windows) > 1, store)
             found = evaluation.run()
             lost = {member for _, member in found.failed}
@@ -146,8 +146,8 @@ def _by_windows(
     for _, found in sorted(ended.items()):
         _gather(total or Evaluated({}), found)
     if total is None or not total.tables:
-        empty = Relation([*given[order["input"]].names, "position", "turn"], [], windowed=True)
-        found = _Evaluation(document, {**given, order["input"]: empty}, lambda *_: None).run()
+        empty = Relation([*given[cut["input"]].names, "position", "turn"], [], windowed=True)
+        found = _Evaluation(document, {**given, cut["input"]: empty}, lambda *_: None).run()
         total = Evaluated(
             {name: table.of([]) for name, table in found.tables.items()},
             total.failed if total else [],
@@ -163,41 +163,41 @@ def _gather(total: Evaluated, found: Evaluated) -> None:
         )
 
 
-def _keyed(order: Mapping[str, Any], rows: Sequence[Row]) -> list[Row]:
+def _keyed(cut: Mapping[str, Any], rows: Sequence[Row]) -> list[Row]:
     """The rows with a key each: one without is named by `key_of` and its ordinal among equal
     rows.
     """
     counts: dict[Any, int] = {}
     found = []
     for row in rows:
-        values = [row.columns[name] for name in order["key_of"]]
+        values = [row.columns[name] for name in cut["key_of"]]
         ordinal = counts[same_key(values)] = counts.get(same_key(values), -1) + 1
-        key = row.columns[order["key"]]
-        own = {order["key"]: made_id([*values, ordinal]) if key is None else key}
+        key = row.columns[cut["key"]]
+        own = {cut["key"]: made_id([*values, ordinal]) if key is None else key}
         found.append(replace(row, columns={**row.columns, **own}))
     return found
 
 
-def _windows(order: Mapping[str, Any], relation: Relation) -> list[list[Row]]:
+def _windows(cut: Mapping[str, Any], relation: Relation) -> list[list[Row]]:
     """The windows of one partition after another, each partition's in its order."""
     partitions: dict[str, list[tuple[int, Row]]] = {}
-    for place, row in enumerate(_keyed(order, relation.rows)):
-        partitions.setdefault(row.columns[order["partition"]] or "", []).append((place, row))
+    for place, row in enumerate(_keyed(cut, relation.rows)):
+        partitions.setdefault(row.columns[cut["partition"]] or "", []).append((place, row))
     found = []
     for own in partitions.values():
         scopes = sort(
             [Scope(row.columns, place=place) for place, row in own],
-            [(parse(name), False) for name in order["by"]],
+            [(parse(name), False) for name in cut["order"]],
         )
         rows = [
             Row(
                 {**each.row, "position": each.place, "turn": turn},
                 each.place,
-                frozenset({(order["input"], each.place)}),
+                frozenset({(cut["input"], each.place)}),
             )
             for turn, each in enumerate(scopes)
         ]
-        size = len(rows) if order["window"] == "all" else order["window"]
+        size = len(rows) if cut["size"] == "all" else cut["size"]
         found += [rows[i : i + size] for i in range(0, len(rows), size)]
     return found
 

@@ -60,7 +60,7 @@ class Case:
 def case(seed: int | str) -> Case:
     """The case of a seed."""
     drawn, more = _Drawing(random.Random(seed)).case(), random.Random(f"{seed}: what is kept")
-    if "order" in drawn.document and more.random() < 0.35:
+    if "windows" in drawn.document and more.random() < 0.35:
         keep(more, drawn.document)
     return replace(drawn, few=more.randint(0, 12))
 
@@ -127,7 +127,7 @@ class _Drawing:
         }:
             document["use"] = use
         if self.windows:
-            document["order"] = self.order()
+            document["windows"] = self.cut_people()
         many = self.chance(0.12)
         inputs = {name: rows(self.rng, many=many, failing=self.failing) for name in INPUTS}
         return Case(document, inputs)
@@ -141,16 +141,16 @@ class _Drawing:
             "do": operators,
         }
 
-    def order(self) -> dict[str, Any]:
+    def cut_people(self) -> dict[str, Any]:
         """How people are cut into windows."""
-        by = self.rng.sample(["moment", "k", "id", "s", "x_text"], self.rng.randint(1, 2))
+        order = self.rng.sample(["moment", "k", "id", "s", "x_text"], self.rng.randint(1, 2))
         return {
             "input": "people",
             "partition": "group_id",
-            "by": by,
+            "order": order,
             "key": "uuid",
             "key_of": ["id", "canary"],
-            "window": self.pick(1, 2, 3, "all"),
+            "size": self.pick(1, 2, 3, "all"),
         }
 
     def choice(self, operators: list[Any]) -> str | None:

@@ -87,7 +87,7 @@ def _reads(document: Mapping[str, Any], column: str) -> bool:
     return (
         re.search(
             rf"\b{column}\b",
-            repr([document.get(key) for key in ("steps", "called", "writes", "order")]),
+            repr([document.get(key) for key in ("steps", "called", "writes", "windows")]),
         )
         is not None
     )

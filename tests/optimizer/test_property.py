@@ -181,15 +181,15 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
         "use": draw(ways(steps)),
     }
     windows = draw(st.sampled_from([None, None, 1, 2, "all"]))
-    order = {
+    cut = {
         "input": "people",
         "partition": "group_id",
-        "by": ["id"],
+        "order": ["id"],
         "key": "uuid",
         "key_of": ["id"],
-        "window": windows,
+        "size": windows,
     }
-    return found if windows is None else {**found, "order": order}
+    return found if windows is None else {**found, "windows": cut}
 
 
 @st.composite
@@ -291,7 +291,7 @@ def compared(
             assert "have different implementations" in str(error)  # noqa: PT017 - of a plan that asks the same in two ways
             return event("two ways")
         event(
-            f"order: {plan.order is not None}, use: {bool(plan.use)}, failed: {bool(before.failed)}"
+            f"windows: {plan.windows is not None}, use: {bool(plan.use)}, failed: {bool(before.failed)}"
         )
         for name, table in before.tables.items():
             assert after.tables[name].schema == table.schema
@@ -317,7 +317,7 @@ def test_run_of_a_plan_is_run_of_the_optimized_plan(
 ) -> None:
     plan = written(document, bench.session.folder)
     # Of a window, a row that no longer fails brings all rows of its member back.
-    bench.refusing = refusing and plan.order is None
+    bench.refusing = refusing and plan.windows is None
     compared(bench, loop, plan, {"people": keyed(people), "others": others}, exact=True)
 
 

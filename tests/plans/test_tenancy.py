@@ -222,7 +222,7 @@ JOINED = """plan: joined
 inputs:
   notes: {uuid: string, group_id: string, at: timestamp, text: string}
   facts: {group_id: string, fact: string}
-order: {input: notes, partition: group_id, by: [at], key: uuid}
+windows: {input: notes, partition: group_id, order: [at], key: uuid}
 steps:
   found: [{from: notes}, {sem_join: {prompt: "Does {text} say {f.fact}?", other: facts, alias: f}}]
 returns: [found]

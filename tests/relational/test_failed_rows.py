@@ -11,8 +11,8 @@ ROWS = [
     {"id": 2, "n": 5, "group_id": "g"},
     {"id": 3, "n": 7, "group_id": "h"},
 ]
-ORDER = (
-    "order: {input: rows, partition: group_id, by: [id], key: uuid, key_of: [id], window: all}\n"
+WINDOWS = (
+    "windows: {input: rows, partition: group_id, order: [id], key: uuid, key_of: [id], size: all}\n"
 )
 REQUIRE = "    - require: {where: n > 0, says: \"'no'\"}\n"
 
@@ -27,7 +27,7 @@ REQUIRE = "    - require: {where: n > 0, says: \"'no'\"}\n"
 )
 def test_a_row_that_fails_is_in_no_join_of_its_window(run: Run, steps: str) -> None:
     text = plan(
-        "id: int64, n: int64, group_id: string, uuid: string null", REQUIRE + steps, head=ORDER
+        "id: int64, n: int64, group_id: string, uuid: string null", REQUIRE + steps, head=WINDOWS
     )
     rows = run(text, rows=ROWS)
     assert [(row["id"], row["met"]) for row in rows] == [(2, 2), (3, 3)]
@@ -43,7 +43,7 @@ steps:
     - aggregate: {by: [group_id], add: {n: count(*)}}
     - require: {where: n < 3, says: "'too many'"}
 returns: [counted]
-order: {input: rows, partition: group_id, by: [id], key: uuid, key_of: [id], window: all}
+windows: {input: rows, partition: group_id, order: [id], key: uuid, key_of: [id], size: all}
 """
     found = run(text, rows=[{"id": i, "group_id": "g"} for i in range(5)])
     assert found == [{"group_id": "g", "n": 2}]

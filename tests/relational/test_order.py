@@ -170,7 +170,7 @@ def test_sums_of_floats_are_those_of_the_rows_in_their_order(run: Run) -> None:
     assert run(plan("id: int64, d: double", steps), rows=rows) == [{"x": total}]
 
 
-WINDOWS = "order: {input: rows, partition: who, by: [at], key: id, window: WINDOW}\n"
+WINDOWS = "windows: {input: rows, partition: who, order: [at], key: id, size: WINDOW}\n"
 UNSORTED = [
     {"id": f"{who}{at}", "who": who, "at": at}
     for who, at in [("a", 5), ("b", 9), ("a", 1), ("a", 0), ("b", 2), ("a", 1.5)]

@@ -99,7 +99,7 @@ def test_without_an_order_failed_rows_are_still_named_by_their_file(
     found = result(
         failed=(Failure("told", "cut", None, {}),), record=tmp_path, exit_code=3, members=0
     )
-    said = list(remarks(found, replace(plan, order=None), "people"))
+    said = list(remarks(found, replace(plan, windows=None), "people"))
     assert said[-1] == f"  these rows are in {tmp_path / 'failed.jsonl'}"
 
 

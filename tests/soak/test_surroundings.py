@@ -130,7 +130,7 @@ open("taps.yaml", "w").write('''
 plan: taps
 graph: graph.yaml
 inputs: {taps: {id: string, text: string, at: timestamp, group_id: string}}
-order: {input: taps, partition: group_id, key: id, by: at, window: 1}
+windows: {input: taps, partition: group_id, key: id, order: at, size: 1}
 steps:
   told: [{from: taps}, {sem_filter: {prompt: "Does it leak: {text}"}}]
 writes: [{merge: {from: told, node: Tap, key: id}}]

@@ -25,7 +25,7 @@ PLAN = """
 plan: taps
 graph: graph.yaml
 inputs: {notes: {id: string, text: string, group_id: string}}
-order: {input: notes, partition: group_id, key: id, window: 1}
+windows: {input: notes, partition: group_id, key: id, size: 1}
 steps:
   kept: [{from: notes}]
 writes:

@@ -1,0 +1,20 @@
+"""Words of the plan language before 0.2, each with the word that replaced it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+RENAMED: Mapping[str, Mapping[str, str]] = {
+    "a plan": {"order": "windows"},
+    "windows": {"by": "order", "window": "size"},
+}
+"""Renamed keys by place: an operator's keyword, or the place as messages name it."""
+
+
+def new_word(place: str, key: object) -> str | None:
+    """The key that replaced another at a place of a plan; None: it was not renamed.
+
+    >>> new_word("windows", "window")
+    'size'
+    """
+    return RENAMED.get(place, {}).get(str(key))
