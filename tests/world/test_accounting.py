@@ -5,11 +5,14 @@ that came, however much goes wrong.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 
 from benchmarks.suite.serving import same_as_counted
 from benchmarks.world import Fault, Latency, PrefixCache, Rates, StandIn
@@ -17,6 +20,7 @@ from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
 from semgraph.session import Result, Session
 
+Run = tuple[Result, StandIn]
 MOVED = [f"Ada Costa(user): I have moved to Oslo {n}." for n in range(24)]
 KNOWN = [
     "Ada Costa has moved to Oslo 3.",
@@ -91,12 +95,29 @@ def agree(result: Result, server: StandIn) -> None:
     same_as_counted(mine, wire.as_dict())  # what the benchmarks check after every run
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def runs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, Run]]:
+    """Each step run with everything that goes wrong, all at once: each waits for its timeouts."""
+
+    async def one(way: str, stack: AsyncExitStack) -> Run:
+        world = StandIn(faults=WRONG, latency=0.01, cache=PrefixCache(block=1, least=0))
+        server = await stack.enter_async_context(world)
+        return await run(server, way, tmp_path_factory.mktemp("run")), server
+
+    async with AsyncExitStack() as stack:
+        ended = await asyncio.gather(*(one(way, stack) for way in WAYS))
+        yield dict(zip(WAYS, ended, strict=True))
+
+
 @pytest.mark.parametrize("way", WAYS)
-async def test_when_everything_goes_wrong_both_count_the_same(way: str, tmp_path: Path) -> None:
-    async with StandIn(faults=WRONG, latency=0.01, cache=PrefixCache(block=1, least=0)) as server:
-        agree(await run(server, way, tmp_path), server)
-        assert server.faults.hit
-        assert server.counters.attempts > server.counters.calls
+@pytest.mark.asyncio(loop_scope="module")
+async def test_when_everything_goes_wrong_both_count_the_same(
+    way: str, runs: dict[str, Run]
+) -> None:
+    result, server = runs[way]
+    agree(result, server)
+    assert server.faults.hit
+    assert server.counters.attempts > server.counters.calls
 
 
 async def test_a_rate_limited_request_counts_as_an_attempt_without_an_answer(
