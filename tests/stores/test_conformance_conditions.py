@@ -144,17 +144,27 @@ def notes(world):
 Pairs = list[tuple[int, str]]
 
 
-def kept_by_duckdb(where: str, people: pa.Table, asked: pa.Table) -> Pairs:
-    """Ordinals and keys of the pairs for which the condition is true."""
-    fields = ", ".join(f'"{name}" := people."{name}"' for name in people.column_names)
-    pairs = f"SELECT asked.*, struct_pack({fields}) AS hit FROM asked, people"
+def kept_by_duckdb(conditions: list[str], rows: pa.Table, asked: pa.Table) -> dict[str, Pairs]:
+    """For each condition the ordinals and keys of the pairs for which it is true."""
+    fields = ", ".join(f'"{name}" := rows."{name}"' for name in rows.column_names)
+    pairs = f"SELECT asked.*, struct_pack({fields}) AS hit FROM asked, rows"
     with duckdb.connect() as con:
         con.execute("SET TimeZone = 'UTC'")
-        con.register("people", people)
+        con.register("rows", rows)
         con.register("asked", asked)
-        return con.execute(
-            f"SELECT _q, hit.uuid FROM ({pairs}) AS j WHERE {parse_scalar(where).sql} ORDER BY ALL"
-        ).fetchall()
+        return {
+            where: con.execute(
+                f"SELECT _q, hit.uuid FROM ({pairs}) AS j "
+                f"WHERE {parse_scalar(where).sql} ORDER BY ALL"
+            ).fetchall()
+            for where in conditions
+        }
+
+
+@pytest.fixture(scope="module")
+def kept_people(people, asked) -> dict[str, Pairs]:
+    """What DuckDB keeps of the people, by condition."""
+    return kept_by_duckdb(TAKEN, people, asked)
 
 
 async def searched(store, label: str, where: str, asked: pa.Table) -> Pairs:
@@ -174,23 +184,23 @@ async def matched(store, world, where: str, asked: pa.Table) -> Pairs:
     return [(row["_q"], row["hit"]["uuid"]) for row in rows.to_pylist()]
 
 
-async def test_searches_keep_what_duckdb_keeps(store, world, people, asked):
+async def test_searches_keep_what_duckdb_keeps(store, world, people, asked, kept_people):
     await world.commit(store, NodeWrite("Person", people))
     kept = {where: await searched(store, "Person", where, asked) for where in TAKEN}
-    assert kept == {where: kept_by_duckdb(where, people, asked) for where in TAKEN}
+    assert kept == kept_people
 
 
 async def test_searches_of_every_type_keep_what_duckdb_keeps(store, world, notes, asked):
     await world.commit(store, NodeWrite("Note", notes))
     kept = {where: await searched(store, "Note", where, asked) for where in TAKEN_OF_NOTES}
-    assert kept == {where: kept_by_duckdb(where, notes, asked) for where in TAKEN_OF_NOTES}
+    assert kept == kept_by_duckdb(TAKEN_OF_NOTES, notes, asked)
 
 
-async def test_matches_keep_what_duckdb_keeps(store, world, people, asked):
+async def test_matches_keep_what_duckdb_keeps(store, world, people, asked, kept_people):
     await world.commit(store, NodeWrite("Person", people))
     conditions = [where for where in TAKEN if "hit." in where]
     kept = {where: await matched(store, world, where, asked) for where in conditions}
-    assert kept == {where: kept_by_duckdb(where, people, asked) for where in conditions}
+    assert kept == {where: kept_people[where] for where in conditions}
 
 
 def test_conditions_only_duckdb_can_evaluate_are_not_taken(home):
