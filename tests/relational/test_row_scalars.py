@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from semgraph.relational.fragments import Segment
 from sqlglot import exp
 
 from semgraph.expr.scalar import parse_scalar as sql
@@ -111,11 +112,12 @@ def test_a_window_function_has_duckdbs_values(text: str, windowed: bool) -> None
 def test_an_aggregate_has_duckdbs_values(text: str, by: tuple[str, ...]) -> None:
     node = Aggregate(input=SOURCE, by=tuple((f"k{n}", sql(n)) for n in by), add=(("x", sql(text)),))
     compared = 0
+    segment = of_node(node)
     for count in (0, 1, 2, 3, 5, 8, 40):
-        for seed in range(4):
+        for seed in range(4 if count else 1):
             rows = drawn_rows(SOURCE, random.Random(f"{text}{seed}"), count)
-            compared += agree(of_node(node), {"t": rows})
-    assert compared > 4
+            compared += agree(segment, {"t": rows})
+    assert compared > 1
 
 
 @pytest.mark.parametrize("text", REFUSED)
@@ -137,6 +139,19 @@ ALL = [chr(code) for code in range(1, 0x20000) if not 0xD800 <= code < 0xE000] +
     "\U0010ffff",
 ]
 ONE = Input(name="t", columns=pa.schema([("s", pa.string())]))
+
+
+def python_values(segment: Segment, signs: list[str]) -> list[Any]:
+    """The value of each text; None where generated Python leaves it to DuckDB."""
+    try:
+        return segment.function([[(sign,) for sign in signs]], None)  # type: ignore[operator]
+    except row_scalars.row_functions.FallBack:
+        halves = signs[: len(signs) // 2], signs[len(signs) // 2 :]
+        return (
+            [row for half in halves for row in python_values(segment, half)]
+            if halves[0]
+            else [None]
+        )
 
 
 @pytest.mark.parametrize(
@@ -161,12 +176,11 @@ ONE = Input(name="t", columns=pa.schema([("s", pa.string())]))
 )
 def test_a_function_of_texts_treats_each_character_as_duckdb_does(text: str) -> None:
     segment = of_node(projected(text, ONE))
-    ours: list[Any] = []
-    for sign in ALL:
-        try:
-            ours += segment.function([[(sign,)]], None)  # type: ignore[operator]
-        except row_scalars.row_functions.FallBack:
-            ours.append(None)
+    ours = [
+        row
+        for start in range(0, len(ALL), 256)
+        for row in python_values(segment, ALL[start : start + 256])
+    ]
     theirs = by_duckdb(segment, {"t": [(sign,) for sign in ALL]})
     assert theirs is not None
     differing = [
