@@ -54,10 +54,17 @@ TALE = {
     "required": ["tale"],
     "additionalProperties": False,
 }
+MOOD = {
+    "type": "object",
+    "properties": {"mood": {"type": "string", "maxLength": 4}},
+    "required": ["mood"],
+    "additionalProperties": False,
+}
+"""An answer of few tokens, where any will do."""
 RULES = "You list the people and companies that a message names. " * 8
 
 
-def ask(text: str, schema: dict = PEOPLE, *, rules: str = RULES, **more) -> Request:
+def ask(text: str, schema: dict = MOOD, *, rules: str = RULES, **more) -> Request:
     messages = (Message("system", rules), Message("user", text))
     return Request("default", messages, json.dumps(schema), **{"max_tokens": 200, **more})
 
@@ -94,7 +101,7 @@ def test_threads_are_all_cores_of_an_idle_machine_and_one_of_a_busy_one():
 
 class TestAnswers:
     async def test_an_answer_has_its_schema_and_no_needless_blanks(self, local):
-        reply = await local.complete(ask("Alice works at TechCorp."))
+        reply = await local.complete(ask("Alice works at TechCorp.", PEOPLE))
         answer = json.loads(reply.text)
         jsonschema.validate(answer, PEOPLE)
         assert reply.text == json.dumps(answer, ensure_ascii=False)
@@ -134,7 +141,7 @@ class TestAnswers:
         )
         assert replies[0].call_id != replies[1].call_id
         for reply in replies:
-            jsonschema.validate(json.loads(reply.text), PEOPLE)
+            jsonschema.validate(json.loads(reply.text), MOOD)
 
     async def test_a_one_word_answer_has_the_probability_of_each_word(self, local):
         question = (Message("user", "Is snow white? Answer with one word: yes or no."),)
@@ -156,7 +163,7 @@ class TestAnswers:
 
     async def test_lone_surrogates_are_accepted(self, local):
         reply = await local.complete(ask("A broken \ud83d emoji."))
-        jsonschema.validate(json.loads(reply.text), PEOPLE)
+        jsonschema.validate(json.loads(reply.text), MOOD)
         assert local.count_tokens("\ud83d") > 0
 
 
