@@ -9,6 +9,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -26,6 +27,11 @@ def sources(*folders: str) -> Iterator[Path]:
 
 def shown(path: Path) -> str:
     return str(path.relative_to(ROOT))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def test_the_package_contains_no_application_words() -> None:
@@ -48,7 +54,7 @@ def test_class_names_are_unique() -> None:
     classes = Counter(
         node.name
         for path in sources("semgraph")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef)
     )
     assert [name for name, count in classes.items() if count > 1] == []
@@ -58,7 +64,7 @@ def test_every_module_has_a_docstring() -> None:
     silent = [
         shown(path)
         for path in sources("semgraph", "operators", "benchmarks", "tests")
-        if path.read_text().strip() and not ast.get_docstring(ast.parse(path.read_text()))
+        if path.read_text().strip() and not ast.get_docstring(parsed(path))
     ]
     assert silent == []
 
@@ -97,7 +103,7 @@ def module_name(path: Path) -> str:
 
 
 def imported(path: Path, modules: Collection[str]) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules)
         elif isinstance(node, ast.ImportFrom) and node.module in modules:
@@ -109,7 +115,7 @@ def test_the_shipped_code_never_imports_the_operators_it_loads() -> None:
     found = [
         shown(path)
         for path in sources("semgraph")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "operators"
     ]
     assert found == []
