@@ -225,13 +225,27 @@ class Evaluation:
                 entry.record(rows)
             entry.count(rows)
 
-    def flush_uncounted(self) -> None:
-        """Record what is held without counting it: it was counted before, but later rows have these
-        rows as sources.
+    def flush_again(self, uncounted: Collection[int]) -> None:
+        """Record what is held, as later rows have these rows as sources. Of the input rows, count
+        only those that were not counted before.
         """
         held, self._held = self._held or [], None
         for entry in held:
             entry.record(None)
+            if uncounted:
+                entry.count(uncounted)
+
+    def release(self) -> Callable[[InputRowSet], None]:
+        """What records and counts what is held, in place of `flush`."""
+        held, self._held = self._held or [], []
+
+        def flush(rows: InputRowSet) -> None:
+            while held:
+                entry = held.pop(0)
+                entry.record(rows)
+                entry.count(rows)
+
+        return flush
 
     def _hold(self, entry: _Held) -> None:
         if self._held is None:

@@ -3,24 +3,25 @@
 A *window* is some rows of one partition. The *ordered part* of a plan is what depends on the run's
 own writes; it runs wave by wave. A *wave* is the next window of every partition; each window
 commits in one transaction with its marker. All else runs *ahead* in *slices* of several waves,
-bounded by `ahead` of `windows`.
+bounded by `windowing.ahead`. With `size: ready` a slice has one window for each partition, and slices
+that are computed when their turn comes are joined, so that a wave has what is ready then.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from semgraph.errors import BudgetReached, DataError, EngineError, SemgraphError
 from semgraph.execution.commit import COMMIT, CommitAttempt, Commits, Sinks, Unwritten, without
-from semgraph.execution.evaluation import Evaluation
+from semgraph.execution.evaluation import Evaluation, InputRowSet
 from semgraph.execution.result import RunOptions, RunOutcome
 from semgraph.execution.runtime import Lineage, Runtime
 from semgraph.execution.windows import (
@@ -29,6 +30,7 @@ from semgraph.execution.windows import (
     Wave,
     Window,
     cut,
+    joined,
     prepare,
     refuse_nul,
     slices,
@@ -106,7 +108,8 @@ class Executor:
         self.outcome = RunOutcome()
         self.commits = Commits(runtime, options, self.outcome)
         self._whole: dict[PhysicalNode, Batch] = {}
-        self._wave_of: dict[int, int] = {}  # the number of each input row's wave
+        self._wave_of: dict[int, int] = {}  # the number of each input row's wave, as it was cut
+        self._now: datetime | None = None  # of all slices, where their windows may be joined
 
     async def run(self, inputs: Mapping[str, pa.Table]) -> RunOutcome:
         """Run over the rows of the inputs. On BudgetReached the outcome says `stopped`; other
@@ -180,6 +183,8 @@ class Executor:
         self._wave_of = {
             row: n for n, wave in enumerate(waves) for window in wave for row in window.rows
         }
+        if windowing.by_readiness:
+            self._now = self.options.now("ahead")
         running: deque[_RunningSlice] = deque()
         remaining = deque(enumerate(slices(windowing, waves)))
         turn = _Turn()
@@ -189,17 +194,24 @@ class Executor:
                 while remaining and _is_room(windowing, running, remaining[0][1]):
                     number, sliced = remaining.popleft()
                     turn = _Turn(turn.over)
-                    task = asyncio.create_task(self._slices(sliced, given, f"slice {number}", turn))
+                    computed = self._slices(windowing, sliced, given, f"slice {number}", turn)
+                    task = asyncio.create_task(computed)
                     task.add_done_callback(turn.end)
                     running.append((task, sum(map(len, sliced))))
-                for slice_ in await running[0][0]:
+                await running[0][0]
+                tasks = _computed(running) if windowing.by_readiness else [running[0][0]]
+                results = chain.from_iterable(task.result() for task in tasks)
+                for slice_ in self._joined(windowing, list(results)):
                     for wave in slice_.waves:
                         await self._wave(windowing, wave, slice_, given)
-                running.popleft()
+                for _ in tasks:
+                    running.popleft()
         finally:
             for task, _ in running:
                 task.cancel()
             await asyncio.gather(*(task for task, _ in running), return_exceptions=True)
+            for slice_ in chain.from_iterable(task.result() for task in _computed(running)):
+                slice_.flush(None)
 
     async def _pending(self, rows: InputRows) -> dict[int, list[int]]:
         """Input rows without a commit marker, by partition."""
@@ -240,41 +252,47 @@ class Executor:
                 self._whole = dict(zip(nodes, batches, strict=True))
 
     async def _slices(
-        self, waves: tuple[Wave, ...], given: Given, name: str, turn: _Turn
+        self, windowing: Windowing, waves: tuple[Wave, ...], given: Given, name: str, turn: _Turn
     ) -> list[_Slice]:
         """Compute a slice. If bad data fails a statement, compute a slice per window instead, so
         that only the window with the bad data stops.
         """
         try:
-            return [await self._slice(waves, given, name, turn)]
+            return [await self._slice(windowing, waves, given, name, turn)]
         except DataError as error:
             windows = [window for wave in waves for window in wave]
             if len(windows) == 1:
                 self._stop(windows[0], error)
                 return []
             one_by_one = [
-                await self._slices(((window,),), given, name, turn.again()) for window in windows
+                await self._slices(windowing, ((window,),), given, name, turn.again())
+                for window in windows
             ]
             return list(chain.from_iterable(one_by_one))
 
-    def _stop(self, window: Window, why: object) -> None:
-        """Stop the partition of a window there: the windows before it go on."""
-        if self._is_open(window):
-            row = window.rows[0]
+    def _stop(self, window: Window, why: object, row: int | None = None) -> None:
+        """Stop the partition of a window there, or at a row of it: what is before goes on."""
+        row = window.rows[0] if row is None else row
+        if self._is_open(window.partition, row):
             note = f'group "{self.runtime.partitions[row]}" stopped: {why}'
             self.outcome.halt(window.partition, row, note)
 
-    def _is_open(self, window: Window) -> bool:
-        """Whether no window of the partition up to this one was stopped."""
-        end = self.outcome.halted.get(window.partition)
-        return end is None or self._wave_of[window.rows[0]] < self._wave_of[end]
+    def _is_open(self, partition: int, row: int) -> bool:
+        """Whether the partition was not stopped up to the window of a row, as it was cut."""
+        end = self.outcome.halted.get(partition)
+        return end is None or self._wave_of[row] < self._wave_of[end]
 
-    async def _slice(self, waves: tuple[Wave, ...], given: Given, name: str, turn: _Turn) -> _Slice:
-        windows = [window for wave in waves for window in self._open_windows(wave)]
-        slice_ = _Slice(waves, self.options.now(name))
+    async def _slice(
+        self, windowing: Windowing, waves: tuple[Wave, ...], given: Given, name: str, turn: _Turn
+    ) -> _Slice:
+        slice_ = _Slice(waves, self._now or self.options.now(name))
+        if windowing.by_readiness:  # all windows of a slice are ready at once
+            slice_.waves = joined(windowing, waves)
+            self._confinement.unite(slice_.waves)
+        windows = [window for wave in slice_.waves for window in self._open_windows(wave)]
         if not windows:
             return slice_
-        slice_.rows = {self._confinement.number(window): window.rows for window in windows}
+        slice_.rows = {row: window.rows for window in windows for row in window.rows}
         slice_.replies = self._replies()
         rows = self._rows(windows, given)
         async with Evaluation(
@@ -289,7 +307,26 @@ class Executor:
             batches = await evaluation.batches(self.plan.exchange)
             self._fail(evaluation.failures)
             slice_.batches |= dict(zip(self.plan.exchange, batches, strict=True))
+            if windowing.by_readiness:  # windows that are joined are recorded as one
+                slice_.flush = evaluation.release()
         return slice_
+
+    def _joined(self, windowing: Windowing, computed: list[_Slice]) -> list[_Slice]:
+        """Slices as one, where windows are formed of what is ready. Windows that become one are
+        computed again if their rows depend on each other.
+        """
+        if not computed or not windowing.by_readiness:
+            return computed
+        whole = computed[0]
+        if len(computed) > 1:
+            waves = chain.from_iterable(slice_.waves for slice_ in computed)
+            whole = _Slice.of(computed, joined(windowing, waves))
+            self._confinement.unite(whole.waves)
+            windows = [window for wave in whole.waves for window in self._open_windows(wave)]
+            whole.uncounted = {row for w in self._outdated(whole, windows) for row in w.rows}
+        for slice_ in computed:
+            slice_.flush(slice_.rows.keys() - whole.uncounted if whole.uncounted else None)
+        return [whole]
 
     @property
     def _confinement(self) -> Confinement:
@@ -315,25 +352,36 @@ class Executor:
     async def _recompute_ahead(
         self, slice_: _Slice, windows: Sequence[Window], given: Given
     ) -> None:
-        """Recompute what runs ahead for windows that lost rows since, as their other rows may
-        depend on the lost ones. Nothing is counted twice.
+        """Recompute what runs ahead for windows that lost rows since, or were joined, as their rows
+        may depend on each other. Nothing is counted twice.
         """
-        number = self._confinement.number
-        changed = [window for window in windows if slice_.rows[number(window)] != window.rows]
-        exchange = self.plan.exchange
-        if not changed or not _rows_interact([node.logical for node in exchange]):
+        changed = self._outdated(slice_, windows)
+        if not changed:
             return
         rows = self._rows(changed, given)
         async with Evaluation(
             self.runtime, rows, slice_.now, changed, replies=slice_.replies, held=True
         ) as evaluation:
-            batches = await evaluation.batches(exchange)
+            batches = await evaluation.batches(self.plan.exchange)
             self._fail(evaluation.failures)
-            evaluation.flush_uncounted()
-        before = {row for window in changed for row in slice_.rows[number(window)]}
-        for node, batch in zip(exchange, batches, strict=True):
-            slice_.batches[node] = _replaced(slice_.batches[node], batch, before)
-        slice_.rows |= {number(window): window.rows for window in changed}
+            rows_of = {row: window.rows for window in changed for row in window.rows}
+            evaluation.flush_again(slice_.uncounted & rows_of.keys())
+        for node, batch in zip(self.plan.exchange, batches, strict=True):
+            slice_.batches[node] = _replaced(slice_.batches[node], batch, rows_of.keys())
+        slice_.rows |= rows_of
+        slice_.uncounted -= rows_of.keys()
+
+    def _outdated(self, slice_: _Slice, windows: Sequence[Window]) -> list[Window]:
+        """Windows of which the rows were computed with other rows that they may depend on."""
+        if not _rows_interact([node.logical for node in self.plan.exchange]):
+            return []
+        return [
+            window
+            for window in windows
+            if any(
+                row in slice_.uncounted or slice_.rows[row] != window.rows for row in window.rows
+            )
+        ]
 
     def _rows(self, windows: Sequence[Window], given: Given) -> dict[PhysicalNode, Batch]:
         """The rows of some windows, and those of the whole run."""
@@ -344,12 +392,13 @@ class Executor:
         return own | self._whole
 
     def _open_windows(self, windows: Sequence[Window]) -> list[Window]:
-        """Windows without failed rows, of partitions that were not stopped before."""
-        going = filter(self._is_open, windows)
+        """Windows without failed rows, and without those after which a partition was stopped."""
+        failed = self.outcome.failed_rows
         left = (
-            (w, tuple(row for row in w.rows if row not in self.outcome.failed_rows)) for w in going
+            Window(p, tuple(row for row in rows if row not in failed and self._is_open(p, row)))
+            for p, rows in ((window.partition, window.rows) for window in windows)
         )
-        return [Window(window.partition, rows) for window, rows in left if rows]
+        return [window for window in left if window.rows]
 
     def _fail(self, failures: Iterable[Failure]) -> set[int]:
         """Note failed rows; the input rows that they derive from."""
@@ -377,10 +426,11 @@ class Executor:
                     return
                 ends = await self._try_wave(windowing, windows, slice_, given, now, refused)
             except DataError as error:
-                if len(windows) == 1:
-                    self._stop(windows[0], error)
+                apart = _apart(windowing, windows)
+                if len(apart) == 1:
+                    self._stop(apart[0], error)
                 else:
-                    for window in windows:
+                    for window in apart:
                         await self._wave(windowing, (window,), slice_, given)
                 return
             ended = [window for window, end in ends if not end.unwritten]
@@ -405,8 +455,13 @@ class Executor:
             lost = self._fail(evaluation.failures)
             attempt = _WaveAttempt(evaluation, windows, lost, sinks, now)
             ends = await self._commit(windowing, attempt, refused)
-        done = [row for window, end in ends if end.done for row in window.rows]
-        self._add_results({name: batch.of_rows(done) for name, batch in results.items()})
+        done = [window for window, end in ends if end.done]
+        if windowing.by_readiness:
+            self.runtime.recorder.windows(
+                (self.runtime.partitions[w.rows[0]], w.rows) for w in done
+            )
+        own = [row for window in done for row in window.rows]
+        self._add_results({name: batch.of_rows(own) for name, batch in results.items()})
         return ends
 
     async def _commit(
@@ -451,8 +506,10 @@ class Executor:
     def _without_failed(self, windowing: Windowing, windows: Sequence[Window]) -> list[Window]:
         """Windows that go on. A partition with a failed row is stopped, where `on_error` says so."""
         for window in windows if windowing.on_error == "stop" else ():
-            if any(row in self.outcome.failed_rows for row in window.rows):
-                self._stop(window, "a row of it failed")
+            failed = [row for row in window.rows if row in self.outcome.failed_rows]
+            if failed:  # what is before a failed row may be a window of its own
+                row = failed[0] if windowing.by_readiness else None
+                self._stop(window, "a row of it failed", row)
         return self._open_windows(windows)
 
 
@@ -519,9 +576,13 @@ class _Slice:
     Args:
         waves: The waves.
         now: The value of `$now` of what runs ahead.
-        rows: The input rows that it was computed from, by the number of their window.
+        rows: For each input row, the rows of the window that it was computed in.
         replies: Replies about its windows, by request; None if they are not remembered.
         batches: The rows of the plan's exchange.
+        flush: Records and counts what some input rows took, where that waits until their windows are
+            formed.
+        uncounted: Input rows that were computed in other windows than now and are counted when they
+            are computed again.
     """
 
     waves: tuple[Wave, ...]
@@ -529,6 +590,21 @@ class _Slice:
     rows: dict[int, tuple[int, ...]] = field(default_factory=dict)
     replies: Replies | None = None
     batches: dict[PhysicalNode, Batch] = field(default_factory=dict)
+    flush: Callable[[InputRowSet], None] = lambda _rows: None
+    uncounted: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, computed: Sequence[_Slice], waves: tuple[Wave, ...]) -> _Slice:
+        """Several slices as one, with their rows in other waves."""
+        whole = cls(waves, computed[0].now)
+        for slice_ in computed:
+            whole.rows |= slice_.rows
+            if slice_.replies is not None:
+                whole.replies = (whole.replies or {}) | slice_.replies
+            for node, batch in slice_.batches.items():
+                before = whole.batches.get(node)
+                whole.batches[node] = batch if before is None else _concatenated(before, batch)
+        return whole
 
 
 @dataclass(frozen=True)
@@ -556,6 +632,15 @@ _RunningSlice = tuple[asyncio.Task[list[_Slice]], int]
 """What computes a slice, and how many windows it has."""
 
 
+def _computed(running: Iterable[_RunningSlice]) -> list[asyncio.Task[list[_Slice]]]:
+    """The first slices, as far as they are computed."""
+
+    def ended(task: asyncio.Task[list[_Slice]]) -> bool:
+        return task.done() and not task.cancelled() and task.exception() is None
+
+    return list(takewhile(ended, (task for task, _ in running)))
+
+
 def _is_room(windowing: Windowing, running: Sequence[_RunningSlice], waves: Sequence[Wave]) -> bool:
     """Whether another slice may start before the running ones are committed. A second one always
     may; more may while all together have at most `ahead` windows, unless `on_error` is `stop`.
@@ -566,15 +651,28 @@ def _is_room(windowing: Windowing, running: Sequence[_RunningSlice], waves: Sequ
     return windowing.on_error != "stop" and windows <= windowing.ahead
 
 
-def _replaced(batch: Batch, new: Batch, rows: set[int]) -> Batch:
+def _replaced(batch: Batch, new: Batch, rows: Collection[int]) -> Batch:
     """A relation with other rows for some input rows."""
     if not batch.has_input_rows:
         return batch
-    first, last = batch.without_rows(rows), new.of_rows(rows)
-    replaced = Batch.of_table(pa.concat_tables([first.table, last.table]))
+    return _concatenated(batch.without_rows(rows), new.of_rows(rows))
+
+
+def _concatenated(first: Batch, last: Batch) -> Batch:
+    """Rows of two slices; the first ones, if they derive from no input row."""
+    if not first.has_input_rows:
+        return first
+    batch = Batch.of_table(pa.concat_tables([first.table, last.table]))
     if first.ids is None or last.ids is None:
-        return replaced
-    return replaced.with_ids([*first.ids, *last.ids])
+        return batch
+    return batch.with_ids([*first.ids, *last.ids])
+
+
+def _apart(windowing: Windowing, windows: Sequence[Window]) -> list[Window]:
+    """The windows one by one; of a single one that was formed of what was ready, its rows."""
+    if len(windows) > 1 or not windowing.by_readiness:
+        return list(windows)
+    return [Window(window.partition, (row,)) for window in windows for row in window.rows]
 
 
 def _nothing_written(unwritten: Sequence[Unwritten]) -> DataError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -136,6 +136,10 @@ class RowRecorder(Protocol):
         """Rows are not taken back any more."""
         ...
 
+    def windows(self, rows: Iterable[tuple[str, Sequence[int]]]) -> None:
+        """Record committed windows: the partition and the input rows of each."""
+        ...
+
 
 class Lineage(Protocol):
     """The lineage of a run's rows: their ids, and the rows that each is made of."""
@@ -160,6 +164,9 @@ class NoRecord:
         """Do nothing."""
 
     take_back = keep = end = begin
+
+    def windows(self, rows: Iterable[tuple[str, Sequence[int]]]) -> None:
+        """Do nothing."""
 
 
 @dataclass

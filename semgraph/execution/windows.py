@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -79,13 +80,16 @@ class Confinement:
     @classmethod
     def of(cls, rows: InputRows, waves: Sequence[Wave]) -> Confinement:
         """That of input rows as they are cut."""
-        numbers = list(range(len(rows.keys)))
-        for wave in waves:
-            for window in wave:
-                first = min(window.rows)
-                for row in window.rows:
-                    numbers[row] = first
-        return cls(values(rows.table.column(PARTITION)), numbers)
+        confinement = cls(values(rows.table.column(PARTITION)), list(range(len(rows.keys))))
+        confinement.unite(waves)
+        return confinement
+
+    def unite(self, waves: Iterable[Wave]) -> None:
+        """Take each window of some waves as one, whatever windows its rows were in."""
+        for window in chain.from_iterable(waves):
+            first = min(window.rows)
+            for row in window.rows:
+                self.window_of[row] = first
 
     def number(self, window: Window) -> int:
         """The number of a window, also where it has lost rows."""
@@ -190,17 +194,27 @@ def cut(windowing: Windowing, pending: Mapping[int, Sequence[int]]) -> list[Wave
 
 
 def _windows(windowing: Windowing, partition: int, rows: Sequence[int]) -> Iterator[Window]:
-    size = windowing.size or len(rows)
+    size = windowing.window_size(len(rows))
     for i in range(0, len(rows), size):
         yield Window(partition, tuple(rows[i : i + size]))
+
+
+def joined(windowing: Windowing, waves: Iterable[Wave]) -> tuple[Wave, ...]:
+    """The rows of some waves in as few windows as `ahead` allows."""
+    rows: dict[int, list[int]] = {}
+    for window in chain.from_iterable(waves):
+        rows.setdefault(window.partition, []).extend(window.rows)
+    return tuple(cut(replace(windowing, size=windowing.ahead), rows))
 
 
 def slices(windowing: Windowing, waves: Sequence[Wave]) -> Iterator[tuple[Wave, ...]]:
     """Waves that run ahead together: one window first, so that something is committed soon, then
     half of `ahead`, so that one slice can be computed while another is committed. Where a failed
-    row stops its partition they grow slowly, so that little is asked in vain.
+    row stops its partition they grow slowly, so that little is asked in vain; and where windows are
+    formed of what is ready, so that few rows wait for others.
     """
-    most = max(windowing.ahead // 2, 1)
+    slowly = windowing.on_error == "stop" or windowing.by_readiness
+    most = max(windowing.ahead // (4 if windowing.by_readiness else 2), 1)
     size, current = 1, list[Wave]()
     count = 0
     for wave in waves:
@@ -209,7 +223,7 @@ def slices(windowing: Windowing, waves: Sequence[Wave]) -> Iterator[tuple[Wave, 
         if count >= size:
             yield tuple(current)
             current, count = [], 0
-            size = min(size * 2, most) if windowing.on_error == "stop" else most
+            size = min(size * 2, most) if slowly else most
     if current:
         yield tuple(current)
 

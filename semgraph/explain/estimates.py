@@ -437,4 +437,4 @@ def _windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
     counts = Counter(
         value or "" for value in inputs[windowing.input].column(windowing.partition).to_pylist()
     )
-    return max(1, sum(math.ceil(count / (windowing.size or count)) for count in counts.values()))
+    return max(1, sum(math.ceil(count / windowing.window_size(count)) for count in counts.values()))

@@ -110,9 +110,8 @@ def _head(plan: PhysicalPlan, width: int) -> list[str]:
     ]
     windowing = logical.windows
     if windowing is not None:
-        parts.append(
-            f"windows of {windowing.size or 'all'} by {windowing.partition}, up to {windowing.ahead} ahead"
-        )
+        size = "what is ready" if windowing.by_readiness else windowing.size or "all"
+        parts.append(f"windows of {size} by {windowing.partition}, up to {windowing.ahead} ahead")
     lines = [parts[0]]
     for part in parts[1:]:
         if len(lines[-1]) + 3 + len(part) <= width:

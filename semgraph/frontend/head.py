@@ -217,7 +217,7 @@ class _WindowsReader:
             order=order,
             key=key,
             key_of=key_of,
-            size=None if self.data.get("size") == "all" else self.number("size", 1),
+            size=self.size(),
             ahead=self.number("ahead", 64),
             on_error=self.choice(),
         )
@@ -253,10 +253,15 @@ class _WindowsReader:
         if key == "order" and any(test(kind.arrow) for test in _UNORDERED):
             raise Fault(f'order: "{name}" is {kind}, which has no order')
 
+    def size(self) -> Any:
+        value = self.data.get("size")
+        return None if value == "all" else value if value == "ready" else self.number("size", 1)
+
     def number(self, key: str, default: int) -> int:
         value = self.data.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            expected = 'a number of rows from 1, or "all"' if key == "size" else "a number from 1"
+            rows = 'a number of rows from 1, "all", or "ready"'
+            expected = rows if key == "size" else "a number from 1"
             self.faults.append(wrong(expected, value).under(key))
             return default
         return value

@@ -225,7 +225,7 @@ _WINDOWS_VALUES: dict[str, Schema] = {
     "order": _names(),
     "key": _either(_NAMED, _PARAMETER),
     "key_of": _names(),
-    "size": _either({"type": "integer", "minimum": 1}, {"const": "all"}, _PARAMETER),
+    "size": _either({"type": "integer", "minimum": 1}, {"enum": ["all", "ready"]}, _PARAMETER),
     "ahead": _either({"type": "integer", "minimum": 1}, _PARAMETER),
     "on_error": _either({"enum": ["set_aside", "stop"]}, _PARAMETER),
 }

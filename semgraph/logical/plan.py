@@ -55,7 +55,8 @@ class Windowing:
             input) breaks ties.
         key: Its column that names a row; where NULL, it is made from the columns `key_of` and the
             ordinal among equal rows.
-        size: Rows in a window; None: all.
+        size: Rows in a window; None: all; `ready`: all rows of a partition whose part ahead is
+            computed when the window before is committed, at most `ahead`.
         ahead: Windows that may be computed ahead of the last commit.
         on_error: `set_aside` leaves a failed row out and continues; `stop` ends its partition.
 
@@ -69,9 +70,22 @@ class Windowing:
     order: tuple[str, ...] = field(metadata={"tag": "by"})
     key: str
     key_of: tuple[str, ...]
-    size: int | None = field(default=1, metadata={"tag": "window"})
+    size: int | Literal["ready"] | None = field(default=1, metadata={"tag": "window"})
     ahead: int = 64
     on_error: Literal["set_aside", "stop"] = "set_aside"
+
+    @property
+    def by_readiness(self) -> bool:
+        """Whether windows are formed while the plan runs."""
+        return self.size == "ready"
+
+    def window_size(self, rows: int) -> int:
+        """The size of the windows that a partition is cut into before the run.
+
+        Args:
+            rows: The rows of the partition.
+        """
+        return 1 if self.size == "ready" else self.size or rows
 
 
 @dataclass(frozen=True)

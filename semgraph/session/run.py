@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -222,6 +222,11 @@ class _Recorder:
         """See `RowRecorder.end`."""
         self._record.end()
         self._set_aside()
+
+    def windows(self, rows: Iterable[tuple[str, Sequence[int]]]) -> None:
+        """See `RowRecorder.windows`."""
+        lines = ({"partition": partition, "rows": list(own)} for partition, own in rows)
+        self._record.lines("windows.jsonl", lines)
 
 
 RunState = Literal["new", "running", "done", "budget", "failed", "interrupted"]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import InputError
-from semgraph.execution.windows import InputRows, cut, prepare, slices
+from semgraph.execution.windows import InputRows, cut, joined, prepare, slices
 from semgraph.logical.plan import Windowing
 
 SCHEMA = pa.schema(
@@ -113,13 +113,28 @@ def test_a_wave_is_no_wider_than_what_may_run_ahead() -> None:
     assert [len(wave) for wave in waves] == [3, 3, 1]
 
 
+def test_windows_that_are_ready_become_one_of_each_partition_up_to_what_may_run_ahead() -> None:
+    own = windowing(size="ready", ahead=3)
+    waves = cut(own, {0: [0, 2, 4, 6], 1: [1, 3]})
+    assert all(len(window.rows) == 1 for wave in waves for window in wave)
+    assert [[w.rows for w in wave] for wave in joined(own, waves)] == [
+        [(0, 2, 4), (1, 3)],
+        [(6,)],
+    ]
+
+
 @pytest.mark.parametrize(
-    ("on_error", "counts"), [("set_aside", [1, 8, 8, 8]), ("stop", [1, 2, 4, 8])]
+    ("options", "counts"),
+    [
+        ({"on_error": "set_aside"}, [1, 8, 8, 8]),
+        ({"on_error": "stop"}, [1, 2, 4, 8]),
+        ({"size": "ready"}, [1, 2, 4, 4]),
+    ],
 )
 def test_the_first_slice_is_one_window_and_others_half_of_what_may_run_ahead(
-    on_error: str, counts: list[int]
+    options: dict[str, Any], counts: list[int]
 ) -> None:
-    own = windowing(ahead=16, on_error=on_error)
+    own = windowing(ahead=16, **options)
     parts = list(slices(own, cut(own, {0: list(range(100))})))
     sizes = [sum(len(wave) for wave in part) for part in parts]
     assert sizes[:4] == counts

@@ -68,6 +68,7 @@ def test_a_plan_of_all_parts_fits():
         (("inputs", "a", "x"), 3),
         (("windows", "sizes"), 1),
         (("windows", "size"), 0),
+        (("windows", "size"), "read"),
         (("steps", "s", 1), {"fliter": "x > 1"}),
         (("steps", "s", 1), {"filter": "x > 1", "limit": {"n": 1}}),
         (("steps", "s", 1), {"from": "a"}),

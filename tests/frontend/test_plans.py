@@ -359,7 +359,9 @@ def test_window_all_is_one_window(load):
         + "params: {w: all}\nwindows: {input: notes, order: text, key: id, size: $w, on_error: stop}\nreturns: [notes]\n"
     )
     windows = load(text).windows
-    assert windows.size is None
+    assert (windows.size, windows.by_readiness, windows.window_size(7)) == (None, False, 7)
+    windows = load(text, params={"w": "ready"}).windows
+    assert (windows.size, windows.by_readiness, windows.window_size(7)) == ("ready", True, 1)
     assert windows.on_error == "stop"
     assert windows.partition == "group_id"
     assert load(text, params={"w": 7}).windows.size == 7
