@@ -179,9 +179,9 @@ def _pairs(kind: str, count: int | None) -> Callable[[Frame, str], Frame]:
 
 
 def _labelled(reviews: Frame) -> Frame:
-    return reviews.sem_map(_LABEL, add={"label": "enum<positive, negative>"}, on_error="null").step(
-        "asked"
-    )
+    return reviews.sem_map(
+        _LABEL, returns={"label": "enum<positive, negative>"}, on_error="null"
+    ).step("asked")
 
 
 def _labels(reviews: Frame, _: str) -> Frame:
@@ -189,7 +189,7 @@ def _labels(reviews: Frame, _: str) -> Frame:
 
 
 def _scored(reviews: Frame) -> Frame:
-    return reviews.sem_map(_SCORE, add={"score": "int64"}, on_error="null").step("asked")
+    return reviews.sem_map(_SCORE, returns={"score": "int64"}, on_error="null").step("asked")
 
 
 def _films(reviews: Frame, _: str) -> Frame:

@@ -56,7 +56,7 @@ from semgraph.execution.runtime import Opened
 from semgraph.llm.base import LLM
 from semgraph.llm.settings import Settings
 from semgraph.logical.plan import Choice, LogicalPlan
-from semgraph.logical.semantic import Semantic
+from semgraph.logical.semantic import SemAgg, Semantic
 from semgraph.meter import StepMetrics
 from semgraph.semantic.contract import Implementation
 from semgraph.semantic.library import Library
@@ -356,7 +356,9 @@ async def compare_step(
     quality = of_step(node, frozen.rows, trials, reference, truth)
     columns = truth.columns if truth else whole_rows(node)
     key_columns = (
-        columns.key if truth else (node.by if hasattr(node, "by") else tuple(node.prompt.fields))
+        columns.key
+        if truth
+        else (node.by if isinstance(node, SemAgg) else tuple(node.prompt.fields))
     )
     return record.comparison(
         [Arm(n, {node.step: str(chosen.choices[n])}, tuple(trials[n]), quality[n]) for n in variants],

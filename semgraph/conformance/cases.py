@@ -119,7 +119,7 @@ def node(
         return SemAgg(prompt=prompts("{name}", returns, by=by, **more), by=("kind",), **shared)
     if operator == "sem_topk":
         return SemTopk(
-            prompt=prompts("How loud is “{name}”?", by=by, **more), k=K, per=("kind",), **shared
+            prompt=prompts("How loud is “{name}”?", by=by, **more), k=K, by=("kind",), **shared
         )
     questions = ["Are “{name}” and “{c.name}” alike?"] if both else ["Left: {name}"]
     more |= {} if both else {"other": "Right: {name} {weight}"}

@@ -197,7 +197,7 @@ def _(node: GroupJoin, name: Name) -> str:
 @symbol.register
 def _(node: Limit, name: Name) -> str:
     order = f"τ_{{{_sort(node.order)}}} " if node.order else ""
-    per = f" per {', '.join(node.per)}" if node.per else ""
+    per = f" per {', '.join(node.by)}" if node.by else ""
     return f"{order}[LIMIT {node.n}{per}]"
 
 
@@ -272,7 +272,7 @@ def _(node: Match, name: Name) -> str:
 def _stop(stop: Stop | None, *, fed: bool) -> str:
     if stop is None:
         return "; as far as it is needed above" if fed else ""
-    per = f" per {', '.join(stop.per)}" if stop.per else ""
+    per = f" per {', '.join(stop.by)}" if stop.by else ""
     order = f" by {_sort(stop.order)}" if stop.order else ""
     return f"; until there are {stop.n}{per}{order}"
 
@@ -308,7 +308,7 @@ def _(node: SemAgg, name: Name) -> str:
 
 @symbol.register
 def _(node: SemTopk, name: Name) -> str:
-    per = f" per {', '.join(node.per)}" if node.per else ""
+    per = f" per {', '.join(node.by)}" if node.by else ""
     return f"sem_topk[{node.prompt.first.name}; k={node.k}{per}]"
 
 

@@ -400,8 +400,14 @@ def read_pattern(value: Any, scope: Scope, options: Options) -> Pattern:
 
 
 def read_prompt(value: Any, scope: Scope, options: Options) -> PromptSet | None:
-    """A prompt file, an inline question, or one of several by a column."""
-    return scope.prompt(value, options.get("beside"))
+    """A prompt file, an inline question, or one of several by a column; for the model of a role, if
+    one is named beside it.
+    """
+    role = (
+        "" if options.get("role") is None else under("role", read_name, options["role"], scope, {})
+    )
+    prompts = scope.prompt(value, options.get("returns"))
+    return prompts.of_role(role) if role and prompts is not None else prompts
 
 
 READERS: dict[str, Reader] = {

@@ -28,7 +28,15 @@ from semgraph.frontend.arguments import (
     PartlyWrong,
     Scope,
 )
-from semgraph.frontend.document import COMMA_HINT, KeyFault, kind_of, replaced, rests, unknown_key
+from semgraph.frontend.document import (
+    COMMA_HINT,
+    KeyFault,
+    in_new_words,
+    kind_of,
+    replaced,
+    rests,
+    unknown_key,
+)
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.node import Node, argument
@@ -61,9 +69,8 @@ SOURCES: tuple[type[Node], ...] = (Union, Scan)
 SINKS: tuple[type[Sink], ...] = (Merge, Delete)
 _READERS = {**READERS, **SEARCHING}
 _SEVERAL = {"over", "partition"}  # arguments that fill several fields
-_BESIDE = {
-    "prompt": "add"
-}  # a second key that belongs to an argument: the answers of an inline prompt
+_BESIDE = {"prompt": ("returns", "role")}
+"""Further keys that belong to an argument: the answers of an inline prompt, and the model's role."""
 
 
 def by_keyword(classes: Iterable[type[Node]]) -> dict[str, type[Node]]:
@@ -82,8 +89,9 @@ def plan_keys(cls: type[Node]) -> Mapping[str, dataclasses.Field[Any]]:
         if kind in {"input", "within", "or_all", "graph"}:
             continue
         keys["over" if kind == "over" else f.metadata.get("key", f.name)] = f
-        if kind in _BESIDE and getattr(cls, "returns_types", True):
-            keys[_BESIDE[kind]] = f
+        for beside in _BESIDE.get(kind, ()):
+            if beside != "returns" or getattr(cls, "returns_types", True):
+                keys[beside] = f
     return MappingProxyType(keys)
 
 
@@ -223,11 +231,11 @@ class _Arguments:
     def __init__(
         self, cls: type[Node], data: Mapping[str, Any], scope: Scope, source: Node | None
     ) -> None:
-        self.cls, self.data, self.scope, self.source = cls, data, scope, source
+        self.cls, self.scope, self.source = cls, scope, source
+        self.data, self.faults = in_new_words(cls.keyword, data)
         self.fields = {f.name: f for f in cls.arguments()}
         self.values: dict[str, Any] = {}
         self.places: dict[str, list[int]] = {}
-        self.faults: list[Fault] = []
         self.lacks_argument = False
         self.may_lack_columns = False
 
@@ -243,7 +251,7 @@ class _Arguments:
                 self.may_lack_columns = True
         misspelt = {fault.hint for fault in self.faults}
         for key, f in keys.items():
-            if key in _BESIDE.values() and f.name != key:
+            if key in _BESIDE.get(f.metadata["kind"], ()):
                 continue
             if key not in self.data and f'did you mean "{key}"?' in misspelt:
                 self.lacks_argument |= f.default is dataclasses.MISSING
@@ -267,9 +275,10 @@ class _Arguments:
                 self.may_lack_columns |= kind in ("columns", "names")
 
     def _fail(self, fault: Fault, key: str, kind: str) -> None:
-        beside = _BESIDE.get(kind, "")
+        beside = _BESIDE.get(kind, ())
         self.faults += [
-            part if part.path[:1] == (beside,) else part.under(key) for part in each(fault)
+            part if part.path and part.path[0] in beside else part.under(key)
+            for part in each(fault)
         ]
 
     def _argument(self, key: str, f: dataclasses.Field[Any]) -> dict[str, Any]:
@@ -280,7 +289,7 @@ class _Arguments:
             if f.default is dataclasses.MISSING:
                 raise _Missing(f'{self.cls.keyword} needs "{key}"', hint=f.metadata.get("doc"))
             return {}
-        options = {**f.metadata, "beside": self.data.get(_BESIDE.get(kind, ""))}
+        options = {**f.metadata, **{key: self.data.get(key) for key in _BESIDE.get(kind, ())}}
         argument_value = _READERS[kind](value, self.scope, options)
         if kind == "prompt" and argument_value is None:
             self.lacks_argument = True

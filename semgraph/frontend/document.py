@@ -121,6 +121,18 @@ def known_keys(value: Mapping[str, Any], known: Iterable[str], what: str) -> lis
     return [unknown_key(what, key, listed) for key in value if key not in listed]
 
 
+def in_new_words(place: str, data: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+    """What stands at a place of a plan, in today's words, and a fault for each that was renamed.
+
+    >>> data, faults = in_new_words("limit", {"n": 1, "per": "city"})
+    >>> data, faults[0].what
+    ({'n': 1, 'by': 'city'}, '"per" is now "by"')
+    """
+    words = {key: new for key in data if (new := new_word(place, key)) and new not in data}
+    faults: list[Fault] = [KeyFault(f'"{old}" is now "{new}"', old) for old, new in words.items()]
+    return {words.get(key, key): value for key, value in data.items()}, faults
+
+
 # -- texts that a comma cut in two: {n: coalesce(a, b)} is the text "coalesce(a" and the key "b)"
 
 _OPEN_CALL = re.compile(r"\w\([^()]*,[^()]*\Z")

@@ -103,7 +103,7 @@ Types = Mapping[str, Any]
 
 class SemanticMethods:
     """Operators that a model answers, and what writes. A prompt is a question, a file's name, or
-    `{"by": COLUMN, ...}`.
+    `{"on": COLUMN, ...}`; `role` names the model that answers it.
     """
 
     @abstractmethod
@@ -125,11 +125,12 @@ class SemanticMethods:
     def sem_map(
         self,
         prompt: Prompt,
-        add: Types | None = None,
+        returns: Types | None = None,
         when: str | None = None,
         otherwise: Columns | None = None,
         on_error: OnError = "raise",
         schema: str | None = None,
+        role: str | None = None,
     ) -> Frame:
         """Each row with typed columns that the model answers; rows without `when` are not sent to
         it and take `otherwise`.
@@ -139,16 +140,21 @@ class SemanticMethods:
 
         >>> from semgraph.frontend.frame import table
         >>> tickets = table([{"id": 1, "body": "The kettle leaks."}])
-        >>> tickets.sem_map("Which product is {body} about?", add={"product": "string"}).columns
+        >>> tickets.sem_map("Which product is {body} about?", returns={"product": "string"}).columns
         ['id', 'body', 'product']
         """
         rest = {"when": when, "otherwise": otherwise, "on_error": on_error}
-        return self.then("sem_map", {"prompt": prompt, "add": add, **rest, "schema": schema})
+        return self.then(
+            "sem_map",
+            {"prompt": prompt, "returns": returns, "role": role, **rest, "schema": schema},
+        )
 
     @makes_step
-    def sem_filter(self, prompt: Prompt, on_error: OnError = "raise") -> Frame:
+    def sem_filter(
+        self, prompt: Prompt, on_error: OnError = "raise", role: str | None = None
+    ) -> Frame:
         """The rows for which the model says yes."""
-        return self.then("sem_filter", {"prompt": prompt, "on_error": on_error})
+        return self.then("sem_filter", {"prompt": prompt, "role": role, "on_error": on_error})
 
     @makes_step
     def sem_join(
@@ -161,13 +167,14 @@ class SemanticMethods:
         keep: Literal["all", "one"] = "all",
         order: Order | None = None,
         how: Literal["inner", "left", "semi", "anti"] = "inner",
-        add: Types | None = None,
+        returns: Types | None = None,
         on_error: OnError = "raise",
+        role: str | None = None,
     ) -> Frame:
         """Pairs for which the model says yes, among those that `using` and `where` allow."""
         pairs = {"other": other, "alias": alias, "using": using, "where": where}
-        rest = {"keep": keep, "order": order, "how": how, "add": add, "on_error": on_error}
-        return self.then("sem_join", {"prompt": prompt, **pairs, **rest})
+        rest = {"keep": keep, "order": order, "how": how, "returns": returns, "on_error": on_error}
+        return self.then("sem_join", {"prompt": prompt, "role": role, **pairs, **rest})
 
     @makes_step
     def sem_agg(
@@ -176,21 +183,28 @@ class SemanticMethods:
         by: Names | None = None,
         order: Order | None = None,
         alone: Columns | None = None,
-        add: Types | None = None,
+        returns: Types | None = None,
         on_error: OnError = "raise",
+        role: str | None = None,
     ) -> Frame:
         """A row for each group of equal `by`, with answers made from its rows; a group of one takes
         `alone`.
         """
-        rest = {"order": order, "alone": alone, "add": add, "on_error": on_error}
-        return self.then("sem_agg", {"prompt": prompt, "by": by, **rest})
+        rest = {"order": order, "alone": alone, "returns": returns, "on_error": on_error}
+        return self.then("sem_agg", {"prompt": prompt, "role": role, "by": by, **rest})
 
     @makes_step
     def sem_topk(
-        self, prompt: Prompt, k: int, per: Names | None = None, on_error: OnError = "raise"
+        self,
+        prompt: Prompt,
+        k: int,
+        by: Names | None = None,
+        on_error: OnError = "raise",
+        role: str | None = None,
     ) -> Frame:
-        """The `k` best rows of each group of equal `per`, best first, with `rank` and `score`."""
-        return self.then("sem_topk", {"prompt": prompt, "k": k, "per": per, "on_error": on_error})
+        """The `k` best rows of each group of equal `by`, best first, with `rank` and `score`."""
+        asked = {"prompt": prompt, "role": role, "k": k, "by": by}
+        return self.then("sem_topk", {**asked, "on_error": on_error})
 
     def merge(
         self,
@@ -382,9 +396,9 @@ class Frame(SemanticMethods):
         return self.then("group_join", {"other": other, "alias": alias, **rest, "add": add})
 
     @makes_step
-    def limit(self, n: int, per: Names | None = None, order: Order | None = None) -> Frame:
-        """The first `n` rows by `order`, of each group of equal `per`."""
-        return self.then("limit", {"n": n, "per": per, "order": order})
+    def limit(self, n: int, by: Names | None = None, order: Order | None = None) -> Frame:
+        """The first `n` rows by `order`, of each group of equal `by`."""
+        return self.then("limit", {"n": n, "by": by, "order": order})
 
     @makes_step
     def sort(self, by: Order) -> Frame:
@@ -432,12 +446,12 @@ class Frame(SemanticMethods):
         target: str,
         alias: str = "cluster",
         weight: str | None = None,
-        per: Names | None = None,
+        by: Names | None = None,
         algorithm: Literal["forest", "components", "label_propagation", "louvain"] = "components",
     ) -> Frame:
         """The rows of `nodes`, each with its cluster by the edges that this relation holds."""
         ends = {"source": source, "target": target, "weight": weight}
-        rest = {"alias": alias, "per": per, "algorithm": algorithm}
+        rest = {"alias": alias, "by": by, "algorithm": algorithm}
         return self.then("cluster", {"nodes": nodes, "key": key, **ends, **rest})
 
     # -- store reads

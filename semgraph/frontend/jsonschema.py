@@ -96,7 +96,7 @@ def _arguments(cls: type[Node]) -> Schema:
 def _object(cls: type[Node], extra: Mapping[str, Schema] | None = None) -> Schema:
     keys = plan_keys(cls)
     own = {key for key, f in keys.items() if key in {f.name, "over", f.metadata.get("key")}}
-    properties = {key: _argument(f) if key in own else _TYPES_BY_NAME for key, f in keys.items()}
+    properties = {key: _argument(f) if key in own else _BESIDE[key] for key, f in keys.items()}
     required = [key for key, f in keys.items() if f.default is dataclasses.MISSING and key in own]
     return _closed({**(extra or {}), **properties}, [*(extra or {}), *required])
 
@@ -176,8 +176,8 @@ def _methods() -> Schema:
 def _prompt() -> Schema:
     by_value = {
         "type": "object",
-        "properties": {"by": _NAMED},
-        "required": ["by"],
+        "properties": {"on": _NAMED},
+        "required": ["on"],
         "additionalProperties": _TEXT,
     }
     return _either(_TEXT, by_value)
@@ -214,6 +214,7 @@ _KINDS: dict[str, Callable[[], Schema]] = {
     "label": lambda: dict(_TEXT),
 }
 _TYPES_BY_NAME: Schema = _map(_either(_TEXT, _closed({"type": _TEXT, "describe": _TEXT}, ["type"])))
+_BESIDE: Mapping[str, Schema] = {"returns": _TYPES_BY_NAME, "role": _either(_NAMED, _PARAMETER)}
 _ROWS: Schema = _map({"type": "array", "items": {"type": "object"}})
 _STEP: Schema = _either(
     {"$ref": "#/$defs/pipeline"},

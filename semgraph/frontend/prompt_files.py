@@ -15,6 +15,7 @@ from semgraph.expr.types import Type, parse_type
 from semgraph.frontend.arguments import PartlyWrong
 from semgraph.frontend.document import (
     Document,
+    in_new_words,
     inside,
     kind_of,
     known_keys,
@@ -52,7 +53,7 @@ class Prompts:
         """The prompts that a value of a plan names.
 
         Args:
-            value: A file's name, an inline question, or `{by: COLUMN, VALUE: prompt, otherwise:
+            value: A file's name, an inline question, or `{on: COLUMN, VALUE: prompt, otherwise:
                 prompt}`.
             answers: Types of the answers of inline questions, by name.
 
@@ -66,16 +67,20 @@ class Prompts:
             except PartlyWrong as faults:
                 raise PartlyWrong(faults.faults, PromptSet((("", faults.rest),))) from None
         rest = dict(value)
-        by, otherwise = rest.pop("by", None), rest.pop("otherwise", None)
-        if not isinstance(by, str) or not NAME.match(by):
+        if "on" not in rest:
+            _, renamed = in_new_words("prompt", rest)
+            for fault in renamed:
+                raise fault
+        on, otherwise = rest.pop("on", None), rest.pop("otherwise", None)
+        if not isinstance(on, str) or not NAME.match(on):
             raise Fault(
-                "several prompts need by, the column that picks",
-                hint="write {by: COLUMN, VALUE: name, ...}",
+                "several prompts need on, the column that picks",
+                hint="write {on: COLUMN, VALUE: name, ...}",
             )
         if not rest:
             raise Fault(
                 "several prompts need a prompt for a value",
-                hint=f"write {{by: {by}, VALUE: name, otherwise: name}}",
+                hint=f"write {{on: {on}, VALUE: name, otherwise: name}}",
             )
         pairs = []
         for key, name in rest.items():
@@ -84,7 +89,7 @@ class Prompts:
             except Fault as fault:
                 raise fault.under(key) from None
         return PromptSet(
-            tuple(pairs), by, None if otherwise is None else self._one(otherwise, answers)
+            tuple(pairs), on, None if otherwise is None else self._one(otherwise, answers)
         )
 
     def _one(self, value: Any, answers: Any) -> Prompt:
@@ -93,9 +98,11 @@ class Prompts:
         if "{" in value or any(c.isspace() for c in value):
             return self._inline(value, answers)
         if answers is not None:
-            hint = f"write it in prompts/{value}.md: returns"
+            hint = f"write it in prompts/{value}.md"
             raise Fault(
-                "add is for inline questions; a prompt file says what it returns", "add", hint=hint
+                "returns is for inline questions; a prompt file says what it returns",
+                "returns",
+                hint=hint,
             )
         return self._file(value)
 
@@ -107,9 +114,9 @@ class Prompts:
         except PartlyWrong as faults:
             returns, describe = faults.rest
             prompt = Prompt(name, returns, describe, item=item)
-            raise PartlyWrong(faults.under("add").faults, prompt) from None
+            raise PartlyWrong(faults.under("returns").faults, prompt) from None
         except Fault as fault:
-            raise fault.under("add") from None
+            raise fault.under("returns") from None
         return Prompt(name, returns, describe, item=item)
 
     def located(self, fault: Fault) -> Fault:

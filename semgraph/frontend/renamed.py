@@ -7,6 +7,12 @@ from collections.abc import Mapping
 RENAMED: Mapping[str, Mapping[str, str]] = {
     "a plan": {"order": "windows"},
     "windows": {"by": "order", "window": "size"},
+    "sem_map": {"add": "returns"},
+    "sem_join": {"add": "returns"},
+    "sem_topk": {"per": "by"},
+    "limit": {"per": "by"},
+    "cluster": {"per": "by"},
+    "prompt": {"by": "on"},
 }
 """Renamed keys by place: an operator's keyword, or the place as messages name it."""
 
@@ -14,7 +20,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
 def new_word(place: str, key: object) -> str | None:
     """The key that replaced another at a place of a plan; None: it was not renamed.
 
-    >>> new_word("windows", "window")
-    'size'
+    >>> new_word("limit", "per")
+    'by'
     """
     return RENAMED.get(place, {}).get(str(key))

@@ -31,7 +31,7 @@ class Cluster(Node):
     target: str = argument("name")
     alias: str = argument("name", default="cluster")
     weight: str = argument("name", default="")
-    per: tuple[str, ...] = argument("names", default=())
+    by: tuple[str, ...] = argument("names", tag="per", default=())
     algorithm: Literal["forest", "components", "label_propagation", "louvain"] = argument(
         "choice",
         choices=("forest", "components", "label_propagation", "louvain"),
@@ -49,12 +49,12 @@ class Cluster(Node):
             name = getattr(self, arg)
             if name or arg != "weight":
                 check_names((name,), schema, arg)
-        check_names(self.per, nodes, "per")
-        check_names(self.per, edges, "per")
+        check_names(self.by, nodes, "by")
+        check_names(self.by, edges, "by")
         with self.faults_at("alias"):
             fresh(nodes, self.alias, "alias")
         return nodes.append(pa.field(self.alias, nodes.field(self.key).type))
 
     @property
     def reads(self) -> frozenset[str]:
-        return frozenset({self.source, self.target, self.weight, *self.per} - {""})
+        return frozenset({self.source, self.target, self.weight, *self.by} - {""})

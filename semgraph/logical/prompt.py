@@ -183,14 +183,14 @@ class PromptSet:
     """The prompts of an operator: one, or one by the value of a column, all with the same answers.
 
     Args:
-        prompts: (value, prompt) pairs; with `by` empty there is one pair, with value "".
-        by: The column with the value that picks.
+        prompts: (value, prompt) pairs; with `on` empty there is one pair, with value "".
+        on: The column with the value that picks.
         otherwise: The prompt of all other values; without it such a row is that row's error.
     """
 
     tag: ClassVar[str] = "PromptSet"
     prompts: tuple[tuple[str, Prompt], ...]
-    by: str = ""
+    on: str = field(default="", metadata={"tag": "by"})
     otherwise: Prompt | None = None
 
     @property
@@ -216,7 +216,7 @@ class PromptSet:
     @property
     def fields(self) -> tuple[str, ...]:
         """Columns of the row that any of them reads, and the column that picks."""
-        own = (self.by,) if self.by else ()
+        own = (self.on,) if self.on else ()
         return tuple(dict.fromkeys((*own, *(f for p in self.all for f in p.fields))))
 
     @property
@@ -227,11 +227,11 @@ class PromptSet:
     def of_pairs(self, alias: str) -> PromptSet:
         """The same prompts in a sem_join with `alias` as the other row."""
         named = tuple((value, replace(prompt, alias=alias)) for value, prompt in self.prompts)
-        return PromptSet(named, self.by, self.otherwise and replace(self.otherwise, alias=alias))
+        return PromptSet(named, self.on, self.otherwise and replace(self.otherwise, alias=alias))
 
     def pick(self, value: str | None) -> Prompt | None:
-        """The prompt for a value of `by`."""
-        if not self.by:
+        """The prompt for a value of `on`."""
+        if not self.on:
             return self.prompts[0][1]
         return dict(self.prompts).get(value or "", self.otherwise)
 

@@ -188,7 +188,7 @@ class Add(Computing):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Limit(Node):
-    """The first `n` rows by `order`, of the whole relation or of each group of equal `per`."""
+    """The first `n` rows by `order`, of the whole relation or of each group of equal `by`."""
 
     keyword: ClassVar[str] = "limit"
     tag: ClassVar[str] = "Limit"
@@ -198,11 +198,11 @@ class Limit(Node):
     carries: ClassVar[bool] = True
     input: Node = argument("input")
     n: int = argument("number")
-    per: tuple[str, ...] = argument("names", default=())
+    by: tuple[str, ...] = argument("names", tag="per", default=())
     order: tuple[Sort, ...] = argument("order", default=())
 
     def infer(self) -> pa.Schema:
-        check_names(self.per, self.input.schema, "per")
+        check_names(self.by, self.input.schema, "by")
         check_sort(self.order, self.input.schema)
         return self.input.schema
 
@@ -212,7 +212,7 @@ class Limit(Node):
 
     @property
     def reads(self) -> frozenset[str]:
-        return frozenset(self.per).union(*(t.by.roots for t in self.order))
+        return frozenset(self.by).union(*(t.by.roots for t in self.order))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -44,8 +44,8 @@ class Semantic(Node):
     """A semantic operator. `on_error: null` keeps a row with a failed answer, with NULL
     answers.
 
-    `returns_types` is a trait: whether a prompt returns typed answers, which plans write in `add`
-    beside an inline question.
+    `returns_types` is a trait: whether a prompt returns typed answers, which plans write in
+    `returns` beside an inline question.
     """
 
     calls_model: ClassVar[bool] = True
@@ -101,7 +101,7 @@ def needs_answers(node: Semantic) -> None:
     if not node.answers:
         msg = f'prompt "{node.prompt.first.name}" returns nothing'
         raise Fault(
-            msg, "prompt", hint='write add: {answer: string}, or "returns" in the prompt file'
+            msg, "prompt", hint='write returns: {answer: string}, or "returns" in the prompt file'
         )
 
 
@@ -328,7 +328,7 @@ class SemAgg(Semantic):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SemTopk(Semantic):
-    """The `k` best rows of each group of equal `per`, best first, with `rank` (from 0) and
+    """The `k` best rows of each group of equal `by`, best first, with `rank` (from 0) and
     `score`.
     """
 
@@ -338,12 +338,12 @@ class SemTopk(Semantic):
     rows: ClassVar[RowsTrait] = "subset"
     carries: ClassVar[bool] = True
     k: int = argument("number")
-    per: tuple[str, ...] = argument("names", default=())
+    by: tuple[str, ...] = argument("names", tag="per", default=())
 
     def infer(self) -> pa.Schema:
         schema = self.input.schema
         self.check_prompt(schema)
-        check_names(self.per, schema, "per")
+        check_names(self.by, schema, "by")
         if self.answers:
             raise Fault(
                 "a sem_topk answers with a ranking: its prompt cannot return anything else",
@@ -361,7 +361,7 @@ class SemTopk(Semantic):
 
     @property
     def reads(self) -> frozenset[str]:
-        return super().reads | frozenset(self.per)
+        return super().reads | frozenset(self.by)
 
 
 VECTOR = pa.list_(pa.float32())

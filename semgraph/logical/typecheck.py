@@ -38,14 +38,14 @@ class Sort:
 @dataclass(frozen=True)
 class Stop:
     """When enough rows are known: the first `n` by `order`, of the whole relation or of each group
-    of equal `per`.
+    of equal `by`.
 
     The optimizer sets it on an operator of which a limit above needs no more.
     """
 
     tag: ClassVar[str] = "Stop"
     n: int
-    per: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
     order: tuple[Sort, ...] = ()
 
 

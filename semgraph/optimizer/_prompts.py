@@ -24,7 +24,7 @@ def can_share(first: Semantic, second: Semantic, facts: PlanFacts) -> bool:
     """Whether two questions may be one: one model, one implementation, one prompt each, and one
     `on_error`.
     """
-    if first.prompt.by or second.prompt.by:
+    if first.prompt.on or second.prompt.on:
         return False
     one, other = first.prompt.first, second.prompt.first
     plain = not one.reflexion and not other.reflexion

@@ -50,7 +50,7 @@ def _fits(node: SemJoin) -> bool:
     plain = (
         node.keep == "all"
         and not node.answers
-        and not node.prompt.by
+        and not node.prompt.on
         and "number" not in node.prompt.other_fields
     )
     own_rows = node.input.partitioned or not node.other.partitioned

@@ -39,7 +39,7 @@ def push_limits(roots: Roots, _facts: PlanFacts) -> Roots:
         if isinstance(node, Limit):
             below = (
                 None
-                if node.order or node.per
+                if node.order or node.by
                 else _limited(node.input, node.n, lambda n: alone(n) and scans[n.fingerprint] < 2)
             )
             return node if below is None else node.with_inputs(below)

@@ -30,7 +30,7 @@ def stop_early(roots: Roots, _facts: PlanFacts) -> Roots:
     def change(node: Node, alone: Alone) -> Node:
         if not isinstance(node, Limit):
             return node
-        stop = Stop(node.n, node.per, node.order)
+        stop = Stop(node.n, node.by, node.order)
         if any(term.by.has_window or not never_fails(term.by, node.schema) for term in stop.order):
             return node
         below = _stopping(node.inputs[0], stop, node.reads, alone)

@@ -26,7 +26,7 @@ Edge = tuple[Any, Any, float]
 
 
 def clusters(node: Cluster, edges: pa.Table, nodes: pa.Table) -> pa.Table:
-    """Each row of `nodes` with its cluster; groups of `per`, and partitions, never mix."""
+    """Each row of `nodes` with its cluster; groups of `by`, and partitions, never mix."""
     scope = _scope(node, edges, nodes)
     keys = values(nodes.column(node.key))
     where = _scopes(nodes, scope)
@@ -78,7 +78,7 @@ def edges_within(
 def _scope(node: Cluster, edges: pa.Table, nodes: pa.Table) -> list[str]:
     """The columns of which rows with different values never share a cluster."""
     both = PARTITION in nodes.column_names and PARTITION in edges.column_names
-    return [*node.per, *([PARTITION] if both else [])]
+    return [*node.by, *([PARTITION] if both else [])]
 
 
 def _scopes(table: pa.Table, names: Sequence[str]) -> list[Hashable]:
@@ -92,7 +92,7 @@ def _forest(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
     target: dict[Any, Any] = {}
     for source, end, _ in edges:
         if target.setdefault(source, end) != end:
-            hint = "keep one of them in a step before: {limit: {n: 1, per: source, order: ...}}"
+            hint = "keep one of them in a step before: {limit: {n: 1, by: source, order: ...}}"
             raise DataError(f'cluster forest: "{source}" has two targets', hint=hint)
     roots: dict[Any, Any] = {}
     for key in keys:

@@ -274,7 +274,7 @@ class _Generator:
         terms = self._sorted_by(node.order, NameScope(self._columns(node.input)))
         rows = self.rows(node.input)
         return self._assigned(
-            node, f"first_of({rows}, {self._per(node, node.per)}, {node.n}{terms})"
+            node, f"first_of({rows}, {self._per(node, node.by)}, {node.n}{terms})"
         )
 
     @_operator.register

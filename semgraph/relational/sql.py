@@ -249,7 +249,7 @@ def _(node: Add, source: InputRelations) -> str:
 
 @operator_sql.register
 def _(node: Limit, source: InputRelations) -> str:
-    per = [quote(name) for name in node.per] + ([PARTITION] if node.partitioned else [])
+    per = [quote(name) for name in node.by] + ([PARTITION] if node.partitioned else [])
     over = f"{'PARTITION BY ' + ', '.join(per) if per else ''} ORDER BY {order_sql(node.order, node, ORDINAL)}"
     return _select(
         [*_names(node), *source.hidden(node)],

@@ -159,7 +159,7 @@ def shaped(
                 raise DataError(what, hint=fault.hint or _HINT) from None
         rows.append(numbers[key])
     return replace(
-        node, prompt=PromptSet(tuple(("", prompt) for prompt in shaped_prompts), node.prompt.by)
+        node, prompt=PromptSet(tuple(("", prompt) for prompt in shaped_prompts), node.prompt.on)
     ), rows
 
 

@@ -177,11 +177,11 @@ def known_partitions(table: pa.Table, context: AnswerContext) -> list[str] | Non
 
 
 def _prompts(table: pa.Table, prompts: PromptSet) -> list[int | None]:
-    if not prompts.by:
+    if not prompts.on:
         return [0] * table.num_rows
     everything = prompts.all
     chosen: list[int | None] = []
-    for value in values(pick(table, prompts.by)):
+    for value in values(pick(table, prompts.on)):
         prompt = prompts.pick(value)
         chosen.append(
             None if prompt is None else next(i for i, p in enumerate(everything) if p is prompt)
@@ -233,11 +233,11 @@ def _refused(
         return {}
     known = ", ".join(value for value, _ in node.prompt.prompts)
     picked = [
-        "NULL" if value is None else f'"{value}"' for value in values(pick(left, node.prompt.by))
+        "NULL" if value is None else f'"{value}"' for value in values(pick(left, node.prompt.on))
     ]
     lefts, numbers = values(items.column("left")), _units(node, items)
     return {
-        unit: f"no_prompt: there is none for {node.prompt.by} {picked[row]}, only for {known}: add otherwise to the prompt"
+        unit: f"no_prompt: there is none for {node.prompt.on} {picked[row]}, only for {known}: add otherwise to the prompt"
         for unit, row in zip(numbers, lefts, strict=True)
         if prompts[row] is None
     }

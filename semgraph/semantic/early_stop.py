@@ -65,7 +65,7 @@ async def row_queues(
     node: SemMap | SemFilter, stop: Stop, table: pa.Table, now: datetime | None
 ) -> list[RowQueue]:
     """A queue for each group of a limit."""
-    groups = await row_groups(node.input, stop.per, stop.order, table, now)
+    groups = await row_groups(node.input, stop.by, stop.order, table, now)
     return [RowQueue(rows) for rows in groups]
 
 

@@ -120,7 +120,7 @@ async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerConte
 async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
     """Rank the rows of each group by their scores, and keep the best."""
     (table,) = inputs
-    rows_by_group = await row_groups(node.input, node.per, (), table, context.now)
+    rows_by_group = await row_groups(node.input, node.by, (), table, context.now)
     lefts = [row for rows in rows_by_group for row in rows]
     groups = [group for group, rows in enumerate(rows_by_group) for _ in rows]
     answers = await _scores(node, table, rows_by_group, context)

@@ -112,13 +112,13 @@ class _File:
     def prompts(self) -> Sequence[int]:
         """For each row the index of its prompt."""
         prompts = self._node.prompt
-        if not prompts.by:
+        if not prompts.on:
             return [0] * self._table.num_rows
         numbers = []
-        for value in self.column(prompts.by, pa.field(prompts.by, pa.string())).to_pylist():
+        for value in self.column(prompts.on, pa.field(prompts.on, pa.string())).to_pylist():
             prompt = prompts.pick(value)
             if prompt is None:
-                raise self.wrong(f'there is no prompt for {prompts.by} "{value}"')
+                raise self.wrong(f'there is no prompt for {prompts.on} "{value}"')
             numbers.append(next(i for i, p in enumerate(prompts.all) if p is prompt))
         return numbers
 

@@ -46,7 +46,7 @@ windows: {input: notes, partition: group_id, order: [at], key: uuid, key_of: [gr
 steps:
   told:
     - from: notes
-    - sem_map: {prompt: "Who knows whom in: {text}", add: {pairs: "list<struct<a: string, b: string>>"}}
+    - sem_map: {prompt: "Who knows whom in: {text}", returns: {pairs: "list<struct<a: string, b: string>>"}}
     - unnest: {column: pairs, alias: pair, position: nth}
     - filter: nth > $least
   ends:

@@ -19,7 +19,7 @@ plan: asks
 graph: graph.yaml
 inputs: {queries: {query: string}}
 steps:
-  told: [{from: queries}, {sem_map: {prompt: "Whom: {query}", add: {pairs: "list<struct<a: string, b: string>>"}}}]
+  told: [{from: queries}, {sem_map: {prompt: "Whom: {query}", returns: {pairs: "list<struct<a: string, b: string>>"}}}]
   hits: [{from: told}, {search: {over: Person, alias: hit, k: 3, by: [{equal: name, to: query}], partition: all}}]
 returns: [hits]
 """

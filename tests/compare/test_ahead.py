@@ -38,9 +38,9 @@ def rows(groups: int = 1) -> sg.Frame:
 
 PLANS: dict[str, Any] = {
     "sem_filter": lambda r: r.sem_filter("Is {text} a name?"),
-    "sem_map": lambda r: r.sem_map("How long is {text}", add={"size": "string"}),
-    "sem_agg": lambda r: r.sem_agg("{text}", by="group_id", add={"all": "string"}),
-    "sem_topk": lambda r: r.sem_topk("{text}", k=2, per="group_id"),
+    "sem_map": lambda r: r.sem_map("How long is {text}", returns={"size": "string"}),
+    "sem_agg": lambda r: r.sem_agg("{text}", by="group_id", returns={"all": "string"}),
+    "sem_topk": lambda r: r.sem_topk("{text}", k=2, by="group_id"),
 }
 
 
@@ -253,7 +253,7 @@ class TestWholePlans:
     async def test_where_all_is_bounded(self, tmp_path):
         """Twelve rows, alone or five together; what stays of them, alone."""
         plan = rows().sem_filter("Is {text} a name?").step("named")
-        plan = plan.sem_map("How long is {text}", add={"size": "string"}).step("sized")
+        plan = plan.sem_map("How long is {text}", returns={"size": "string"}).step("sized")
         variants = {"one by one": {"named": "per_row"}, "packed": {"named": "packed(rows=5)"}}
         assert await self.said(tmp_path, plan, variants, max_calls=100) == [
             "whole plans, one trial of each; it stops before it passes max_calls 100",

@@ -17,7 +17,7 @@ def kinds() -> sg.Frame:
     return (
         rows.filter("id > 0")
         .step("some")
-        .sem_map("What is “{text}”?", add={"kind": "string"})
+        .sem_map("What is “{text}”?", returns={"kind": "string"})
         .step("kinds")
     )
 

@@ -47,9 +47,9 @@ def joined(how: Any = "left") -> Frame:
 
 
 PLANS = {
-    "sem_map": (lambda: table().sem_map("How long is {text}", add={"size": "string"}).step("s"), ["per_row", "packed(rows=2)"]),
+    "sem_map": (lambda: table().sem_map("How long is {text}", returns={"size": "string"}).step("s"), ["per_row", "packed(rows=2)"]),
     "sem_join": (joined, ["nested_loop", "block(right=2)"]),
-    "sem_agg": (lambda: table().sem_agg("{text}", by="of", add={"all": "string"}).step("s"), ["single", "tree(fan_in=8)"]),
+    "sem_agg": (lambda: table().sem_agg("{text}", by="of", returns={"all": "string"}).step("s"), ["single", "tree(fan_in=8)"]),
     "sem_topk": (lambda: table().sem_topk("{text}", k=2).step("s"), ["pointwise", "packed(rows=2)"]),
 }  # fmt: skip
 
@@ -124,7 +124,10 @@ async def test_a_row_that_is_not_asked_about_is_answered_alike_by_all(tmp_path):
     plan = (
         table()
         .sem_map(
-            "How long is {text}", add={"size": "string"}, when="id > 3", otherwise={"size": "'?'"}
+            "How long is {text}",
+            returns={"size": "string"},
+            when="id > 3",
+            otherwise={"size": "'?'"},
         )
         .step("s")
     )

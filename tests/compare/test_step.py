@@ -56,7 +56,9 @@ async def test_answers_of_a_map_are_compared_where_the_truth_says_something(sess
         {"id": 3, "text": "It leaks."},
     ]
     plan = (
-        sg.table(rows, key="id").sem_map("What is “{text}”?", add={"kind": "string"}).step("kinds")
+        sg.table(rows, key="id")
+        .sem_map("What is “{text}”?", returns={"kind": "string"})
+        .step("kinds")
     )
     truth = [{"id": 1, "kind": "fault"}, {"id": 2, "kind": "praise"}]
     found = await compared(session, plan, step="kinds", variants=["per_row"], truth=truth)
@@ -121,7 +123,9 @@ def of_kinds() -> sg.Frame:
     """A step whose rows rest on another that asks a model."""
     rows = [{"id": i, "text": text} for i, text in enumerate(["It leaks.", "Lovely."], 1)]
     mapped = (
-        sg.table(rows, key="id").sem_map("What is “{text}”?", add={"kind": "string"}).step("kinds")
+        sg.table(rows, key="id")
+        .sem_map("What is “{text}”?", returns={"kind": "string"})
+        .step("kinds")
     )
     return mapped.sem_filter("Does “{text}” complain?").step("complaints")
 

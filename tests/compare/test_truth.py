@@ -98,7 +98,9 @@ class TestYesAndNo:
         mind = Mind(answer=lambda text: {"loud": "!" in text})
         rows = [{"id": 1, "text": "Oh!"}, {"id": 2, "text": "Oh."}, {"id": 3, "text": "Ah!"}]
         plan = (
-            sg.table(rows, key="id").sem_map("Is {text} loud?", add={"loud": "boolean"}).step("s")
+            sg.table(rows, key="id")
+            .sem_map("Is {text} loud?", returns={"loud": "boolean"})
+            .step("s")
         )
         truth = [{"id": 1, "loud": "yes"}, {"id": 2, "loud": "NO"}, {"id": 3, "loud": "no"}]
         async with sg.Session(
@@ -137,7 +139,7 @@ class TestDoubles:
 
     async def test_a_row_has_one_answer(self, session, server):
         plan = sg.table([{"id": 1, "text": "It leaks."}], key="id").sem_map(
-            "What is “{text}”?", add={"kind": "string"}
+            "What is “{text}”?", returns={"kind": "string"}
         )
         truth = [{"id": 1, "kind": "fault"}, {"id": 1, "kind": "praise"}]
         with pytest.raises(
@@ -169,7 +171,9 @@ def _said(text: str) -> dict[str, Any]:
 async def mentions(folder: Path, truth: Any, variants: Any = ("per_row",)) -> Any:
     add = {"entities": "list<struct<name: string, kind: string>>", "tags": "list<string>"}
     plan = (
-        sg.table([{"id": i} for i in PEOPLE], key="id").sem_map("Who is in {id}", add=add).step("s")
+        sg.table([{"id": i} for i in PEOPLE], key="id")
+        .sem_map("Who is in {id}", returns=add)
+        .step("s")
     )
     async with sg.Session(
         llm=Oracle(Mind(answer=_said)), store="memory", journal=False, folder=folder

@@ -94,7 +94,7 @@ async def test_a_search_over_what_the_model_said_finds_all_of_earlier_windows(be
     body = """steps:
   said:
     - from: asked
-    - sem_map: {prompt: "Code: {name}", add: {code: string}}
+    - sem_map: {prompt: "Code: {name}", returns: {code: string}}
     - project: {uuid, group_id, turn, name: code}
   found:
     - from: said
@@ -290,7 +290,7 @@ async def test_without_a_journal_a_window_that_is_run_again_asks_nothing_twice(
 {people}  found:
     - from: asked
     - join: {{other: people, alias: p, where: "p.name = 'nobody'", how: left}}
-    - sem_map: {{prompt: "Code: {{name}}", add: {{code: string}}}}
+    - sem_map: {{prompt: "Code: {{name}}", returns: {{code: string}}}}
     - project: {{uuid: "if(name = 'n3', NULL, uuid)", group_id, name, text: code}}
 returns: [found]
 writes: [{{merge: {{from: found, node: Note, create: {{text}}}}}}, {{merge: {{from: found, node: Person}}}}]
@@ -316,7 +316,7 @@ async def test_a_row_made_of_several_members_is_made_again_without_one_that_fail
     body = """steps:
   coded:
     - from: asked
-    - sem_map: {prompt: "Code: {name}", add: {code: string}}
+    - sem_map: {prompt: "Code: {name}", returns: {code: string}}
   found:
     - from: asked
     - aggregate: {by: [group_id], add: {names: "string_agg(name, ' ' ORDER BY name)"}}

@@ -19,7 +19,7 @@ plan: lines
 inputs: {notes: {id: int64, text: string}}
 steps:
   short: [{from: notes}, {filter: length(text) < 9}]
-  told: [{from: short}, {sem_filter: {prompt: "Nice: {text}"}}, {filter: id > 0}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]
+  told: [{from: short}, {sem_filter: {prompt: "Nice: {text}"}}, {filter: id > 0}, {sem_map: {prompt: "Code: {text}", returns: {code: string}}}]
   counted: [{from: told}, {aggregate: {by: [code], add: {n: count(*)}}}]
 returns: [told, short, counted]
 """

@@ -169,14 +169,14 @@ async def test_a_join_asked_as_a_list_stays_within_a_partition(bench: Bench, rew
 async def test_rows_packed_into_a_prompt_are_of_one_partition_though_no_step_reads_it(
     bench: Bench, way: str
 ) -> None:
-    steps = '  found:\n    - from: notes\n    - sem_map: {prompt: "Code {text}", add: {code: string}}\n    - project: [code]\n'
+    steps = '  found:\n    - from: notes\n    - sem_map: {prompt: "Code {text}", returns: {code: string}}\n    - project: [code]\n'
     await bench.run(steps, windows=False, use={"found": way})
     assert_apart(bench)
 
 
 @pytest.mark.parametrize("way", ["packed", "pointwise", "listwise", "tournament"])
 async def test_rows_that_are_ranked_together_are_of_one_partition(bench: Bench, way: str) -> None:
-    steps = '  found:\n    - from: notes\n    - sem_topk: {prompt: "Best: {text}", k: 1, per: group_id}\n    - project: [text]\n'
+    steps = '  found:\n    - from: notes\n    - sem_topk: {prompt: "Best: {text}", k: 1, by: group_id}\n    - project: [text]\n'
     await bench.run(steps, windows=False, use={"found": way})
     assert_apart(bench)
 
@@ -185,7 +185,9 @@ async def test_rows_that_are_ranked_together_are_of_one_partition(bench: Bench, 
 async def test_a_group_of_several_partitions_is_an_error_and_is_not_asked_about(
     bench: Bench, way: str
 ) -> None:
-    steps = '  found: [{from: notes}, {sem_agg: {add: {code: string}, prompt: "All: {text}"}}]\n'
+    steps = (
+        '  found: [{from: notes}, {sem_agg: {returns: {code: string}, prompt: "All: {text}"}}]\n'
+    )
     result = await bench.run(steps, windows=False, use={"found": way})
     assert not bench.oracle.requests
     assert [failure.error.split(":")[0] for failure in result.failed] == ["mixed"]
@@ -202,11 +204,11 @@ async def test_a_ranking_over_all_rows_shows_rows_of_one_partition_in_each_promp
 
 
 LEAKS = {
-    "join": "    - join: {other: facts, alias: f, where: 'TRUE'}\n    - sem_map: {prompt: 'Code {f.fact}', add: {code: string}}\n",
+    "join": "    - join: {other: facts, alias: f, where: 'TRUE'}\n    - sem_map: {prompt: 'Code {f.fact}', returns: {code: string}}\n",
     "join and project": "    - join: {other: facts, alias: f, where: length(f.fact) > 1}\n    - project: {uuid, group_id, told: f.fact}\n"
     "    - sem_filter: {prompt: 'Is {told} so?'}\n",
     "group_join": "    - group_join: {other: facts, alias: f, where: 'TRUE', add: {all: list(f.fact)}}\n"
-    "    - sem_map: {prompt: 'Code {all}', add: {code: string}}\n",
+    "    - sem_map: {prompt: 'Code {all}', returns: {code: string}}\n",
     "unnest": "    - group_join: {other: facts, alias: f, where: 'TRUE', add: {all: list(f.fact)}}\n"
     "    - unnest: {column: all, alias: each}\n    - sem_filter: {prompt: 'Is {each} so?'}\n",
     "sem_join": "    - join: {other: facts, alias: f, where: 'TRUE'}\n"
@@ -261,7 +263,7 @@ async def test_text_that_an_aggregate_collects_from_several_partitions_is_refuse
         "  made:\n    - from: facts\n    - aggregate: {BY add: {all: list(fact), n: count(*)}}\n"
     )
     joined = "  found:\n    - from: notes\n    - join: {other: made, alias: m, where: 'm.n > 0'}\n"
-    asked = "    - sem_map: {prompt: 'Code {told}', add: {code: string}}\n"
+    asked = "    - sem_map: {prompt: 'Code {told}', returns: {code: string}}\n"
     if windows or not by:
         with pytest.raises(
             PlanError, match=r"may be of another partition than its row.* by: \[group_id\]"
@@ -287,7 +289,7 @@ async def test_text_that_an_aggregate_collects_from_several_partitions_is_refuse
     ],
 )
 async def test_a_join_by_the_partition_may_be_shown(bench: Bench, join: str, windows: bool) -> None:
-    steps = f"  found:\n    - from: notes\n    - {join}\n    - sem_map: {{prompt: 'Code {{f.fact}} {{text}}', add: {{code: string}}}}\n"
+    steps = f"  found:\n    - from: notes\n    - {join}\n    - sem_map: {{prompt: 'Code {{f.fact}} {{text}}', returns: {{code: string}}}}\n"
     await bench.run(steps, windows=windows)
     assert_apart(bench)
 

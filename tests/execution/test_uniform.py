@@ -18,7 +18,7 @@ inputs: {left: {name: string}, right: {name: string}}
 steps:
   kept: [{from: left}, {sem_filter: {prompt: "Is “{name}” good?"}}]
   paired: [{from: left}, {sem_join: {prompt: "Are “{name}” and “{c.name}” alike?", other: right, alias: c}}]
-  told: [{from: left}, {sem_map: {prompt: "Kind of {name}", add: {kind: string}}}]
+  told: [{from: left}, {sem_map: {prompt: "Kind of {name}", returns: {kind: string}}}]
 returns: [kept, paired, told]
 """
 

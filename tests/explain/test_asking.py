@@ -49,7 +49,7 @@ async def both(bench: Bench, made: LogicalPlan) -> tuple[list[Any], int, int]:
 
 
 @pytest.mark.parametrize("n", [1, 3, 10, 100])
-@pytest.mark.parametrize("rest", ["", ", order: id desc", ", order: [city, name]", ", per: city"])
+@pytest.mark.parametrize("rest", ["", ", order: id desc", ", order: [city, name]", ", by: city"])
 async def test_a_limit_ends_the_asking(bench: Bench, tmp_path: Path, n: int, rest: str) -> None:
     rows, before, after = await both(bench, plan(tmp_path, f"{LOUD}    - limit: {{n: {n}{rest}}}"))
     assert before == 40
@@ -66,7 +66,7 @@ async def test_a_limit_costs_no_packed_call_more(bench: Bench, tmp_path: Path) -
 
 
 async def test_a_limit_per_group_asks_in_each_group(bench: Bench, tmp_path: Path) -> None:
-    steps = '    - sem_map: {prompt: "Code: {name}", add: {code: string}}\n    - limit: {n: 2, per: city}'
+    steps = '    - sem_map: {prompt: "Code: {name}", returns: {code: string}}\n    - limit: {n: 2, by: city}'
     rows, before, after = await both(bench, plan(tmp_path, steps))
     assert [len(rows), before, after] == [4, 40, 4]
 
@@ -77,14 +77,14 @@ inputs: {people: {id: int64, city: string, name: string}}
 steps:
   coded:
     - from: people
-    - sem_map: {prompt: "Code: {name}", add: {code: string}}
+    - sem_map: {prompt: "Code: {name}", returns: {code: string}}
   kept:
     - from: coded
     - sem_filter: {prompt: "Loud: {name}"}
     - limit: {n: 3}
 returns: [kept]
 """
-CODED = '    - sem_map: {prompt: "Code: {name}", add: {code: string}}\n'
+CODED = '    - sem_map: {prompt: "Code: {name}", returns: {code: string}}\n'
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ CODED = '    - sem_map: {prompt: "Code: {name}", add: {code: string}}\n'
         ),
     ],
 )
-@pytest.mark.parametrize("rest", ["", ", order: id desc", ", order: [city, name]", ", per: city"])
+@pytest.mark.parametrize("rest", ["", ", order: id desc", ", order: [city, name]", ", by: city"])
 async def test_a_limit_ends_the_asking_of_all_that_stand_on_each_other(
     bench: Bench, tmp_path: Path, stacked: str, rest: str
 ) -> None:
@@ -124,8 +124,8 @@ async def test_what_stands_below_packs_full_calls_too(bench: Bench, tmp_path: Pa
 async def test_equal_rows_that_come_later_are_no_second_question_below_either(
     bench: Bench, tmp_path: Path
 ) -> None:
-    steps = '    - sem_map: {prompt: "Code: {city}", add: {code: string}}\n    - sem_filter: {prompt: "Loud: {name}"}\n'
-    rows, _, after = await both(bench, plan(tmp_path, f"{steps}    - limit: {{n: 3, per: city}}"))
+    steps = '    - sem_map: {prompt: "Code: {city}", returns: {code: string}}\n    - sem_filter: {prompt: "Loud: {name}"}\n'
+    rows, _, after = await both(bench, plan(tmp_path, f"{steps}    - limit: {{n: 3, by: city}}"))
     names = {question for question in map(str, bench.oracle.requests) if "Code" in question}
     assert len(names) == 2, "Rome and Oslo"
     assert len(rows) <= 6
@@ -163,7 +163,7 @@ def spoilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
 async def test_a_row_without_an_answer_makes_room_for_the_next_only_if_it_is_left_out(
     spoilt: Callable[..., Any], tmp_path: Path, on_error: str, ids: list[int]
 ) -> None:
-    asking = f'    - sem_map: {{prompt: "Code: {{name}}", add: {{code: string}}, on_error: {on_error}}}\n'
+    asking = f'    - sem_map: {{prompt: "Code: {{name}}", returns: {{code: string}}, on_error: {on_error}}}\n'
     made = plan(tmp_path, f"{asking}    - limit: {{n: 3}}")
     plain, _ = await spoilt(made, lambda p: p)
     found, asked = await spoilt(made, optimize)

@@ -32,10 +32,10 @@ plan: kinds
 inputs: {notes: {id: int64, text: string}, names: {name: string}}
 steps:
   kept: [{from: notes}, {sem_filter: {prompt: "Is {text} nice?"}}]
-  coded: [{from: kept}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]
+  coded: [{from: kept}, {sem_map: {prompt: "Code: {text}", returns: {code: string}}}]
   paired: [{from: notes}, {sem_join: {prompt: "Is {n.name} in {text}?", other: names, alias: n}}]
   looked_up: [{from: coded}, {join: {other: names, alias: o, where: "o.name = code"}}]
-  counted: [{from: looked_up}, {sem_map: {prompt: "Mark: {text}", add: {mark: string}}}]
+  counted: [{from: looked_up}, {sem_map: {prompt: "Mark: {text}", returns: {mark: string}}}]
 returns: [counted, paired]
 use: {coded: packed(rows=4)}
 """
@@ -128,7 +128,7 @@ graph: graph.yaml
 inputs: {messages: {id: string, user_id: string, text: string}}
 windows: {input: messages, partition: user_id, order: [], key: id, size: WINDOW}
 steps:
-  told: [{from: messages}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]
+  told: [{from: messages}, {sem_map: {prompt: "Code: {text}", returns: {code: string}}}]
 returns: [told]
 use: {told: WAY}
 """

@@ -29,8 +29,8 @@ plan: shown
 inputs: {notes: {id: int64, text: string}}
 steps:
   kept: [{from: notes}, {sem_filter: {prompt: "Is {text} nice?"}}, {filter: id < 6}]
-  coded: [{from: kept}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]
-  marked: [{from: coded}, {sem_map: {prompt: "Mark: {code}", add: {mark: string}}}]
+  coded: [{from: kept}, {sem_map: {prompt: "Code: {text}", returns: {code: string}}}]
+  marked: [{from: coded}, {sem_map: {prompt: "Mark: {code}", returns: {mark: string}}}]
 returns: [marked]
 allow: ALLOW
 """
@@ -101,10 +101,10 @@ DEPENDENT = """
 plan: dependent
 inputs: {notes: {id: int64, text: string}}
 steps:
-  coded: [{from: notes}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]
+  coded: [{from: notes}, {sem_map: {prompt: "Code: {text}", returns: {code: string}}}]
   kept: [{from: coded}, {sem_filter: {prompt: "Is {code} nice?"}}]
   paired: [{from: coded}, {sem_join: {prompt: "Is {code} like {o.code}?", other: kept, alias: o}}]
-  told: [{from: coded}, {sem_agg: {prompt: "Tell {code}", add: {story: string}}}]
+  told: [{from: coded}, {sem_agg: {prompt: "Tell {code}", returns: {story: string}}}]
   best: [{from: kept}, {sem_topk: {prompt: "Fit: {code}", k: 1}}]
   drawn: [{from: coded}, {sem_join: {prompt: "Is {code} near {o.code}?", other: kept, alias: o}}]
 returns: [paired, told, best, drawn]

@@ -21,10 +21,10 @@ from semgraph.semantic.contract import OPERATORS
 from tests.optimizer.bench import answered, drawn, matched
 
 ASKS = {
-    "sem_map": 'sem_map: {prompt: "Code: {text}", add: {code: string}}',
+    "sem_map": 'sem_map: {prompt: "Code: {text}", returns: {code: string}}',
     "sem_filter": 'sem_filter: {prompt: "Is {text} nice?"}',
     "sem_join": 'sem_join: {prompt: "Is {n.name} in {text}?", other: names, alias: n}',
-    "sem_agg": 'sem_agg: {prompt: "{text}", by: [kind], add: {words: "list<string>"}}',
+    "sem_agg": 'sem_agg: {prompt: "{text}", by: [kind], returns: {words: "list<string>"}}',
     "sem_topk": 'sem_topk: {prompt: "How loud is {text}?", k: 2BY}',
 }
 WAYS = [
@@ -77,7 +77,7 @@ def near(total: Mapping[str, Any], did: StepMetrics) -> None:
     assert total["tokens_out"]["value"] == pytest.approx(did.tokens_out, rel=0.2)
 
 
-@pytest.mark.parametrize("per", ["", ", per: [kind]"], ids=["one group", "groups"])
+@pytest.mark.parametrize("per", ["", ", by: [kind]"], ids=["one group", "groups"])
 @pytest.mark.parametrize(("operator", "way"), HERE)
 async def test_it_is_within_a_fifth_of_what_the_run_took(
     tmp_path: Path, operator: str, way: str, per: str
@@ -92,7 +92,7 @@ async def test_it_is_within_a_fifth_of_what_the_run_took(
 
 
 @pytest.mark.parametrize("kinds", ["a", "ab", "aab", "abcdefg"])
-@pytest.mark.parametrize("per", ["", ", per: [kind]"], ids=["one group", "groups"])
+@pytest.mark.parametrize("per", ["", ", by: [kind]"], ids=["one group", "groups"])
 @pytest.mark.parametrize(
     ("operator", "way"), [pair for pair in HERE if pair[0] in {"sem_agg", "sem_topk"}]
 )
@@ -114,7 +114,7 @@ async def test_before_the_first_run_a_bound_is_one(
 async def test_of_groups_that_are_not_known_each_size_is_thought_of(tmp_path: Path) -> None:
     async with session(tmp_path) as made:
         for way, most in [("tournament", 48), ("listwise(window=8)", 15), ("packed(rows=7)", 5)]:
-            path = plan(tmp_path, "sem_topk", way, ", per: [kind]")
+            path = plan(tmp_path, "sem_topk", way, ", by: [kind]")
             assert (await explained(made, path, notes=NOTES, names=NAMES))["calls"]["value"] == most
 
 
@@ -125,8 +125,8 @@ async def test_questions_that_repeat_are_charged_once(tmp_path: Path, size: int)
         "plan: repeating\ngraph: graph.yaml\n"
         "inputs: {notes: {uuid: string, group_id: string, text: string}}\n"
         f"windows: {{input: notes, key: uuid, order: [uuid], size: {size}}}\n"
-        'steps:\n  coded: [{from: notes}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]\n'
-        '  twice: [{from: notes}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]\n'
+        'steps:\n  coded: [{from: notes}, {sem_map: {prompt: "Code: {text}", returns: {code: string}}}]\n'
+        '  twice: [{from: notes}, {sem_map: {prompt: "Code: {text}", returns: {code: string}}}]\n'
         "writes: [{merge: {from: coded, node: Note}}]\nreturns: [coded, twice]\n",
         encoding="utf-8",
     )

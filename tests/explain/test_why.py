@@ -108,9 +108,9 @@ GROUPED = """
 plan: grouped
 inputs: {words: {id: int64, word: string}}
 steps:
-  coded: [{from: words}, {sem_map: {prompt: "Code: {word}", add: {code: string}}}]
+  coded: [{from: words}, {sem_map: {prompt: "Code: {word}", returns: {code: string}}}]
   counted: [{from: coded}, {aggregate: {by: [word], add: {n: count(*)}}}]
-  summed: [{from: counted}, {sem_agg: {prompt: "Code: {word}", add: {code: string}}}]
+  summed: [{from: counted}, {sem_agg: {prompt: "Code: {word}", returns: {code: string}}}]
 returns: [counted, summed]
 """
 

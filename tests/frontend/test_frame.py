@@ -71,8 +71,8 @@ def test_what_is_wrong_is_said_where_it_is_written(tickets):
         'filter: no column "boody". Columns here: id, customer, body, at. Did you mean "body"?'
     )
     with pytest.raises(PlanError) as caught:
-        tickets.sem_map("What is {boddy}?", add={"kind": "strin"})
-    assert str(caught.value).startswith('sem_map, add, kind: "strin" is no type.')
+        tickets.sem_map("What is {boddy}?", returns={"kind": "strin"})
+    assert str(caught.value).startswith('sem_map, returns, kind: "strin" is no type.')
     with pytest.raises(PlanError, match='search, over: "Book": this plan names no graph'):
         tickets.search("Book", "b", 3, by={"equal": "title"})
 
@@ -120,7 +120,7 @@ def test_an_operator_names_its_step_itself(tickets):
 
 
 def test_a_frame_used_twice_becomes_one_step(tickets):
-    asked = tickets.sem_map("What is {body} about?", add={"kind": "string"})
+    asked = tickets.sem_map("What is {body} about?", returns={"kind": "string"})
     both = union([asked.filter("kind = 'a'"), asked.filter("kind = 'b'")])
     made = both.to_plan()
     asking = [
@@ -298,7 +298,7 @@ STEPS = st.sampled_from(
         lambda f, o: f.filter("id > 1"),
         lambda f, o: f.add({"size": "length(body)"}),
         lambda f, o: f.project({"id": None, "customer": None, "body": "trim(body)", "at": "at"}),
-        lambda f, o: f.limit(3, per="customer", order=["id desc", "at"]),
+        lambda f, o: f.limit(3, by="customer", order=["id desc", "at"]),
         lambda f, o: f.distinct(),
         lambda f, o: f.distinct("customer"),
         lambda f, o: f.join(o, using="id", how="semi"),
@@ -310,14 +310,14 @@ STEPS = st.sampled_from(
         lambda f, o: (
             f.sem_map(
                 {"by": "customer", "c9": "Is {body} a?", "otherwise": "Is {body} b?"},
-                add={"at": "string"},
+                returns={"at": "string"},
             )
             if "at" not in f.columns
             else f
         ),
         lambda f, o: union([f, f]),
         lambda f, o: (
-            f.cluster(f, "id", "id", "id", alias="size", per="customer")
+            f.cluster(f, "id", "id", "id", alias="size", by="customer")
             if "size" not in f.columns
             else f
         ),

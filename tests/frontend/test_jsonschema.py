@@ -26,7 +26,7 @@ PLAN = {
             {"from": "a"},
             {"filter": "x > 1"},
             {"limit": {"n": "$n", "order": ["x desc"]}},
-            {"sem_map": {"prompt": "What is {x}?", "add": {"y": "string"}, "on_error": None}},
+            {"sem_map": {"prompt": "What is {x}?", "returns": {"y": "string"}, "on_error": None}},
             {"join": {"other": [{"from": "a"}], "using": "x", "how": "semi"}},
         ],
         "t": {"when": "$n", "do": [{"switch": {"on": "$n", "3": "a", "4": [{"from": "s"}]}}]},

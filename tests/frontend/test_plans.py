@@ -305,8 +305,8 @@ def test_a_prompt_is_a_file_a_question_or_one_of_several(load, folder):
         + """
 steps:
   pairs: [{from: said}, {sem_join: {other: said, alias: o, using: group_id, prompt: same_book}}]
-  asked: [{from: said}, {sem_map: {prompt: "What is {title}?", add: {kind: "enum<a, b>"}, on_error: null}}]
-  several: [{from: said}, {sem_map: {prompt: {by: group_id, mail: mail, otherwise: call}}}]
+  asked: [{from: said}, {sem_map: {prompt: "What is {title}?", returns: {kind: "enum<a, b>"}, on_error: null}}]
+  several: [{from: said}, {sem_map: {prompt: {on: group_id, mail: mail, otherwise: call}}}]
   kept: [{from: said}, {sem_filter: {prompt: "Is {title} nice?"}}]
 returns: [pairs, asked, several, kept]
 """
@@ -318,10 +318,34 @@ returns: [pairs, asked, several, kept]
     assert asked.on_error == "null"
     assert str(dict(asked.answers)["kind"]) == "enum<a, b>"
     several = plan.steps["several"].prompt
-    assert several.by == "group_id"
+    assert several.on == "group_id"
     assert several.pick("mail").name == "mail"
     assert several.pick("fax").name == "call"
     assert isinstance(plan.steps["kept"], SemFilter)
+
+
+ROLES = """
+params: {model: cheap}
+steps:
+  pairs: [{from: said}, {sem_join: {other: said, alias: o, prompt: "Is {title} {o.title}?", role: $model}}]
+  asked: [{from: said}, {sem_map: {prompt: mail, role: cheap}}]
+  several: [{from: said}, {sem_map: {prompt: {on: group_id, mail: mail, otherwise: call}, role: cheap}}]
+  kept: [{from: said}, {sem_filter: {prompt: "Is {title} nice?", role: cheap}}]
+  best: [{from: said}, {sem_topk: {prompt: "Is {title} nice?", k: 1, role: cheap}}]
+  whole: [{from: said}, {sem_agg: {prompt: "All of {title}", returns: {all: string}, role: cheap}}]
+returns: [pairs, asked, several, kept, best, whole]
+"""
+
+
+def test_a_role_beside_a_prompt_comes_before_that_of_its_file(load, folder):
+    for name in ("mail", "call"):
+        front = f"returns: {{product: string}}\nrole: {name}"
+        folder.write(f"prompts/{name}.md", f"---\n{front}\n---\n# item\n{{title}}\n")
+    plan = load(GRAPHED + ROLES)
+    roles = {name: {p.role for p in node.prompt.all} for name, node in plan.steps.items()}
+    assert roles == {name: {"cheap"} for name in plan.steps}
+    without = load(GRAPHED + ROLES.replace(", role: cheap", "").replace(", role: $model", ""))
+    assert {p.role for p in without.steps["several"].prompt.all} == {"mail", "call"}
 
 
 # -- windows

@@ -17,7 +17,7 @@ steps:
   long:
     - from: notes
     - filter: length(text) > $least
-    - sem_map: {prompt: "What is {text} about?", add: {topic: string}}
+    - sem_map: {prompt: "What is {text} about?", returns: {topic: string}}
 returns: [long]
 """
 SHIPPED = sorted(path for path in plans_folder().glob("*.yaml") if path.stem != "graph")
@@ -49,8 +49,8 @@ def test_each_prompt_of_several_is_looked_at(load: Load, folder: Folder) -> None
             f"prompts/{name}.md", f"---\nreturns: {{topic: string}}\n---\n# item\n{item}\n"
         )
     several = (
-        '"What is {text} about?", add: {topic: string}',
-        "{by: id, a: short, otherwise: other}",
+        '"What is {text} about?", returns: {topic: string}',
+        "{on: id, a: short, otherwise: other}",
     )
     (warning,) = load(changed(several)).warnings
     assert 'the prompt "other" names no column' in warning.what

@@ -23,7 +23,7 @@ CLAUSES: dict[tuple[str, str], dict[str, str]] = {
     ("union", "relations"): {"ties": "all rows stay, equal or not"},
     ("unnest", "column"): {"ties": "all items stay, equal or not"},
     ("limit", "n"): {"NULL": _NUMBER, "NaN": _NUMBER, "ties": _NUMBER},
-    ("limit", "per"): {},
+    ("limit", "by"): {},
     ("limit", "order"): {},
     ("sort", "by"): {},
     ("distinct", "by"): {},
@@ -50,7 +50,7 @@ CLAUSES: dict[tuple[str, str], dict[str, str]] = {
     ("sem_agg", "order"): {},
     ("sem_agg", "alone"): {"ties": _OF_LEFT},
     ("sem_topk", "prompt"): {},
-    ("sem_topk", "per"): {},
+    ("sem_topk", "by"): {},
     ("sem_topk", "k"): {"NULL": _NUMBER, "NaN": _NUMBER, "ties": _NUMBER},
 }
 """The clauses of operators; for each, the features that cannot occur there, and why."""

@@ -558,7 +558,7 @@ class _Evaluation:
 
     def limit(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
         """The first n by an order, of each group; they stay in the order that they have."""
-        keys = self.keys("limit", "per", _names(spec.get("per")), relation)
+        keys = self.keys("limit", "by", _names(spec.get("by")), relation)
         counts: dict[Any, int] = {}
         chosen = set()
         n = self.settled(spec["n"])
@@ -804,12 +804,12 @@ class _Evaluation:
             text = texts.get(place)
             if text is None:
                 found = {
-                    name: other[name][place] if name in other else None for name in spec["add"]
+                    name: other[name][place] if name in other else None for name in spec["returns"]
                 }
             else:
-                found = _answered(spec["add"], [text], answers.of_group)
+                found = _answered(spec["returns"], [text], answers.of_group)
             rows.append(replace(row, columns={**row.columns, **found}))
-        result = Relation([*relation.names, *spec["add"]], rows, relation.windowed)
+        result = Relation([*relation.names, *spec["returns"]], rows, relation.windowed)
         failed = [place for place, text in texts.items() if FAILING in text]
         return result if spec.get("on_error") == "null" else self._without(result, failed)
 
@@ -830,22 +830,25 @@ class _Evaluation:
             head = relation.rows[min(places)]
             if len(places) == 1 and alone:
                 found = {
-                    name: alone[name][places[0]] if name in alone else None for name in spec["add"]
+                    name: alone[name][places[0]] if name in alone else None
+                    for name in spec["returns"]
                 }
             else:
-                found = _answered(spec["add"], [texts[place] for place in places], answers.of_group)
+                found = _answered(
+                    spec["returns"], [texts[place] for place in places], answers.of_group
+                )
                 mixed = len({self._owner(relation, place) for place in places}) > 1
                 if mixed or any(FAILING in texts[place] for place in places):
                     failed.append(len(rows))
                     found = dict.fromkeys(found)
             values = {**{name: head.columns[name] for name in by}, **found}
             rows.append(Row(values, head.member, _all_sources(relation, places)))
-        result = Relation([*by, *spec["add"]], rows, relation.windowed)
+        result = Relation([*by, *spec["returns"]], rows, relation.windowed)
         return result if spec.get("on_error") == "null" else self._without(result, failed)
 
     def sem_topk(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
         """The k best rows of each group, best first."""
-        keys = self.keys("sem_topk", "per", _names(spec.get("per")), relation)
+        keys = self.keys("sem_topk", "by", _names(spec.get("by")), relation)
         texts = self.questions("sem_topk", spec["prompt"], relation)
         self.seen("sem_topk", "k", [])
         groups: dict[Any, list[int]] = {}

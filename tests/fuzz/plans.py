@@ -450,7 +450,7 @@ class _Drawing:
     def limit(self, typed: Typed) -> Drawn:
         spec: dict[str, Any] = {"n": self.pick(1, 1, 2, 3, "$two")}
         if self.chance(0.4):
-            spec["per"] = self.some_names(typed)
+            spec["by"] = self.some_names(typed)
         if self.chance(0.75):
             spec["order"] = self.terms(typed)
         return [{"limit": spec}], typed
@@ -665,7 +665,7 @@ class _Drawing:
         kinds = {name: STRINGS if kind.startswith("list") else kind for name, kind in add.items()}
         spec: dict[str, Any] = {
             "prompt": self.prompt(typed, "Name it:"),
-            "add": add,
+            "returns": add,
             **self.on_error(),
         }
         if self.chance(0.4):
@@ -689,7 +689,7 @@ class _Drawing:
         spec: dict[str, Any] = {
             "prompt": self.prompt(typed, "All in all:"),
             "by": by,
-            "add": add,
+            "returns": add,
             **self.on_error(),
         }
         if self.chance(0.6):
@@ -712,7 +712,7 @@ class _Drawing:
             ["canary"] if "canary" in typed else []
         )
         if per:
-            spec["per"] = list(dict.fromkeys(per))
+            spec["by"] = list(dict.fromkeys(per))
         return [{"sem_topk": spec}], {**typed, "rank": "int64", "score": "double"}
 
     def sem_join(self, typed: Typed) -> Drawn:

@@ -58,7 +58,7 @@ def _kept(rng: random.Random) -> list[Any]:
     }
     columns |= {name: None for name in ("s", "k") if rng.random() < 0.7}
     one = (
-        {"limit": {"n": 1, "per": ["note"], "order": "id desc"}}
+        {"limit": {"n": 1, "by": ["note"], "order": "id desc"}}
         if rng.random() < 0.5
         else {"distinct": ["note"]}
     )

@@ -41,11 +41,7 @@ SIMPLE = st.one_of(
         st.sampled_from([None, "n desc", ["name", "id desc"], "n * 3"]),
     ).map(
         lambda t: [
-            {
-                "limit": {
-                    k: v for k, v in zip(("n", "per", "order"), t, strict=True) if v is not None
-                }
-            }
+            {"limit": {k: v for k, v in zip(("n", "by", "order"), t, strict=True) if v is not None}}
         ]
     ),
     st.sampled_from([[], ["name"], ["n", "group_id"]]).map(lambda by: [{"distinct": by}]),
@@ -76,22 +72,22 @@ ASKING = st.one_of(
     ).map(lambda t: [{"sem_filter": {"prompt": t[0], "on_error": t[1]}}]),
     st.just(
         [
-            {"sem_map": {"prompt": "Code: {name}", "add": {"code": "string"}}},
+            {"sem_map": {"prompt": "Code: {name}", "returns": {"code": "string"}}},
             {"add": {"name": "code"}},
             BACK,
         ]
     ),
     st.just(
         [
-            {"sem_map": {"prompt": "Code: {id} {name}", "add": {"code": "string"}}},
+            {"sem_map": {"prompt": "Code: {id} {name}", "returns": {"code": "string"}}},
             {"filter": "code <> 'c1'"},
             BACK,
         ]
     ),
     st.just(
         [
-            {"sem_map": {"prompt": "Code: {name}", "add": {"code": "string"}}},
-            {"sem_map": {"prompt": "Mark: {n}", "add": {"mark": "string"}}},
+            {"sem_map": {"prompt": "Code: {name}", "returns": {"code": "string"}}},
+            {"sem_map": {"prompt": "Mark: {n}", "returns": {"mark": "string"}}},
             {"filter": "n > 2 AND mark <> code"},
             BACK,
         ]
@@ -105,7 +101,7 @@ ASKING = st.one_of(
             {
                 "limit": {
                     k: v
-                    for k, v in zip(("n", "per", "order"), (2, *t), strict=True)
+                    for k, v in zip(("n", "by", "order"), (2, *t), strict=True)
                     if v is not None
                 }
             },

@@ -195,8 +195,8 @@ ALLOWING = """
 plan: allowing
 inputs: {notes: {id: string, text: string}}
 steps:
-  codes: [{from: notes}, {sem_map: {prompt: "Code: {text}", add: {code: string}}}]
-  marks: [{from: notes}, {sem_map: {prompt: "Mark: {text}", add: {mark: string}}}]
+  codes: [{from: notes}, {sem_map: {prompt: "Code: {text}", returns: {code: string}}}]
+  marks: [{from: notes}, {sem_map: {prompt: "Mark: {text}", returns: {mark: string}}}]
 returns: [codes, marks]
 allow: ALLOW
 """
@@ -230,7 +230,7 @@ def test_what_no_rule_is_called_cannot_be_allowed(tmp_path: Path) -> None:
 def maps(folder: Path, count: int) -> LogicalPlan:
     """A plan with many questions about the same rows, each a step of its own."""
     steps = "".join(
-        f'  s{i}:\n    - from: people\n    - sem_map: {{prompt: "Code: {{name}} {i}", add: {{a{i}: string}}}}\n'
+        f'  s{i}:\n    - from: people\n    - sem_map: {{prompt: "Code: {{name}} {i}", returns: {{a{i}: string}}}}\n'
         for i in range(count)
     )
     names = ", ".join(f"s{i}" for i in range(count))

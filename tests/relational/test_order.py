@@ -63,7 +63,7 @@ def test_the_rows_of_a_sem_agg_go_by_its_order(run: Run, oracle: Oracle, term: s
         return {"word": "w"}
 
     oracle.mind.combine = combine
-    steps = f'    - sem_agg: {{prompt: "Word for {{id}}", by: [k], order: "{term}", add: {{word: string}}}}\n'
+    steps = f'    - sem_agg: {{prompt: "Word for {{id}}", by: [k], order: "{term}", returns: {{word: string}}}}\n'
     rows = [{"id": i, "k": 0, "o": -i, "g": i} for i in range(4)]
     run(plan("id: int64, k: int64, o: int64, g: int64", steps, head=HEAD), rows=rows)
     asked = [text.rpartition(" ")[2] for text in seen[0]]

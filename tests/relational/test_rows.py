@@ -127,7 +127,7 @@ class Segments:
 
     def limit(self, node: Node) -> Node:
         per = self.columns_of(node, self.draw.choice([0, 0, 1]))
-        return Limit(input=node, n=self.draw.choice([1, 2, 5]), per=per, order=self.order(node))
+        return Limit(input=node, n=self.draw.choice([1, 2, 5]), by=per, order=self.order(node))
 
     def ordered(self, node: Node) -> Node:
         return Ordered(input=node, by=self.order(node) or (Sort(sql("1")),))

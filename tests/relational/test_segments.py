@@ -182,7 +182,7 @@ def test_a_limit_takes_the_first_of_each_group_nulls_last_and_ties_in_row_order(
     for descending, best in ((False, 3), (True, 1)):
         node = Limit(input=people(), n=1, order=(Sort(sql("city"), descending),))
         assert [row["id"] for row in rows_of(node, people=rows)] == [best]
-    node = Limit(input=people(), n=1, per=("city",))
+    node = Limit(input=people(), n=1, by=("city",))
     assert [row["id"] for row in rows_of(node, people=rows)] == [1, 2, 3]
 
 

@@ -294,7 +294,7 @@ def test_an_aggregate_sees_its_rows_in_order_and_a_group_of_one_may_answer_for_i
 
 
 def test_topk_ranks_within_groups_and_equal_scores_stay_in_row_order() -> None:
-    node = SemTopk(input=WORDS, per=("id",), k=1, prompt=prompt("{word}"))
+    node = SemTopk(input=WORDS, by=("id",), k=1, prompt=prompt("{word}"))
     found, _ = ask(node, lambda _row: {"score": 7.0}, WORDED)
     assert [(r["id"], r["word"], r["rank"], r["score"]) for r in found.table.to_pylist()] == [
         (1, "x", 0, 7.0), (2, "x", 0, 7.0), (9, "z", 0, 7.0),
@@ -310,7 +310,7 @@ def test_no_rows_ask_nothing() -> None:
 
 def by_text(item: str = "{text}", other: str = "", **returns: str) -> PromptSet:
     one = prompt(item, other, **returns).first
-    return PromptSet((("a", one), ("b", one)), by="text")
+    return PromptSet((("a", one), ("b", one)), on="text")
 
 
 NO_PROMPT = "no_prompt: there is none for text {}, only for a, b: add otherwise to the prompt"
@@ -344,7 +344,7 @@ def test_pairs_groups_and_ranks_of_such_a_row_fail_and_no_others() -> None:
     assert len(seen) == 2
     assert found.table.to_pylist() == [{"text": "a", "said": "2 a"}, {"text": "b", "said": "1 b"}]
     assert [f.error for f in found.failures] == [NO_PROMPT.format("NULL"), NO_PROMPT.format('"z"')]
-    ranked = SemTopk(input=NOTES, prompt=by_text(), k=1, per=("id",))
+    ranked = SemTopk(input=NOTES, prompt=by_text(), k=1, by=("id",))
     found, seen = ask(ranked, lambda row: {"score": 1.0}, UNKNOWN)
     assert [row["id"] for row in found.table.to_pylist()] == [1, 2, 5]
     assert {f.row["id"] for f in found.failures} == {3, 4}

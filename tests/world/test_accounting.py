@@ -41,7 +41,7 @@ returns: [found]
 WAYS = {
     "one by one": ('sem_filter: {prompt: "Does {text} say that somebody moved?"}', "per_row"),
     "packed": ('sem_filter: {prompt: "Does {text} say that somebody moved?"}', "packed(rows=5)"),
-    "taken apart": ('sem_map: {prompt: "Take apart: {text}", add: {person: string null, facts: list<string>}}', "packed(rows=4)"),
+    "taken apart": ('sem_map: {prompt: "Take apart: {text}", returns: {person: string null, facts: list<string>}}', "packed(rows=4)"),
     "pairs": ('sem_join: {other: others, alias: o, prompt: "Do {text} and {o.text} contradict each other?"}', "block(left=4)"),
     "ranked": ('sem_topk: {k: 3, prompt: "How strongly does {text} say that somebody moved?"}', "tournament"),
     "only the first": (

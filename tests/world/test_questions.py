@@ -93,7 +93,9 @@ async def test_yes_and_no_are_those_of_the_text(
 @pytest.mark.parametrize("use", ["per_row", "packed(rows=3)"])
 async def test_texts_are_sorted_and_taken_apart(ask: Ask, use: str) -> None:
     fields = "topic: 'enum<job, home, small_talk>', person: string null, place: string null, since: timestamp null, facts: list<string>"
-    result = await ask(f'sem_map: {{prompt: "Take apart: {{text}}", add: {{{fields}}}}}', use=use)
+    result = await ask(
+        f'sem_map: {{prompt: "Take apart: {{text}}", returns: {{{fields}}}}}', use=use
+    )
     rows = found(result)
     assert [row["topic"] for row in rows] == ["home", "job", "home", "small_talk", "home"]
     assert [row["person"] for row in rows] == [
@@ -169,7 +171,7 @@ async def test_the_best_are_those_that_say_it_most_clearly(ask: Ask, use: str) -
 
 @pytest.mark.parametrize("use", ["single", "tree(fan_in=2)", "fold(rows=2)"])
 async def test_groups_are_summarised_as_one(ask: Ask, use: str) -> None:
-    step = 'sem_agg: {prompt: "What do we know? {text}", by: [], add: {summary: string, people: list<string>}}'
+    step = 'sem_agg: {prompt: "What do we know? {text}", by: [], returns: {summary: string, people: list<string>}}'
     (row,) = found(await ask(step, use=use))
     said = [
         "Ada Costa has moved to Oslo.",
@@ -187,6 +189,6 @@ async def test_unknown_prompts_are_rejected(ask: Ask) -> None:
 
 
 async def test_a_review_returns_what_the_answer_missed(ask: Ask) -> None:
-    step = 'sem_map: {prompt: "List what {text} says.", add: {facts: list<string>}}'
+    step = 'sem_map: {prompt: "List what {text} says.", returns: {facts: list<string>}}'
     plain = found(await ask(step))
     assert found(await ask(step, use="reflexion(rounds=1)")) == plain
