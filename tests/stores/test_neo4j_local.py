@@ -113,28 +113,31 @@ async def test_a_store_can_be_had_from_the_folder(server: LocalServer) -> None:
     await store.aclose()
 
 
-def test_it_ends_cleanly_keeps_its_data_and_is_started_once_by_two_at_once(tmp_path: Path) -> None:
-    first = start(tmp_path)
+def test_it_ends_cleanly_keeps_its_data_and_is_started_once_by_two_at_once(
+    server: LocalServer,
+) -> None:
+    """The last test that uses the server: it ends it, starts it twice more and stops it."""
+    first, folder = server, server.folder
     run(first, "CREATE (:Kept {name: 'yes'})")
     os.kill(first.pid or 0, signal.SIGTERM)
     psutil.wait_procs([psutil.Process(first.pid)])
-    gone = status(tmp_path)
+    gone = status(folder)
     assert (gone.running, gone.pid, gone.uri) == (False, None, first.uri)
     with pytest.raises(StoreUnavailable, match="semgraph neo4j start"):
-        local_store(tmp_path)
+        local_store(folder)
 
     both = [
         subprocess.Popen(
-            [sys.executable, "-c", START, str(tmp_path)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", START, str(folder)], stdout=subprocess.PIPE, text=True
         )
         for _ in range(2)
     ]
     said = {process.communicate()[0].strip() for process in both}
-    second = status(tmp_path)
+    second = status(folder)
     assert said == {str(second.pid)}
     assert (second.uri, second.password) == (first.uri, first.password)
     assert run(second, "MATCH (n:Kept) RETURN n.name") == [["yes"]]
-    log = tmp_path / "logs" / "debug.log"
+    log = folder / "logs" / "debug.log"
     assert "Recovery required" not in log.read_text()
 
     run(second, "CREATE (:Kept {name: 'this too'})")  # what a crash leaves to be recovered
@@ -142,22 +145,22 @@ def test_it_ends_cleanly_keeps_its_data_and_is_started_once_by_two_at_once(tmp_p
     # A crash leaves its state file behind, and the process id in it may be anybody's by now.
     psutil.Process(second.pid).kill()
     psutil.wait_procs([psutil.Process(second.pid)] if psutil.pid_exists(second.pid or 0) else [])
-    state = tmp_path / "server.json"
+    state = folder / "server.json"
     state.write_text(json.dumps(json.loads(state.read_text()) | {"pid": os.getpid()}))
-    assert not status(tmp_path).running
-    assert not stop(tmp_path).running
+    assert not status(folder).running
+    assert not stop(folder).running
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(StoreUnavailable, match=rf"port {port}: .*already in use .*server\.log"):
-            start(tmp_path, port=port)
-    assert not status(tmp_path).running
+            start(folder, port=port)
+    assert not status(folder).running
 
     # A start that finds its port taken may end before it looks at its data; this one does look.
-    third = start(tmp_path)
+    third = start(folder)
     assert run(third, "MATCH (n:Kept) RETURN n.name ORDER BY n.name") == [["this too"], ["yes"]]
     assert "Recovery required" in log.read_text()
-    stop(tmp_path)
+    stop(folder)
 
 
 def test_without_its_packages_it_names_the_extra(
