@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -14,7 +13,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
+from benchmarks.__main__ import app
 from benchmarks.ingest.ours import run
 from benchmarks.suite import Lines, Unmeasured
 from benchmarks.suite import peers as peers_of
@@ -28,17 +30,13 @@ from tests.benchmarks.made import bench, case
 from tests.patience import HANGS, default_signals
 
 
-def command(*words: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "benchmarks", *map(str, words)]
-    environment = os.environ | {"COLUMNS": "200"} | more
-    return subprocess.run(
-        line, cwd=ROOT, capture_output=True, text=True, check=False, env=environment
-    )
+def command(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def test_an_unknown_benchmark_is_reported_with_the_known_names() -> None:
     done = command("run", "ingset")
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert 'no benchmark "ingset"; known: engine, ingest, operators' in done.stderr
     assert 'Did you mean "ingest"?' in done.stderr
 
@@ -49,7 +47,7 @@ def test_an_unreadable_line_is_reported_with_its_position(
 ) -> None:
     (tmp_path / "engine.jsonl").write_text('{"benchmark": "engine"\n')
     done = command(*words, "--into", tmp_path)
-    assert done.returncode == 2
+    assert done.exit_code == 2, done.exception
     assert f"{tmp_path}/engine.jsonl:1  invalid line of results" in done.stderr
     assert "Traceback" not in done.stderr
 

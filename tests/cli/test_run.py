@@ -187,7 +187,7 @@ def test_a_failed_row_is_set_aside_and_can_be_given_again(
 
 def test_a_server_that_is_not_there_is_exit_code_5(project: Project) -> None:
     project.env["SEMGRAPH_LLM"] = "openai:test-model@http://127.0.0.1:9/v1"
-    done = project.process("run", "people")
+    done = project("run", "people")
     assert done.code == 5
     assert done.out == ""
     assert "127.0.0.1:9" in done.err
