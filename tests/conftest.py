@@ -84,11 +84,13 @@ def pytest_collect_file(
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With `--dist loadgroup`, tests on the shared Neo4j run in one process, because each has the
-    database for itself; and so do those of a file, which share fixtures and loaded plans.
+    database for itself; and so do those of a file, which share fixtures and loaded plans. Those that
+    wait for servers and timeouts begin first, so that none of them is what the end waits for.
     """
     for item in items:
         on_neo4j = "neo4j" in item.nodeid and item.path.stem != "test_neo4j_local"
         item.add_marker(pytest.mark.xdist_group("neo4j" if on_neo4j else str(item.path)))
+    items.sort(key=lambda item: "neo4j" not in item.nodeid and item.path.stem != "test_accounting")
 
 
 @pytest.fixture(scope="session", autouse=True)
