@@ -1,5 +1,10 @@
-"""Running physical plans: windows and waves, evaluation, commits, what a run works with, its record
-and its result.
+"""Running physical plans.
 
-`explain` and what lies above import it. It draws nothing, and knows no implementation by name.
+`executor` runs a plan at once, or by the `windows` of its input; `evaluation` computes physical
+nodes; `commit` writes windows. `runtime` is what a run uses, `result` its options and outcome,
+`record` the folder that says what it did, `observations` what later estimates learn from it, and
+`uniform` notes operators that got one answer for all rows.
+
+Imports `physical` and what lies below; it draws nothing, and knows no implementation by name.
+`explain` and what lies above import it.
 """

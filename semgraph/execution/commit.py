@@ -22,7 +22,7 @@ from semgraph.execution.windows import InputRows, Window
 from semgraph.logical.plan import Windowing
 from semgraph.logical.sinks import Delete, Merge, Sink
 from semgraph.physical.plan import SinkSpec
-from semgraph.physical.retrieval import EmbedTextsOf, partitions_of, vectors_of
+from semgraph.physical.vectors import EmbedTextsOf, partitions_of, vectors_of
 from semgraph.relational.batch import Batch, values
 from semgraph.semantic.ask import Failure
 from semgraph.stores.base import (

@@ -24,7 +24,7 @@ from semgraph.llm.base import Vectors
 from semgraph.llm.stack import Replies, remembering
 from semgraph.meter import OperatorMetrics, StepMetrics
 from semgraph.physical.plan import AskModel, PhysicalNode
-from semgraph.physical.retrieval import Partition
+from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import AnswerContext, Answered, Failure
 from semgraph.semantic.context import NodeContext

@@ -23,7 +23,7 @@ from semgraph.logical.semantic import Embed, Semantic
 from semgraph.logical.sinks import Merge
 from semgraph.meter import Meter, StepMetrics
 from semgraph.physical.plan import PhysicalPlan
-from semgraph.physical.retrieval import Partition
+from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import Answered
 from semgraph.semantic.context import count_embeddings

@@ -21,8 +21,8 @@ from semgraph.logical.search import Search
 from semgraph.logical.semantic import VECTOR
 from semgraph.physical.plan import PhysicalPlan, SqlSegment, StoreSearch
 from semgraph.physical.reads import run_match, scanned_where
-from semgraph.physical.retrieval import Partition
 from semgraph.physical.search import run_searches
+from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch, runtime_schema
 from semgraph.relational.row_scalars import Unsupported
 from semgraph.stores.base import Observable, Store

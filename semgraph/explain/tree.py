@@ -15,7 +15,7 @@ from semgraph.logical.search import Search
 from semgraph.logical.semantic import Embed, Semantic
 from semgraph.logical.sinks import Sink
 from semgraph.physical.plan import PhysicalPlan, SqlSegment, StoreSearch
-from semgraph.physical.retrieval import SearchSpec
+from semgraph.physical.search_spec import SearchSpec
 from semgraph.relational.row_scalars import Unsupported
 from semgraph.relational.segments import Segment
 

@@ -25,15 +25,17 @@ from semgraph.logical.search import Search
 from semgraph.logical.semantic import Embed, Semantic, SemFilter, SemMap
 from semgraph.logical.sinks import Sink
 from semgraph.meter import StepMetrics
-from semgraph.physical.operators import clusters, edges_within, required, run_embed, without_faulty
+from semgraph.physical.clusters import clusters, edges_within
+from semgraph.physical.failed_rows import required, without_faulty
 from semgraph.physical.reads import StoreReads, run_match, run_scan
-from semgraph.physical.retrieval import Partition, SearchSpec
 from semgraph.physical.search import (
     Remembered,
     RememberedSearches,
     StoreSearches,
     run_searches,
 )
+from semgraph.physical.search_spec import SearchSpec
+from semgraph.physical.vectors import Partition, run_embed
 from semgraph.relational.batch import FEW, Batch, runtime_schema
 from semgraph.relational.segments import (
     Segment,
@@ -326,8 +328,8 @@ class SearchGroup:
                 any.
             ctx: The context.
         """
-        left, *steps = map(ctx.by_partition, inputs)
-        rest = iter(steps)
+        left, *rows_of_steps = map(ctx.by_partition, inputs)
+        rest = iter(rows_of_steps)
         withins = [next(rest) if spec.node.within is not None else None for spec in self.specs]
         step = self.specs[0].node.step
         store: StoreSearches = ctx.store(step)

@@ -38,7 +38,7 @@ from semgraph.physical.plan import (
     StoreSearch,
     WholeRun,
 )
-from semgraph.physical.retrieval import SearchSpec
+from semgraph.physical.search_spec import SearchSpec
 from semgraph.relational.segments import Segment, compile_segment, plan_segments
 from semgraph.semantic.library import Implementations, Library, choose
 from semgraph.stores.base import SearchQuery, Store

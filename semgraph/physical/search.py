@@ -1,7 +1,8 @@
-"""Lateral search: hits of the store and of a step's rows, ranked by each method, fused, cut to k.
+"""Running searches: one round trip for all over the same rows, then the rest of each of them here.
 
-The store ranks and filters what it can; `hits` does the rest over few rows, one DuckDB statement
-over many, so that hits of the store and of a step's rows are ranked alike, and `where` acts before k.
+The store ranks and filters what `search_spec` says. `search_rows` does the rest over few rows,
+`search_sql` over many, so that hits of the store and of a step's rows are ranked alike, and `where`
+acts before k.
 """
 
 from __future__ import annotations
@@ -19,18 +20,17 @@ from semgraph.expr.functions import words
 from semgraph.expr.scalar import LEFT, PAIRS, STEP, STORED
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import VECTOR
-from semgraph.physical.fusion import RESULT_OF, asked_column, statement, vector_column
-from semgraph.physical.hits import RowSearch
-from semgraph.physical.retrieval import (
+from semgraph.physical.search_rows import RowSearch
+from semgraph.physical.search_spec import SearchInput, SearchSpec
+from semgraph.physical.search_sql import RESULT_OF, sought_column, statement, vector_column
+from semgraph.physical.shortlist import shortlist, worth_it
+from semgraph.physical.vectors import (
     EmbedTextsOf,
-    SearchInput,
-    SearchSpec,
     given_vectors,
     of_one_size,
     partitions_of,
     vectors_of,
 )
-from semgraph.physical.shortlist import shortlist, worth_it
 from semgraph.relational.batch import Batch, runtime_schema, values
 from semgraph.relational.segments import check_equal, column_of, execute, executors
 from semgraph.stores.base import SearchQuery
@@ -110,16 +110,16 @@ class StoreQueries:
     """
 
     def __init__(self, searches: Sequence[SearchInput], left: Batch) -> None:
-        self.searches = {n: asked for n, asked in enumerate(searches) if asked.spec.node.label}
+        self.searches = {n: search for n, search in enumerate(searches) if search.spec.node.label}
         names = frozenset[str]().union(*(a.spec.row_columns for a in self.searches.values()))
         columns: dict[str, Any] = {"_q": pa.array(range(left.num_rows), pa.int64())}
         columns |= {name: left.array(name) for name in sorted(names)}
         self._free: dict[int, list[bool]] = {}  # for each row whether it sees all partitions
-        for n, asked in self.searches.items():
-            node = asked.spec.node
+        for n, search in self.searches.items():
+            node = search.spec.node
             if node.or_all:
                 self._free[n] = [names is None for names in left.column(node.partition)]
-            for i, column in enumerate(asked.values):
+            for i, column in enumerate(search.values):
                 columns[f"_x{n}_{i}"] = column
                 if self._is_mixed(n):
                     places = [q if free else None for q, free in enumerate(self._free[n])]
@@ -158,18 +158,18 @@ class StoreQueries:
         return both.sort_by([("_q", "ascending"), ("method", "ascending"), ("rank", "ascending")])
 
 
-def hidden_hits(asked: SearchInput, hits: Batch, result: Batch, of: Sequence[int], k: int) -> bool:
+def hidden_hits(search: SearchInput, hits: Batch, result: Batch, of: Sequence[int], k: int) -> bool:
     """Whether stored hits beyond the k-th might belong to the best.
 
     Args:
-        asked: The search.
+        search: The search.
         hits: Those of the store: `k` for each row and method, or all.
         result: The result.
         of: The row that each row of the result is for.
-        k: How many hits were asked for.
+        k: How many hits were requested.
     """
-    node, within = asked.spec.node, asked.within
-    if within is None or asked.spec.unlimited or not hits.num_rows:
+    node, within = search.spec.node, search.within
+    if within is None or search.spec.unlimited or not hits.num_rows:
         return False
     keys = set(within.column(node.graph.key))
     groups = zip(hits.column("_q"), hits.column("method"), strict=True)
@@ -179,28 +179,28 @@ def hidden_hits(asked: SearchInput, hits: Batch, result: Batch, of: Sequence[int
         if key in keys:
             taken.add(group)
     cut = {group[0] for group in taken if counts[group] >= k}
-    return bool(cut) and (bool(node.by) or not _is_settled(asked, hits, result, of, cut))
+    return bool(cut) and (bool(node.by) or not _is_complete(search, hits, result, of, cut))
 
 
-def _is_settled(
-    asked: SearchInput, hits: Batch, result: Batch, of: Sequence[int], cut: set[int]
+def _is_complete(
+    search: SearchInput, hits: Batch, result: Batch, of: Sequence[int], cut: set[int]
 ) -> bool:
     """Whether the hits by order of some rows are k each, none of which comes after what the store
     ranked last.
     """
-    key = asked.spec.node.graph.key
-    names = [key, *(name for name, _ in asked.spec.terms if hits.has(name) and name != key)]
+    key = search.spec.node.graph.key
+    names = [key, *(name for name, _ in search.spec.terms if hits.has(name) and name != key)]
     ranked: dict[int, dict[str, dict[str, Any]]] = {q: {} for q in cut}
     for q, *row in zip(*map(hits.column, ("_q", *names)), strict=True):
         if q in cut:
             hit = dict(zip(names, row, strict=True))
             ranked[q][hit[key]] = hit
-    settled = dict.fromkeys(cut, 0)
-    for q, hit in zip(of, result.column(asked.spec.node.alias), strict=True):
+    certain = dict.fromkeys(cut, 0)
+    for q, hit in zip(of, result.column(search.spec.node.alias), strict=True):
         original = ranked[q].get(hit[key]) if q in cut and hit is not None else None
-        if original is not None and _no_later(hit, original, asked.spec.terms):
-            settled[q] += 1
-    return all(count == asked.spec.node.k for count in settled.values())
+        if original is not None and _no_later(hit, original, search.spec.terms):
+            certain[q] += 1
+    return all(count == search.spec.node.k for count in certain.values())
 
 
 def _no_later(
@@ -222,15 +222,15 @@ async def method_values(
     """
     columns: list[pa.Array[Any]] = []
     for by in node.by:
-        asked = await column_of(by.to, node.input, left, now)
+        sought = await column_of(by.to, node.input, left, now)
         if by.via == "fulltext":
-            texts = [None if text is None else words(text) for text in asked.column("x")]
+            texts = [None if text is None else words(text) for text in sought.column("x")]
             columns.append(pa.array(texts, pa.string()))
         elif by.via == "nearest" and not node.given_as_vector(by):
             partitions = partitions_of(left, node.graph.partition)
-            columns.append(await vectors_of(asked.column("x"), embed, partitions))
+            columns.append(await vectors_of(sought.column("x"), embed, partitions))
         else:
-            column = asked.array("x")
+            column = sought.array("x")
             columns.append(given_vectors(column) if by.via == "nearest" else column)
     return columns
 
@@ -252,45 +252,47 @@ async def run_searches(
         SearchInput(spec, left, withins[n], await method_values(spec.node, left, embed, now))
         for n, spec in enumerate(specs)
     ]
-    asking = StoreQueries(searches, left)
-    hits = await asking.hits(store, {n: asked.spec.node.k for n, asked in asking.searches.items()})
+    queries = StoreQueries(searches, left)
+    hits = await queries.hits(
+        store, {n: search.spec.node.k for n, search in queries.searches.items()}
+    )
     results = []
-    for n, asked in enumerate(searches):
-        result, of = await _finish(asked, hits.get(n), embed, now)
-        k = asked.spec.node.k
-        while n in hits and hidden_hits(asked, hits[n], result, of, k):
+    for n, search in enumerate(searches):
+        result, of = await _finish(search, hits.get(n), embed, now)
+        k = search.spec.node.k
+        while n in hits and hidden_hits(search, hits[n], result, of, k):
             k *= 4
-            hits |= await asking.hits(store, {n: k})
-            result, of = await _finish(asked, hits[n], embed, now)
+            hits |= await queries.hits(store, {n: k})
+            result, of = await _finish(search, hits[n], embed, now)
         results.append(result.derived_from(left, of))
     return results
 
 
 async def _finish(
-    asked: SearchInput, hits: Batch | None, embed: EmbedTextsOf, now: datetime | None
+    search: SearchInput, hits: Batch | None, embed: EmbedTextsOf, now: datetime | None
 ) -> tuple[Batch, list[int]]:
     """The result, and for which row each of its rows is."""
-    search = RowSearch(asked, hits, now)
-    result = await search.result(partial(_step_vectors, asked, embed))
+    over_rows = RowSearch(search, hits, now)
+    result = await over_rows.result(partial(_step_vectors, search, embed))
     if result is not None and not executors().both:
         return result
-    computed, of = await by_statement(asked, hits, embed, now, with_step=search.with_step)
+    computed, of = await by_statement(search, hits, embed, now, with_step=over_rows.with_step)
     if result is not None:
-        check_equal(asked.spec.node, "a search", [asked.left], result[0].rows, computed.rows)
+        check_equal(search.spec.node, "a search", [search.left], result[0].rows, computed.rows)
     return computed, of
 
 
-async def _step_vectors(asked: SearchInput, embed: EmbedTextsOf, method: int) -> Any:
+async def _step_vectors(search: SearchInput, embed: EmbedTextsOf, method: int) -> Any:
     """The vectors of a step's rows for a method."""
-    assert asked.within is not None
-    texts = asked.within.column(asked.spec.node.by[method].prop)
+    assert search.within is not None
+    texts = search.within.column(search.spec.node.by[method].prop)
     return await vectors_of(
-        texts, embed, partitions_of(asked.within, asked.spec.node.graph.partition)
+        texts, embed, partitions_of(search.within, search.spec.node.graph.partition)
     )
 
 
 async def by_statement(
-    asked: SearchInput,
+    search: SearchInput,
     hits: Batch | None,
     embed: EmbedTextsOf,
     now: datetime | None,
@@ -300,24 +302,24 @@ async def by_statement(
     """The result by the statement, and for which row each of its rows is.
 
     Args:
-        asked: The search and its rows.
+        search: The search and its rows.
         hits: Those of the store; None: it was not asked.
         embed: Embeds the texts of the step.
         now: The value of `$now`.
         with_step: Whether rows of the step may be hits, or stand for stored ones.
     """
-    spec = asked.spec
-    tables = {LEFT: asked.left.table}
+    spec = search.spec
+    tables = {LEFT: search.left.table}
     if hits is not None:
         tables[STORED] = hits.table
-    if with_step and asked.within is not None:
-        tables[STEP] = await _with_vectors(spec, asked.within, embed)
+    if with_step and search.within is not None:
+        tables[STEP] = await _with_vectors(spec, search.within, embed)
     for i, by in enumerate(spec.node.by):
-        column = asked.values[i]
+        column = search.values[i]
         if by.via == "nearest" and STEP in tables:
-            column, vectors = of_one_size(column, await _step_vectors(asked, embed, i))
+            column, vectors = of_one_size(column, await _step_vectors(search, embed, i))
             tables[STEP] = tables[STEP].append_column(vector_column(i), vectors)
-        tables[LEFT] = tables[LEFT].append_column(asked_column(i), column)
+        tables[LEFT] = tables[LEFT].append_column(sought_column(i), column)
     chosen = spec if with_step or spec.node.within is None else replace(spec, with_step=False)
     if STEP in tables and worth_it(spec, tables):
         tables[PAIRS] = await shortlist(spec, tables, now)

@@ -1,4 +1,6 @@
-"""Pairs of row and step row that can be among the k best, where there are too many to rank all."""
+"""The shortlist of a search: pairs of row and step row that can be among the k best, by numpy, where
+there are too many pairs for a statement to rank all.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ import pyarrow.compute as pc
 from semgraph.expr.functions import distinct_words
 from semgraph.expr.scalar import LEFT, STEP
 from semgraph.logical.search import By
-from semgraph.physical.fusion import PAIR, allowed, asked_column, vector_column
-from semgraph.physical.retrieval import SearchSpec, step_texts
+from semgraph.physical.search_spec import SearchSpec, step_texts
+from semgraph.physical.search_sql import PAIR, allowed, sought_column, vector_column
 from semgraph.relational.batch import PARTITION, dense, values
 from semgraph.relational.segments import execute
 
@@ -91,7 +93,7 @@ class _Compared:
     Args:
         left: For each row the number of what it asks; -1: nothing.
         step: For each row of the step the number of what it is; -1: nothing.
-        scores: How like what is asked is to each different thing of the step, for numbers of
+        scores: How like what is sought is to each different thing of the step, for numbers of
             `left`.
         floor: Scores up to this do not count.
         close: How exact scores are.
@@ -110,13 +112,13 @@ class _Compared:
         be its k best.
         """
         own = self.left[first : first + len(may)]
-        asked, which = np.unique(own, return_inverse=True)
+        sought, which = np.unique(own, return_inverse=True)
         if not len(self.step) or self.step.max() < 0:
             return
-        table = self.scores(asked[asked >= 0])
+        table = self.scores(sought[sought >= 0])
         nothing = np.full((len(table), 1), -np.inf, table.dtype)  # for step rows of number -1
         table = np.concatenate([table, nothing], axis=1)
-        which -= int((asked < 0).any())
+        which -= int((sought < 0).any())
         for q, row in enumerate(which):
             if own[q] < 0:
                 continue
@@ -144,18 +146,18 @@ def _first_of_each(rows: Numbers, kinds: Numbers, place: Numbers, k: int) -> Num
 
 
 def _compared(spec: SearchSpec, by: By, method: int, left: pa.Table, step: pa.Table) -> _Compared:
-    asked = left.column(asked_column(method))
+    sought = left.column(sought_column(method))
     if by.via == "nearest":
         return _vectors(
-            asked, step.column(vector_column(method)), -np.inf if by.above is None else by.above
+            sought, step.column(vector_column(method)), -np.inf if by.above is None else by.above
         )
     if by.via == "equal":
-        return _equals(values(asked), values(step.column(by.prop)))
+        return _equals(values(sought), values(step.column(by.prop)))
     columns = [values(step.column(name)) for name in step_texts(spec, method)]
     texts = [
         " ".join(text for text in row if text is not None) for row in zip(*columns, strict=True)
     ]
-    return _texts(values(asked), texts)
+    return _texts(values(sought), texts)
 
 
 def _numbered(things: Sequence[Hashable | None]) -> tuple[Numbers, list[Any]]:
@@ -170,8 +172,8 @@ def _numbered(things: Sequence[Hashable | None]) -> tuple[Numbers, list[Any]]:
     return number_of, [kind for kind in kinds if kind is not None]
 
 
-def _equals(asked: Sequence[Any], things: Sequence[Any]) -> _Compared:
-    left, mine = _numbered(asked)
+def _equals(sought: Sequence[Any], things: Sequence[Any]) -> _Compared:
+    left, mine = _numbered(sought)
     step, others = _numbered(things)
     number = {thing: n for n, thing in enumerate(others)}
     same = np.array([number.get(one, -1) for one in mine], np.int64)
@@ -183,9 +185,9 @@ def _equals(asked: Sequence[Any], things: Sequence[Any]) -> _Compared:
     return _Compared(left, step, scores, 0.0, _EQUAL)
 
 
-def _texts(asked: Sequence[str | None], texts: Sequence[str]) -> _Compared:
+def _texts(sought: Sequence[str | None], texts: Sequence[str]) -> _Compared:
     """Shared words over the geometric mean of how many there are, as `overlap` has it."""
-    left, mine = _numbered(asked)
+    left, mine = _numbered(sought)
     step, others = _numbered(texts)
     words = [distinct_words(text) for text in mine]
     holders: dict[str, list[int]] = defaultdict(list)
@@ -207,8 +209,10 @@ def _texts(asked: Sequence[str | None], texts: Sequence[str]) -> _Compared:
     return _Compared(left, step, scores, 0.0, _EQUAL)
 
 
-def _vectors(asked: pa.ChunkedArray[Any], vectors: pa.ChunkedArray[Any], above: float) -> _Compared:
-    left, mine = _directions(asked)
+def _vectors(
+    sought: pa.ChunkedArray[Any], vectors: pa.ChunkedArray[Any], above: float
+) -> _Compared:
+    left, mine = _directions(sought)
     step, others = _directions(vectors)
 
     def scores(which: Numbers) -> Numbers:

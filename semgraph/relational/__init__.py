@@ -1,5 +1,10 @@
-"""Relational runtime: batches of rows with their hidden columns, scalars and relational operators as
-DuckDB statements, and the fragments that run in Arrow alone.
+"""Relational runtime, with two executors: DuckDB statements, which define the results, and generated
+Python over few rows.
 
-`semantic`, `physical` and what lies above import it. It knows logical nodes, and no store or model.
+`batch` has rows with their hidden columns, `sql` the SQL of operators, `rows` the Python of segments,
+`row_scalars` that of scalars and `row_functions` the functions that it calls. `segments` compiles and
+runs maximal relational runs by either.
+
+Imports `logical`, `expr` and `errors`: it knows no store or model. `semantic`, `physical` and what
+lies above import it.
 """

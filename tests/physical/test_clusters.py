@@ -11,8 +11,8 @@ import pytest
 
 from semgraph.errors import DataError
 from semgraph.logical.cluster import Cluster
-from semgraph.physical import operators as cluster
-from semgraph.physical.operators import clusters
+from semgraph.physical import clusters as cluster
+from semgraph.physical.clusters import clusters
 from tests.relational.relations import relation
 
 

@@ -19,9 +19,10 @@ from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
 from semgraph.logical.search import By, Search
 from semgraph.logical.typecheck import Sort
-from semgraph.physical.hits import RowSearch
-from semgraph.physical.retrieval import SearchInput, SearchSpec, partitions_of, vectors_of
 from semgraph.physical.search import by_statement, method_values, run_searches
+from semgraph.physical.search_rows import RowSearch
+from semgraph.physical.search_spec import SearchInput, SearchSpec
+from semgraph.physical.vectors import partitions_of, vectors_of
 from semgraph.relational.batch import Batch, runtime_schema
 from semgraph.stores.base import NodeWrite, WriteBatch
 from semgraph.stores.sqlite.store import SqliteStore

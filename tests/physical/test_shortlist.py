@@ -18,8 +18,8 @@ from semgraph.logical.schema import Graph
 from semgraph.logical.search import By, Search
 from semgraph.logical.typecheck import Sort
 from semgraph.physical import shortlist
-from semgraph.physical.retrieval import SearchSpec
 from semgraph.physical.search import run_searches
+from semgraph.physical.search_spec import SearchSpec
 from semgraph.relational.batch import Batch, runtime_schema
 from semgraph.stores.sqlite.store import SqliteStore
 

@@ -11,7 +11,7 @@ from semgraph.expr import parse_scalar, parse_type
 from semgraph.stores import conditions as conjunct
 from semgraph.stores import conditions as pins
 from semgraph.stores.conditions import Prop, Value, cast_values, evaluate, read, values_of
-from semgraph.stores.neo4j.search_text import MOST_CLAUSES, lucene_queries
+from semgraph.stores.neo4j.search import MOST_CLAUSES, lucene_queries
 
 
 def term(text, alias="hit"):

@@ -30,7 +30,7 @@ from semgraph.session import Session
 from semgraph.stores.base import Method, NodeWrite, WriteBatch
 from semgraph.stores.batch_io import RowsRefused
 from semgraph.stores.neo4j import bolt as neo4j_bolt
-from semgraph.stores.neo4j import search_text
+from semgraph.stores.neo4j import search_cypher
 from semgraph.stores.neo4j.setup import Setup
 from semgraph.stores.neo4j.store import Neo4jStore
 from tests.conftest import Server, driver_of, without_schema
@@ -700,7 +700,7 @@ async def test_the_index_finds_nearly_all_that_reading_all_finds(
         scores(await store.search(queries, rows)),
         scores(await store.search(nearest_queries(world, 400), rows)),
     )
-    monkeypatch.setattr(search_text, "EXACT_BELOW", 20)
+    monkeypatch.setattr(search_cypher, "EXACT_BELOW", 20)
     store._searches._texts.clear()  # statements are made anew
     before = store.round_trips
     by_index = await store.search(queries, rows)
@@ -720,7 +720,7 @@ async def test_a_partition_that_became_small_is_read_whole_again(
     monkeypatch: pytest.MonkeyPatch, store: Neo4jStore, world: Any
 ) -> None:
 
-    monkeypatch.setattr(search_text, "EXACT_BELOW", 20)
+    monkeypatch.setattr(search_cypher, "EXACT_BELOW", 20)
     await store.ensure(world.graph, 4)
     people = [{"uuid": f"p{i:03}", "name_embedding": [i, 1, 1, 1]} for i in range(60)]
     await world.commit(store, world.write("Person", *people))

@@ -5,6 +5,7 @@ of an index.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import EngineError
+from semgraph.expr.functions import words as plain_words
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Method, SearchQuery
 from semgraph.stores.batch_io import (
@@ -26,12 +28,7 @@ from semgraph.stores.batch_io import (
 from semgraph.stores.neo4j.bolt import Bolt, Records
 from semgraph.stores.neo4j.cypher import LISTS
 from semgraph.stores.neo4j.schema import Indexes
-from semgraph.stores.neo4j.search_text import (
-    Branch,
-    SearchText,
-    compile_search,
-    lucene_queries,
-)
+from semgraph.stores.neo4j.search_cypher import Branch, SearchStatement, compile_search
 from semgraph.stores.neo4j.setup import MissingDerived
 from semgraph.stores.neo4j.values import column_of, fields, sent_column
 
@@ -54,7 +51,7 @@ class Searches:
     missing_derived: MissingDerived | None = None
     factors: dict[str, int] = field(default_factory=dict)
     large: set[tuple[str, tuple[str, ...] | None]] = field(default_factory=set)
-    _texts: dict[Any, SearchText] = field(default_factory=dict)
+    _texts: dict[Any, SearchStatement] = field(default_factory=dict)
 
     def opened(
         self,
@@ -87,7 +84,7 @@ class Searches:
 
     def text(
         self, queries: tuple[SearchQuery, ...], lists: frozenset[str], only: frozenset[int] | None
-    ) -> SearchText:
+    ) -> SearchStatement:
         """The statement for some queries, made once."""
         assert self.graph is not None
         key = queries, lists, only
@@ -150,7 +147,7 @@ class _Search:
     def _method(self, branch: Branch) -> Method:
         return self.queries[branch.query].methods[branch.method]
 
-    def _parameters(self, text: SearchText, rows: pa.Table) -> dict[str, Any]:
+    def _parameters(self, text: SearchStatement, rows: pa.Table) -> dict[str, Any]:
         more = {name: sent_column(rows, path) for path, name in text.partitions.items()}
         vectors: dict[tuple[float, ...], int] = {}
         parameters: dict[str, Any] = {**text.bound.constants, "own": self.graph.partition}
@@ -188,7 +185,7 @@ class _Search:
         lists = {"groups": list(groups.values()), "vectors": list(map(list, vectors))}
         return parameters | {LISTS: lists}
 
-    def _large(self, text: SearchText, q: int) -> dict[str, bool]:
+    def _large(self, text: SearchStatement, q: int) -> dict[str, bool]:
         """Whether the partition of a row is known to be large, for each label that is read."""
         return {
             f"l{i}": (label, self._partitions(path, q)) in self.of.large
@@ -236,7 +233,7 @@ class _Search:
             )
         return texts
 
-    def _take(self, text: SearchText, records: Records) -> tuple[frozenset[int], set[int]]:
+    def _take(self, text: SearchStatement, records: Records) -> tuple[frozenset[int], set[int]]:
         """Keep the hits; return which branches have to read further, and for which rows."""
         branches = {branch.number: branch for branch in text.branches}
         fresh: dict[tuple[int, int, int], list[list[Any]]] = {}
@@ -318,3 +315,47 @@ def _enough(
 def _further(method: Method, passed: int, fetched: int, limit: int) -> int:
     """How many entries to read next."""
     return max(_MORE * limit, math.ceil(2 * (method.k or 1) * fetched / max(passed, 1)))
+
+
+# Full text in Lucene's language, made of plain words: quoted, so that nothing in them is syntax.
+
+MOST_CLAUSES = 1000
+_MOST_PARTITIONS = 20
+_PLAIN = re.compile(r"[A-Za-z0-9_-]*[A-Za-z0-9][A-Za-z0-9_-]*\Z")
+
+
+def lucene_queries(
+    text: str | None, properties: Sequence[str], partition: str, values: Sequence[str] | None
+) -> list[str]:
+    """Queries whose scores add up to that of all words; any word in any of the properties makes a
+    hit.
+
+    Args:
+        text: Its words are looked for, as `words` finds them.
+        properties: Of the index, to look into.
+        partition: The partition property, if it is in the index, else "".
+        values: Partitions to which hits are confined; None: all. Analysed as text, so this only
+            spares reading: the exact test comes after.
+
+    >>> lucene_queries('who "AND', ["name"], "group_id", ["g1"])
+    ['+(group_id:"g1"^0) +(name:"who" name:"and")']
+    """
+    words = list(dict.fromkeys(plain_words(text or "").split()))
+    at_once = max(1, MOST_CLAUSES // len(properties))
+    prefix = ""
+    if (
+        partition
+        and values
+        and len(values) <= _MOST_PARTITIONS
+        and all(_PLAIN.match(value) for value in values)
+    ):
+        prefix = f"+({' '.join(f'{partition}:{_phrase(value)}^0' for value in values)}) "
+    return [
+        f"{prefix}+({' '.join(f'{name}:{_phrase(word)}' for word in words[i : i + at_once] for name in properties)})"
+        for i in range(0, len(words), at_once)
+    ]
+
+
+def _phrase(word: str) -> str:
+    """A word in quotes, in which only the quote and the backslash mean something."""
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -51,7 +51,7 @@ from semgraph.stores.neo4j.cypher import HEAD, LISTS, MARK, quoted
 from semgraph.stores.neo4j.match import compile_match, compile_scan
 from semgraph.stores.neo4j.schema import Indexes, compile_states
 from semgraph.stores.neo4j.search import Searches
-from semgraph.stores.neo4j.search_text import EXACT_BELOW
+from semgraph.stores.neo4j.search_cypher import EXACT_BELOW
 from semgraph.stores.neo4j.setup import (
     MissingDerived,
     Setup,

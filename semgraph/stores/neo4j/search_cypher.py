@@ -1,13 +1,11 @@
-"""The statement of a search in Cypher: one branch per method, joined over all rows."""
+"""A search as one Cypher statement: a branch for each method, joined over all rows."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from semgraph.errors import EngineError, StoreUnavailable
-from semgraph.expr.functions import words as plain_words
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Method, SearchQuery
 from semgraph.stores.batch_io import aliases, end_nodes, returned
@@ -53,7 +51,7 @@ class Branch:
 
 
 @dataclass(frozen=True)
-class SearchText:
+class SearchStatement:
     """A statement for some queries, whatever the rows.
 
     Args:
@@ -79,7 +77,7 @@ def compile_search(
     lists: frozenset[str],
     indexes: Indexes,
     only: frozenset[int] | None = None,
-) -> SearchText:
+) -> SearchStatement:
     """The statement for queries over the same rows.
 
     Args:
@@ -146,7 +144,7 @@ class _Writer:
         self.near.setdefault((pattern, confined, vector), (query.label, query.partition))
         return _names(list(self.near).index((pattern, confined, vector)))
 
-    def done(self) -> SearchText:
+    def done(self) -> SearchStatement:
         """All of it, joined."""
         prelude, imported = [KEEP_PLAN, f"UNWIND ${LISTS}.groups AS g"], [ROW]
         for i, ((pattern, confined, vector), (label, _)) in enumerate(self.near.items()):
@@ -176,7 +174,7 @@ class _Writer:
             + f"\nRETURN {ROW}._q AS q, b, hits, fetched, last"
         )
         bound = Conditions(self.graph, {}, self.names).bound
-        return SearchText(
+        return SearchStatement(
             text, bound, tuple(self.branches), dict(self.partitions), tuple(self.near.values())
         )
 
@@ -440,47 +438,3 @@ def match_edges(
     known = ", ".join(value(v) for v in dict.fromkeys(pinned) if v is not None)
     begun = path.format("a:" + "|".join(quoted(end) for end in ends))
     return f"MATCH {begun}{hint('a', ends[0]) if len(ends) == 1 else ''} WHERE a.{key} IN [{known}] WITH DISTINCT h"
-
-
-# Full text in Lucene's language, made of plain words: quoted, so that nothing in them is syntax.
-
-MOST_CLAUSES = 1000
-_MOST_PARTITIONS = 20
-_PLAIN = re.compile(r"[A-Za-z0-9_-]*[A-Za-z0-9][A-Za-z0-9_-]*\Z")
-
-
-def lucene_queries(
-    text: str | None, properties: Sequence[str], partition: str, values: Sequence[str] | None
-) -> list[str]:
-    """Queries whose scores add up to that of all words; any word in any of the properties makes a
-    hit.
-
-    Args:
-        text: Its words are looked for, as `words` finds them.
-        properties: Of the index, to look into.
-        partition: The partition property, if it is in the index, else "".
-        values: Partitions to which hits are confined; None: all. Analysed as text, so this only
-            spares reading: the exact test comes after.
-
-    >>> lucene_queries('who "AND', ["name"], "group_id", ["g1"])
-    ['+(group_id:"g1"^0) +(name:"who" name:"and")']
-    """
-    words = list(dict.fromkeys(plain_words(text or "").split()))
-    at_once = max(1, MOST_CLAUSES // len(properties))
-    prefix = ""
-    if (
-        partition
-        and values
-        and len(values) <= _MOST_PARTITIONS
-        and all(_PLAIN.match(value) for value in values)
-    ):
-        prefix = f"+({' '.join(f'{partition}:{_phrase(value)}^0' for value in values)}) "
-    return [
-        f"{prefix}+({' '.join(f'{name}:{_phrase(word)}' for word in words[i : i + at_once] for name in properties)})"
-        for i in range(0, len(words), at_once)
-    ]
-
-
-def _phrase(word: str) -> str:
-    """A word in quotes, in which only the quote and the backslash mean something."""
-    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'

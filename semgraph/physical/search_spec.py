@@ -1,21 +1,19 @@
-"""A search, compiled for a store: what the store ranks, filters and returns, and what is left."""
+"""The specification of a search: what the store ranks, filters and returns, and what is left to do
+here.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
-from semgraph.errors import DataError
 from semgraph.expr.duckdb import always
 from semgraph.expr.scalar import Scalar, from_ast
-from semgraph.llm.base import Vectors
 from semgraph.logical.schema import Label
 from semgraph.logical.search import RANKING, Search
 from semgraph.physical.reads import is_pushed
@@ -260,11 +258,6 @@ def _plain_term(scalar: Scalar, node: Search) -> bool:
     )
 
 
-Partition = str | int
-"""A partition: its name, or the number that rows have for it; "" where it is not known."""
-EmbedTextsOf = Callable[[Sequence[str], Partition], Awaitable[Vectors]]
-
-
 @dataclass(frozen=True)
 class SearchInput:
     """A search and the rows that it is run for.
@@ -299,60 +292,3 @@ def step_texts(spec: SearchSpec, method: int) -> list[str]:
     within = spec.node.within
     names = within.schema.names if within is not None else ()
     return [name for name in spec.node.texts[method] if name in names]
-
-
-def partitions_of(batch: Batch, column: str) -> Sequence[Partition]:
-    """The partition of each row: the one that it names in a column, else that of its window.
-
-    Texts of two partitions never share a request.
-    """
-    named = batch.owners(column)
-    return named if named is not None else batch.partitions() or [""] * batch.num_rows
-
-
-async def vectors_of(
-    texts: Sequence[str | None], embed: EmbedTextsOf, of: Sequence[Partition]
-) -> pa.Array:  # type: ignore[type-arg]
-    """Vectors of texts, each distinct text of a partition embedded once; None gives NULL.
-
-    Vectors have one element where there is no text at all: how many a vector has is not known then.
-    """
-    places: dict[tuple[Partition, str], int] = {}
-    asked: dict[Partition, list[str]] = {}
-    for text, partition in zip(texts, of, strict=True):
-        if text is not None and (partition, text) not in places:
-            own = asked.setdefault(partition, [])
-            places[partition, text] = len(own)
-            own.append(text)
-    if not asked:
-        return pa.nulls(len(texts), pa.list_(pa.float32(), 1))
-    vectors = await asyncio.gather(*(embed(own, partition) for partition, own in asked.items()))
-    starts = dict(zip(asked, accumulate(map(len, asked.values()), initial=0), strict=False))
-    index = [
-        None if text is None else starts[partition] + places[partition, text]
-        for text, partition in zip(texts, of, strict=True)
-    ]
-    flat = pa.concat_arrays([pa.array(part.reshape(-1), pa.float32()) for part in vectors])
-    return pa.FixedSizeListArray.from_arrays(flat, vectors[0].shape[1]).take(
-        pa.array(index, pa.int64())
-    )
-
-
-def given_vectors(column: pa.Array) -> pa.Array:  # type: ignore[type-arg]
-    """A column of vectors as those of one length. Raises DataError where their lengths differ."""
-    if pa.types.is_fixed_size_list(column.type):
-        return column
-    vectors = values(column)
-    sizes = sorted({len(vector) for vector in vectors if vector is not None})
-    if len(sizes) > 1:
-        raise DataError(
-            f"vectors of {sizes[0]:,} and of {sizes[1]:,} numbers cannot be compared with the same hits"
-        )
-    return pa.array(vectors, pa.list_(pa.float32(), sizes[0] if sizes and sizes[0] else 1))
-
-
-def of_one_size(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:  # type: ignore[type-arg]
-    """Two columns of vectors as they are; one without any vector gets the type of the other."""
-    if left.null_count == len(left):
-        return pa.nulls(len(left), right.type), right
-    return left, pa.nulls(len(right), left.type) if right.null_count == len(right) else right

@@ -1,8 +1,7 @@
-"""The statement of a search: hits of the store and of a step's rows, ranked by each method, fused
-and cut to k.
+"""A search as one DuckDB statement, which defines its result: hits of the store and of a step's rows,
+ranked by each method, fused and cut to k.
 
-It defines the result of every search, and computes those over many rows; `hits` computes the same
-over few.
+It computes searches over many rows; `search_rows` computes the same over few.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from semgraph.expr.types import sql_type
 from semgraph.logical.node import Node
 from semgraph.logical.search import RANKING, By, Search
 from semgraph.logical.typecheck import Sort
-from semgraph.physical.retrieval import SearchSpec, step_texts
+from semgraph.physical.search_spec import SearchSpec, step_texts
 from semgraph.relational.batch import PARTITION, hidden
 from semgraph.relational.sql import quote, scalar_sql
 from semgraph.stores.batch_io import end_column
@@ -36,7 +35,7 @@ _RANKINGS = dict(zip(NAMES, (_RANK, _SCORE, _VIA), strict=True))
 RESULT_OF = "#of"  # of a result: the row that it is for
 
 
-def asked_column(method: int) -> str:
+def sought_column(method: int) -> str:
     """The column of the rows with what a method compares hits with."""
     return f"#x{method}"
 
@@ -48,7 +47,7 @@ def vector_column(method: int) -> str:
 
 @lru_cache(maxsize=256)
 def statement(spec: SearchSpec) -> str:
-    """The statement of a search over `LEFT` (rows, with `asked_column`s), `STORED` (hits) and
+    """The statement of a search over `LEFT` (rows, with `sought_column`s), `STORED` (hits) and
     `STEP` (a step's rows).
     """
     node = spec.node
@@ -157,8 +156,8 @@ def _text(names: Sequence[str], alias: str) -> str:
     return "concat_ws(' ', " + ", ".join(f"{alias}.{quote(n)}" for n in names) + ")"
 
 
-def _asked(method: int) -> str:
-    return f"{LEFT}.{quote(asked_column(method))}"
+def _sought(method: int) -> str:
+    return f"{LEFT}.{quote(sought_column(method))}"
 
 
 def _stored_hits(spec: SearchSpec) -> str:
@@ -171,7 +170,7 @@ def _stored_hits(spec: SearchSpec) -> str:
     ends = "".join(f", {column} AS {name}" for name, column in named.items())
     inner = f"SELECT _q AS {_Q}, method AS {_METHOD}, score AS {_SCORE}, {key} AS {_KEY}, {struct}{ends} FROM {STORED}"
     cases = [
-        f"WHEN {_METHOD} = {i} THEN overlap({_asked(i)}, {_text(spec.node.texts[i], alias)})"
+        f"WHEN {_METHOD} = {i} THEN overlap({_sought(i)}, {_text(spec.node.texts[i], alias)})"
         for i, by in enumerate(node.by)
         if by.rank == "overlap"
     ]
@@ -257,9 +256,9 @@ def _step_hits(spec: SearchSpec, within: Node) -> list[str]:
 
 def _step_score(spec: SearchSpec, by: By, i: int, alias: str) -> tuple[str, str]:
     if by.via == "equal":
-        return "1.0", f"{_asked(i)} = {alias}.{quote(by.prop)}"
+        return "1.0", f"{_sought(i)} = {alias}.{quote(by.prop)}"
     if by.via == "fulltext":
-        score = f"overlap({_asked(i)}, {_text(step_texts(spec, i), alias)})"
+        score = f"overlap({_sought(i)}, {_text(step_texts(spec, i), alias)})"
         return score, f"{score} > 0"
-    score = f"array_cosine_similarity({_asked(i)}, {quote(vector_column(i))})"
+    score = f"array_cosine_similarity({_sought(i)}, {quote(vector_column(i))})"
     return f"CAST({score} AS DOUBLE)", f"{score} > {by.above}"

@@ -1,7 +1,6 @@
-"""Searches over few rows, as tuples: hits of the store and of a step's rows, ranked by each method,
-fused and cut to k.
+"""A search over few rows, as tuples in Python, without DuckDB.
 
-`fusion.statement` defines the result; it also computes every search for which the Python here is
+`search_sql.statement` defines the result; it also computes every search for which the Python here is
 not known to give the same.
 """
 
@@ -23,7 +22,8 @@ from semgraph.expr.duckdb import ORDINAL, type_of
 from semgraph.expr.functions import overlap
 from semgraph.expr.scalar import PAIRS, Scalar
 from semgraph.expr.types import TIMESTAMP
-from semgraph.physical.retrieval import SearchInput, SearchSpec, of_one_size, step_texts
+from semgraph.physical.search_spec import SearchInput, SearchSpec, step_texts
+from semgraph.physical.vectors import of_one_size
 from semgraph.relational.batch import PARTITION, Batch, Row, runtime_schema
 from semgraph.relational.row_scalars import Unsupported
 from semgraph.relational.rows import RowFunction
@@ -126,25 +126,25 @@ class RowSearch:
     """One search over few rows.
 
     Args:
-        asked: The search and its rows.
+        search: The search and its rows.
         hits: Those of the store; None: it was not asked.
         now: The value of `$now`.
     """
 
-    def __init__(self, asked: SearchInput, hits: Batch | None, now: datetime | None) -> None:
-        self.asked, self.spec, self.node = asked, asked.spec, asked.spec.node
-        self.left, self.step, self.hits, self.now = asked.left, asked.within, hits, now
+    def __init__(self, search: SearchInput, hits: Batch | None, now: datetime | None) -> None:
+        self.search, self.spec, self.node = search, search.spec, search.spec.node
+        self.left, self.within, self.hits, self.now = search.left, search.within, hits, now
         self.stored = hits.num_rows if hits is not None else 0
-        self.functions = _functions_of(asked.spec)
+        self.functions = _functions_of(search.spec)
         self._structs: dict[int, dict[str, Any]] = {}
         self._width = len(self.node.input.schema)
 
     @property
     def with_step(self) -> bool:
         """Whether rows of the step may be hits, or replace stored hits of the same key."""
-        if self.step is None or self.hits is None or self.pairs != []:
-            return self.step is not None
-        keys = set(self.step.column(self.node.graph.key))
+        if self.within is None or self.hits is None or self.pairs != []:
+            return self.within is not None
+        keys = set(self.within.column(self.node.graph.key))
         return not keys.isdisjoint(self.hits.column(self.node.graph.key))
 
     async def result(self, vectors_of: VectorsOf) -> tuple[Batch, list[int]] | None:
@@ -162,7 +162,7 @@ class RowSearch:
         for method, by in enumerate(self.node.by) if pairs else ():
             if by.via == "nearest":
                 vectors = await vectors_of(method)
-                scores[method] = await _cosines(self.asked.values[method], vectors, pairs)
+                scores[method] = await _cosines(self.search.values[method], vectors, pairs)
         try:
             hits = [*self._stored_hits(functions), *self._step_hits(pairs, scores)]
             if any(math.isnan(hit.score) for hit in hits):  # to DuckDB the greatest
@@ -178,10 +178,10 @@ class RowSearch:
         """Rows, each with every row of the step that it may find; None where the statement must find
         them.
         """
-        if self.step is None or not self.step.num_rows:
+        if self.within is None or not self.within.num_rows:
             return []
         step_rows: dict[Any, list[int]] = defaultdict(list)
-        for n, scope in enumerate(self._scopes(self.step)):
+        for n, scope in enumerate(self._scopes(self.within)):
             step_rows[scope].append(n)
         near = [step_rows.get(scope, ()) for scope in self._scopes(self.left)]
         if self.functions is None or sum(map(len, near)) > _MANY_PAIRS:
@@ -223,11 +223,11 @@ class RowSearch:
 
     def _without_step(self, hits: list[_Hit]) -> list[_Hit]:
         """Hits without those that a row of the step stands for."""
-        if self.step is None or not self.step.num_rows:
+        if self.within is None or not self.within.num_rows:
             return hits
         keys: dict[Any, set[str]] = defaultdict(set)
-        step_keys = self.step.column(self.node.graph.key)
-        for scope, key in zip(self._scopes(self.step), step_keys, strict=True):
+        step_keys = self.within.column(self.node.graph.key)
+        for scope, key in zip(self._scopes(self.within), step_keys, strict=True):
             keys[scope].add(key)
         own = [keys.get(scope, ()) for scope in self._scopes(self.left)]
         return [hit for hit in hits if hit.key not in own[hit.q]]
@@ -235,9 +235,9 @@ class RowSearch:
     def _by_overlap(self, hits: list[_Hit], method: int) -> list[_Hit]:
         """Hits, where those of one method are scored by the words that row and hit share."""
         assert self.hits is not None
-        asked, texts = self.asked.column(method), _texts(self.hits, self.node.texts[method])
+        sought, texts = self.search.column(method), _texts(self.hits, self.node.texts[method])
         return [
-            hit._replace(score=overlap(asked[hit.q] or "", texts[hit.place]))
+            hit._replace(score=overlap(sought[hit.q] or "", texts[hit.place]))
             if hit.method == method
             else hit
             for hit in hits
@@ -247,9 +247,9 @@ class RowSearch:
         self, pairs: Sequence[Pair], cosines: Mapping[int, Sequence[float | None]]
     ) -> list[_Hit]:
         """The hits of each method among the rows of the step."""
-        if self.step is None or not pairs:
+        if self.within is None or not pairs:
             return []
-        keys = self.step.column(self.node.graph.key)
+        keys = self.within.column(self.node.graph.key)
         if None in keys:
             raise Unsupported("a row of the step without a key")
         if not self.node.by:
@@ -268,13 +268,13 @@ class RowSearch:
 
     def _pair_scores(self, method: int, pairs: Sequence[Pair]) -> list[float]:
         """Whether a row and a row of the step are equal, or how many words they share."""
-        assert self.step is not None
-        asked = self.asked.column(method)
+        assert self.within is not None
+        sought = self.search.column(method)
         if self.node.by[method].via == "equal":
-            column = self.step.column(self.node.by[method].prop)
-            return [float(asked[q] is not None and asked[q] == column[n]) for q, n in pairs]
-        texts = _texts(self.step, step_texts(self.spec, method))
-        return [overlap(asked[q] or "", texts[n]) for q, n in pairs]
+            column = self.within.column(self.node.by[method].prop)
+            return [float(sought[q] is not None and sought[q] == column[n]) for q, n in pairs]
+        texts = _texts(self.within, step_texts(self.spec, method))
+        return [overlap(sought[q] or "", texts[n]) for q, n in pairs]
 
     # -- the best of them
 
@@ -331,8 +331,8 @@ class RowSearch:
         """Where the fields of a hit are in its row, and the row."""
         if self.hits is not None and place < self.stored:
             return self._stored_places, self.hits.rows[place]
-        assert self.step is not None
-        return self._step_places, self.step.rows[place - self.stored]
+        assert self.within is not None
+        return self._step_places, self.within.rows[place - self.stored]
 
     @cached_property
     def _stored_places(self) -> list[int]:
@@ -341,8 +341,8 @@ class RowSearch:
 
     @cached_property
     def _step_places(self) -> list[int]:
-        assert self.step is not None
-        return [self.step.schema.get_field_index(name) for name in self.spec.fields]
+        assert self.within is not None
+        return [self.within.schema.get_field_index(name) for name in self.spec.fields]
 
     def _joined(self, q: int, place: int) -> Row:
         """A row with a hit that is not ranked yet."""
@@ -409,9 +409,9 @@ def _texts(batch: Batch, names: Sequence[str]) -> list[str]:
     return [" ".join(text for text in row if text is not None) for row in columns]
 
 
-async def _cosines(asked: Any, vectors: Any, pairs: Sequence[Pair]) -> list[float | None]:
+async def _cosines(sought: Any, vectors: Any, pairs: Sequence[Pair]) -> list[float | None]:
     """The cosine of each pair by DuckDB, whose sums in float32 define its last bits."""
-    asked, vectors = of_one_size(asked, vectors)
+    sought, vectors = of_one_size(sought, vectors)
     rows, others = (pa.array(places, pa.int64()) for places in zip(*pairs, strict=True))
-    table = pa.table({"a": asked.take(rows), "b": vectors.take(others)})
+    table = pa.table({"a": sought.take(rows), "b": vectors.take(others)})
     return Batch.of_table(await execute(_COSINES, {PAIRS: table}, _COSINE_SCHEMA)).column("x")

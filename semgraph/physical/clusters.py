@@ -1,23 +1,15 @@
-"""What is computed in memory: clusters (by networkx where it has the algorithm), vectors,
-requirements, and statements without the input rows that they fail with.
-"""
+"""Clusters of rows, computed in memory, by networkx where it has the algorithm."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import DataError, InputError, Problem
+from semgraph.errors import DataError
 from semgraph.logical.cluster import Cluster
-from semgraph.logical.relational import Require
-from semgraph.logical.semantic import VECTOR, Embed
-from semgraph.physical.retrieval import EmbedTextsOf, partitions_of, vectors_of
-from semgraph.relational.batch import PARTITION, Batch, conform, dense, runtime_schema, values
-from semgraph.relational.segments import Segment, column_of, place_segment_error, run_segment
-from semgraph.semantic.ask import Failure, failures
+from semgraph.relational.batch import PARTITION, conform, dense, runtime_schema, values
 
 _ROUNDS = (
     1_000_000  # of label propagation; each move raises a bounded sum, so this is never reached
@@ -169,118 +161,3 @@ _ALGORITHMS = {
     "label_propagation": _label_propagation,
     "louvain": _louvain,
 }
-
-
-async def run_embed(
-    node: Embed, left: Batch, embed: EmbedTextsOf, partition: str, now: datetime | None
-) -> pa.Table:
-    """The rows with their vectors; texts of two partitions never share a request."""
-    schema = runtime_schema(node)
-    rows = left.table
-    for name, scalar in node.add:
-        texts = (await column_of(scalar, node.input, left, now)).column("x")
-        vectors = await vectors_of(texts, embed, partitions_of(left, partition))
-        rows = rows.append_column(name, vectors.cast(VECTOR))
-    return conform(rows.select(schema.names), schema)
-
-
-async def required(
-    node: Require, rows: Batch, now: datetime | None, *, windows: bool
-) -> tuple[Batch, tuple[Failure, ...]]:
-    """The rows that hold, and a failure for each that does not.
-
-    Args:
-        node: What must hold.
-        rows: The rows.
-        now: The value of `$now`.
-        windows: Whether the plan cuts windows.
-
-    Raises:
-        InputError: A row does not hold that belongs to no window of such a plan.
-    """
-    holds = (await column_of(node.where, node.input, rows, now, pa.bool_())).column("x")
-    wrong = [place for place, value in enumerate(holds) if not value]
-    if not wrong:
-        return rows, ()
-    bad = rows.take(wrong)
-    errors = [
-        error or "it is not as it must be"
-        for error in (await column_of(node.says, node.input, bad, now)).column("x")
-    ]
-    if windows and not rows.has_input_rows:
-        raise InputError(
-            *(Problem(error, node.step or None, node.origin) for error in dict.fromkeys(errors))
-        )
-    good = rows.take([place for place, value in enumerate(holds) if value])
-    return good, failures(node, bad.table, range(len(wrong)), errors)
-
-
-async def without_faulty(
-    segment: Segment, inputs: Sequence[Batch], now: datetime, error: DataError
-) -> tuple[list[Batch], list[Failure]]:
-    """The inputs of a statement that failed without the input rows that it fails with, and these.
-
-    Args:
-        segment: The statement.
-        inputs: The rows of its inputs.
-        now: The value of `$now`.
-        error: What it failed with.
-
-    Raises:
-        DataError: `error`, unless it is the fault of some input rows alone.
-    """
-    numbers = {row for batch in inputs for row in batch.input_rows() if row is not None}
-    if not numbers or await _error_with(segment, inputs, now, []) is not None:
-        raise error
-    faulty = await _faulty(segment, inputs, now, sorted(numbers))
-    rest = sorted(numbers - faulty.keys())
-    if not faulty or await _error_with(segment, inputs, now, rest) is not None:
-        raise error
-    failures = [await _failure(segment, inputs, now, row, own) for row, own in faulty.items()]
-    return _deriving(inputs, rest), failures
-
-
-async def _faulty(
-    segment: Segment, inputs: Sequence[Batch], now: datetime, rows: Sequence[int]
-) -> dict[int, DataError]:
-    """The input rows with which alone a statement fails, by bisection."""
-    error = await _error_with(segment, inputs, now, rows)
-    if error is None:
-        return {}
-    if len(rows) == 1:
-        return {rows[0]: error}
-    half = len(rows) // 2
-    first = await _faulty(segment, inputs, now, rows[:half])
-    return first | await _faulty(segment, inputs, now, rows[half:])
-
-
-async def _error_with(
-    segment: Segment, inputs: Sequence[Batch], now: datetime, rows: Sequence[int]
-) -> DataError | None:
-    """The error of a statement over what derives from some input rows, if it has one."""
-    try:
-        await run_segment(segment, _deriving(inputs, rows), now)
-    except DataError as error:
-        return error
-    return None
-
-
-async def _failure(
-    segment: Segment, inputs: Sequence[Batch], now: datetime, row: int, error: DataError
-) -> Failure:
-    own = _deriving(inputs, [row])
-    placed = await place_segment_error(error, segment, own, now)
-    step = placed.problem.step or segment.root.step
-    return Failure(step, placed.without_step, row, _first_row(own))
-
-
-def _first_row(inputs: Sequence[Batch]) -> dict[str, Any]:
-    """The first row that derives from an input row, without hidden columns."""
-    for batch in inputs:
-        if batch.num_rows and batch.has_input_rows:
-            return dict(batch.slice(0, 1).visible().to_pylist()[0])
-    return {}
-
-
-def _deriving(inputs: Sequence[Batch], rows: Sequence[int]) -> list[Batch]:
-    return [batch.of_rows(rows, shared=True) for batch in inputs]
