@@ -1,4 +1,9 @@
-"""EXPLAIN: estimates; a plan as a tree, a chart, data or algebra; rewrites; first requests; queries.
+"""EXPLAIN: what a plan would do, before it runs.
 
-Builds text and data from physical plans; the session and `render` import it.
+`estimates` (rows, calls, tokens, dollars, time), `tree` (steps, a chart or data), `algebra`,
+`rewrites` (the effect of each rule), `requests` (the first request of each step) and `queries` (of
+DuckDB and the store).
+
+Builds text and data from physical plans and imports `execution` and what lies below; `compare`,
+`render` and `session` import it.
 """

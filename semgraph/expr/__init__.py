@@ -1,6 +1,10 @@
-"""Scalars of the plan language: parse, admit, type, and the functions they may call.
+"""Scalars of the plan language: parsed, admitted, typed, and the functions they may call.
 
-Imported by every layer above; imports `errors` alone.
+`scalar` parses, `types` has the types, `duckdb` binds and runs, `inference` types plain scalars
+without it. `functions` are those that plans may call, `properties` what a scalar can fail on, and
+`canonical` the text of which fingerprints are made.
+
+Imports `errors` alone; every layer above imports it.
 """
 
 from semgraph.expr.scalar import Scalar, parse_scalar

@@ -1,5 +1,11 @@
-"""Sessions own endpoints, limiters, the journal and the store; runs, EXPLAIN and comparisons borrow
-them. Imported by the command line and by users.
+"""Sessions own endpoints, limiters, the journal and the store (`resources`); runs, EXPLAIN and
+comparisons borrow them.
+
+`session` has the public calls: `run` and `resume` (with the rows of `inputs`), `explaining`, and
+comparisons. `options` reads options from text, `waiting` serves synchronous callers, and
+`diagnosis` is `semgraph doctor`'s.
+
+Imports every folder but `lotus`, `conformance` and `cli`; the command line and users import it.
 """
 
 from semgraph.execution.result import Result

@@ -1,1 +1,4 @@
-"""Embedders: OpenAI-compatible endpoints, a model in ONNX, sentence-transformers."""
+"""Embedders: `openai` (endpoints), `local` (a model in ONNX) and `sentence_transformers`.
+
+Only `llm.endpoints` imports them, when one is chosen.
+"""

@@ -1,3 +1,4 @@
-"""A Neo4j server on this machine: its jars, its folder and its process. Imported by the command
-`semgraph neo4j` and by `neo4j.store`.
+"""A Neo4j server on this machine: its `jars`, its folder (`server`) and its `process`.
+
+The command `semgraph neo4j` and `neo4j.store` import it.
 """
