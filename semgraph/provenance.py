@@ -34,7 +34,7 @@ _KEY_PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,}\Z")
 
 
 def holds(value: Any, what: str) -> bool:
-    """Whether a value, or one inside it, equals the text or is a key that begins with it."""
+    """Whether a value, or one inside it, equals the text `what` or is a UUID that begins with it."""
     folded = what.casefold()
     prefix = bool(_KEY_PREFIX.match(folded))
     return any(
@@ -82,7 +82,7 @@ def parsed(text: Any) -> Any:
 Found = list[tuple[str, Row]]
 _LISTED = 8
 _SHOWN = 80
-_NAME = 60  # letters up to which a text is a name, of which the nearest may be meant
+_NAME = 60  # longest text, in letters, that is taken for a name when similar ones are suggested
 
 
 def meant(what: str, key: str, steps: Sequence[str], rows: Callable[[str], Sequence[Row]]) -> Found:

@@ -68,7 +68,7 @@ class Unwritten:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What it would have been stored as: its label and key."""
+        """The label and key under which it would have been stored."""
         sink = self.spec.sink
         return sink.label.name, str(self.batch.table.column(sink.graph.key)[self.place].as_py())
 

@@ -98,7 +98,7 @@ class Node(ABC):
 
     @property
     def adds(self) -> frozenset[str]:
-        """Columns of the result that no input has by that name and meaning."""
+        """Columns of the result that the operator computes or replaces: no input passes them on."""
         return frozenset(self.schema.names)
 
     @property
@@ -115,12 +115,12 @@ class Node(ABC):
 
     @cached_property
     def row_local(self) -> bool:
-        """Whether it is `by_row`, and no scalar of it is a window function."""
+        """Whether it is `by_row` and none of its scalars is a window function."""
         return self.by_row and not any(scalar.has_window for scalar in scalars_of(self))
 
     @property
     def drops(self) -> bool:
-        """Whether a row of its first input may be in no row of the result."""
+        """Whether a row of its first input may be missing from the result."""
         return self.rows != "1:1"
 
     @property
@@ -220,7 +220,7 @@ class Node(ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of its content and that of all it reads; names and positions do not count."""
+        """SHA-256 of the operator and everything below it, without step names and positions."""
         _known_below(self, "fingerprint")
         parts = [self.keyword, self.tag]
         for f in self.arguments():
@@ -452,7 +452,7 @@ def walk(*roots: Node) -> Iterator[Node]:
 
 @lru_cache(maxsize=4)
 def nodes_of(roots: tuple[Node, ...]) -> tuple[Node, ...]:
-    """As `walk`; rules walk the same plan again and again."""
+    """As `walk`, cached, because rules walk the same plan many times."""
     return tuple(walk(*roots))
 
 

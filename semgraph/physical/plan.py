@@ -27,7 +27,7 @@ from semgraph.logical.sinks import Sink
 from semgraph.meter import StepMetrics
 from semgraph.physical.clusters import clusters, edges_within
 from semgraph.physical.failed_rows import required, without_faulty
-from semgraph.physical.reads import StoreReads, run_match, run_scan
+from semgraph.physical.reads import run_match, run_scan
 from semgraph.physical.search import (
     Remembered,
     RememberedSearches,
@@ -48,7 +48,7 @@ from semgraph.relational.segments import (
 from semgraph.semantic.ask import Answered, Failure
 from semgraph.semantic.contract import Implementation
 from semgraph.semantic.early_stop import in_chunks, rows_a_call
-from semgraph.stores.base import SearchQuery
+from semgraph.stores.base import SearchQuery, StoreReads
 
 _NO_CONTENT = {"step", "origin", "schema", "owner"}
 T = TypeVar("T")
@@ -278,7 +278,7 @@ class SqlSegment(PhysicalNode):
         return self.segment.operators
 
     def known_rows(self, inputs: Sequence[Batch], batch: Batch) -> dict[Node, Batch | None]:
-        """Rows between two operators are known where those before or after are one for one."""
+        """As the base class; inside the statement, rows are known beside operators that are 1:1."""
         known: dict[Node, Batch | None] = dict(
             zip((node for _, node in self.segment.inputs), inputs, strict=True)
         )
@@ -347,7 +347,7 @@ async def _no_hits() -> Remembered:
 
 @dataclass(frozen=True, eq=False)
 class StoreSearch(PhysicalNode):
-    """One search of a group. All of a group have the inputs of the group."""
+    """One search of a group. All searches of a group have the same inputs: those of the group."""
 
     logical: Search
     group: SearchGroup
@@ -414,7 +414,7 @@ class ClusterRows(PhysicalNode):
 
 @dataclass(frozen=True, eq=False)
 class RequireRows(PhysicalNode):
-    """The rows that fulfil a requirement."""
+    """The rows that meet a requirement; the others fail."""
 
     logical: Require
 
@@ -561,7 +561,7 @@ class PhysicalPlan:
         return (*(spec.rows.logical for spec in self.sinks), *self.logical.returns.values())
 
     def named(self, *roots: Node) -> dict[str, Node]:
-        """The last node of each named step below the roots (default: of the whole plan)."""
+        """The last node of each step, by step name, below the roots (default: of the whole plan)."""
         return {node.step: node for node in walk(*(roots or self.roots)) if node.step}
 
     def of_kind(self, kind: type[P]) -> list[P]:

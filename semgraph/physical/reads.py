@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,35 +24,8 @@ from semgraph.relational.batch import (
 )
 from semgraph.relational.segments import execute
 from semgraph.relational.sql import quote, scalar_sql
-from semgraph.stores.base import Alias, MatchQuery, SearchQuery
+from semgraph.stores.base import Alias, MatchQuery, StoreReads
 from semgraph.stores.conditions import Prop, compares_alike
-
-
-class StoreReads(Protocol):
-    """The part of a store that reads."""
-
-    def takes(self, expr: Scalar, alias: Alias) -> bool:
-        """As `Store.takes`."""
-        ...
-
-    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        """As `Store.search`."""
-        ...
-
-    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        """As `Store.match`."""
-        ...
-
-    async def scan(
-        self,
-        label: str,
-        properties: Sequence[str],
-        partitions: Sequence[str] | None,
-        where: Sequence[Scalar],
-        limit: int | None = None,
-    ) -> pa.Table:
-        """As `Store.scan`."""
-        ...
 
 
 def is_pushed(

@@ -222,7 +222,7 @@ class RowSearch:
         return hits
 
     def _without_step(self, hits: list[_Hit]) -> list[_Hit]:
-        """Hits without those that a row of the step stands for."""
+        """The stored hits without those that a row of the step replaces, as it has the same key."""
         if self.within is None or not self.within.num_rows:
             return hits
         keys: dict[Any, set[str]] = defaultdict(set)
@@ -267,7 +267,7 @@ class RowSearch:
         return hits
 
     def _pair_scores(self, method: int, pairs: Sequence[Pair]) -> list[float]:
-        """Whether a row and a row of the step are equal, or how many words they share."""
+        """The score of each pair: 1.0 if the values are equal, or how many words they share."""
         assert self.within is not None
         sought = self.search.column(method)
         if self.node.by[method].via == "equal":
@@ -328,7 +328,7 @@ class RowSearch:
         return struct
 
     def _source(self, place: int) -> tuple[Sequence[int], Row]:
-        """Where the fields of a hit are in its row, and the row."""
+        """The positions of the hit's fields in its row, and the row."""
         if self.hits is not None and place < self.stored:
             return self._stored_places, self.hits.rows[place]
         assert self.within is not None

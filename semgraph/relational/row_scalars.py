@@ -1,10 +1,10 @@
 """SQL scalars as Python expressions over tuples.
 
-DuckDB defines what a scalar means; what is not known to be equal here is refused. Every expression
-has the type that DuckDB gives it: columns have theirs from the schema, and a function is admitted
-for the exact types that its entry lists, so no implicit cast happens unseen. Types are Arrow's;
-some stand for DuckDB types that no column has: int32 for a small literal, `FRACTION` for a decimal
-one, `HUGE` for a sum of integers, `JSON`.
+DuckDB defines what a scalar means; an expression that is not known to give the same is refused.
+Every expression has the type that DuckDB gives it: columns have theirs from the schema, and a
+function is admitted for the exact types that its entry lists, so no implicit cast happens unseen.
+Types are Arrow's; some stand for DuckDB types that no column has: int32 for a small literal,
+`FRACTION` for a decimal one, `HUGE` for a sum of integers, `JSON`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TEXT, INT, SMALL, DOUBLE, BOOL = pa.string(), pa.int64(), pa.int32(), pa.float64
 DATE, NULL, JSON = pa.date32(), pa.null(), pa.large_string()
 HUGE, FRACTION = pa.decimal128(38, 0), pa.decimal128(38, 1)
 _WHOLE = (SMALL, INT, HUGE)
-_ATOMS = (TEXT, *_WHOLE, DOUBLE, BOOL, TIMESTAMP, DATE)  # with an order that Python has too
+_ATOMS = (TEXT, *_WHOLE, DOUBLE, BOOL, TIMESTAMP, DATE)  # types that Python orders as DuckDB does
 _DIGITS = 15  # of a decimal literal that is the nearest double
 
 
@@ -102,7 +102,7 @@ def as_kind(code: Code, kind: Kind) -> str:
 
 
 def _represents(kind: Kind, wanted: Kind) -> bool:
-    """Whether the values of a type are those of another as they are."""
+    """Whether values of a type have the same Python representation in the wanted type."""
     if kind in {wanted, NULL}:
         return True
     if kind in _WHOLE and wanted in _WHOLE:

@@ -68,7 +68,7 @@ class RowFunction:
         self.source = source
         names = dict(NAMESPACE)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # such as of `1 is None`
+            warnings.simplefilter("ignore", SyntaxWarning)  # as for `1 is None`
             code = compile(source, "<segment>", "exec")
         exec(code, names)  # noqa: S102 - made here of admitted expressions
         self._run: Callable[..., Rows] = names["rows"]
@@ -76,7 +76,8 @@ class RowFunction:
     def __call__(self, inputs: Sequence[Rows], now: datetime | None) -> Rows:
         """The rows in the order of the ordinal.
 
-        Any exception means that DuckDB must compute the segment, which defines the error, if it is one.
+        On any exception DuckDB must compute the segment: it decides whether there is an error, and
+        which.
         """
         return self._run(now and now.astimezone(UTC), *inputs)
 
@@ -99,7 +100,7 @@ def compile_rows(
     except (RecursionError, MemoryError):  # of the generator, or of Python's compiler
         return Unsupported(_TOO_DEEP)
     except SyntaxError as error:
-        if "nested" not in error.msg:  # Python reads 200 brackets inside each other
+        if "nested" not in error.msg:  # Python parses at most 200 nested brackets
             raise
         return Unsupported(_TOO_DEEP)
 
@@ -425,7 +426,7 @@ class _Loop:
 
 
 def _narrowed(code: Code, wanted: pa.DataType) -> str:
-    """A column, of a struct the fields that are wanted. Raises Unsupported."""
+    """A column; of a struct, only the wanted fields. Raises Unsupported."""
     if code.kind == wanted:
         return code.text
     if not pa.types.is_struct(code.kind) or not pa.types.is_struct(wanted):

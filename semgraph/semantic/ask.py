@@ -114,7 +114,7 @@ class Answered:
         return self.evidence.append_column(ORDINAL, pa.array(sides, _SIDES))
 
     def asked_of(self, rows: Collection[int] | None) -> int:
-        """How many answered rows derive from these input rows (None: all), or from none."""
+        """How many answered rows derive from these input rows (None: from any), or from no input row."""
         if rows is None or self.evidence is None:
             return self.rows_in
         selected = set(rows)
@@ -125,7 +125,7 @@ class Answered:
 
     @property
     def unusable(self) -> list[str]:
-        """The calls with an answer that failed, each once."""
+        """The ids of the calls with an answer that failed, each once."""
         if self.evidence is None:
             return []
         errors, calls = values(self.evidence.column("error")), values(self.evidence.column("calls"))
@@ -228,7 +228,7 @@ async def ask(
 def _refused(
     node: Semantic, left: pa.Table, items: pa.Table, prompts: Sequence[int | None]
 ) -> dict[int, str]:
-    """The errors of items (for sem_agg: of groups) with a row without a prompt."""
+    """The error for each item (for sem_agg: each group) that has a row without a prompt."""
     if None not in prompts:
         return {}
     known = ", ".join(value for value, _ in node.prompt.prompts)
@@ -292,7 +292,7 @@ def prompt_texts(table: pa.Table, paths: Sequence[str], index: Sequence[int]) ->
 def question_keys(
     node: Semantic, rows: pa.Table, context: AnswerContext, owners: Sequence[str] | None = None
 ) -> list[object]:
-    """The question of each row: its partition, the columns that prompts read, its answer schema.
+    """A key for each row: its partition, the columns that prompts read, and its answer schema.
 
     Rows with equal keys are one question.
     """

@@ -21,9 +21,10 @@ from semgraph.logical.graph import Pattern
 from semgraph.logical.schema import Derived, Graph, Label
 
 Via = Literal["equal", "fulltext", "nearest", "order"]
-Alias = (
-    str | tuple[str, ...] | None
-)  # a hit, a hit and its ends, any variable (None); "": plain names are properties
+Alias = str | tuple[str, ...] | None
+"""The names of which a conjunct reads properties: of a hit, or of a hit and its ends; None: any
+variable of a pattern; "": plain names are properties.
+"""
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,17 @@ class SearchQuery:
 
 @dataclass(frozen=True)
 class MatchQuery:
-    """A pattern, for all rows at once. Property maps of the pattern name columns of `rows`;
-    `properties` lists what to return for each variable in addition to the key (and `source`, `target` of
-    edges); `where` as in `SearchQuery`, over all variables; every node and edge is confined to the
-    row's partition (of several, a path lies in one), variable-length paths included. As in openCypher
-    there is a row for each path, and no path uses an edge twice.
+    """A pattern, matched for all rows at once.
+
+    As in openCypher there is a row for each path, and no path uses an edge twice.
+
+    Args:
+        pattern: The pattern; its property maps name columns of `rows`.
+        properties: The properties to return for each variable, in addition to the key (and `source`
+            and `target` of edges).
+        where: As in `SearchQuery`, over all variables.
+        partition: As in `SearchQuery`. Every node and edge of a path is in the row's partition; if
+            the row has several, in the same one.
     """
 
     pattern: Pattern
@@ -233,8 +240,56 @@ class Statistics:
     dimensions: Mapping[tuple[str, str], int]
 
 
+class StoreReads(Protocol):
+    """The reads of a store: searches, matches and scans."""
+
+    def takes(self, expr: Scalar, alias: Alias) -> bool:
+        """Whether a conjunct over `alias.*` (None: any pattern variable) and row columns can run in
+        the store.
+        """
+        ...
+
+    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+        """Search; all queries over the same `rows` (column `_q`: int64 ordinal), in one round trip.
+
+        Returns one table per query: `_q` int64, `via` string, `method` int32 (index into
+        `methods`), `rank` int64 (from 0 within `_q` and `method`), `score` double (1.0 for equal
+        and order; raw cosine; the store's BM25), then the key, `source` and `target` for edges, and
+        the properties. Sorted by `_q`, `method`, `rank`; ties in score go by key.
+        """
+        ...
+
+    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
+        """Match a pattern.
+
+        Returns `_q`, then one struct column per variable; for a variable-length path a list of
+        structs (key, `label`, `source`, `target`), its edges in order. Sorted by `_q` and the keys
+        of the variables, variable-length paths by their length first.
+        """
+        ...
+
+    async def scan(
+        self,
+        label: str,
+        properties: Sequence[str],
+        partitions: Sequence[str] | None,
+        where: Sequence[Scalar],
+        limit: int | None = None,
+    ) -> pa.Table:
+        """The rows of a label: key, partition, an edge's ends and some properties, sorted by key.
+
+        Args:
+            label: The label.
+            properties: The properties to return.
+            partitions: The partitions to read; None: all.
+            where: Conjuncts that all rows fulfil; they name properties without an alias.
+            limit: How many rows to return at most, over all partitions.
+        """
+        ...
+
+
 @runtime_checkable
-class Store(Protocol):
+class Store(StoreReads, Protocol):
     """A property graph with full-text and vector search. One instance serves one run; not shared
     between event loops.
 
@@ -257,12 +312,6 @@ class Store(Protocol):
         """How exact a search for nearest neighbours is, in words: `exact`, or within which limits."""
         ...
 
-    def takes(self, expr: Scalar, alias: Alias) -> bool:
-        """Whether a conjunct over `alias.*` (None: any pattern variable) and row columns can run in
-        the store.
-        """
-        ...
-
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
         """Create what is missing: tables, constraints, indexes. Idempotent.
 
@@ -270,37 +319,6 @@ class Store(Protocol):
             StoreUnavailable: It does not answer, rejects the password, is read-only, or holds
                 vectors of another length; the message names the label, both lengths and what to do.
                 Nothing was written.
-        """
-        ...
-
-    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        """Search; all queries over the same `rows` (column `_q`: int64 ordinal), in one round trip.
-
-        Returns one table per query: `_q` int64, `via` string, `method` int32 (index into
-        `methods`), `rank` int64 (from 0 within `_q` and `method`), `score` double (1.0 for equal
-        and order; raw cosine; the store's BM25), then the key, `source` and `target` for edges, and
-        the properties. Sorted by `_q`, `method`, `rank`; ties in score go by key.
-        """
-        ...
-
-    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        """Match a pattern: `_q`, then one struct column per variable; of a variable-length path a list of structs
-        (key, `label`, `source`, `target`), its edges in order. Sorted by `_q` and the keys of the
-        variables, variable-length paths by their length first.
-        """
-        ...
-
-    async def scan(
-        self,
-        label: str,
-        properties: Sequence[str],
-        partitions: Sequence[str] | None,
-        where: Sequence[Scalar],
-        limit: int | None = None,
-    ) -> pa.Table:
-        """All rows of a label in some partitions (None: all): key, partition, an edge's ends,
-        properties; sorted by key. `where` names the label's properties without an alias; `limit`
-        keeps the first so many of them all.
         """
         ...
 
