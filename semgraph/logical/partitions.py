@@ -1,12 +1,14 @@
-"""The partitions of the text that a prompt shows: plans that may mix rows of two partitions in a
-prompt are refused.
+"""Refusal of prompts that may show text of two partitions.
 
 A row belongs to the partition of its window or, without windows, to the one that its partition
-column names. A row without either belongs to no partition, and its text may be shown to all. A join
-may bring text of another partition unless both sides have windows, or it compares the partition
-columns; an aggregate of rows without windows does, unless it groups by the partition. In a plan
-without windows other columns that a join compares, or an aggregate groups by, are taken for keys,
-which differ between partitions. What a plan reads with `partition: all` it reads on purpose.
+column names. A row without either belongs to no partition, and its text may be shown to all.
+
+- A join may bring text of another partition, unless both sides have windows, or it compares the
+  partition columns.
+- An aggregate of rows without windows may, unless it groups by the partition.
+- In a plan without windows, other columns that a join compares or an aggregate groups by count as
+  keys that differ between partitions.
+- `partition: all` reads all partitions on purpose.
 """
 
 from __future__ import annotations
@@ -41,8 +43,11 @@ _Equal = (exp.EQ, exp.NullSafeEQ)
 
 @dataclass(frozen=True)
 class PartitionsOf:
-    """The partitions in a relation: whether its rows belong to one, and the columns that may hold
-    text of another.
+    """The partitions in a relation.
+
+    Args:
+        owned: Whether its rows belong to partitions.
+        external: Columns that may hold text of another partition than that of their row.
     """
 
     owned: bool
@@ -102,7 +107,10 @@ def _problem(node: Node, what: str, partitions: frozenset[str]) -> Problem:
 
 @singledispatch
 def _owners(node: Node, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
-    """Of operators that pass rows on: columns computed from external ones are external too."""
+    """The partitions in the result of an operator.
+
+    Default, for operators that pass rows on: columns computed from external ones are external too.
+    """
     first = below[0] if below else PartitionsOf(node.partitioned)
     made = node.adds if first.external & node.reads else frozenset()
     return replace(first, external=frozenset(node.schema.names) & (first.external | made))
@@ -177,7 +185,7 @@ def _columns(names: Iterable[str]) -> set[str]:
 
 
 def _texts(node: Node, columns: Columns) -> frozenset[str]:
-    """Those of some columns of an operator that hold text."""
+    """The names of the columns that hold text."""
     return frozenset(name for name, _ in columns if "string" in str(node.schema.field(name).type))
 
 
