@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from semgraph.relational.fragments import Segment
 from sqlglot import exp
 
 from semgraph.expr.scalar import parse_scalar as sql
@@ -17,6 +16,7 @@ from semgraph.logical.node import Node
 from semgraph.logical.relational import Aggregate, Filter, Input, Project
 from semgraph.relational import row_scalars
 from semgraph.relational.row_scalars import AGGREGATES, FUNCTIONS, Unsupported, python_pattern
+from semgraph.relational.segments import Segment
 from tests.relational.executors import SOURCE, agree, by_duckdb, by_rows, drawn_rows, of_node
 
 SCALARS = [
