@@ -303,7 +303,9 @@ def _(node: SemJoin, name: Name) -> str:
 
 @symbol.register
 def _(node: SemAgg, name: Name) -> str:
-    return f"sem_agg[{node.prompt.first.name}; γ_{{{', '.join(node.by)}}}]"
+    when = f" when {node.when}" if node.when is not None else ""
+    add = f"; {_cols(node.add)}" if node.add else ""
+    return f"sem_agg[{node.prompt.first.name}{when}; γ_{{{', '.join(node.by)}{add}}}]"
 
 
 @symbol.register

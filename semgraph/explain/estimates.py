@@ -92,7 +92,7 @@ def _groups(node: Semantic, items: float) -> Iterable[float]:
     """The possible numbers of groups of some items, for groups of equal size; none if the operator
     has no groups.
     """
-    keys = node.by if isinstance(node, SemAgg) else node.by if isinstance(node, SemTopk) else None
+    keys = node.by if isinstance(node, SemAgg | SemTopk) else None
     if keys is None or not items:
         return
     if not keys and not node.partitioned:

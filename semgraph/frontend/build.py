@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from semgraph.errors import Fault, Faults, Position, did_you_mean, each
 from semgraph.expr.scalar import Scalar, reserved
-from semgraph.expr.types import ANY_COLUMN, UNKNOWN, holds_unknown
+from semgraph.expr.types import ANY_COLUMN, UNKNOWN, holds_unknown, parse_type
 from semgraph.frontend.arguments import (
     READERS,
     SEARCHING,
@@ -233,11 +233,29 @@ class _Arguments:
     ) -> None:
         self.cls, self.scope, self.source = cls, scope, source
         self.data, self.faults = in_new_words(cls.keyword, data)
+        if {"add", "returns"} <= plan_keys(cls).keys():
+            self._read_types_of_add()
         self.fields = {f.name: f for f in cls.arguments()}
         self.values: dict[str, Any] = {}
         self.places: dict[str, list[int]] = {}
         self.lacks_argument = False
         self.may_lack_columns = False
+
+    def _read_types_of_add(self) -> None:
+        """Refuse types in `add`, and read them as the answers that they were."""
+        add, columns = self.data.get("add"), self.source.schema.names if self.source else ()
+        types = {
+            name: value
+            for name, value in (add.items() if isinstance(add, Mapping) else ())
+            if value not in columns and is_type(value)
+        }
+        for name, value in types.items():
+            hint = f"write returns: {{{name}: {value}}}"
+            fault = Fault("types stand in returns, aggregates in add", "add", name, hint=hint)
+            self.faults.append(fault)
+        if types and isinstance(add, Mapping):
+            self.data["add"] = {name: add[name] for name in add if name not in types}
+            self.data.setdefault("returns", types)
 
     def read(self) -> None:
         """Read every argument; faults are collected."""
@@ -416,6 +434,14 @@ class _Arguments:
             else:
                 self.may_lack_columns = True
         self.values[argument_name] = tuple(columns)
+
+
+def is_type(value: Any) -> bool:
+    """Whether a value is a type of an answer, such as `string`."""
+    try:
+        return isinstance(value, str) and bool(parse_type(value))
+    except Fault:
+        return False
 
 
 class _Missing(Fault):

@@ -182,16 +182,27 @@ class SemanticMethods:
         prompt: Prompt,
         by: Names | None = None,
         order: Order | None = None,
-        alone: Columns | None = None,
+        when: str | None = None,
+        otherwise: Columns | None = None,
         returns: Types | None = None,
+        add: Columns | None = None,
         on_error: OnError = "raise",
         role: str | None = None,
     ) -> Frame:
-        """A row for each group of equal `by`, with answers made from its rows; a group of one takes
-        `alone`.
+        """A row for each group of equal `by`, with answers made from its rows and aggregates `add`;
+        groups without `when`, an aggregate, are not sent to the model and take `otherwise`.
+
+        >>> from semgraph.frontend.frame import table
+        >>> tickets = table([{"id": 1, "city": "Riga", "body": "The kettle leaks."}])
+        >>> several = {"when": "count(*) > 1", "otherwise": {"all": "first(body)"}}
+        >>> tickets.sem_agg(
+        ...     "{body}", by="city", returns={"all": "string"}, add={"n": "count(*)"}, **several
+        ... ).columns
+        ['city', 'all', 'n']
         """
-        rest = {"order": order, "alone": alone, "returns": returns, "on_error": on_error}
-        return self.then("sem_agg", {"prompt": prompt, "role": role, "by": by, **rest})
+        asked = {"prompt": prompt, "returns": returns, "role": role, "by": by, "order": order}
+        rest = {"when": when, "otherwise": otherwise, "add": add, "on_error": on_error}
+        return self.then("sem_agg", {**asked, **rest})
 
     @makes_step
     def sem_topk(

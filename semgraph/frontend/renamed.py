@@ -9,6 +9,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "windows": {"by": "order", "window": "size"},
     "sem_map": {"add": "returns"},
     "sem_join": {"add": "returns"},
+    "sem_agg": {"alone": "otherwise"},
     "sem_topk": {"per": "by"},
     "limit": {"per": "by"},
     "cluster": {"per": "by"},

@@ -29,9 +29,12 @@ from semgraph.logical.typecheck import (
     check_using,
     column_scalar,
     combined,
+    expect_type_of_groups,
     fresh,
     joined_fields,
     merged,
+    needed_columns,
+    typed_of_groups,
     with_own,
 )
 
@@ -296,9 +299,11 @@ class SemJoin(Semantic):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SemAgg(Semantic):
-    """One row for each group of equal `by`, with answers made from its rows in `order`.
+    """One row for each group of equal `by`, with answers made from its rows in `order`, and
+    aggregates `add` beside them.
 
-    A group of one row takes `alone`, if there is one, without a call.
+    Groups without `when` are not asked and take `otherwise`; both are aggregates of the group, and
+    see its rows in `order`.
     """
 
     keyword: ClassVar[str] = "sem_agg"
@@ -306,7 +311,9 @@ class SemAgg(Semantic):
     rows: ClassVar[RowsTrait] = "collapse"
     by: tuple[str, ...] = argument("names", default=())
     order: tuple[Sort, ...] = argument("order", default=())
-    alone: Columns = argument("columns", default=())
+    when: Scalar | None = argument("scalar", default=None, added=True)
+    otherwise: Columns = argument("columns", tag="alone", default=())
+    add: Columns = argument("columns", default=(), added=True)
 
     def infer(self) -> pa.Schema:
         schema = self.input.schema
@@ -317,13 +324,35 @@ class SemAgg(Semantic):
         result = pa.schema([*(schema.field(name) for name in self.by)])
         for f in self.answer_fields():
             fresh(result, f.name, "the answer")
-        check_standing_in(self.alone, schema, "alone", self.answer_fields())
-        return merged(result, self.answer_fields())
+        result = merged(result, self.answer_fields())
+        groups = [column_scalar(name).sql for name in self.by]
+        if self.when is not None:
+            with self.faults_at("when"):
+                expect_type_of_groups(self.when, schema, pa.bool_(), groups)
+        elif self.otherwise:
+            hint = "when: count(*) > 1 asks about groups of several rows"
+            raise Fault(
+                "otherwise needs when: which groups are asked about", "otherwise", hint=hint
+            )
+        check_standing_in(self.otherwise, schema, "otherwise", self.answer_fields(), groups)
+        for f in typed_of_groups(self.add, schema, "add", groups):
+            with self.faults_at("add"):
+                fresh(result, f.name, "the aggregate")
+            result = result.append(f)
+        return result
+
+    @property
+    def gated(self) -> bool:
+        return self.when is not None
 
     @property
     def reads(self) -> frozenset[str]:
-        scalars = [*(t.by for t in self.order), *(s for _, s in self.alone)]
+        scalars = [*(t.by for t in self.order), *([self.when] if self.when else [])]
+        scalars += [s for _, s in (*self.otherwise, *self.add)]
         return (super().reads | frozenset(self.by)).union(*(s.roots for s in scalars))
+
+    def narrowed(self, needed: frozenset[str]) -> Node:
+        return self.with_fields(add=needed_columns(self.add, needed))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

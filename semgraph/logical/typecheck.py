@@ -16,7 +16,7 @@ from semgraph.expr.duckdb import (
     type_of,
     type_over_groups,
 )
-from semgraph.expr.scalar import Scalar
+from semgraph.expr.scalar import Scalar, short
 from semgraph.expr.types import UNKNOWN, sql_type, type_of_arrow
 
 Columns = tuple[tuple[str, Scalar], ...]
@@ -148,29 +148,54 @@ def _fields(
 
 
 def check_standing_in(
-    columns: Columns, schema: pa.Schema, key: str, answers: Iterable[pa.Field[Any]]
+    columns: Columns,
+    schema: pa.Schema,
+    key: str,
+    answers: Iterable[pa.Field[Any]],
+    groups: Sequence[str] | None = None,
 ) -> None:
     """Refuse columns that cannot replace the answers of rows without a call; a NULL replaces an answer
-    of any type.
+    of any type. With `groups`, SQL of what is equal in a group, they are those of groups of rows.
     """
     kinds = {f.name: f.type for f in answers}
     for name, scalar in columns:
         try:
-            _check_stands_for(name, scalar, schema, key, kinds)
+            _check_stands_for(name, scalar, schema, key, kinds, groups)
         except Fault as fault:
             raise fault.under(key, name) from None
 
 
 def _check_stands_for(
-    name: str, scalar: Scalar, schema: pa.Schema, key: str, kinds: dict[str, pa.DataType]
+    name: str,
+    scalar: Scalar,
+    schema: pa.Schema,
+    key: str,
+    kinds: dict[str, pa.DataType],
+    groups: Sequence[str] | None,
 ) -> None:
     if name not in kinds:
         msg = f'{key}: "{name}" is not an answer of this prompt'
         raise Fault(msg, there="its answers: " + ", ".join(kinds), hint=did_you_mean(name, kinds))
-    if not stands_for(scalar, schema, kinds[name]):
-        actual, wanted = type_of_arrow(type_of(scalar, schema)), type_of_arrow(kinds[name])
+    own = type_of(scalar, schema) if groups is None else type_over_groups(scalar, schema, groups)
+    alike = own in (kinds[name], UNKNOWN)
+    if not alike and (
+        (groups is not None and scalar.columns) or not stands_for(scalar, schema, kinds[name])
+    ):
+        actual, wanted = type_of_arrow(own), type_of_arrow(kinds[name])
         raise Fault(f'{key}: "{scalar.text}" is {actual}, but the answer "{name}" is {wanted}')
-    check_over_rows(scalar, schema)
+    if groups is None:
+        check_over_rows(scalar, schema)
+
+
+def expect_type_of_groups(
+    scalar: Scalar, schema: pa.Schema, wanted: pa.DataType, groups: Sequence[str]
+) -> None:
+    """Refuse a scalar over groups of rows that has another type. Raises Fault."""
+    kind = type_over_groups(scalar, schema, groups)
+    if kind not in (wanted, UNKNOWN):
+        raise Fault(
+            f'"{short(scalar.text)}" is {type_of_arrow(kind)}, expected {type_of_arrow(wanted)}'
+        )
 
 
 def computed_sql(scalar: Scalar, kind: pa.DataType) -> str:

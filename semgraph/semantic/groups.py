@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from sqlglot import exp
 
-from semgraph.expr.duckdb import ORDINAL
-from semgraph.expr.scalar import ROWS
+from semgraph.expr.duckdb import ORDINAL, type_over_groups
+from semgraph.expr.scalar import ROWS, Scalar, from_ast
+from semgraph.expr.types import sql_type
 from semgraph.logical.node import Node
+from semgraph.logical.relational import Aggregate
 from semgraph.logical.semantic import SemAgg, SemTopk
-from semgraph.logical.typecheck import Sort
+from semgraph.logical.typecheck import Sort, column_scalar
 from semgraph.relational.batch import (
     PARTITION,
     Batch,
@@ -24,7 +29,7 @@ from semgraph.relational.batch import (
     runtime_schema,
     values,
 )
-from semgraph.relational.segments import column_of, execute
+from semgraph.relational.segments import Segment, compile_segment, execute, run_segment
 from semgraph.relational.sql import order_sql, quote
 from semgraph.semantic.ask import (
     AnswerContext,
@@ -34,6 +39,8 @@ from semgraph.semantic.ask import (
     failures,
     question_keys,
 )
+
+Flags = npt.NDArray[np.bool_]
 
 
 async def row_groups(
@@ -65,20 +72,59 @@ async def _ask_groups(
     return await ask(node, rows, None, pa.table({"group": numbers, "left": lefts}), context)
 
 
+@lru_cache(maxsize=256)
+def _group_segment(node: SemAgg) -> Segment:
+    """The segment that computes `when`, `otherwise` and `add` of each group, in this order, over the
+    rows of the groups, group by group.
+    """
+    source, kinds = node.input, {f.name: f.type for f in node.schema}
+    wanted = [(s, pa.bool_()) for s in [node.when] if s is not None]
+    wanted += [(scalar, kinds[name]) for name, scalar in (*node.otherwise, *node.add)]
+    by = tuple((f"#by{i}", column_scalar(name)) for i, name in enumerate(node.by))
+    groups = [scalar.sql for _, scalar in by]
+    columns = []
+    for i, (scalar, kind) in enumerate(wanted):
+        own = type_over_groups(scalar, source.schema, groups)
+        columns.append((f"#{i}", scalar if own == kind else _cast(scalar, kind)))
+    root = Aggregate(input=source, by=by, add=tuple(columns), step=node.step, origin=node.origin)
+    return compile_segment(root, {source: ROWS})
+
+
+def _cast(scalar: Scalar, kind: pa.DataType) -> Scalar:
+    to = exp.DataType.build(sql_type(kind), dialect="duckdb")
+    return from_ast(exp.Cast(this=scalar.ast, to=to), scalar.text)
+
+
+async def _group_values(
+    node: SemAgg, table: pa.Table, rows_by_group: Sequence[Sequence[int]], now: datetime | None
+) -> tuple[Flags, dict[str, pa.Array[Any]], dict[str, pa.Array[Any]]]:
+    """For each group whether it is asked, its `otherwise` by answer, and its `add` by column."""
+    asked = np.ones(len(rows_by_group), bool)
+    if node.when is None and not node.otherwise and not node.add:
+        return asked, {}, {}
+    rows = pa.array([row for rows in rows_by_group for row in rows], pa.int64())
+    columns = runtime_schema(node.input).names
+    sorted_rows = Batch.of_table(table.select(columns).take(rows))
+    groups = await run_segment(_group_segment(node), [sorted_rows], now)
+    computed = iter([groups.array(name) for name in groups.schema.names if name[1:].isdigit()])
+    if node.when is not None:
+        asked = np.asarray([bool(holds) for holds in values(next(computed))])
+    otherwise = {name: next(computed) for name, _ in node.otherwise}
+    return asked, otherwise, {name: next(computed) for name, _ in node.add}
+
+
 async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
     """Answer a question about each group, and make a row of each."""
     (table,) = inputs
     rows_by_group = await row_groups(node.input, node.by, node.order, table, context.now)
-    single = np.asarray([len(rows) == 1 and bool(node.alone) for rows in rows_by_group])
-    several = [rows for rows, alone in zip(rows_by_group, single, strict=True) if not alone]
+    asked, otherwise, add = await _group_values(node, table, rows_by_group, context.now)
+    groups = [rows for rows, own in zip(rows_by_group, asked, strict=True) if own]
     kinds, _ = dense(question_keys(node, table, context))
-    numbers, first = dense(
-        [tuple(kinds[row] for row in rows) for rows in several]
-    )  # equal groups are one
-    answers = await _ask_groups(node, table, [several[i] for i in first], context)
+    numbers, first = dense([tuple(kinds[row] for row in rows) for rows in groups])  # equal groups
+    answers = await _ask_groups(node, table, [groups[i] for i in first], context)
     answers = answers.take(pa.array(numbers, pa.int64()))
     errors = values(answers.column("error"))
-    renumber = {int(g): n for n, g in enumerate(np.flatnonzero(~single))}
+    renumber = {int(g): n for n, g in enumerate(np.flatnonzero(asked))}
     heads = [min(rows) for rows in rows_by_group]
     first_rows = table.take(pa.array(heads, pa.int64()))
     columns: dict[str, Any] = {
@@ -87,16 +133,14 @@ async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerConte
     place = pa.array([renumber.get(g) for g in range(len(rows_by_group))], pa.int64())
     for f in node.answer_fields():
         column = answers.column(f.name).combine_chunks().take(place)
-        if single.any():
-            value, firsts = dict(node.alone)[f.name], Batch.of_table(first_rows)
-            own = await column_of(value, node.input, firsts, context.now, f.type)
-            column = pc.if_else(pa.array(single), own.array("x"), column)
+        if f.name in otherwise and not asked.all():
+            column = pc.if_else(pa.array(asked), column, otherwise[f.name])
         columns[f.name] = column
     failed = np.asarray(
         [g in renumber and errors[renumber[g]] is not None for g in range(len(rows_by_group))]
     )
     keeps_failed = node.on_error == "null"
-    result = pa.table(columns)
+    result = pa.table(columns | add)
     if failed.any() and not keeps_failed:
         result = result.filter(pa.array(~failed))
     answered = [heads[g] for g in renumber]
@@ -106,8 +150,8 @@ async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerConte
         failures(node, table, answered, errors),
         keeps_failed,
         evidence(node, table, answered, answers, ()),
-        sum(map(len, several)),
-        input_rows=[input_rows[row] for rows in several for row in rows],
+        sum(map(len, groups)),
+        input_rows=[input_rows[row] for rows in groups for row in rows],
         sources=[
             tuple(rows)
             for rows, without in zip(rows_by_group, failed, strict=True)

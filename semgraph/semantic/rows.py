@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -36,8 +35,7 @@ from semgraph.semantic.ask import (
 )
 from semgraph.semantic.contract import answer_schema
 from semgraph.semantic.early_stop import row_queues, rows_a_call
-
-Flags = npt.NDArray[np.bool_]
+from semgraph.semantic.groups import Flags
 
 
 async def sem_map(node: SemMap, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:

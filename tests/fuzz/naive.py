@@ -617,7 +617,11 @@ class _Evaluation:
         return found
 
     def aggregates(
-        self, operator: str, add: Mapping[str, str], group: Sequence[Columns]
+        self,
+        operator: str,
+        add: Mapping[str, str],
+        group: Sequence[Columns],
+        clause: str = "add",
     ) -> dict[str, Any]:
         """The aggregates of a group of rows."""
         sight = Sight()
@@ -626,17 +630,17 @@ class _Evaluation:
             tree = parse(text)
             found[name] = evaluate(tree, Scope({}, group=group, params=self.params, sight=sight))
             if tree[0] == "call" and tree[4]:
-                self._ties_within(operator, tree, group)
-        self.noted(operator, "add", sight)
+                self._ties_within(operator, clause, tree, group)
+        self.noted(operator, clause, sight)
         return found
 
-    def _ties_within(self, operator: str, tree: Any, group: Sequence[Columns]) -> None:
+    def _ties_within(self, operator: str, clause: str, tree: Any, group: Sequence[Columns]) -> None:
         keys = [
             tuple(same_key(evaluate(key, Scope(row, params=self.params))) for key, _ in tree[4])
             for row in group
         ]
         if len(set(keys)) < len(keys):
-            self.note(operator, "add", "ties")
+            self.note(operator, clause, "ties")
 
     def unnest(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
         """A row for each item of a list."""
@@ -821,18 +825,17 @@ class _Evaluation:
         groups: dict[Any, list[int]] = {key: [] for key in keys}
         for place in self.sorted("sem_agg", "order", spec.get("order"), relation):
             groups[keys[place]].append(place)
-        alone = {
-            name: self.values("sem_agg", "alone", text, relation)
-            for name, text in (spec.get("alone") or {}).items()
-        }
         rows, failed = [], []
         for places in groups.values():
-            head = relation.rows[min(places)]
-            if len(places) == 1 and alone:
-                found = {
-                    name: alone[name][places[0]] if name in alone else None
-                    for name in spec["returns"]
-                }
+            head, group = (
+                relation.rows[min(places)],
+                [relation.rows[place].columns for place in places],
+            )
+            condition = {"when": spec.get("when", "TRUE")}
+            asked = self.aggregates("sem_agg", condition, group, "when")["when"]
+            other = self.aggregates("sem_agg", spec.get("otherwise") or {}, group, "otherwise")
+            if asked is not True:
+                found = {name: other.get(name) for name in spec["returns"]}
             else:
                 found = _answered(
                     spec["returns"], [texts[place] for place in places], answers.of_group
@@ -841,9 +844,11 @@ class _Evaluation:
                 if mixed or any(FAILING in texts[place] for place in places):
                     failed.append(len(rows))
                     found = dict.fromkeys(found)
-            values = {**{name: head.columns[name] for name in by}, **found}
+            add = self.aggregates("sem_agg", spec.get("add") or {}, group)
+            values = {**{name: head.columns[name] for name in by}, **found, **add}
             rows.append(Row(values, head.member, _all_sources(relation, places)))
-        result = Relation([*by, *spec["returns"]], rows, relation.windowed)
+        names = [*by, *spec["returns"], *(spec.get("add") or {})]
+        result = Relation(names, rows, relation.windowed)
         return result if spec.get("on_error") == "null" else self._without(result, failed)
 
     def sem_topk(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:

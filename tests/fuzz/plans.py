@@ -695,10 +695,18 @@ class _Drawing:
         if self.chance(0.6):
             spec["order"] = self.terms(typed)
         if self.chance(0.4):
-            spec["alone"] = {
-                name: self.expressions.touching(typed, kind, 1) for name, kind in kinds.items()
+            spec["when"] = f"count(*) {self.pick('>', '<', '=')} {self.pick(1, 1, 2)}"
+            spec["otherwise"] = {
+                name: f"first({self.expressions.touching(typed, kind, 1)})"
+                for name, kind in kinds.items()
+                if self.chance(0.8)
             }
-        return [{"sem_agg": spec}], {**{name: typed[name] for name in by}, **kinds}
+        computed: Typed = {}
+        if self.chance(0.4):
+            name = self.fresh("c")
+            aggregate, computed[name] = self.expressions.aggregate(typed)
+            spec["add"] = {name: aggregate}
+        return [{"sem_agg": spec}], {**{name: typed[name] for name in by}, **kinds, **computed}
 
     def sem_topk(self, typed: Typed) -> Drawn:
         if {"rank", "score"} & set(typed):

@@ -41,7 +41,6 @@ AGGREGATES = [
     ('sem_join: {prompt: "Same? {code} {o.code}", other: rows, alias: o, where: "max(id) > 1"}', "max"),
     ('sem_join: {prompt: "Same? {code} {o.code}", other: rows, alias: o, keep: one, order: "max(id)"}', "max"),
     ('sem_agg: {prompt: "Word for {code}", by: [code], order: "max(id)", returns: {x: string}}', "max"),
-    ('sem_agg: {prompt: "Word for {code}", by: [code], alone: {x: "max(code)"}, returns: {x: string}}', "max"),
     ('embed: {x: "max(code)"}', "max"),
     ('add: {x: "max(id) + count(*) OVER ()"}', "max"),
     ('add: {x: "sum(max(id)) OVER ()"}', "max"),
@@ -51,6 +50,9 @@ AGGREGATES = [
     ('match: {pattern: "(t:Thing)", where: "max(t.size) > 1", partition: code}', "max"),
 ]  # fmt: skip
 OTHERS = [
+    ('sem_agg: {prompt: "Word for {code}", by: [code], when: "id > 1", returns: {x: string}}', 'the column "id" may differ within a group'),
+    ('sem_agg: {prompt: "Word for {code}", by: [code], when: "count(*) > 1", otherwise: {x: "max(id)::VARCHAR || id"}, returns: {x: string}}', 'the column "id" may differ within a group'),
+    ('sem_agg: {prompt: "Word for {code}", by: [code], add: {n: id}, returns: {x: string}}', 'the column "id" may differ within a group'),
     ("aggregate: {by: [code], add: {x: id}}", 'the column "id" may differ within a group'),
     ('aggregate: {by: [code], add: {x: "id + count(*)"}}', 'the column "id" may differ within a group'),
     ("aggregate: {add: {x: code}}", 'the column "code" may differ within a group'),

@@ -282,7 +282,8 @@ def test_an_aggregate_sees_its_rows_in_order_and_a_group_of_one_may_answer_for_i
         by=("id",),
         order=(Sort(sql("n")),),
         prompt=prompt("{word}", all="string"),
-        alone=(("all", sql("upper(word)")),),
+        when=sql("count(*) > 1"),
+        otherwise=(("all", sql("upper(first(word))")),),
     )
     found, seen = ask(node, lambda rows: {"all": "+".join(row["word"] for row in rows)}, WORDED)
     assert found.table.to_pylist() == [
@@ -291,6 +292,42 @@ def test_an_aggregate_sees_its_rows_in_order_and_a_group_of_one_may_answer_for_i
         {"id": 9, "all": "Z"},
     ]
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("executor", ["duckdb", "both"])
+def test_a_group_that_is_not_asked_has_its_aggregates_and_null_for_what_otherwise_leaves_out(
+    executor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEMGRAPH_SEGMENTS", executor)
+    node = SemAgg(
+        input=WORDS,
+        by=("id",),
+        order=(Sort(sql("word"), descending=True),),
+        prompt=prompt("{word}", all="string", size="double"),
+        when=sql("count(*) = 1"),
+        otherwise=(("size", sql("count(*)::DOUBLE")),),
+        add=(("words", sql("list(word)")), ("first", sql("first(word)"))),
+    )
+    found, seen = ask(node, lambda rows: {"all": rows[0]["word"], "size": 0.5}, WORDED)
+    assert found.table.to_pylist() == [
+        {"id": 1, "all": None, "size": 2.0, "words": ["y", "x"], "first": "y"},
+        {"id": 2, "all": "x", "size": 0.5, "words": ["x"], "first": "x"},
+        {"id": 9, "all": "z", "size": 0.5, "words": ["z"], "first": "z"},
+    ]
+    assert len(seen) == 2
+
+
+def test_a_failed_group_keeps_its_aggregates_where_rows_stay() -> None:
+    node = SemAgg(
+        input=WORDS,
+        by=("id",),
+        prompt=prompt("{word}", all="string"),
+        add=(("n", sql("count(*)")),),
+        on_error="null",
+    )
+    found, _ = ask(node, lambda rows: "invalid: x" if len(rows) > 1 else {"all": "one"}, WORDED)
+    assert found.table.to_pylist()[0] == {"id": 1, "all": None, "n": 2}
+    assert [f.row["id"] for f in found.failures] == [1]
 
 
 def test_topk_ranks_within_groups_and_equal_scores_stay_in_row_order() -> None:
