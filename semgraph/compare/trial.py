@@ -18,8 +18,8 @@ from semgraph.compare.comparison import Spent, Trial, by_reason
 from semgraph.compare.graphs import graph_of
 from semgraph.compare.scratch import Snapshot
 from semgraph.errors import BudgetReached, PlanError, Problem, RowError, did_you_mean
-from semgraph.execution.executor import Executor, result_table
-from semgraph.execution.result import RunOptions
+from semgraph.execution.executor import Executor
+from semgraph.execution.result import RunOptions, result_table
 from semgraph.execution.runtime import Opened, Runtime
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder, Embeddings, Reply, Request, Usage, Wrapper

@@ -86,6 +86,41 @@ class Unwritten:
         )
 
 
+Refused = tuple[int, str, str, bool]  # partition, label, key, and whether the store refused it
+
+
+def nothing_written(unwritten: Sequence[Unwritten]) -> DataError:
+    """The error for rows that cannot be written, in a plan without windows."""
+    problem, sink, more = unwritten[0].problem, unwritten[0].spec.sink, len(unwritten) - 1
+    others = f" ({more} more cannot be written either)" if more else ""
+    what = f"{problem.what}{others}; nothing was written"
+    return DataError(what, step=problem.step, position=problem.position, hint=problem.hint).at(
+        sink.step, sink.origin
+    )
+
+
+def failures_of(
+    window: Window, unwritten: Sequence[Unwritten], before: set[Refused]
+) -> list[Failure]:
+    """The failed rows of a window that was not committed.
+
+    If a row is refused again although the input row it derived from was left out, it does not
+    derive from one input row alone: all rows of the window fail.
+    """
+    refused = [(window.partition, *row.key, row.by_store) for row in unwritten]
+    again = [
+        row
+        for row, refusal in zip(unwritten, refused, strict=True)
+        if refusal in before and row.input_row is not None
+    ]
+    before |= set(refused)
+    failures = [row.failure() for row in unwritten]
+    if again:
+        others = set(window.rows) - {row.input_row for row in unwritten}
+        failures += [replace(again[0].failure(), input_row=row) for row in sorted(others)]
+    return failures
+
+
 def without(sinks: Sinks, rows: Collection[int]) -> Sinks:
     """The rows of sinks without those that derive from some input rows."""
     return [(spec, batch.without_rows(rows)) for spec, batch in sinks]

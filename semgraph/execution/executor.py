@@ -3,7 +3,7 @@
 A *window* is some rows of one partition. The *ordered part* of a plan is what depends on the run's
 own writes; it runs wave by wave. A *wave* is the next window of every partition; each window
 commits in one transaction with its marker. All else runs *ahead* in *slices* of several waves,
-bounded by `windowing.ahead`. With `size: ready` a slice has one window for each partition, and slices
+bounded by `windows.ahead`. With `size: ready` a slice has one window for each partition, and slices
 that are computed when their turn comes are joined, so that a wave has what is ready then.
 """
 
@@ -11,19 +11,38 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from semgraph.errors import BudgetReached, DataError, EngineError, SemgraphError
-from semgraph.execution.commit import COMMIT, CommitAttempt, Commits, Sinks, Unwritten, without
-from semgraph.execution.evaluation import Evaluation, InputRowSet
+from semgraph.execution.commit import (
+    COMMIT,
+    CommitAttempt,
+    Commits,
+    Refused,
+    Sinks,
+    failures_of,
+    nothing_written,
+    without,
+)
+from semgraph.execution.evaluation import Evaluation
 from semgraph.execution.result import RunOptions, RunOutcome
 from semgraph.execution.runtime import Lineage, Runtime
+from semgraph.execution.slices import (
+    RunningSlice,
+    Slice,
+    Turn,
+    computed_slices,
+    is_room,
+    one_by_one,
+    replaced,
+    slices,
+)
 from semgraph.execution.windows import (
     Confinement,
     InputRows,
@@ -33,7 +52,6 @@ from semgraph.execution.windows import (
     joined,
     prepare,
     refuse_nul,
-    slices,
     without_nul,
 )
 from semgraph.llm.stack import Replies
@@ -42,7 +60,7 @@ from semgraph.logical.plan import Windowing
 from semgraph.logical.relational import Input, Nothing
 from semgraph.logical.sinks import Merge
 from semgraph.physical.plan import InputTable, PhysicalNode, PhysicalPlan, SinkSpec
-from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, runtime_schema, values
+from semgraph.relational.batch import INPUT_ROW, Batch, values
 from semgraph.semantic.ask import Failure
 from semgraph.stores.base import PartitionState, count_round_trips
 
@@ -80,7 +98,7 @@ def given_rows(
 async def number_rows(
     runtime: Runtime, windowing: Windowing, inputs: Mapping[str, pa.Table]
 ) -> InputRows:
-    """The rows that are cut into windows; the runtime takes their partitions."""
+    """The rows that are cut into windows. Sets the partitions of the runtime."""
     rows = await prepare(windowing, inputs[windowing.input])
     runtime.partitions[:] = rows.names
     return rows
@@ -89,14 +107,13 @@ async def number_rows(
 def cut_waves(
     runtime: Runtime, windowing: Windowing, rows: InputRows, pending: Mapping[int, Sequence[int]]
 ) -> list[Wave]:
-    """The windows of the pending rows; the runtime takes what confines them."""
+    """The windows of the pending rows. Sets the confinement of the runtime."""
     waves = cut(windowing, pending)
     runtime.confinement = Confinement.of(rows, waves)
     return waves
 
 
 T = TypeVar("T")
-_Refused = tuple[int, str, str, bool]  # partition, label, key, and whether the store refused it
 
 
 class Executor:
@@ -141,7 +158,7 @@ class Executor:
                 self.runtime.recorder.keep()
                 unwritten = await self.commits.rows(sinks)
                 if unwritten:  # without windows nothing says which rows belong together
-                    raise _nothing_written(unwritten)
+                    raise nothing_written(unwritten)
 
     async def _sinks_and_results(
         self, evaluation: Evaluation, specs: Sequence[SinkSpec]
@@ -152,7 +169,7 @@ class Executor:
         sinks = list(zip(specs, batches, strict=False))
         return sinks, dict(zip(returns, batches[len(specs) :], strict=True))
 
-    async def _write_firsts(self, sinks: Sinks) -> None:
+    async def _write_first_sinks(self, sinks: Sinks) -> None:
         """Write the sinks with `first: true`; input rows that cannot be written fail."""
         while unwritten := await self.commits.rows(sinks):
             sinks = without(sinks, self._fail(row.failure() for row in unwritten))
@@ -185,21 +202,21 @@ class Executor:
         }
         if windowing.by_readiness:
             self._now = self.options.now("ahead")
-        running: deque[_RunningSlice] = deque()
+        running: deque[RunningSlice] = deque()
         remaining = deque(enumerate(slices(windowing, waves)))
-        turn = _Turn()
+        turn = Turn()
         turn.end()
         try:
             while remaining or running:
-                while remaining and _is_room(windowing, running, remaining[0][1]):
+                while remaining and is_room(windowing, running, remaining[0][1]):
                     number, sliced = remaining.popleft()
-                    turn = _Turn(turn.over)
+                    turn = Turn(turn.over)
                     computed = self._slices(windowing, sliced, given, f"slice {number}", turn)
                     task = asyncio.create_task(computed)
                     task.add_done_callback(turn.end)
                     running.append((task, sum(map(len, sliced))))
                 await running[0][0]
-                tasks = _computed(running) if windowing.by_readiness else [running[0][0]]
+                tasks = computed_slices(running) if windowing.by_readiness else [running[0][0]]
                 results = chain.from_iterable(task.result() for task in tasks)
                 for slice_ in self._joined(windowing, list(results)):
                     for wave in slice_.waves:
@@ -210,7 +227,7 @@ class Executor:
             for task, _ in running:
                 task.cancel()
             await asyncio.gather(*(task for task, _ in running), return_exceptions=True)
-            for slice_ in chain.from_iterable(task.result() for task in _computed(running)):
+            for slice_ in chain.from_iterable(task.result() for task in computed_slices(running)):
                 slice_.flush(None)
 
     async def _pending(self, rows: InputRows) -> dict[int, list[int]]:
@@ -252,8 +269,8 @@ class Executor:
                 self._whole = dict(zip(nodes, batches, strict=True))
 
     async def _slices(
-        self, windowing: Windowing, waves: tuple[Wave, ...], given: Given, name: str, turn: _Turn
-    ) -> list[_Slice]:
+        self, windowing: Windowing, waves: tuple[Wave, ...], given: Given, name: str, turn: Turn
+    ) -> list[Slice]:
         """Compute a slice. If bad data fails a statement, compute a slice per window instead, so
         that only the window with the bad data stops.
         """
@@ -271,21 +288,21 @@ class Executor:
             return list(chain.from_iterable(one_by_one))
 
     def _stop(self, window: Window, why: object, row: int | None = None) -> None:
-        """Stop the partition of a window there, or at a row of it: what is before goes on."""
+        """Stop a partition at one of its windows, or at a row of it; earlier windows continue."""
         row = window.rows[0] if row is None else row
         if self._is_open(window.partition, row):
             note = f'group "{self.runtime.partitions[row]}" stopped: {why}'
             self.outcome.halt(window.partition, row, note)
 
     def _is_open(self, partition: int, row: int) -> bool:
-        """Whether the partition was not stopped up to the window of a row, as it was cut."""
+        """Whether the partition was stopped neither at the row's window, as it was cut, nor before."""
         end = self.outcome.halted.get(partition)
         return end is None or self._wave_of[row] < self._wave_of[end]
 
     async def _slice(
-        self, windowing: Windowing, waves: tuple[Wave, ...], given: Given, name: str, turn: _Turn
-    ) -> _Slice:
-        slice_ = _Slice(waves, self._now or self.options.now(name))
+        self, windowing: Windowing, waves: tuple[Wave, ...], given: Given, name: str, turn: Turn
+    ) -> Slice:
+        slice_ = Slice(waves, self._now or self.options.now(name))
         if windowing.by_readiness:  # all windows of a slice are ready at once
             slice_.waves = joined(windowing, waves)
             self._confinement.unite(slice_.waves)
@@ -302,7 +319,7 @@ class Executor:
             if firsts and self.options.write and not turn.over.is_set():
                 await turn.before.wait()
                 batches = await evaluation.batches([spec.rows for spec in firsts])
-                await self._write_firsts(list(zip(firsts, batches, strict=True)))
+                await self._write_first_sinks(list(zip(firsts, batches, strict=True)))
                 turn.end()
             batches = await evaluation.batches(self.plan.exchange)
             self._fail(evaluation.failures)
@@ -311,7 +328,7 @@ class Executor:
                 slice_.flush = evaluation.release()
         return slice_
 
-    def _joined(self, windowing: Windowing, computed: list[_Slice]) -> list[_Slice]:
+    def _joined(self, windowing: Windowing, computed: list[Slice]) -> list[Slice]:
         """Slices as one, where windows are formed of what is ready. Windows that become one are
         computed again if their rows depend on each other.
         """
@@ -320,7 +337,7 @@ class Executor:
         whole = computed[0]
         if len(computed) > 1:
             waves = chain.from_iterable(slice_.waves for slice_ in computed)
-            whole = _Slice.of(computed, joined(windowing, waves))
+            whole = Slice.of(computed, joined(windowing, waves))
             self._confinement.unite(whole.waves)
             windows = [window for wave in whole.waves for window in self._open_windows(wave)]
             whole.uncounted = {row for w in self._outdated(whole, windows) for row in w.rows}
@@ -338,7 +355,7 @@ class Executor:
         return {} if self.runtime.remembers else None
 
     async def _ahead_without_lost(
-        self, windowing: Windowing, slice_: _Slice, windows: list[Window], given: Given
+        self, windowing: Windowing, slice_: Slice, windows: list[Window], given: Given
     ) -> list[Window]:
         """Recompute what runs ahead without the rows that the windows lost, until no window loses
         another row that way. Returns the windows that continue.
@@ -350,7 +367,7 @@ class Executor:
         return windows
 
     async def _recompute_ahead(
-        self, slice_: _Slice, windows: Sequence[Window], given: Given
+        self, slice_: Slice, windows: Sequence[Window], given: Given
     ) -> None:
         """Recompute what runs ahead for windows that lost rows since, or were joined, as their rows
         may depend on each other. Nothing is counted twice.
@@ -367,12 +384,12 @@ class Executor:
             rows_of = {row: window.rows for window in changed for row in window.rows}
             evaluation.flush_again(slice_.uncounted & rows_of.keys())
         for node, batch in zip(self.plan.exchange, batches, strict=True):
-            slice_.batches[node] = _replaced(slice_.batches[node], batch, rows_of.keys())
+            slice_.batches[node] = replaced(slice_.batches[node], batch, rows_of.keys())
         slice_.rows |= rows_of
         slice_.uncounted -= rows_of.keys()
 
-    def _outdated(self, slice_: _Slice, windows: Sequence[Window]) -> list[Window]:
-        """Windows of which the rows were computed with other rows that they may depend on."""
+    def _outdated(self, slice_: Slice, windows: Sequence[Window]) -> list[Window]:
+        """The windows whose rows were computed in other windows and may depend on their rows."""
         if not _rows_interact([node.logical for node in self.plan.exchange]):
             return []
         return [
@@ -392,7 +409,9 @@ class Executor:
         return own | self._whole
 
     def _open_windows(self, windows: Sequence[Window]) -> list[Window]:
-        """Windows without failed rows, and without those after which a partition was stopped."""
+        """The windows without failed rows, and without rows at which or after which a partition was
+        stopped.
+        """
         failed = self.outcome.failed_rows
         left = (
             Window(p, tuple(row for row in rows if row not in failed and self._is_open(p, row)))
@@ -401,7 +420,7 @@ class Executor:
         return [window for window in left if window.rows]
 
     def _fail(self, failures: Iterable[Failure]) -> set[int]:
-        """Note failed rows; the input rows that they derive from."""
+        """Add failed rows to the outcome. Returns the input rows that they derive from."""
         failures = list(failures)
         for failure in failures:
             if failure.input_row is None:
@@ -414,10 +433,10 @@ class Executor:
         self.outcome.failed_rows |= lost
         return lost
 
-    async def _wave(self, windowing: Windowing, wave: Wave, slice_: _Slice, given: Given) -> None:
-        """Run the windows of a wave together; windows that lose a row are run again without it."""
+    async def _wave(self, windowing: Windowing, wave: Wave, slice_: Slice, given: Given) -> None:
+        """Run the windows of a wave together. A window that loses a row is run again without it."""
         windows = self._without_failed(windowing, wave)
-        refused: set[_Refused] = set()
+        refused: set[Refused] = set()
         while windows:
             now = self.options.now(f"wave {windows[0].rows[0]}")
             try:
@@ -426,7 +445,7 @@ class Executor:
                     return
                 ends = await self._try_wave(windowing, windows, slice_, given, now, refused)
             except DataError as error:
-                apart = _apart(windowing, windows)
+                apart = one_by_one(windowing, windows)
                 if len(apart) == 1:
                     self._stop(apart[0], error)
                 else:
@@ -440,12 +459,12 @@ class Executor:
         self,
         windowing: Windowing,
         windows: Sequence[Window],
-        slice_: _Slice,
+        slice_: Slice,
         given: Given,
         now: datetime,
-        refused: set[_Refused],
+        refused: set[Refused],
     ) -> list[tuple[Window, CommitAttempt]]:
-        """Compute the ordered part of a wave and commit its windows; how each ended."""
+        """Compute the ordered part of a wave and commit its windows. Returns how each ended."""
         rows = self._rows(windows, {**given, **slice_.batches})
         async with Evaluation(
             self.runtime, rows, now, windows, replies=slice_.replies, held=True
@@ -465,7 +484,7 @@ class Executor:
         return ends
 
     async def _commit(
-        self, windowing: Windowing, attempt: _WaveAttempt, refused: set[_Refused]
+        self, windowing: Windowing, attempt: _WaveAttempt, refused: set[Refused]
     ) -> list[tuple[Window, CommitAttempt]]:
         """Commit the windows that lost no row. Returns how each ended.
 
@@ -494,7 +513,7 @@ class Executor:
         if lost := {
             row
             for window, end in ends
-            for row in self._fail(_refusals(window, end.unwritten, refused))
+            for row in self._fail(failures_of(window, end.unwritten, refused))
         }:
             attempt.lost |= lost
             recorder.take_back()
@@ -504,7 +523,7 @@ class Executor:
         return ends
 
     def _without_failed(self, windowing: Windowing, windows: Sequence[Window]) -> list[Window]:
-        """Windows that go on. A partition with a failed row is stopped, where `on_error` says so."""
+        """The windows that continue. With `on_error: stop`, a failed row stops its partition."""
         for window in windows if windowing.on_error == "stop" else ():
             failed = [row for row in window.rows if row in self.outcome.failed_rows]
             if failed:  # what is before a failed row may be a window of its own
@@ -561,150 +580,12 @@ class _WaveAttempt:
         return good | (every & self.lost)
 
     def record(self) -> None:
-        """Record the rows of those that are done."""
+        """Record the rows of the input rows that are done."""
         self.evaluation.record(self.done)
 
     def flush(self) -> None:
-        """Count what those that are done took."""
+        """Count the rows and calls of the input rows that are done."""
         self.evaluation.flush(self.done)
-
-
-@dataclass
-class _Slice:
-    """Waves, and the rows that were computed ahead for them.
-
-    Args:
-        waves: The waves.
-        now: The value of `$now` of what runs ahead.
-        rows: For each input row, the rows of the window that it was computed in.
-        replies: Replies about its windows, by request; None if they are not remembered.
-        batches: The rows of the plan's exchange.
-        flush: Records and counts what some input rows took, where that waits until their windows are
-            formed.
-        uncounted: Input rows that were computed in other windows than now and are counted when they
-            are computed again.
-    """
-
-    waves: tuple[Wave, ...]
-    now: datetime
-    rows: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    replies: Replies | None = None
-    batches: dict[PhysicalNode, Batch] = field(default_factory=dict)
-    flush: Callable[[InputRowSet], None] = lambda _rows: None
-    uncounted: set[int] = field(default_factory=set)
-
-    @classmethod
-    def of(cls, computed: Sequence[_Slice], waves: tuple[Wave, ...]) -> _Slice:
-        """Several slices as one, with their rows in other waves."""
-        whole = cls(waves, computed[0].now)
-        for slice_ in computed:
-            whole.rows |= slice_.rows
-            if slice_.replies is not None:
-                whole.replies = (whole.replies or {}) | slice_.replies
-            for node, batch in slice_.batches.items():
-                before = whole.batches.get(node)
-                whole.batches[node] = batch if before is None else _concatenated(before, batch)
-        return whole
-
-
-@dataclass(frozen=True)
-class _Turn:
-    """The turn of a slice to write the sinks with `first: true`: once, after the previous slice.
-
-    Args:
-        before: Set when the turn of the previous slice is over.
-        over: Set when this turn is over.
-    """
-
-    before: asyncio.Event = field(default_factory=asyncio.Event)
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def end(self, _: object = None) -> None:
-        """End the turn: the slice has written, or its task has ended."""
-        self.over.set()
-
-    def again(self) -> _Turn:
-        """The turn for a single window of the slice that is computed alone."""
-        return self if self.over.is_set() else _Turn(self.before)
-
-
-_RunningSlice = tuple[asyncio.Task[list[_Slice]], int]
-"""What computes a slice, and how many windows it has."""
-
-
-def _computed(running: Iterable[_RunningSlice]) -> list[asyncio.Task[list[_Slice]]]:
-    """The first slices, as far as they are computed."""
-
-    def ended(task: asyncio.Task[list[_Slice]]) -> bool:
-        return task.done() and not task.cancelled() and task.exception() is None
-
-    return list(takewhile(ended, (task for task, _ in running)))
-
-
-def _is_room(windowing: Windowing, running: Sequence[_RunningSlice], waves: Sequence[Wave]) -> bool:
-    """Whether another slice may start before the running ones are committed. A second one always
-    may; more may while all together have at most `ahead` windows, unless `on_error` is `stop`.
-    """
-    if len(running) < 2:
-        return True
-    windows = sum(count for _, count in running) + sum(map(len, waves))
-    return windowing.on_error != "stop" and windows <= windowing.ahead
-
-
-def _replaced(batch: Batch, new: Batch, rows: Collection[int]) -> Batch:
-    """A relation with other rows for some input rows."""
-    if not batch.has_input_rows:
-        return batch
-    return _concatenated(batch.without_rows(rows), new.of_rows(rows))
-
-
-def _concatenated(first: Batch, last: Batch) -> Batch:
-    """Rows of two slices; the first ones, if they derive from no input row."""
-    if not first.has_input_rows:
-        return first
-    batch = Batch.of_table(pa.concat_tables([first.table, last.table]))
-    if first.ids is None or last.ids is None:
-        return batch
-    return batch.with_ids([*first.ids, *last.ids])
-
-
-def _apart(windowing: Windowing, windows: Sequence[Window]) -> list[Window]:
-    """The windows one by one; of a single one that was formed of what was ready, its rows."""
-    if len(windows) > 1 or not windowing.by_readiness:
-        return list(windows)
-    return [Window(window.partition, (row,)) for window in windows for row in window.rows]
-
-
-def _nothing_written(unwritten: Sequence[Unwritten]) -> DataError:
-    """The error of a plan without windows of which rows cannot be written."""
-    problem, sink, more = unwritten[0].problem, unwritten[0].spec.sink, len(unwritten) - 1
-    others = f" ({more} more cannot be written either)" if more else ""
-    what = f"{problem.what}{others}; nothing was written"
-    return DataError(what, step=problem.step, position=problem.position, hint=problem.hint).at(
-        sink.step, sink.origin
-    )
-
-
-def _refusals(
-    window: Window, unwritten: Sequence[Unwritten], before: set[_Refused]
-) -> list[Failure]:
-    """The failed rows of a window that was not committed.
-
-    If a row is refused again although the input row it derived from was left out, it does not
-    derive from one input row alone: all rows of the window fail.
-    """
-    refused = [(window.partition, *row.key, row.by_store) for row in unwritten]
-    again = [
-        row
-        for row, refusal in zip(unwritten, refused, strict=True)
-        if refusal in before and row.input_row is not None
-    ]
-    before |= set(refused)
-    failures = [row.failure() for row in unwritten]
-    if again:
-        others = set(window.rows) - {row.input_row for row in unwritten}
-        failures += [replace(again[0].failure(), input_row=row) for row in sorted(others)]
-    return failures
 
 
 async def all_ended(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
@@ -718,14 +599,3 @@ async def all_ended(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             raise each
         results.append(each)
     return results
-
-
-def result_table(node: Node, tables: Sequence[pa.Table]) -> pa.Table:
-    """A result without hidden columns: windows by their first input row, rows within a window in
-    the order of the plan.
-    """
-    table = pa.concat_tables(tables) if tables else runtime_schema(node).empty_table()
-    if INPUT_ROW in table.column_names:
-        numbered = table.append_column("_row", pa.array(range(table.num_rows)))
-        table = numbered.sort_by([(PARTITION, "ascending"), ("_row", "ascending")])
-    return table.select(node.schema.names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from semgraph import display
 from semgraph.execution.windows import InputRows
+from semgraph.logical.node import Node
 from semgraph.logical.prompt import plain
 from semgraph.meter import Meter
+from semgraph.relational.batch import INPUT_ROW, PARTITION, runtime_schema
 from semgraph.semantic.ask import Failure
 
 
@@ -181,3 +183,14 @@ class RunOutcome:
         """Stop a partition at a window, and say why."""
         self.halted[partition] = input_row
         self.notes.append(note)
+
+
+def result_table(node: Node, tables: Sequence[pa.Table]) -> pa.Table:
+    """A result without hidden columns: windows by their first input row, rows within a window in
+    the order of the plan.
+    """
+    table = pa.concat_tables(tables) if tables else runtime_schema(node).empty_table()
+    if INPUT_ROW in table.column_names:
+        numbered = table.append_column("_row", pa.array(range(table.num_rows)))
+        table = numbered.sort_by([(PARTITION, "ascending"), ("_row", "ascending")])
+    return table.select(node.schema.names)

@@ -207,27 +207,6 @@ def joined(windowing: Windowing, waves: Iterable[Wave]) -> tuple[Wave, ...]:
     return tuple(cut(replace(windowing, size=windowing.ahead), rows))
 
 
-def slices(windowing: Windowing, waves: Sequence[Wave]) -> Iterator[tuple[Wave, ...]]:
-    """Waves that run ahead together: one window first, so that something is committed soon, then
-    half of `ahead`, so that one slice can be computed while another is committed. Where a failed
-    row stops its partition they grow slowly, so that little is asked in vain; and where windows are
-    formed of what is ready, so that few rows wait for others.
-    """
-    slowly = windowing.on_error == "stop" or windowing.by_readiness
-    most = max(windowing.ahead // (4 if windowing.by_readiness else 2), 1)
-    size, current = 1, list[Wave]()
-    count = 0
-    for wave in waves:
-        current.append(wave)
-        count += len(wave)
-        if count >= size:
-            yield tuple(current)
-            current, count = [], 0
-            size = min(size * 2, most) if slowly else most
-    if current:
-        yield tuple(current)
-
-
 def without_nul(
     name: str, table: pa.Table, *, ordered: bool = False
 ) -> tuple[pa.Table, list[Failure], Sequence[int]]:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.execution.executor import Executor, result_table
+from semgraph.execution.executor import Executor
 from semgraph.execution.observations import ObservationFile, Observations
 from semgraph.execution.record import (
     ROW_ID,
@@ -25,7 +25,14 @@ from semgraph.execution.record import (
     new_run,
     timestamp,
 )
-from semgraph.execution.result import OnProgress, Progress, Result, RunOptions, RunOutcome
+from semgraph.execution.result import (
+    OnProgress,
+    Progress,
+    Result,
+    RunOptions,
+    RunOutcome,
+    result_table,
+)
 from semgraph.execution.runtime import NoRecord, Opened, Runtime, embeds
 from semgraph.execution.uniform import Uniform
 from semgraph.frontend.load import dump

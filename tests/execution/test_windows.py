@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import InputError
-from semgraph.execution.windows import InputRows, cut, joined, prepare, slices
+from semgraph.execution.slices import slices
+from semgraph.execution.windows import InputRows, cut, joined, prepare
 from semgraph.logical.plan import Windowing
 
 SCHEMA = pa.schema(
