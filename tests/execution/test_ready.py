@@ -34,13 +34,13 @@ windows: {input: notes, partition: group_id, key: id, size: ready, ahead: 8}
 steps:
   coded:
     - from: notes
-    - sem_map: {prompt: "Code: {text}", add: {code: string}}
+    - sem_map: {prompt: "Code: {text}", returns: {code: string}}
   others: [{from: coded}, {add: {names: "string_agg(text, ' ') OVER ()"}}]
   stored: [{from: Note}]
   judged:
     - from: others
     - group_join: {other: stored, alias: s, using: group_id, add: {earlier: "count(*) FILTER (s IS NOT NULL)"}}
-    - sem_map: {prompt: "Judge: {text} of {names}, after {earlier}", add: {verdict: string}}
+    - sem_map: {prompt: "Judge: {text} of {names}, after {earlier}", returns: {verdict: string}}
     - project: {uuid: "if(text = 'unkeyed', NULL, id)", group_id, text, names}
 writes: [{merge: {from: judged, node: Note}}]
 returns: [judged, others]
