@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from semgraph.errors import DataError, StoreUnavailable
-from semgraph.stores.base import Method
+from semgraph.stores.base import Method, NodeWrite
 
 
 async def scan(store, label, *properties):
@@ -25,6 +26,12 @@ async def test_merge_creates_new_nodes_and_overwrites_properties(store, world):
     assert done.rows["Note"] == 2
     assert await values(store, "Note", "content") == {"a": "new", "b": "two"}
     assert await values(store, "Note", "weight") == {"a": 1.0, "b": None}
+
+
+async def test_rows_in_several_chunks_are_written_whole(store, world):
+    parts = [world.table("Note", [{"uuid": key, "content": key}]) for key in "abc"]
+    await world.commit(store, NodeWrite("Note", pa.concat_tables(parts)))
+    assert await values(store, "Note", "content") == {"a": "a", "b": "b", "c": "c"}
 
 
 async def test_null_never_overwrites(store, world):
