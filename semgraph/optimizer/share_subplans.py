@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from semgraph.logical.node import Node, rewrite
+from semgraph.logical.node import Node, nodes_of
 from semgraph.optimizer._patterns import PlanFacts, Roots
 
 
 def share_subplans(roots: Roots, _facts: PlanFacts) -> Roots:
-    """Replace every node by the first with equal content and inputs, which keeps its step name.
+    """Replace all nodes with equal content and inputs by one of them.
+
+    That is the first that is the last of its step, because rows are recorded under the name of the
+    step that they are the result of; else the first.
 
     >>> import semgraph as sg
     >>> from semgraph.optimizer._patterns import outline
@@ -16,9 +19,18 @@ def share_subplans(roots: Roots, _facts: PlanFacts) -> Roots:
     >>> outline(*twice), outline(*share_subplans(twice, PlanFacts()))
     ('input → sem_filter → sem_filter', 'input → sem_filter')
     """
+    nodes = nodes_of(roots)
+    last = {node.step: node for node in nodes}
     first: dict[tuple[str, tuple[Node, ...]], Node] = {}
-
-    def change(node: Node) -> Node:
-        return first.setdefault((node.content, node.inputs), node)  # inputs are shared already
-
-    return rewrite(roots, change)
+    equal: dict[Node, Node] = {}  # each node, and the first that is equal to it
+    results: dict[Node, Node] = {}  # a first node, and the equal one that is the last of its step
+    for node in nodes:
+        key = (node.content, tuple(equal[child] for child in node.inputs))
+        equal[node] = first.setdefault(key, node)
+        if last[node.step] is node:
+            results.setdefault(equal[node], node)
+    shared: dict[Node, Node] = {}
+    for node in first.values():
+        inputs = (shared[equal[child]] for child in node.inputs)
+        shared[node] = results.get(node, node).with_inputs(*inputs)
+    return tuple(shared[equal[root]] for root in roots)

@@ -179,3 +179,24 @@ def test_lineage_is_kept_and_taken_back_with_the_rows(tmp_path: Path) -> None:
     record.flush()
     assert recorded() == {7: [0], 8: [1, 2], 10: [8], 11: []}
     assert sorted(path.name for path in record.folder.rglob("*.*")) == ["00001.parquet"]
+
+
+def test_a_result_that_a_step_before_it_begins_with_is_recorded_under_its_own_name(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "plan.yaml").write_text(
+        "plan: shared\n"
+        "inputs: {people: {id: int64}}\n"
+        "steps:\n"
+        "  some: [{from: people}, {add: {n: id + 1}}, {filter: n > 2}]\n"
+        "  all: [{from: people}, {add: {n: id + 1}}]\n"
+        "returns: [some, all]\n"
+    )
+    with semgraph.Session(runs=tmp_path / "runs") as session:
+        result = session.run(tmp_path / "plan.yaml", people=[{"id": 1}, {"id": 2}])
+    assert result.record is not None
+    recorded = {step: read_rows(result.record, "steps", step) for step in ("some", "all")}
+    assert {step: [row["n"] for row in rows] for step, rows in recorded.items()} == {
+        "some": [3],
+        "all": [2, 3],
+    }
