@@ -231,7 +231,7 @@ def _one_row_a_key(
     Rows with one key become one. They must agree in every column outside `unite`, where NULL agrees
     with all; one that does not agree with those before it is left out too.
     """
-    keys = rows.column(key).to_pylist()
+    keys = rows.column(key).to_pylist() if rows.num_rows else ()
     if None not in keys and len(set(keys)) == len(keys):
         return rows, {}
     problems: dict[int, Problem] = {}

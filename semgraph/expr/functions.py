@@ -211,7 +211,12 @@ def on_columns(function: TextFunction) -> Callable[..., pa.Array[Any]]:
 
 def canonical_json(value: Any) -> str:
     """JSON text that is equal for equal values: sorted keys, no blanks, no escapes."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+    return _CANONICAL.encode(value)
+
+
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str
+)
 
 
 Vector = Sequence[float]

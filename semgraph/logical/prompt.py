@@ -106,6 +106,8 @@ def show(value: Any) -> str:
 
 def plain(value: Any) -> Any:
     """A value as JSON has it: times in ISO 8601, inside lists and structs too."""
+    if value is None or isinstance(value, (str, int, float)):
+        return value
     if isinstance(value, date):
         return show(value)
     if isinstance(value, Mapping):

@@ -14,6 +14,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from semgraph.expr.functions import words
@@ -76,9 +77,7 @@ class RememberedSearches:
             if len(new) == len(keys):
                 return tables
         return [
-            pa.concat_tables(
-                _for_row(known[key][number], q) for q, key in zip(ordinals, keys, strict=True)
-            )
+            _for_rows([known[key][number] for key in keys], ordinals)
             for number in range(len(queries))
         ]
 
@@ -92,10 +91,11 @@ def _by_row(hits: pa.Table) -> dict[int, pa.Table]:
     return {q: whole.take(own).table for q, own in places.items()}
 
 
-def _for_row(hits: pa.Table, q: int) -> pa.Table:
-    """The hits of one row, under another ordinal."""
-    ordinals = pa.array([q] * hits.num_rows, pa.int64())
-    return hits.set_column(hits.schema.get_field_index("_q"), "_q", ordinals)
+def _for_rows(hits: Sequence[pa.Table], ordinals: Sequence[int]) -> pa.Table:
+    """The hits of some rows, under their ordinals in place of others."""
+    whole = pa.concat_tables(hits)
+    own = np.repeat(np.asarray(ordinals, np.int64), [table.num_rows for table in hits])
+    return whole.set_column(whole.schema.get_field_index("_q"), "_q", pa.array(own))
 
 
 class StoreQueries:

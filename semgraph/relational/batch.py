@@ -69,7 +69,7 @@ class Batch:
         sources: For each row the ids of the rows that it was made of; None where there are no ids.
     """
 
-    __slots__ = ("_places", "_rows", "_table", "ids", "num_rows", "schema", "sources")
+    __slots__ = ("_none", "_places", "_rows", "_table", "ids", "num_rows", "schema", "sources")
 
     def __init__(
         self,
@@ -83,6 +83,7 @@ class Batch:
         self.ids, self.sources = ids, sources
         self._rows, self._table = rows, table
         self._places: dict[int | None, list[int]] | None = None
+        self._none: Batch | None = None
         self.num_rows: int = len(rows) if rows is not None else self.table.num_rows
 
     @classmethod
@@ -193,7 +194,8 @@ class Batch:
         if len(places) == self.num_rows:
             return self
         if not places:
-            return self.slice(0, 0)
+            self._none = self._none or self.slice(0, 0)
+            return self._none
         if places[-1] - places[0] == len(places) - 1:
             return self.slice(places[0], len(places))
         ids, sources = _at(self.ids, places), _at(self.sources, places)
@@ -267,8 +269,8 @@ class Batch:
 
     def visible(self) -> pa.Table:
         """The rows without hidden columns."""
-        hidden = [name for name in (PARTITION, INPUT_ROW) if name in self.table.column_names]
-        return self.table.drop_columns(hidden)
+        hidden = [self.schema.get_field_index(name) for name in (PARTITION, INPUT_ROW)]
+        return self.table.select([i for i in range(len(self.schema)) if i not in hidden])
 
 
 def _at(items: Sequence[Any] | None, places: Sequence[int]) -> list[Any] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -282,37 +282,52 @@ def _with_errors(
     return pa.concat_tables(numbered, promote_options="default").sort_by("item")
 
 
-def prompt_texts(table: pa.Table, paths: Sequence[str], index: Sequence[int]) -> list[str]:
-    """The columns that a prompt reads of some rows, as JSON: equal texts make equal prompts."""
+def prompt_texts(table: pa.Table, paths: Sequence[str]) -> list[str]:
+    """The columns that a prompt reads of each row, as JSON: equal texts make equal prompts."""
     rows = _flat(table, paths).to_pylist() if paths else [{}] * table.num_rows
-    texts = [canonical_json(plain(row)) for row in rows]
-    return [texts[i] for i in index]
+    return [canonical_json(plain(row)) for row in rows]
 
 
-def question_keys(
-    node: Semantic, rows: pa.Table, context: AnswerContext, owners: Sequence[str] | None = None
-) -> list[object]:
-    """A key for each row: its partition, the columns that prompts read, and its answer schema.
+class QuestionKey(NamedTuple):
+    """The key of a row: its partition, the columns that prompts read, and its answer schema.
 
     Rows with equal keys are one question.
     """
+
+    partition: str
+    text: str
+    form: str | None
+
+
+def question_keys(node: Semantic, rows: pa.Table, context: AnswerContext) -> list[QuestionKey]:
+    """The key of each row."""
     form = node.form if isinstance(node, SemMap) else ""
     forms = values(pick(rows, form)) if form else [""] * rows.num_rows
-    texts = prompt_texts(rows, node.prompt.fields, range(rows.num_rows))
-    return list(zip(owners or partition_names(rows, context), texts, forms, strict=True))
+    texts = prompt_texts(rows, node.prompt.fields)
+    return list(map(QuestionKey, partition_names(rows, context), texts, forms))
 
 
 def evidence(
-    node: Semantic, left: pa.Table, lefts: Sequence[int], answers: pa.Table, rights: Sequence[str]
+    left: pa.Table,
+    lefts: Sequence[int],
+    texts: Sequence[str],
+    answers: pa.Table,
+    rights: Sequence[str] = (),
 ) -> pa.Table:
-    """The evidence of an operator: the texts and the answer of each item."""
+    """The evidence of an operator: the texts and the answer of each item.
+
+    Args:
+        left: The left input.
+        lefts: The left row of each item.
+        texts: What the prompt reads of it.
+        answers: The answer of each item.
+        rights: What the prompt reads of its right row; () without a right input.
+    """
     input_rows = Batch.of_table(left).input_rows()
     columns: dict[str, Any] = {
         INPUT_ROW: pa.array([input_rows[i] for i in lefts], pa.int64()),
-        "left": pa.array(prompt_texts(left, node.prompt.fields, lefts), pa.string()),
-        "right": pa.array(list(rights), pa.string())
-        if rights
-        else pa.nulls(len(lefts), pa.string()),
+        "left": pa.array(texts, pa.string()),
+        "right": pa.array(rights, pa.string()) if rights else pa.nulls(len(lefts), pa.string()),
     }
     return pa.table(
         columns | {name: answers.column(name) for name in answers.column_names if name != "item"}

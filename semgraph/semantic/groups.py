@@ -34,6 +34,7 @@ from semgraph.relational.sql import order_sql, quote
 from semgraph.semantic.ask import (
     AnswerContext,
     Answered,
+    QuestionKey,
     ask,
     evidence,
     failures,
@@ -119,7 +120,8 @@ async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerConte
     rows_by_group = await row_groups(node.input, node.by, node.order, table, context.now)
     asked, otherwise, add = await _group_values(node, table, rows_by_group, context.now)
     groups = [rows for rows, own in zip(rows_by_group, asked, strict=True) if own]
-    kinds, _ = dense(question_keys(node, table, context))
+    keys = question_keys(node, table, context)
+    kinds, _ = dense(keys)
     numbers, first = dense([tuple(kinds[row] for row in rows) for rows in groups])  # equal groups
     answers = await _ask_groups(node, table, [groups[i] for i in first], context)
     answers = answers.take(pa.array(numbers, pa.int64()))
@@ -149,7 +151,7 @@ async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerConte
         conform(result, runtime_schema(node)),
         failures(node, table, answered, errors),
         keeps_failed,
-        evidence(node, table, answered, answers, ()),
+        evidence(table, answered, [keys[row].text for row in answered], answers),
         sum(map(len, groups)),
         input_rows=[input_rows[row] for rows in groups for row in rows],
         sources=[
@@ -167,7 +169,8 @@ async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], context: AnswerCon
     rows_by_group = await row_groups(node.input, node.by, (), table, context.now)
     lefts = [row for rows in rows_by_group for row in rows]
     groups = [group for group, rows in enumerate(rows_by_group) for _ in rows]
-    answers = await _scores(node, table, rows_by_group, context)
+    keys = question_keys(node, table, context)
+    answers = await _scores(node, table, keys, rows_by_group, context)
     errors, scores = values(answers.column("error")), values(answers.column("score"))
     ranked = sorted(
         (g, -s, left, s) for g, left, s in zip(groups, lefts, scores, strict=True) if s is not None
@@ -186,7 +189,7 @@ async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], context: AnswerCon
         conform(result, runtime_schema(node)),
         failures(node, table, lefts, errors),
         node.on_error == "null",
-        evidence(node, table, lefts, answers, ()),
+        evidence(table, lefts, [keys[row].text for row in lefts], answers),
         table.num_rows,
         sources=[(left,) for left, _, _ in best],
         about=[(left,) for left in lefts],
@@ -194,12 +197,16 @@ async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], context: AnswerCon
 
 
 async def _scores(
-    node: SemTopk, table: pa.Table, rows_by_group: Sequence[Sequence[int]], context: AnswerContext
+    node: SemTopk,
+    table: pa.Table,
+    keys: Sequence[QuestionKey],
+    rows_by_group: Sequence[Sequence[int]],
+    context: AnswerContext,
 ) -> pa.Table:
     """The answer for each row of each group. Equal rows of a group are one, and so are groups of
     equal rows.
     """
-    kinds, first_rows = dense(question_keys(node, table, context))
+    kinds, first_rows = dense(keys)
     distinct = [tuple(dict.fromkeys(kinds[row] for row in rows)) for rows in rows_by_group]
     numbers, first = dense(distinct)
     groups = [distinct[i] for i in first]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +32,6 @@ from semgraph.semantic.ask import (
     failures,
     known_partitions,
     prompt_texts,
-    question_keys,
 )
 
 
@@ -103,10 +103,12 @@ async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerCon
     left, right = inputs[0], inputs[1]
     candidates = await _pairs(node, left, right, context.now) if right.num_rows else ([], [])
     lefts, rights, owners = _of_one_partition(node, left, right, candidates, context)
-    right_texts = prompt_texts(right, node.prompt.other_fields, range(right.num_rows))
+    left_texts = prompt_texts(left, node.prompt.fields)
+    right_texts = prompt_texts(right, node.prompt.other_fields)
     sides, sides_first = dense([right_texts[r] for r in rights])  # equal right rows are one
     distinct_right = right.take(pa.array([rights[i] for i in sides_first], pa.int64()))
-    answers = await _answers(node, left, distinct_right, (lefts, sides), owners, context)
+    keys = list(zip(owners, [left_texts[row] for row in lefts], strict=True))
+    answers = await _answers(node, left, distinct_right, (lefts, sides), keys, context)
     errors, match = values(answers.column("error")), values(answers.column("match"))
     keeps_failed = node.on_error == "null"
     dropped = (
@@ -128,7 +130,13 @@ async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerCon
         conform(result, runtime_schema(node)),
         failures(node, left, answered, values(answers.column("error"))),
         keeps_failed,
-        evidence(node, left, answered, answers, [right_texts[rights[i]] for i in first]),
+        evidence(
+            left,
+            answered,
+            [left_texts[row] for row in answered],
+            answers,
+            [right_texts[rights[i]] for i in first],
+        ),
         len(first),
         sources=_sources(result, left.num_rows),
         about=_about(lefts, [left.num_rows + right for right in rights], numbers, first),
@@ -159,32 +167,32 @@ async def _answers(
     left: pa.Table,
     right: pa.Table,
     pairs: tuple[Sequence[int], Sequence[int]],
-    owners: Sequence[str],
+    keys: Sequence[tuple[str, str]],
     context: AnswerContext,
 ) -> pa.Table:
     """The answer for each pair of a left row and a distinct right row; pairs with equal prompts are
     one question.
 
-    A left row without a partition is one row for each partition that it is compared with.
+    Args:
+        node: The join.
+        left: Its left rows.
+        right: The distinct right rows.
+        pairs: The left and the right row of each pair.
+        keys: For each pair the partition and what the prompt reads of the left row: a left row
+            without a partition is one row for each partition that it is compared with.
+        context: The context.
     """
-    rows, rows_first = dense(list(zip(pairs[0], owners, strict=True)))  # left rows with candidates
-    answered = left.take(pa.array([pairs[0][i] for i in rows_first], pa.int64()))
-    partitions = [owners[i] for i in rows_first]
-    kinds, kinds_first = dense(
-        question_keys(node, answered, context, partitions)
-    )  # equal left rows are one
-    questions = [(kinds[row], side) for row, side in zip(rows, pairs[1], strict=True)]
-    distinct = sorted(dict.fromkeys(questions), key=lambda question: question[0])  # by left row
+    kinds, first = dense(keys)  # equal left rows are one
+    questions = list(zip(kinds, pairs[1], strict=True))
+    distinct = sorted(dict.fromkeys(questions), key=itemgetter(0))  # by left row
     items = pa.table(
         {
             "left": pa.array([kind for kind, _ in distinct], pa.int64()),
             "right": pa.array([side for _, side in distinct], pa.int64()),
         }
     )
-    distinct_rows = answered.take(pa.array(kinds_first, pa.int64()))
-    answers = await ask(
-        node, distinct_rows, right, items, context, owners=[partitions[i] for i in kinds_first]
-    )
+    rows = left.take(pa.array([pairs[0][i] for i in first], pa.int64()))
+    answers = await ask(node, rows, right, items, context, owners=[keys[i][0] for i in first])
     place = {question: item for item, question in enumerate(distinct)}
     return answers.take(pa.array([place[question] for question in questions], pa.int64()))
 

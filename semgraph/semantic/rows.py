@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.semantic import SemFilter, SemMap
+from semgraph.logical.typecheck import Stop
 from semgraph.relational.batch import (
     INPUT_ROW,
     PARTITION,
@@ -28,6 +29,7 @@ from semgraph.semantic.ask import (
     AnswerContext,
     Answered,
     Failure,
+    QuestionKey,
     ask,
     evidence,
     failures,
@@ -74,7 +76,7 @@ async def sem_map(node: SemMap, inputs: Sequence[pa.Table], context: AnswerConte
         conform(result, runtime_schema(node)),
         failures(node, table, row_answers.rows, errors),
         keeps_failed,
-        evidence(node, table, row_answers.rows, answers, ()),
+        evidence(table, row_answers.rows, row_answers.texts, answers),
         len(index),
         places,
         sources=_each(places),
@@ -100,7 +102,7 @@ async def sem_filter(
         conform(table.filter(pa.array(keep)), runtime_schema(node)),
         _failures(node, table, row_answers.rows, errors),
         keeps_failed,
-        evidence(node, table, row_answers.rows, row_answers.answers, ()),
+        evidence(table, row_answers.rows, row_answers.texts, row_answers.answers),
         len(row_answers.rows),
         places,
         sources=_each(places),
@@ -136,12 +138,14 @@ class _RowAnswers:
 
     Args:
         rows: The numbers of the answered rows, ascending.
+        texts: What the prompt reads of them, in that order.
         answers: Their answers, in that order.
         reached: For each row of the relation, whether it was processed: all, unless a limit stopped
             earlier.
     """
 
     rows: Sequence[int]
+    texts: Sequence[str]
     answers: pa.Table
     reached: Flags
 
@@ -150,14 +154,23 @@ async def _ask_rows(
     node: SemMap | SemFilter, table: pa.Table, selected: Flags, context: AnswerContext
 ) -> _RowAnswers:
     """Answer the selected rows of a relation, until `node.stop` has enough."""
-    if node.stop is None:
-        index = [int(i) for i in np.flatnonzero(selected)]
-        if context.known is None:
-            whole = await _distinct(node, table, index, context)
-        else:
-            whole = _concat(node, await _reusing_known(node, table, index, context, context.known))
-        return _RowAnswers(index, whole, np.ones(table.num_rows, bool))
-    queues = await row_queues(node, node.stop, table, context.now)
+    if node.stop is not None:
+        return await _ask_until_enough(node, node.stop, table, selected, context)
+    index = [int(i) for i in np.flatnonzero(selected)]
+    left = table if len(index) == table.num_rows else table.take(pa.array(index, pa.int64()))
+    keys = question_keys(node, left, context)
+    if context.known is None:
+        whole = await _distinct(node, left, keys, context)
+    else:
+        whole = _concat(node, await _reusing_known(node, left, keys, context, context.known))
+    return _RowAnswers(index, [key.text for key in keys], whole, np.ones(table.num_rows, bool))
+
+
+async def _ask_until_enough(
+    node: SemMap | SemFilter, stop: Stop, table: pa.Table, selected: Flags, context: AnswerContext
+) -> _RowAnswers:
+    """Answer the selected rows in the limit's order, chunk by chunk."""
+    queues = await row_queues(node, stop, table, context.now)
     at_once = rows_a_call(node, table.num_rows, context.implementation)
     keys: Sequence[object] = (
         question_keys(node, table, context) if at_once > 1 else range(table.num_rows)
@@ -165,19 +178,24 @@ async def _ask_rows(
     questions = [key if chosen else None for key, chosen in zip(keys, selected, strict=True)]
     reached = np.zeros(table.num_rows, bool)
     answers: dict[int, pa.Table] = {}
+    texts: dict[int, str] = {}
     known = {} if context.known is None else context.known
     while chunk := [
-        row for queue in queues for row in queue.take(at_once, node.stop.n, questions, known)
+        row for queue in queues for row in queue.take(at_once, stop.n, questions, known)
     ]:
         reached[chunk] = True
         index = sorted(row for row in chunk if selected[row])
-        new = await _reusing_known(node, table, index, context, known)
+        left = table.take(pa.array(index, pa.int64()))
+        row_keys = question_keys(node, left, context)
+        texts |= {row: key.text for row, key in zip(index, row_keys, strict=True)}
+        new = await _reusing_known(node, left, row_keys, context, known)
         answers |= dict(zip(index, new, strict=True))
         stays = {row: _stays(node, answer) for row, answer in zip(index, new, strict=True)}
         for queue in queues:
             queue.count({row: stays.get(row, True) for row in queue.taken})
     rows = sorted(answers)
-    return _RowAnswers(rows, _concat(node, [answers[row] for row in rows]), reached)
+    whole = _concat(node, [answers[row] for row in rows])
+    return _RowAnswers(rows, [texts[row] for row in rows], whole, reached)
 
 
 def _concat(node: SemMap | SemFilter, answers: Sequence[pa.Table]) -> pa.Table:
@@ -192,14 +210,11 @@ def _stays(node: SemMap | SemFilter, answer: pa.Table) -> bool:
 
 
 async def _distinct(
-    node: SemMap | SemFilter, table: pa.Table, index: Sequence[int], context: AnswerContext
+    node: SemMap | SemFilter, left: pa.Table, keys: Sequence[QuestionKey], context: AnswerContext
 ) -> pa.Table:
-    """The answers for some rows. Rows with equal prompts are one question."""
-    left = table if len(index) == table.num_rows else table.take(pa.array(index, pa.int64()))
-    if len(index) < 2:
-        return await _answers(node, left, context)
-    numbers, first = dense(question_keys(node, left, context))
-    if len(first) == len(index):
+    """The answers for some rows. Rows with equal keys are one question."""
+    numbers, first = dense(keys)
+    if len(first) == left.num_rows:
         return await _answers(node, left, context)
     distinct = left.take(pa.array(first, pa.int64()))
     times = np.bincount(np.asarray(numbers)).tolist()
@@ -215,14 +230,12 @@ async def _answers(
 
 async def _reusing_known(
     node: SemMap | SemFilter,
-    table: pa.Table,
-    index: Sequence[int],
+    left: pa.Table,
+    keys: Sequence[QuestionKey],
     context: AnswerContext,
     known: dict[object, pa.Table],
 ) -> list[pa.Table]:
-    """The answer for each of some rows; equal rows reuse the known answer."""
-    left = table.take(pa.array(index, pa.int64()))
-    keys = question_keys(node, left, context)
+    """The answer for each of some rows; rows with equal keys reuse the known answer."""
     new = {key: i for i, key in reversed(list(enumerate(keys))) if key not in known}
     places = sorted(new.values())
     if places:
