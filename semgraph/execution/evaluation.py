@@ -160,13 +160,13 @@ _Held = _HeldRows | _HeldAnswers | _HeldLineage
 
 
 class Evaluation:
-    """The rows of physical nodes, computed from some given ones: an `ExecutionContext`.
+    """The rows of physical nodes, computed from those of others: an `ExecutionContext`.
 
     Use it as an async context manager: leaving it cancels what still runs.
 
     Args:
         runtime: What the run works with.
-        given: The rows of inputs, and of nodes that are computed already.
+        known: The rows of inputs, and of nodes that are computed already.
         now: The value of `$now`.
         windows: The windows that the rows belong to.
         replies: Earlier replies about the same windows, by request; new ones are added.
@@ -178,7 +178,7 @@ class Evaluation:
     def __init__(
         self,
         runtime: Runtime,
-        given: Mapping[PhysicalNode, Batch],
+        known: Mapping[PhysicalNode, Batch],
         now: datetime,
         windows: Sequence[Window] = (),
         *,
@@ -190,7 +190,7 @@ class Evaluation:
         self.failures: list[Failure] = []
         self._llm = runtime.llm if replies is None else remembering(runtime.llm, replies)
         self._windows = windows
-        self._batches = dict(given)
+        self._batches = dict(known)
         self._tasks: dict[object, asyncio.Future[Any]] = {}
         self._held: list[_Held] | None = [] if held else None
         self._recorded = False
@@ -259,7 +259,8 @@ class Evaluation:
     async def batches(self, nodes: Sequence[PhysicalNode]) -> list[Batch]:
         """The rows of several nodes.
 
-        What needs no waiting is computed as soon as its inputs are; the rest in tasks, side by side.
+        A node that need not wait is computed as soon as its inputs are; the others run concurrently,
+        in tasks.
         """
         pending = _Pending(nodes, self._batches)
         tasks: dict[asyncio.Future[Batch], PhysicalNode] = {}
@@ -390,7 +391,7 @@ class Evaluation:
         self._hold(_HeldRows(batch, flows, partial(self.runtime.observe, node.logical)))
 
     def _flows(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> list[_StepFlow]:
-        """What comes into steps and leaves them with this node."""
+        """The rows that enter and leave steps at the operators of this node."""
         known = node.known_rows(inputs, batch)
         flows = []
         for operator in node.operators:
@@ -404,7 +405,7 @@ class Evaluation:
     def observe(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
         """Remember how many rows a node made of how many, for later estimates."""
         if self.runtime.observations is not None:
-            self.runtime.observations.rows(node.logical, rows_in, rows_out)
+            self.runtime.observations.add_rows(node.logical, rows_in, rows_out)
 
     async def ask(
         self,
@@ -455,4 +456,4 @@ class Evaluation:
         if not answered.kept:
             self.failures += answered.failures
         if runtime.observations is not None:
-            runtime.observations.asked(node.logical, answered.rows_in, own, context.replayed)
+            runtime.observations.add_answers(node.logical, answered.rows_in, own, context.replayed)

@@ -64,10 +64,10 @@ from semgraph.relational.batch import INPUT_ROW, Batch, values
 from semgraph.semantic.ask import Failure
 from semgraph.stores.base import PartitionState, count_round_trips
 
-Given = Mapping[PhysicalNode, Batch]
+InputBatches = Mapping[PhysicalNode, Batch]
 
 
-def given_rows(
+def batches_of_inputs(
     plan: PhysicalPlan,
     inputs: Mapping[str, pa.Table],
     places: Mapping[str, Sequence[int]] | None = None,
@@ -81,18 +81,18 @@ def given_rows(
         places: For inputs that were filtered or reordered: the original place of each row.
         lineage: Gives them ids.
     """
-    given: dict[PhysicalNode, Batch] = {}
+    input_batches: dict[PhysicalNode, Batch] = {}
     for node in plan.of_kind(InputTable):
         if isinstance(node.logical, Nothing):
             rows = Batch.of_tuples([], node.schema)
-            given[node] = rows if lineage is None else rows.with_ids(())
+            input_batches[node] = rows if lineage is None else rows.with_ids(())
         elif isinstance(node.logical, Input) and node.logical.name in inputs:
             name = node.logical.name
-            given[node] = rows = Batch.of_table(inputs[name])
+            input_batches[node] = rows = Batch.of_table(inputs[name])
             if lineage is not None:
                 own = (places or {}).get(name, range(rows.num_rows))
-                given[node] = rows.with_ids(lineage.ids_of(name, own))
-    return given
+                input_batches[node] = rows.with_ids(lineage.ids_of(name, own))
+    return input_batches
 
 
 async def number_rows(
@@ -149,8 +149,8 @@ class Executor:
         self.outcome.failures += [failure for _, failed, _ in clean.values() for failure in failed]
         tables = {name: table for name, (table, _, _) in clean.items()}
         places = {name: places for name, (_, _, places) in clean.items()}
-        given = given_rows(self.plan, tables, places, self.runtime.lineage)
-        async with Evaluation(self.runtime, given, self.options.now("run")) as evaluation:
+        input_batches = batches_of_inputs(self.plan, tables, places, self.runtime.lineage)
+        async with Evaluation(self.runtime, input_batches, self.options.now("run")) as evaluation:
             sinks, results = await self._sinks_and_results(evaluation, self.plan.sinks)
             self._add_results(results)
             self.outcome.failures += evaluation.failures
@@ -194,8 +194,8 @@ class Executor:
         self.options.committed(0, len(rows.keys) - self.outcome.skipped)
         tables = {**inputs, windowing.input: rows.rows}
         places = {windowing.input: values(rows.rows.column(INPUT_ROW))}
-        given = given_rows(self.plan, tables, places, self.runtime.lineage)
-        await self._compute_whole(given)
+        input_batches = batches_of_inputs(self.plan, tables, places, self.runtime.lineage)
+        await self._compute_whole(input_batches)
         waves = cut_waves(self.runtime, windowing, rows, pending)
         self._wave_of = {
             row: n for n, wave in enumerate(waves) for window in wave for row in window.rows
@@ -211,7 +211,9 @@ class Executor:
                 while remaining and is_room(windowing, running, remaining[0][1]):
                     number, sliced = remaining.popleft()
                     turn = Turn(turn.over)
-                    computed = self._slices(windowing, sliced, given, f"slice {number}", turn)
+                    computed = self._slices(
+                        windowing, sliced, input_batches, f"slice {number}", turn
+                    )
                     task = asyncio.create_task(computed)
                     task.add_done_callback(turn.end)
                     running.append((task, sum(map(len, sliced))))
@@ -220,7 +222,7 @@ class Executor:
                 results = chain.from_iterable(task.result() for task in tasks)
                 for slice_ in self._joined(windowing, list(results)):
                     for wave in slice_.waves:
-                        await self._wave(windowing, wave, slice_, given)
+                        await self._wave(windowing, wave, slice_, input_batches)
                 for _ in tasks:
                     running.popleft()
         finally:
@@ -260,29 +262,36 @@ class Executor:
         self.runtime.meter.step(COMMIT).round_trips += trips.number
         return states
 
-    async def _compute_whole(self, given: Given) -> None:
+    async def _compute_whole(self, input_batches: InputBatches) -> None:
         """Compute the plan's `whole` steps over all input rows, committed ones included."""
         nodes = self.plan.whole
         if nodes:
-            async with Evaluation(self.runtime, given, self.options.now("run")) as evaluation:
+            async with Evaluation(
+                self.runtime, input_batches, self.options.now("run")
+            ) as evaluation:
                 batches = await evaluation.batches([node.inputs[0] for node in nodes])
                 self._whole = dict(zip(nodes, batches, strict=True))
 
     async def _slices(
-        self, windowing: Windowing, waves: tuple[Wave, ...], given: Given, name: str, turn: Turn
+        self,
+        windowing: Windowing,
+        waves: tuple[Wave, ...],
+        input_batches: InputBatches,
+        name: str,
+        turn: Turn,
     ) -> list[Slice]:
         """Compute a slice. If bad data fails a statement, compute a slice per window instead, so
         that only the window with the bad data stops.
         """
         try:
-            return [await self._slice(windowing, waves, given, name, turn)]
+            return [await self._slice(windowing, waves, input_batches, name, turn)]
         except DataError as error:
             windows = [window for wave in waves for window in wave]
             if len(windows) == 1:
                 self._stop(windows[0], error)
                 return []
             one_by_one = [
-                await self._slices(windowing, ((window,),), given, name, turn.again())
+                await self._slices(windowing, ((window,),), input_batches, name, turn.again())
                 for window in windows
             ]
             return list(chain.from_iterable(one_by_one))
@@ -300,7 +309,12 @@ class Executor:
         return end is None or self._wave_of[row] < self._wave_of[end]
 
     async def _slice(
-        self, windowing: Windowing, waves: tuple[Wave, ...], given: Given, name: str, turn: Turn
+        self,
+        windowing: Windowing,
+        waves: tuple[Wave, ...],
+        input_batches: InputBatches,
+        name: str,
+        turn: Turn,
     ) -> Slice:
         slice_ = Slice(waves, self._now or self.options.now(name))
         if windowing.by_readiness:  # all windows of a slice are ready at once
@@ -311,7 +325,7 @@ class Executor:
             return slice_
         slice_.rows = {row: window.rows for window in windows for row in window.rows}
         slice_.replies = self._replies()
-        rows = self._rows(windows, given)
+        rows = self._rows(windows, input_batches)
         async with Evaluation(
             self.runtime, rows, slice_.now, windows, replies=slice_.replies, held=True
         ) as evaluation:
@@ -355,19 +369,23 @@ class Executor:
         return {} if self.runtime.remembers else None
 
     async def _ahead_without_lost(
-        self, windowing: Windowing, slice_: Slice, windows: list[Window], given: Given
+        self,
+        windowing: Windowing,
+        slice_: Slice,
+        windows: list[Window],
+        input_batches: InputBatches,
     ) -> list[Window]:
         """Recompute what runs ahead without the rows that the windows lost, until no window loses
         another row that way. Returns the windows that continue.
         """
         before = None
         while windows and windows != before:
-            await self._recompute_ahead(slice_, windows, given)
+            await self._recompute_ahead(slice_, windows, input_batches)
             before, windows = windows, self._without_failed(windowing, windows)
         return windows
 
     async def _recompute_ahead(
-        self, slice_: Slice, windows: Sequence[Window], given: Given
+        self, slice_: Slice, windows: Sequence[Window], input_batches: InputBatches
     ) -> None:
         """Recompute what runs ahead for windows that lost rows since, or were joined, as their rows
         may depend on each other. Nothing is counted twice.
@@ -375,7 +393,7 @@ class Executor:
         changed = self._outdated(slice_, windows)
         if not changed:
             return
-        rows = self._rows(changed, given)
+        rows = self._rows(changed, input_batches)
         async with Evaluation(
             self.runtime, rows, slice_.now, changed, replies=slice_.replies, held=True
         ) as evaluation:
@@ -400,11 +418,14 @@ class Executor:
             )
         ]
 
-    def _rows(self, windows: Sequence[Window], given: Given) -> dict[PhysicalNode, Batch]:
+    def _rows(
+        self, windows: Sequence[Window], input_batches: InputBatches
+    ) -> dict[PhysicalNode, Batch]:
         """The rows of some windows, and those of the whole run."""
         rows = [row for window in windows for row in window.rows]
         own = {
-            node: self._confinement.by_window(batch.of_rows(rows)) for node, batch in given.items()
+            node: self._confinement.by_window(batch.of_rows(rows))
+            for node, batch in input_batches.items()
         }
         return own | self._whole
 
@@ -433,24 +454,26 @@ class Executor:
         self.outcome.failed_rows |= lost
         return lost
 
-    async def _wave(self, windowing: Windowing, wave: Wave, slice_: Slice, given: Given) -> None:
+    async def _wave(
+        self, windowing: Windowing, wave: Wave, slice_: Slice, input_batches: InputBatches
+    ) -> None:
         """Run the windows of a wave together. A window that loses a row is run again without it."""
         windows = self._without_failed(windowing, wave)
         refused: set[Refused] = set()
         while windows:
             now = self.options.now(f"wave {windows[0].rows[0]}")
             try:
-                windows = await self._ahead_without_lost(windowing, slice_, windows, given)
+                windows = await self._ahead_without_lost(windowing, slice_, windows, input_batches)
                 if not windows:
                     return
-                ends = await self._try_wave(windowing, windows, slice_, given, now, refused)
+                ends = await self._try_wave(windowing, windows, slice_, input_batches, now, refused)
             except DataError as error:
                 apart = one_by_one(windowing, windows)
                 if len(apart) == 1:
                     self._stop(apart[0], error)
                 else:
                     for window in apart:
-                        await self._wave(windowing, (window,), slice_, given)
+                        await self._wave(windowing, (window,), slice_, input_batches)
                 return
             ended = [window for window, end in ends if not end.unwritten]
             windows = self._without_failed(windowing, [w for w in windows if w not in ended])
@@ -460,12 +483,12 @@ class Executor:
         windowing: Windowing,
         windows: Sequence[Window],
         slice_: Slice,
-        given: Given,
+        input_batches: InputBatches,
         now: datetime,
         refused: set[Refused],
     ) -> list[tuple[Window, CommitAttempt]]:
         """Compute the ordered part of a wave and commit its windows. Returns how each ended."""
-        rows = self._rows(windows, {**given, **slice_.batches})
+        rows = self._rows(windows, {**input_batches, **slice_.batches})
         async with Evaluation(
             self.runtime, rows, now, windows, replies=slice_.replies, held=True
         ) as evaluation:

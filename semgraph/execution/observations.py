@@ -21,7 +21,7 @@ _LOCK_SECONDS = 1.0  # the event loop waits for these statistics: better without
 
 @dataclass
 class Seen:
-    """Sums over runs, of which older ones count less.
+    """Sums over runs, weighted so that older runs count less.
 
     Args:
         runs: How many.
@@ -68,19 +68,21 @@ def key_of(plan: PhysicalPlan, node: Node) -> str:
 
 @dataclass
 class Observations:
-    """What one run sees; of a sample, nothing of operators over groups, which are smaller there."""
+    """The observations of one run; of a sample, none of operators over groups, which are smaller
+    there.
+    """
 
     plan: PhysicalPlan
     sample: bool = False
     seen: dict[str, Seen] = field(default_factory=dict)
     _keys: dict[Node, str] = field(default_factory=dict)
 
-    def rows(self, node: Node, rows_in: int, rows_out: int) -> None:
-        """An operator was computed."""
+    def add_rows(self, node: Node, rows_in: int, rows_out: int) -> None:
+        """Add the rows in and out of an operator that was computed."""
         self._add(node, Seen(1, rows_in, rows_out))
 
-    def asked(self, node: Node, items: int, did: StepMetrics, replayed: StepMetrics) -> None:
-        """An operator asked about some items; `replayed` had been paid by earlier runs."""
+    def add_answers(self, node: Node, items: int, did: StepMetrics, replayed: StepMetrics) -> None:
+        """Add what the answers about some items took; `replayed` was paid by earlier runs."""
         paid = StepMetrics()
         paid.add(did)
         paid.add(replayed)

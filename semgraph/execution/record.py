@@ -530,17 +530,17 @@ def exchanges(
     """The calls that the run's journal still has, or that its record keeps itself, by id. `path`
     names another journal.
     """
-    kept = {
-        line["call"]: found
+    recorded = {
+        line["call"]: exchange
         for line in read_calls(run.folder)
-        if (found := as_exchange(line)) is not None
+        if (exchange := as_exchange(line)) is not None
     }
     path = path or run.facts.get("journal")
     if not path or not Path(path).exists():
-        yield kept.get
+        yield recorded.get
         return
     opened = Journal(path, keep_days=None)
     try:
-        yield lambda call: kept.get(call) or opened.exchange(call)
+        yield lambda call: recorded.get(call) or opened.exchange(call)
     finally:
         opened.close()

@@ -52,7 +52,7 @@ class Result:
             counted, as `rows_failed`.
         written: Nodes and edges written (or deleted), by label, each counted once.
         members: Rows of the input that is cut into windows; 0 without windows.
-        skipped: Those of them that were there already.
+        skipped: Those of them that were committed by earlier runs.
         committed: Those that this run committed.
         notes: What the user should know: a partition stopped by another writer, marks of another
             version of the plan, ...
@@ -85,11 +85,11 @@ class Result:
         """The run in a line: what it gave, what it asked, what it wrote, what failed."""
         rows = ", ".join(f"{name} {table.num_rows} rows" for name, table in self.tables.items())
         total = self.meter.total()
-        kept = total.calls_journal + total.calls_coalesced
+        saved = total.calls_journal + total.calls_coalesced
         parts = [
             f"{self.plan}, run {self.run}",
             rows or "no results",
-            f"{total.calls_issued} calls" + (f" (+{kept} kept)" if kept else ""),
+            f"{total.calls_issued} calls" + (f" (+{saved} kept)" if saved else ""),
             *(
                 [f"{self.skipped} of {self.members} rows were there already"]
                 if self.skipped

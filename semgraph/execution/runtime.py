@@ -190,7 +190,8 @@ class Runtime:
         note: Takes what implementations have to say to the user.
         remembers: Whether answers are kept in memory while their windows run, as nothing else keeps
             them.
-        observations: Told rows in and out of each node and what it asked, for later estimates.
+        observations: Takes rows in and out of each node and the costs of answers, for later
+            estimates.
         trial: Which independent repetition this is: part of every request.
     """
 

@@ -79,7 +79,7 @@ class Confinement:
 
     @classmethod
     def of(cls, rows: InputRows, waves: Sequence[Wave]) -> Confinement:
-        """That of input rows as they are cut."""
+        """The confinement of input rows that were cut into waves."""
         confinement = cls(values(rows.table.column(PARTITION)), list(range(len(rows.keys))))
         confinement.unite(waves)
         return confinement

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.execution.evaluation import Evaluation
-from semgraph.execution.executor import cut_waves, given_rows, number_rows
+from semgraph.execution.executor import batches_of_inputs, cut_waves, number_rows
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import Wave
 from semgraph.llm.base import LLM, Message, Request
@@ -139,7 +139,7 @@ async def _first_rows(
         batch = Batch.of_table(rows.rows).of_rows([row for window in first for row in window.rows])
         assert runtime.confinement is not None
         tables[windowing.input] = runtime.confinement.by_window(batch).table
-    return given_rows(plan, tables), first
+    return batches_of_inputs(plan, tables), first
 
 
 def _dry_run(node: Semantic, model: LLM) -> DryRun:

@@ -25,9 +25,9 @@ from semgraph.stores.batch_io import end_column
 NAMES = tuple(name for name, _ in RANKING)
 _RANKED, _FUSED, _BEST = '"#ranked"', '"#fused"', '"#best"'  # relations
 _Q, _METHOD, _KEY, _SCORE, _VIA = '"#q"', '"#method"', '"#key"', '"#score"', '"#via"'  # columns
-_PLACE, _FIRST, _RANK, _WHOSE = '"#place"', '"#first"', '"#rank"', '"#whose"'
+_PLACE, _FIRST, _RANK, _PARTITION_OF = '"#place"', '"#first"', '"#rank"', '"#partition"'
 _NUMBER = '"#number"'  # of a row of the step
-PAIR = ('"#for"', '"#by"', '"#found"')
+PAIR = ('"#for"', '"#by"', '"#step_row"')
 """Columns of a pair: the row, the method, the row of the step."""
 _RANKINGS = dict(zip(NAMES, (_RANK, _SCORE, _VIA), strict=True))
 
@@ -207,7 +207,7 @@ def _step_rows(spec: SearchSpec, within: Node) -> str:
     vectors = "".join(
         f", {quote(vector_column(i))}" for i, by in enumerate(node.by) if by.via == "nearest"
     )
-    partition = "".join(f", {step} AS {_WHOSE}" for _, step in _same_partition(node, STEP))
+    partition = "".join(f", {step} AS {_PARTITION_OF}" for _, step in _same_partition(node, STEP))
     struct = _base_struct(spec, {*within.schema.names, *spec.step_vectors})
     return f"(SELECT {struct} AS {quote(node.alias)}, {ORDINAL} AS {_NUMBER}{vectors}{partition} FROM {STEP}) AS {RIGHT}"
 
@@ -216,7 +216,7 @@ def _pairs(spec: SearchSpec, within: Node) -> str:
     """Rows, each with every row of the step that it may find."""
     node = spec.node
     terms = [f"({scalar_sql(node.where, partitioned=False)})"] if node.where is not None else []
-    terms += [f"{left} = {RIGHT}.{_WHOSE}" for left, _ in _same_partition(node, STEP)]
+    terms += [f"{left} = {RIGHT}.{_PARTITION_OF}" for left, _ in _same_partition(node, STEP)]
     return f"FROM {LEFT} JOIN {_step_rows(spec, within)} ON {' AND '.join(terms) or 'TRUE'}"
 
 

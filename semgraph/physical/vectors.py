@@ -37,16 +37,16 @@ async def vectors_of(
     Vectors have one element where there is no text at all: how many a vector has is not known then.
     """
     places: dict[tuple[Partition, str], int] = {}
-    asked: dict[Partition, list[str]] = {}
+    distinct: dict[Partition, list[str]] = {}
     for text, partition in zip(texts, of, strict=True):
         if text is not None and (partition, text) not in places:
-            own = asked.setdefault(partition, [])
+            own = distinct.setdefault(partition, [])
             places[partition, text] = len(own)
             own.append(text)
-    if not asked:
+    if not distinct:
         return pa.nulls(len(texts), pa.list_(pa.float32(), 1))
-    vectors = await asyncio.gather(*(embed(own, partition) for partition, own in asked.items()))
-    starts = dict(zip(asked, accumulate(map(len, asked.values()), initial=0), strict=False))
+    vectors = await asyncio.gather(*(embed(own, partition) for partition, own in distinct.items()))
+    starts = dict(zip(distinct, accumulate(map(len, distinct.values()), initial=0), strict=False))
     index = [
         None if text is None else starts[partition] + places[partition, text]
         for text, partition in zip(texts, of, strict=True)
