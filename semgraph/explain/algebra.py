@@ -249,13 +249,13 @@ def _(node: Search, name: Name) -> str:
         ]
     )
     methods = []
-    for by in node.by:
+    for by in node.methods:
         text = {"equal": f"{by.prop}={_text(by.to)}", "fulltext": f"FTS({by.prop}, {_text(by.to)})"}
         sought = _text(by.to) if node.given_as_vector(by) else f"embed({_text(by.to)})"
         methods.append(text.get(by.via) or f"cosine({by.prop}, {sought})>{by.above:g}")
     ranked = (
         f"RRF({', '.join(methods)})"
-        if node.fuse == "rrf" and methods
+        if node.fused
         else ", ".join(methods) or f"τ_{{{_sort(node.order)}}}"
     )
     where = f"σ_{{{_text(node.where)}}}" if node.where is not None else ""

@@ -290,7 +290,7 @@ class Estimator:
             return left
         if isinstance(node, Search):
             return left.times(
-                node.k * (max(1, len(node.by)) if node.fuse == "none" else 1)
+                node.k * (max(1, len(node.methods)) if node.fuse == "none" else 1)
             ).at_most()
         if node.rows in {"subset", "collapse"}:
             return self._limited(node, left)

@@ -324,7 +324,7 @@ def _search(spec: SearchSpec, specs: tuple[SearchSpec, ...]) -> dict[str, Any]:
         *([node.label] if node.label else []),
         *([node.within.step or "step"] if node.within is not None else []),
     ]
-    methods: list[str] = [by.via for by in node.by] or ["order"]
+    methods: list[str] = [by.via for by in node.methods] or ["order"]
     data: dict[str, Any] = {"kind": "search", "over": over, "by": methods, "k": node.k}
     data["partition"] = (
         f"{node.partition}, or all where it is NULL"

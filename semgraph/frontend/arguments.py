@@ -15,7 +15,7 @@ from semgraph.logical.graph import Pattern, parse_pattern
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet
 from semgraph.logical.schema import NAME, PATH, Graph
-from semgraph.logical.search import By
+from semgraph.logical.search import SearchMethod
 from semgraph.logical.typecheck import Columns, Sort, Using, column_scalar
 
 UNKNOWN_SCALAR = column_scalar(ANY_COLUMN)
@@ -450,10 +450,10 @@ def read_over(value: Any, scope: Scope, options: Options) -> dict[str, Any]:
     return {"label": "", "within": scope.relation(value)}
 
 
-def read_by(value: Any, scope: Scope, options: Options) -> tuple[By, ...]:
+def read_methods(value: Any, scope: Scope, options: Options) -> tuple[SearchMethod, ...]:
     """Methods of a search: one, or a list. Methods with a `when` that does not hold are left out."""
 
-    def method(item: Any) -> By | None:
+    def method(item: Any) -> SearchMethod | None:
         if isinstance(item, Mapping) and not _wanted(item.get("when", True), scope):
             return None
         return _method(item, scope, options)
@@ -478,7 +478,7 @@ def _wanted(condition: Any, scope: Scope) -> bool:
     return bool(under("when", holds, condition, scope.params))
 
 
-def _method(value: Any, scope: Scope, options: Options) -> By:
+def _method(value: Any, scope: Scope, options: Options) -> SearchMethod:
     if not isinstance(value, Mapping):
         raise wrong("a method such as {equal: name}", value)
     names = [key for key in value if key in _METHODS]
@@ -498,7 +498,7 @@ def _method(value: Any, scope: Scope, options: Options) -> By:
     prop = part(via, read_name, None)
     to = column_scalar(prop) if value.get("to") is None else part("to", read_scalar, None)
     rank = part("rank", read_choice, "store", choices=_RANKS)
-    return By(via, prop, to, part("above", _decimal, -1.0), rank)
+    return SearchMethod(via, prop, to, part("above", _decimal, -1.0), rank)
 
 
 def under(key: str, read: Callable[..., Any], *args: Any) -> Any:
@@ -528,4 +528,8 @@ def read_partition(value: Any, scope: Scope, options: Options) -> dict[str, Any]
     return {"partition": read_name(listed[0], scope, options), "or_all": False}
 
 
-SEARCHING: dict[str, Reader] = {"over": read_over, "by": read_by, "partition": read_partition}
+SEARCHING: dict[str, Reader] = {
+    "over": read_over,
+    "methods": read_methods,
+    "partition": read_partition,
+}

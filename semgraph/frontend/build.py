@@ -56,7 +56,7 @@ from semgraph.logical.relational import (
     Unnest,
 )
 from semgraph.logical.schema import Graph
-from semgraph.logical.search import By, Search
+from semgraph.logical.search import Search, SearchMethod
 from semgraph.logical.semantic import Embed, SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.sinks import Delete, Merge, Sink
 from semgraph.logical.typecheck import Sort
@@ -462,7 +462,7 @@ def _relations(values: Iterable[Any]) -> list[Node]:
 def _columns_of(part: Any) -> frozenset[str] | None:
     """The columns that a part of arguments reads; None for what is no such part."""
     match part:
-        case (Scalar() as scalar) | Sort(by=scalar) | By(to=scalar):
+        case (Scalar() as scalar) | Sort(by=scalar) | SearchMethod(to=scalar):
             return scalar.roots
         case (str(), str()):
             return frozenset(path.split(".")[0] for path in part)

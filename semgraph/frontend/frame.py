@@ -474,7 +474,7 @@ class Frame(SemanticMethods):
         over: str | Frame | Sequence[str | Frame],
         alias: str,
         k: int,
-        by: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        methods: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         where: Condition | None = None,
         fuse: Literal["rrf", "none"] = "rrf",
         order: Order | None = None,
@@ -483,14 +483,16 @@ class Frame(SemanticMethods):
         vectors: Names | None = None,
         source: str | None = None,
         target: str | None = None,
+        key: str | None = None,
     ) -> Frame:
         """For each row the best `k` hits of a label, of a frame, or of `[label, frame]`, as the
         struct column `alias`.
 
         `vectors` adds stored vectors; `source` and `target` name columns with the nodes at an
-        edge's ends.
+        edge's ends. `key` names the rows of a
+        frame that is searched alone; default: the graph's key.
         """
-        ends = {"source": source, "target": target}
+        ends = {"source": source, "target": target, "key": key}
         rest = {
             "fuse": fuse,
             "order": order,
@@ -499,9 +501,8 @@ class Frame(SemanticMethods):
             "vectors": vectors,
             **ends,
         }
-        return self.then(
-            "search", {"over": over, "alias": alias, "k": k, "by": by, "where": where, **rest}
-        )
+        hits = {"over": over, "alias": alias, "k": k, "methods": methods, "where": where}
+        return self.then("search", {**hits, **rest})
 
     @makes_step
     def match(

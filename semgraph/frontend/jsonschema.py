@@ -209,7 +209,7 @@ _KINDS: dict[str, Callable[[], Schema]] = {
     "using": _using,
     "prompt": _prompt,
     "over": _over,
-    "by": _methods,
+    "methods": _methods,
     "pattern": lambda: dict(_TEXT),
     "label": lambda: dict(_TEXT),
 }

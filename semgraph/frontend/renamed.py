@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 RENAMED: Mapping[str, Mapping[str, str]] = {
     "a plan": {"order": "windows"},
+    "search": {"by": "methods"},
     "windows": {"by": "order", "window": "size"},
     "sem_map": {"add": "returns"},
     "sem_join": {"add": "returns"},

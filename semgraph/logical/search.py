@@ -12,7 +12,7 @@ import pyarrow as pa
 from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.duckdb import always, expect_type, type_of
 from semgraph.expr.scalar import Scalar
-from semgraph.expr.types import type_of_arrow
+from semgraph.expr.types import ANY_COLUMN, UNKNOWN, type_of_arrow
 from semgraph.logical.graph import How, StoreRead, hit_fields
 from semgraph.logical.node import LabelRead, Needs, Node, RowsTrait, argument, owner_column, under
 from semgraph.logical.semantic import VECTOR
@@ -22,7 +22,7 @@ RANKING = (("rank", pa.int64()), ("score", pa.float64()), ("via", pa.string()))
 
 
 @dataclass(frozen=True)
-class By:
+class SearchMethod:
     """One method of a search: how, which property, and what of the row it is compared with, for
     `nearest` a text or vector.
     """
@@ -40,11 +40,13 @@ class Search(StoreRead):
     """Lateral search: for each row the best `k` hits of a label, of a step's rows, or of both, as a
     struct `alias`.
 
-    Each method of `by` ranks for itself; `fuse: rrf` scores a hit by Σ 1 / (rank + 1) over the
-    methods and keeps it once, `none` makes a row for each method and hit. Without `by`, `order`
-    decides. `where` acts before `k`. Hits have `rank` (from 0), `score` and `via`, and the stored
-    vectors that `vectors` names. On equal keys a step's row wins over the stored one. Of stored
-    edges, `source` and `target` name structs with the nodes at the ends, which `where` may read.
+    Each of the `methods` ranks for itself; `fuse: rrf` scores a hit of several by Σ 1 / (rank + 1)
+    and keeps it once, `none` makes a row for each method and hit, with the method's own score, as
+    hits of a single method have it. Without `methods`, `order` decides. `where` acts before `k`.
+    Hits have `rank` (from 0), `score` and `via`, and the stored vectors that `vectors` names. A
+    step's rows are named by `key`, else by the graph's; on equal keys they win over stored ones. Of
+    stored edges, `source` and `target` name structs with the nodes at the ends, which `where` may
+    read.
     """
 
     keyword: ClassVar[str] = "search"
@@ -56,7 +58,7 @@ class Search(StoreRead):
     within: Node | None = argument("within", default=None)
     alias: str = argument("name")
     k: int = argument("number")
-    by: tuple[By, ...] = argument("by", default=())
+    methods: tuple[SearchMethod, ...] = argument("methods", default=(), tag="by")
     fuse: Literal["rrf", "none"] = argument("choice", choices=("rrf", "none"), default="rrf")
     where: Scalar | None = argument("scalar", default=None)
     order: tuple[Sort, ...] = argument("order", default=())
@@ -66,6 +68,7 @@ class Search(StoreRead):
     vectors: tuple[str, ...] = argument("names", default=())
     source: str = argument("name", default="")
     target: str = argument("name", default="")
+    key: str = argument("name", default="", added=True)
     fields: tuple[str, ...] | None = None
     end_properties: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     trip: str = ""
@@ -83,7 +86,7 @@ class Search(StoreRead):
             fields = hit_fields(self.graph.label(self.label), self.graph, self.properties)
         fields |= dict.fromkeys(self.vectors, VECTOR)
         for f in self.within.schema if self.within is not None else ():
-            if f.name != self.graph.key and not self._kept(f.name):
+            if f.name != self.hit_key and not self._kept(f.name):
                 continue
             if fields.setdefault(f.name, f.type) != f.type:
                 there = f"{type_of_arrow(fields[f.name])} in {self.label}, {type_of_arrow(f.type)} in the step"
@@ -116,7 +119,7 @@ class Search(StoreRead):
         indexes = self.graph.label(self.label).fulltext.values() if self.label else ()
         return {
             i: next((props for props in indexes if by.prop in props), (by.prop,))
-            for i, by in enumerate(self.by)
+            for i, by in enumerate(self.methods)
             if by.via == "fulltext"
         }
 
@@ -129,7 +132,17 @@ class Search(StoreRead):
             for path in term.by.columns
             if path.startswith(f"{self.alias}.")
         }
-        return frozenset(terms).union({by.prop for by in self.by}, *self.texts.values())
+        return frozenset(terms).union({by.prop for by in self.methods}, *self.texts.values())
+
+    @property
+    def hit_key(self) -> str:
+        """The field of a hit that names it."""
+        return self.key or self.graph.key
+
+    @property
+    def fused(self) -> bool:
+        """Whether the scores of several methods are fused."""
+        return self.fuse == "rrf" and len(self.methods) > 1
 
     @property
     def ends(self) -> dict[str, pa.StructType]:
@@ -155,8 +168,7 @@ class Search(StoreRead):
         schema = self.input.schema
         if self.label:
             self.check_partition(schema, self.partition)
-        if self.within is not None and self.graph.key not in self.within.schema.names:
-            raise Fault(f'a step that is searched needs the column "{self.graph.key}"', "over")
+        self._check_key()
         with self.faults_at("alias"):
             fresh(schema, self.alias, "alias")
         if self.k < 1:
@@ -171,12 +183,39 @@ class Search(StoreRead):
             with self.faults_at("where"):
                 expect_type(self.where, result, pa.bool_(), windows=False)
                 self._refuse_ranking(self.where)
-        if bool(self.by) == bool(self.order):
+        if bool(self.methods) == bool(self.order):
             raise Fault("a search ranks by its methods or by order: one of the two")
         check_sort(self.order, result)
-        for i, by in enumerate(self.by):
+        for i, by in enumerate(self.methods):
             self._check_by(by, schema, i)
         return result
+
+    def _check_key(self) -> None:
+        if self.key and (self.label or self.within is None):
+            raise Fault(
+                "key names the rows of a step that is searched alone", "key", hint="leave key out"
+            )
+        if self.within is None:
+            return
+        if not self.key and not self.graph.labels:
+            hint = "write key: COLUMN, or add graph: graph.yaml to the plan"
+            raise Fault("search needs key: which column names the rows of the step", hint=hint)
+        names = self.within.schema.names
+        if self.hit_key in names:
+            kind = self.within.schema.field(self.hit_key).type
+            if self.key and kind not in (pa.string(), pa.int64(), UNKNOWN):
+                raise Fault(
+                    f'key: "{self.key}" is {type_of_arrow(kind)}, not string or int64', "key"
+                )
+        elif ANY_COLUMN not in names:
+            if self.key:
+                there, near = "columns: " + ", ".join(names), did_you_mean(self.key, names)
+                raise Fault(f'key: no column "{self.key}"', "key", there=there, hint=near)
+            raise Fault(
+                f'a step that is searched needs the column "{self.hit_key}"',
+                "over",
+                hint="or write key: which column names its rows",
+            )
 
     def _refuse_ranking(self, where: Scalar) -> None:
         """Refuse a condition on columns that hits get when they are ranked, after the condition. Raises
@@ -199,12 +238,12 @@ class Search(StoreRead):
                 what = f'{self.label or "a step"} has no vector "{name}"'
                 raise Fault(what, "vectors", there=there, hint=did_you_mean(name, known))
 
-    def _check_by(self, by: By, schema: pa.Schema, i: int) -> None:
+    def _check_by(self, by: SearchMethod, schema: pa.Schema, i: int) -> None:
         hits = {f.name for f in self.hit_type} if self.fields is None else None
         if hits is not None and by.prop not in hits:
             msg = f'{self.label or "the step"} has no property "{by.prop}"'
-            raise Fault(msg, "by", i, hint=did_you_mean(by.prop, hits))
-        with self.faults_at("by", i):
+            raise Fault(msg, "methods", i, hint=did_you_mean(by.prop, hits))
+        with self.faults_at("methods", i):
             if by.via == "equal":
                 typed((("value", by.to),), schema, "to")
             elif by.via == "fulltext" or not self.given_as_vector(by):
@@ -227,7 +266,7 @@ class Search(StoreRead):
             if by.via == "fulltext" and by.rank == "store" and self.within is not None:
                 raise Fault("a step's rows have no BM25 rank", hint="write rank: overlap")
 
-    def given_as_vector(self, by: By) -> bool:
+    def given_as_vector(self, by: SearchMethod) -> bool:
         """Whether a method `nearest` compares with a vector of the row, not with a text that is
         embedded for it.
         """
@@ -250,9 +289,9 @@ class Search(StoreRead):
 
     @property
     def embeds(self) -> bool:
-        return any(by.via == "nearest" and not self.given_as_vector(by) for by in self.by) or bool(
-            self.vectors and self.within is not None
-        )
+        return any(
+            by.via == "nearest" and not self.given_as_vector(by) for by in self.methods
+        ) or bool(self.vectors and self.within is not None)
 
     @property
     def adds(self) -> frozenset[str]:
@@ -261,7 +300,7 @@ class Search(StoreRead):
     @property
     def reads(self) -> frozenset[str]:
         scalars = [
-            *(b.to for b in self.by),
+            *(b.to for b in self.methods),
             *([self.where] if self.where else []),
             *(t.by for t in self.order),
         ]
@@ -289,7 +328,9 @@ class Search(StoreRead):
             for path in _paths(self.where, self.order)
             if path.startswith(f"{self.alias}.")
         }
-        named |= set(hit_fields(label, self.graph, self.properties)) | {b.prop for b in self.by}
+        named |= set(hit_fields(label, self.graph, self.properties)) | {
+            b.prop for b in self.methods
+        }
         reads = {(self.label, name) for name in named if name in label.columns}
         for end, kind in self.ends.items():
             reads |= {(getattr(label, end), f.name) for f in kind}
@@ -333,7 +374,7 @@ class Search(StoreRead):
     def _always(self) -> frozenset[str]:
         """The columns of a step's rows that are always read: key and partition."""
         names = self.within.schema.names if self.within is not None else []
-        return frozenset({self.graph.key, self.graph.partition} & set(names))
+        return frozenset({self.hit_key, self.graph.partition} & set(names))
 
     def _end_narrowed(self, end: str, needed: frozenset[str]) -> tuple[str, ...]:
         if not getattr(self, end):

@@ -73,9 +73,9 @@ def _limited(node: Node, n: int, alone: Alone) -> Node | None:
 
 def _prefix(search: Search) -> bool:
     exact = all(
-        by.via == "equal" or (by.via == "fulltext" and by.rank == "store") for by in search.by
+        by.via == "equal" or (by.via == "fulltext" and by.rank == "store") for by in search.methods
     )
-    return exact and len(search.by) <= 1
+    return exact and len(search.methods) <= 1
 
 
 def _ranks_passed(part: Scalar, alias: str) -> int | None:

@@ -19,7 +19,9 @@ def share_round_trips(roots: Roots, _facts: PlanFacts) -> Roots:
     >>> person = {"properties": {"name": "string"}, "fulltext": {"names": ["name"]}}
     >>> graph = Graph.build({"graph": "people", "nodes": {"Person": person}})
     >>> rows = sg.table([{"group_id": "g", "name": "Ann"}], graph=graph)
-    >>> hits = [rows.search("Person", alias=a, k=3, by={"fulltext": "name"}).node for a in "ab"]
+    >>> hits = [
+    ...     rows.search("Person", alias=a, k=3, methods={"fulltext": "name"}).node for a in "ab"
+    ... ]
     >>> [node.trip for node in share_round_trips(tuple(hits), PlanFacts())]
     ['1 Person', '1 Person']
     """

@@ -171,7 +171,7 @@ def hidden_hits(search: SearchInput, hits: Batch, result: Batch, of: Sequence[in
     node, within = search.spec.node, search.within
     if within is None or search.spec.unlimited or not hits.num_rows:
         return False
-    keys = set(within.column(node.graph.key))
+    keys = set(within.column(node.hit_key))
     groups = zip(hits.column("_q"), hits.column("method"), strict=True)
     counts, taken = Counter[tuple[int, int]](), set[tuple[int, int]]()
     for group, key in zip(groups, hits.column(node.graph.key), strict=True):
@@ -179,7 +179,7 @@ def hidden_hits(search: SearchInput, hits: Batch, result: Batch, of: Sequence[in
         if key in keys:
             taken.add(group)
     cut = {group[0] for group in taken if counts[group] >= k}
-    return bool(cut) and (bool(node.by) or not _is_complete(search, hits, result, of, cut))
+    return bool(cut) and (bool(node.methods) or not _is_complete(search, hits, result, of, cut))
 
 
 def _is_complete(
@@ -221,7 +221,7 @@ async def method_values(
     value itself for `equal`.
     """
     columns: list[pa.Array[Any]] = []
-    for by in node.by:
+    for by in node.methods:
         sought = await column_of(by.to, node.input, left, now)
         if by.via == "fulltext":
             texts = [None if text is None else words(text) for text in sought.column("x")]
@@ -285,7 +285,7 @@ async def _finish(
 async def _step_vectors(search: SearchInput, embed: EmbedTextsOf, method: int) -> Any:
     """The vectors of a step's rows for a method."""
     assert search.within is not None
-    texts = search.within.column(search.spec.node.by[method].prop)
+    texts = search.within.column(search.spec.node.methods[method].prop)
     return await vectors_of(
         texts, embed, partitions_of(search.within, search.spec.node.graph.partition)
     )
@@ -314,7 +314,7 @@ async def by_statement(
         tables[STORED] = hits.table
     if with_step and search.within is not None:
         tables[STEP] = await _with_vectors(spec, search.within, embed)
-    for i, by in enumerate(spec.node.by):
+    for i, by in enumerate(spec.node.methods):
         column = search.values[i]
         if by.via == "nearest" and STEP in tables:
             column, vectors = of_one_size(column, await _step_vectors(search, embed, i))

@@ -116,7 +116,7 @@ def _functions_of(spec: SearchSpec) -> _Functions | None:
 def _equal_kinds(spec: SearchSpec) -> Iterator[pa.DataType]:
     """The types of what methods `equal` compare with rows of a step."""
     within = spec.node.within
-    for by in spec.node.by if within is not None else ():
+    for by in spec.node.methods if within is not None else ():
         if by.via == "equal" and within is not None:
             yield type_of(by.to, spec.node.input.schema)
             yield within.schema.field(by.prop).type
@@ -144,7 +144,7 @@ class RowSearch:
         """Whether rows of the step may be hits, or replace stored hits of the same key."""
         if self.within is None or self.hits is None or self.pairs != []:
             return self.within is not None
-        keys = set(self.within.column(self.node.graph.key))
+        keys = set(self.within.column(self.node.hit_key))
         return not keys.isdisjoint(self.hits.column(self.node.graph.key))
 
     async def result(self, vectors_of: VectorsOf) -> tuple[Batch, list[int]] | None:
@@ -159,7 +159,7 @@ class RowSearch:
         if pairs is None or functions is None or not few or (pairs and self.spec.step_vectors):
             return None
         scores = {}
-        for method, by in enumerate(self.node.by) if pairs else ():
+        for method, by in enumerate(self.node.methods) if pairs else ():
             if by.via == "nearest":
                 vectors = await vectors_of(method)
                 scores[method] = await _cosines(self.search.values[method], vectors, pairs)
@@ -211,7 +211,7 @@ class RowSearch:
         names = ("_q", "method", "score", self.node.graph.key)
         columns = zip(*map(self.hits.column, names), range(self.stored), strict=True)
         hits = self._without_step([_Hit(*hit) for hit in columns])
-        overlaps = [n for n, by in enumerate(self.node.by) if by.rank == "overlap"]
+        overlaps = [n for n, by in enumerate(self.node.methods) if by.rank == "overlap"]
         for method in overlaps:
             hits = self._by_overlap(hits, method)
         if overlaps:
@@ -226,7 +226,7 @@ class RowSearch:
         if self.within is None or not self.within.num_rows:
             return hits
         keys: dict[Any, set[str]] = defaultdict(set)
-        step_keys = self.within.column(self.node.graph.key)
+        step_keys = self.within.column(self.node.hit_key)
         for scope, key in zip(self._scopes(self.within), step_keys, strict=True):
             keys[scope].add(key)
         own = [keys.get(scope, ()) for scope in self._scopes(self.left)]
@@ -249,13 +249,13 @@ class RowSearch:
         """The hits of each method among the rows of the step."""
         if self.within is None or not pairs:
             return []
-        keys = self.within.column(self.node.graph.key)
+        keys = self.within.column(self.node.hit_key)
         if None in keys:
             raise Unsupported("a row of the step without a key")
-        if not self.node.by:
+        if not self.node.methods:
             return [_Hit(q, 0, 1.0, keys[n], self.stored + n) for q, n in pairs]
         hits = []
-        for method, by in enumerate(self.node.by):
+        for method, by in enumerate(self.node.methods):
             scores, least = cosines.get(method), by.above
             if scores is None:
                 scores, least = self._pair_scores(method, pairs), 0.0
@@ -270,8 +270,8 @@ class RowSearch:
         """The score of each pair: 1.0 if the values are equal, or how many words they share."""
         assert self.within is not None
         sought = self.search.column(method)
-        if self.node.by[method].via == "equal":
-            column = self.within.column(self.node.by[method].prop)
+        if self.node.methods[method].via == "equal":
+            column = self.within.column(self.node.methods[method].prop)
             return [float(sought[q] is not None and sought[q] == column[n]) for q, n in pairs]
         texts = _texts(self.within, step_texts(self.spec, method))
         return [overlap(sought[q] or "", texts[n]) for q, n in pairs]
@@ -287,9 +287,9 @@ class RowSearch:
             counts[hit.q, hit.method] += 1
             if rank < self.node.k:
                 best.append((hit, rank))
-        fused = self.node.by and self.node.fuse == "rrf"
+        once = self.node.methods and self.node.fuse == "rrf"
         of_row: dict[int, list[_Result]] = defaultdict(list)
-        for result in _fused(best, self.node.k) if fused else _unfused(best):
+        for result in _once(best, self.node.k, fused=self.node.fused) if once else _unfused(best):
             of_row[result.q].append(result)
         rows, result_of = list[Row](), list[int]()
         for q, row in enumerate(self.left.rows):
@@ -302,7 +302,7 @@ class RowSearch:
 
     def _in_order(self, hits: list[_Hit], functions: _Functions) -> list[_Hit]:
         """Hits as each method ranks them; ties by key."""
-        if self.node.by:
+        if self.node.methods:
             return sorted(hits, key=lambda hit: (hit.q, hit.method, -hit.score, hit.key))
         hits = sorted(hits, key=itemgetter(3))
         for function, descending in reversed(functions.terms):
@@ -349,7 +349,7 @@ class RowSearch:
         return self._with_hit(self.left.rows[q], self._struct(place), place)
 
     def _row(self, row: Row, result: _Result) -> Row:
-        via = self.node.by[result.first % 100].via if self.node.by else "order"
+        via = self.node.methods[result.first % 100].via if self.node.methods else "order"
         ranking = {"rank": result.rank, "score": result.score, "via": via}
         hit = self._struct(result.place) | {name: ranking[name] for name in self.spec.ranking}
         return self._with_hit(row, hit, result.place)
@@ -367,16 +367,21 @@ class RowSearch:
         return None if node is None else {field.name: node[field.name] for field in kind}
 
 
-def _fused(best: Sequence[tuple[_Hit, int]], k: int) -> list[_Result]:
-    """Hits of all methods together, by the sum of 1 / (rank + 1), at most k of each row."""
+def _once(best: Sequence[tuple[_Hit, int]], k: int, *, fused: bool) -> list[_Result]:
+    """Each hit once, at most k of each row: those of several methods by the sum of 1 / (rank + 1),
+    those of one by its score.
+    """
     scores: dict[tuple[int, str], float] = defaultdict(float)
     firsts: dict[tuple[int, str], Pair] = {}
     for hit, rank in best:
-        scores[hit.q, hit.key] += 1.0 / (rank + 1)
+        if fused:
+            scores[hit.q, hit.key] += 1.0 / (rank + 1)
+        else:
+            scores[hit.q, hit.key] = max(scores.get((hit.q, hit.key), hit.score), hit.score)
         first = (rank * 100 + hit.method, hit.place)
         firsts[hit.q, hit.key] = min(firsts.get((hit.q, hit.key), first), first)
     ordered = sorted(
-        (q, -_rounded(score), firsts[q, key][0], key, firsts[q, key][1])
+        (q, -(_rounded(score) if fused else score), firsts[q, key][0], key, firsts[q, key][1])
         for (q, key), score in scores.items()
     )
     ranks: dict[int, int] = defaultdict(int)

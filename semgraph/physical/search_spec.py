@@ -187,7 +187,7 @@ class SearchSpec:
                 by.above,
                 limit and limit * (_OVERFETCH if by.rank == "overlap" else 1),
             )
-            for i, by in enumerate(node.by)
+            for i, by in enumerate(node.methods)
         )
         stored = node.graph.label(node.label).columns
         order = tuple(
@@ -282,7 +282,7 @@ class SearchInput:
     def _columns(self) -> dict[int, list[Any]]:
         return {
             method: values(self.values[method])
-            for method, by in enumerate(self.spec.node.by)
+            for method, by in enumerate(self.spec.node.methods)
             if by.via != "nearest"
         }
 

@@ -15,7 +15,7 @@ from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.scalar import INNER, LEFT, PAIRS, RIGHT, STEP, STORED
 from semgraph.expr.types import sql_type
 from semgraph.logical.node import Node
-from semgraph.logical.search import RANKING, By, Search
+from semgraph.logical.search import RANKING, Search, SearchMethod
 from semgraph.logical.typecheck import Sort
 from semgraph.physical.search_spec import SearchSpec, step_texts
 from semgraph.relational.batch import PARTITION, hidden
@@ -58,7 +58,7 @@ def statement(spec: SearchSpec) -> str:
     if node.within is not None and spec.with_step:
         branches += _step_hits(spec, node.within)
     terms = [f"{name} {'DESC' if t.descending else 'ASC'} NULLS LAST" for name, t in _terms(spec)]
-    order = f"{_SCORE} DESC" if node.by else ", ".join(terms)
+    order = f"{_SCORE} DESC" if node.methods else ", ".join(terms)
     own = f"{_Q}, {_METHOD}, {_SCORE}, {alias}, {_KEY}"
     place = (
         f"row_number() OVER (PARTITION BY {_Q}, {_METHOD} ORDER BY {order}, {_KEY}) - 1 AS {_PLACE}"
@@ -89,14 +89,15 @@ def statement(spec: SearchSpec) -> str:
 def _fusion(spec: SearchSpec, alias: str) -> tuple[str, str]:
     """Hits of all methods together, and the best of these."""
     node = spec.node
-    cases = " ".join(f"WHEN {i} THEN '{by.via}'" for i, by in enumerate(node.by))
-    via = f"CASE {_METHOD} {cases} END" if node.by else "'order'"
-    if node.fuse == "none" or not node.by:
+    cases = " ".join(f"WHEN {i} THEN '{by.via}'" for i, by in enumerate(node.methods))
+    via = f"CASE {_METHOD} {cases} END" if node.methods else "'order'"
+    if node.fuse == "none" or not node.methods:
         own = f"{_Q}, {_KEY}, {_SCORE}, {_METHOD} AS {_FIRST}, {alias}, {via} AS {_VIA}, {_PLACE} AS {_RANK}"
         return f"SELECT {own} FROM {_RANKED}", f"SELECT * FROM {_FUSED}"
     first = f"{_PLACE} * 100 + {_METHOD}"
+    score = f"round(sum(1.0 / ({_PLACE} + 1)), 12)" if node.fused else f"max({_SCORE})"
     fused = (
-        f"SELECT {_Q}, {_KEY}, round(sum(1.0 / ({_PLACE} + 1)), 12) AS {_SCORE}, min({first}) AS {_FIRST}, "
+        f"SELECT {_Q}, {_KEY}, {score} AS {_SCORE}, min({first}) AS {_FIRST}, "
         f"any_value({alias}) AS {alias}, arg_min({via}, {first}) AS {_VIA} FROM {_RANKED} GROUP BY {_Q}, {_KEY}"
     )
     over = f"PARTITION BY {_Q} ORDER BY {_SCORE} DESC, {_FIRST}, {_KEY}"
@@ -171,7 +172,7 @@ def _stored_hits(spec: SearchSpec) -> str:
     inner = f"SELECT _q AS {_Q}, method AS {_METHOD}, score AS {_SCORE}, {key} AS {_KEY}, {struct}{ends} FROM {STORED}"
     cases = [
         f"WHEN {_METHOD} = {i} THEN overlap({_sought(i)}, {_text(spec.node.texts[i], alias)})"
-        for i, by in enumerate(node.by)
+        for i, by in enumerate(node.methods)
         if by.rank == "overlap"
     ]
     score = f"CASE {' '.join(cases)} ELSE {INNER}.{_SCORE} END" if cases else f"{INNER}.{_SCORE}"
@@ -205,7 +206,7 @@ def _step_rows(spec: SearchSpec, within: Node) -> str:
     """The rows of the step as hits, with their numbers and vectors."""
     node = spec.node
     vectors = "".join(
-        f", {quote(vector_column(i))}" for i, by in enumerate(node.by) if by.via == "nearest"
+        f", {quote(vector_column(i))}" for i, by in enumerate(node.methods) if by.via == "nearest"
     )
     partition = "".join(f", {step} AS {_PARTITION_OF}" for _, step in _same_partition(node, STEP))
     struct = _base_struct(spec, {*within.schema.names, *spec.step_vectors})
@@ -238,23 +239,23 @@ def _listed(spec: SearchSpec, within: Node, method: int) -> str:
 
 def _step_hits(spec: SearchSpec, within: Node) -> list[str]:
     node = spec.node
-    alias, key = quote(node.alias), quote(node.graph.key)
+    alias, key = quote(node.alias), quote(node.hit_key)
 
     def hits(method: int, score: str) -> str:
         own = f"{LEFT}.{ORDINAL} AS {_Q}, {method} AS {_METHOD}, {score} AS {_SCORE}, {alias}, {alias}.{key} AS {_KEY}"
         pairs = _listed(spec, within, method) if spec.listed else _pairs(spec, within)
         return f"SELECT {own}{_term_columns(spec)} {pairs}"
 
-    if not node.by:
+    if not node.methods:
         return [hits(0, "1.0")]
     branches = []
-    for i, by in enumerate(node.by):
+    for i, by in enumerate(node.methods):
         score, test = _step_score(spec, by, i, alias)
         branches.append(f"{hits(i, score)} WHERE {test}")
     return branches
 
 
-def _step_score(spec: SearchSpec, by: By, i: int, alias: str) -> tuple[str, str]:
+def _step_score(spec: SearchSpec, by: SearchMethod, i: int, alias: str) -> tuple[str, str]:
     if by.via == "equal":
         return "1.0", f"{_sought(i)} = {alias}.{quote(by.prop)}"
     if by.via == "fulltext":

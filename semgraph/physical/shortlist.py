@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from semgraph.expr.functions import distinct_words
 from semgraph.expr.scalar import LEFT, STEP
-from semgraph.logical.search import By
+from semgraph.logical.search import SearchMethod
 from semgraph.physical.search_spec import SearchSpec, step_texts
 from semgraph.physical.search_sql import PAIR, allowed, sought_column, vector_column
 from semgraph.relational.batch import PARTITION, dense, values
@@ -39,7 +39,7 @@ Tables = dict[str, pa.Table]
 def worth_it(spec: SearchSpec, tables: Tables) -> bool:
     """Whether there are so many pairs that a shortlist pays."""
     left, step = tables[LEFT], tables[STEP]
-    if not spec.node.by or left.num_rows * step.num_rows <= MANY:
+    if not spec.node.methods or left.num_rows * step.num_rows <= MANY:
         return False
     if PARTITION not in left.column_names or PARTITION not in step.column_names:
         return True
@@ -61,8 +61,8 @@ async def shortlist(spec: SearchSpec, tables: Tables, now: datetime | None) -> p
     place = np.empty(
         step.num_rows, np.int64
     )  # of each key in their order, which decides between equals
-    place[pc.sort_indices(step.column(spec.node.graph.key)).to_numpy()] = np.arange(step.num_rows)
-    methods = [_compared(spec, by, n, left, step) for n, by in enumerate(spec.node.by)]
+    place[pc.sort_indices(step.column(spec.node.hit_key)).to_numpy()] = np.arange(step.num_rows)
+    methods = [_compared(spec, by, n, left, step) for n, by in enumerate(spec.node.methods)]
     shortlisted: list[tuple[int, int, Numbers]] = []
     size = max(1, _BLOCK // step.num_rows)
     for first in range(0, left.num_rows, size):
@@ -145,7 +145,9 @@ def _first_of_each(rows: Numbers, kinds: Numbers, place: Numbers, k: int) -> Num
     return first
 
 
-def _compared(spec: SearchSpec, by: By, method: int, left: pa.Table, step: pa.Table) -> _Compared:
+def _compared(
+    spec: SearchSpec, by: SearchMethod, method: int, left: pa.Table, step: pa.Table
+) -> _Compared:
     sought = left.column(sought_column(method))
     if by.via == "nearest":
         return _vectors(

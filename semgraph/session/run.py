@@ -184,6 +184,21 @@ async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> Non
         await open_for_reading(store, plan.graph, length)
 
 
+def _own_scores(plan: LogicalPlan) -> list[str]:
+    """A note if a plan reads the score of a search with one method, which was fused before 0.2."""
+    steps = [
+        node.step
+        for node in walk(*plan.roots)
+        if isinstance(node, Search) and len(node.methods) == 1 and node.fuse == "rrf"
+        if node.fields is None or "score" in node.fields
+    ]
+    named = ", ".join(dict.fromkeys(steps))
+    note = (
+        f"score in {named} is that of the only method, no longer 1 / (rank + 1): write fuse: none"
+    )
+    return [note] if steps else []
+
+
 async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str]:
     """Write the schema, if the plan does. Returns notes on the changes, or on what the store lacks."""
     store = opened.store
@@ -194,7 +209,7 @@ async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[st
             (n.label, by.prop)
             for n in walk(*plan.roots)
             if isinstance(n, Search)
-            for by in n.by
+            for by in n.methods
             if by.via == "equal"
         )
         await store.check_derived(place for place in equal if place[0])
@@ -300,7 +315,7 @@ class RunHandle:
         )
         executor = Executor(runtime, options)
         self.outcome = executor.outcome
-        self.outcome.notes += self.notes
+        self.outcome.notes += [*self.notes, *_own_scores(logical)]
         self._describe(
             status="running", started=timestamp(), plan=logical.name, fingerprint=fingerprint,
             flow=flow(logical), key=logical.graph.key, order=logical.windows.input if logical.windows else None,

@@ -86,7 +86,7 @@ inputs: {queries: {query: string, group_id: string null}}
 steps:
   hits:
     - from: queries
-    - search: {over: Person, alias: hit, k: 3, by: [{equal: name, to: query}], partition: all}
+    - search: {over: Person, alias: hit, k: 3, methods: [{equal: name, to: query}], partition: all}
     - project: {query, name: hit.name, uuid: hit.uuid, score: hit.score}
 returns: [hits]
 example: {inputs: {queries: [{query: Cleo, group_id: demo}]}, after: [people]}

@@ -20,7 +20,7 @@ graph: graph.yaml
 inputs: {queries: {query: string}}
 steps:
   told: [{from: queries}, {sem_map: {prompt: "Whom: {query}", returns: {pairs: "list<struct<a: string, b: string>>"}}}]
-  hits: [{from: told}, {search: {over: Person, alias: hit, k: 3, by: [{equal: name, to: query}], partition: all}}]
+  hits: [{from: told}, {search: {over: Person, alias: hit, k: 3, methods: [{equal: name, to: query}], partition: all}}]
 returns: [hits]
 """
 

@@ -385,7 +385,7 @@ async def test_a_search_over_a_table_needs_no_store(session):
     kinds = sg.table(
         [{"uuid": "k1", "name": "It leaks."}, {"uuid": "k2", "name": "Lovely."}], name="kinds"
     )
-    near = tickets.search(kinds, "kind", 1, by={"equal": "name", "to": "text"})
+    near = tickets.search(kinds, "kind", 1, methods={"equal": "name", "to": "text"})
     plan = near.sem_filter("Does “{text}” complain like “{kind.name}”?").step("complaints")
     found = await compared(session, plan, variants=["per_row"])
     assert found["per_row"].trials[0].rows.column("id").to_pylist() == [1]

@@ -98,7 +98,7 @@ async def test_a_search_over_what_the_model_said_finds_all_of_earlier_windows(be
     - project: {uuid, group_id, turn, name: code}
   found:
     - from: said
-    - search: {over: [Person, said], alias: p, k: 50, by: [{equal: name}], where: "coalesce(p.turn < turn, TRUE)"}
+    - search: {over: [Person, said], alias: p, k: 50, methods: [{equal: name}], where: "coalesce(p.turn < turn, TRUE)"}
     - aggregate: {by: [turn], add: {n: count(*)}}
 returns: [found]
 writes: [{merge: {from: said, node: Person}}]

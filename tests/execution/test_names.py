@@ -47,7 +47,7 @@ ALIASES = pytest.mark.parametrize(
 
 @ALIASES
 async def test_a_hit_is_called_what_the_plan_calls_it(tmp_path: Path, alias: str) -> None:
-    search = f"search: {{over: pool, alias: {alias}, k: 5, by: [{{equal: group_id}}], where: {alias}.age > 30}}"
+    search = f"search: {{over: pool, alias: {alias}, k: 5, methods: [{{equal: group_id}}], where: {alias}.age > 30}}"
     steps = f"    - from: asked\n    - {search}\n    - project: {{who: {alias}.name}}"
     assert await rows(tmp_path, steps) == [{"who": "Ann"}]
 
@@ -65,7 +65,7 @@ async def test_a_variable_of_a_pattern_is_called_what_the_plan_calls_it(
 async def test_a_name_of_the_engine_is_refused_where_it_is_written(
     tmp_path: Path, name: str
 ) -> None:
-    search = f"search: {{over: pool, alias: {name}, k: 1, by: [{{equal: group_id}}]}}"
+    search = f"search: {{over: pool, alias: {name}, k: 1, methods: [{{equal: group_id}}]}}"
     grouped = f"group_join: {{other: pool, alias: {name}, using: group_id, add: {{n: count(*)}}}}"
     match = f"match: {{pattern: '(a:Person {{uuid: uuid}})-[r:KNOWS]->({name}:Person)'}}"
     for step in (f"add: {{{name}: age}}", f"project: {{{name}: age}}", search, grouped, match):

@@ -123,7 +123,7 @@ NEAR = "nearest: title, above: 0.1"
 async def test_a_text_is_embedded_once_a_run_and_counted(library: Library) -> None:
     steps = f"""
   made: [{{from: asked}}, {{embed: {{made: text, again: text}}}}]
-  found: [{{from: made}}, {{search: {{over: Book, alias: hit, k: 1, by: {{{NEAR}, to: text}}}}}}]
+  found: [{{from: made}}, {{search: {{over: Book, alias: hit, k: 1, methods: {{{NEAR}, to: text}}}}}}]
 """
     rows = [{"text": t, "group_id": "g"} for t in ("red fox", "red fox", "blue hen")]
     result = await library.run(steps, asked=rows)
@@ -151,7 +151,7 @@ async def test_what_a_later_condition_leaves_out_is_not_embedded(library: Librar
 
 async def test_a_vector_stands_for_a_text(library: Library) -> None:
     [made] = await library.rows(EMBED, asked=ASKED)
-    by_text = f"  found: [{{from: asked}}, {{search: {{over: Book, alias: hit, k: 9, by: {{{NEAR}, to: text}}}}}}]"
+    by_text = f"  found: [{{from: asked}}, {{search: {{over: Book, alias: hit, k: 9, methods: {{{NEAR}, to: text}}}}}}]"
     first = await library.rows(by_text, asked=ASKED)
     library.model.reset()
     given = [
@@ -165,7 +165,7 @@ async def test_a_vector_stands_for_a_text(library: Library) -> None:
 
 
 async def test_a_vector_of_another_length_is_refused(library: Library) -> None:
-    near = f"  found: [{{from: asked}}, {{search: {{over: Book, alias: hit, k: 9, by: {{{NEAR}, to: vector}}}}}}]"
+    near = f"  found: [{{from: asked}}, {{search: {{over: Book, alias: hit, k: 9, methods: {{{NEAR}, to: vector}}}}}}]"
     with pytest.raises(SemgraphError, match="256-dimensional vectors"):
         await library.rows(near, asked=[{**ASKED[0], "vector": [1.0, 0.0]}])
     mixed = [{**ASKED[0], "vector": [1.0] * n} for n in (2, 3)]
@@ -178,7 +178,7 @@ async def test_hits_bring_stored_vectors_and_those_of_a_step(library: Library) -
   new: [{{from: asked}}, {{project: {{uuid: "'n'", group_id, title: "'the red fox barks'", year: 1}}}}]
   found:
     - from: asked
-    - search: {{over: [Book, new], alias: hit, k: 9, vectors: title_embedding, by: {{{NEAR}, to: text}}}}
+    - search: {{over: [Book, new], alias: hit, k: 9, vectors: title_embedding, methods: {{{NEAR}, to: text}}}}
     - add: {{key: hit.uuid}}
     - match: {{pattern: "(b:Book {{uuid: key}})", vectors: title_embedding, how: left}}
 """
@@ -197,7 +197,7 @@ async def test_a_row_that_names_no_partition_sees_all_where_the_plan_says_so(
     library: Library,
 ) -> None:
     words = "{fulltext: title, to: text}"
-    search = f"  found: [{{from: asked}}, {{search: {{over: Book, alias: hit, k: 9, by: {words}, partition: [groups, all]}}}}]"
+    search = f"  found: [{{from: asked}}, {{search: {{over: Book, alias: hit, k: 9, methods: {words}, partition: [groups, all]}}}}]"
     asked = [{"text": "fox", "groups": groups} for groups in (["h"], None, [], ["g", "h"], None)]
     result = await library.run(search, asked=asked)
     assert result.meter.total().round_trips == 1
@@ -211,7 +211,7 @@ async def test_a_row_that_names_no_partition_sees_all_where_the_plan_says_so(
         ["b1", "b2", "b3"],
     ]
     assert hits == [uuid for found in alone for uuid in found]
-    ordered = search.replace(f"by: {words}", "order: hit.year desc")
+    ordered = search.replace(f"methods: {words}", "order: hit.year desc")
     assert [r["hit"]["uuid"] for r in await library.rows(ordered, asked=asked[:2])] == [
         "b3",
         "b3",
@@ -221,7 +221,7 @@ async def test_a_row_that_names_no_partition_sees_all_where_the_plan_says_so(
 
 
 async def test_the_ends_of_an_edge_come_along_and_can_be_asked_about(library: Library) -> None:
-    search = "search: {over: ON, alias: hit, source: book, target: shelf, k: 1, by: {fulltext: note, to: text}, where: WHERE}"
+    search = "search: {over: ON, alias: hit, source: book, target: shelf, k: 1, methods: {fulltext: note, to: text}, where: WHERE}"
     steps = f"  found: [{{from: asked}}, {{{search}}}, {{project: {{t: book.title, s: shelf.name, n: hit.note}}}}]"
     for where in ("shelf.name = 'high'", '"length(shelf.name) = 4 AND book.year < 1995"'):
         found = await library.rows(
@@ -244,7 +244,7 @@ async def test_parameters_choose_methods_steps_and_numbers(library: Library) -> 
         over: Book
         alias: hit
         k: $n - 1
-        by: [{fulltext: title, to: text, when: {$by: words}}, {nearest: title, to: text, when: {$by: meaning}}]
+        methods: [{fulltext: title, to: text, when: {$by: words}}, {nearest: title, to: text, when: {$by: meaning}}]
         where: ["hit.year > 1000", $since IS NULL OR hit.year > $since]
     - project: {title: hit.title}
   found: [{union: [old, new]}]
@@ -271,15 +271,15 @@ async def test_parameters_choose_methods_steps_and_numbers(library: Library) -> 
         ("embed: {text: text}", '"text" is a column already'),
         ("embed: {made: vector}", "expected string"),
         (
-            "search: {over: Book, alias: hit, k: 1, by: {equal: title, to: text}, vectors: year}",
+            "search: {over: Book, alias: hit, k: 1, methods: {equal: title, to: text}, vectors: year}",
             'Book has no vector "year"',
         ),
         (
-            "search: {over: Book, alias: hit, k: 1, by: {equal: title, to: text}, source: s}",
+            "search: {over: Book, alias: hit, k: 1, methods: {equal: title, to: text}, source: s}",
             "only of stored edges",
         ),
         (
-            "search: {over: Book, alias: hit, k: 1, by: {equal: title, to: text}, partition: [groups, none]}",
+            "search: {over: Book, alias: hit, k: 1, methods: {equal: title, to: text}, partition: [groups, none]}",
             "[COLUMN, all]",
         ),
         (
@@ -322,7 +322,7 @@ def test_yaml_and_frames_say_the_same(tmp_path: Path) -> None:
 async def test_a_later_search_asks_the_store_only_for_rows_with_new_values(
     library: Library,
 ) -> None:
-    search = f"{{search: {{over: Book, alias: hit, k: 2, by: [{{fulltext: title, to: text}}, {{{NEAR}, to: text}}]}}}}"
+    search = f"{{search: {{over: Book, alias: hit, k: 2, methods: [{{fulltext: title, to: text}}, {{{NEAR}, to: text}}]}}}}"
     steps = f"""
   first:
     - from: asked

@@ -21,7 +21,7 @@ graph: graph.yaml
 inputs: {asked: {q: string, group_id: string}}
 steps:
   grown: [{from: {label: Person, partition: all}}, {filter: age > 20}]
-  hits: [{from: asked}, {search: {over: Person, alias: hit, k: 3, by: [{fulltext: name, to: q}, {equal: name, to: q}]}}]
+  hits: [{from: asked}, {search: {over: Person, alias: hit, k: 3, methods: [{fulltext: name, to: q}, {equal: name, to: q}]}}]
   known: [{from: asked}, {match: {pattern: "(a:Person {name: q})-[r:KNOWS]->(b:Person)"}}, {filter: b.age > 20}]
   both: [{from: hits}, {add: {who: hit.name}}, {filter: length(who) > 2}]
 returns: [grown, both, known]
@@ -100,8 +100,8 @@ plan: near
 graph: graph.yaml
 inputs: {asked: {q: string, group_id: string}, named: {uuid: string, name: string}}
 steps:
-  stored: [{from: asked}, {search: {over: Person, alias: hit, k: 3, by: [{nearest: name, to: q, above: 0.1}]}}]
-  given: [{from: asked}, {search: {over: named, alias: hit, k: 3, by: [{nearest: name, to: q, above: 0.1}]}}]
+  stored: [{from: asked}, {search: {over: Person, alias: hit, k: 3, methods: [{nearest: name, to: q, above: 0.1}]}}]
+  given: [{from: asked}, {search: {over: named, alias: hit, k: 3, methods: [{nearest: name, to: q, above: 0.1}]}}]
 returns: [stored, given]
 """
 

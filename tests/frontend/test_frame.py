@@ -74,7 +74,7 @@ def test_what_is_wrong_is_said_where_it_is_written(tickets):
         tickets.sem_map("What is {boddy}?", returns={"kind": "strin"})
     assert str(caught.value).startswith('sem_map, returns, kind: "strin" is no type.')
     with pytest.raises(PlanError, match='search, over: "Book": this plan names no graph'):
-        tickets.search("Book", "b", 3, by={"equal": "title"})
+        tickets.search("Book", "b", 3, methods={"equal": "title"})
 
 
 def test_frames_of_one_plan_are_steps_of_it(tickets):
@@ -145,7 +145,10 @@ def test_store_reads_and_writes(folder):
         graph=folder.path / "graph.yaml",
     )
     near = said.search(
-        ["Book", said], "book", 3, by=[{"equal": "title"}, {"fulltext": "title", "rank": "overlap"}]
+        ["Book", said],
+        "book",
+        3,
+        methods=[{"equal": "title"}, {"fulltext": "title", "rank": "overlap"}],
     )
     wrote = near.match("(a:Author)-[w:WROTE]->(b:Book {uuid: book.uuid})", how="left").step("wrote")
     books = scan("Book", graph=folder.path / "graph.yaml").filter("year < 1800")
@@ -163,7 +166,7 @@ def test_store_reads_and_writes(folder):
     assert again(made, folder.path / "again.yaml").fingerprint == made.fingerprint
     as_object = table(TICKETS, graph=read_graph(folder.path / "graph.yaml"), folder=folder.path)
     assert (
-        as_object.search("Book", "b", 1, by={"equal": "title", "to": "body"}, partition="all")
+        as_object.search("Book", "b", 1, methods={"equal": "title", "to": "body"}, partition="all")
         .to_plan()
         .graph.name
         == "library"
@@ -209,7 +212,7 @@ def test_a_call_gives_frames_by_name(folder):
 
 def test_a_saved_plan_is_the_plan(folder):
     said = table([{"uuid": "a", "group_id": "g", "title": "Emma"}], name="said", graph="graph.yaml")
-    near = said.search("Book", "book", 3, by={"equal": "title"}).step("near")
+    near = said.search("Book", "book", 3, methods={"equal": "title"}).step("near")
     pairs = near.sem_join(said, "o", "same_book", using="group_id").step("pairs")
     path = pairs.save(folder.path / "pairs.yaml", use={"pairs": "block(left=10)"})
     loaded = load_plan(path)

@@ -254,15 +254,15 @@ def test_a_search_is_over_a_label_a_step_or_both(load):
         + """
 params: {similar: 0.6}
 steps:
-  stored: [{from: said}, {search: {over: Book, alias: b, k: 3, by: {equal: title}}}]
-  unstored: [{from: said}, {search: {over: said, alias: b, k: 3, by: {equal: title}}}]
+  stored: [{from: said}, {search: {over: Book, alias: b, k: 3, methods: {equal: title}}}]
+  unstored: [{from: said}, {search: {over: said, alias: b, k: 3, methods: {equal: title}}}]
   both:
     - from: said
     - search:
         over: [Book, said]
         alias: b
         k: 3
-        by: [{equal: title_key, to: key(title)}, {fulltext: title, rank: overlap}, {nearest: title, above: $similar}]
+        methods: [{equal: title_key, to: key(title)}, {fulltext: title, rank: overlap}, {nearest: title, above: $similar}]
 returns: [stored, unstored, both]
 """
     )
@@ -271,7 +271,7 @@ returns: [stored, unstored, both]
     assert (stored.label, stored.within) == ("Book", None)
     assert (unstored.label, unstored.within) == ("", plan.steps["stored"].input)
     assert (both.label, both.within.step) == ("Book", "said")
-    assert [(by.via, by.prop, str(by.to), by.above, by.rank) for by in both.by] == [
+    assert [(by.via, by.prop, str(by.to), by.above, by.rank) for by in both.methods] == [
         ("equal", "title_key", "key(title)", -1.0, "store"),
         ("fulltext", "title", "title", -1.0, "overlap"),
         ("nearest", "title", "title", 0.6, "store"),

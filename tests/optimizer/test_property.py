@@ -110,9 +110,9 @@ ASKING = st.one_of(
 )
 STORED = st.sampled_from(
     [
-        [{"search": {"over": "Person", "alias": "hit", "k": 2, "by": [{"fulltext": "name"}], "where": "hit.age > 20"}},
+        [{"search": {"over": "Person", "alias": "hit", "k": 2, "methods": [{"fulltext": "name"}], "where": "hit.age > 20"}},
          {"project": {"id": None, "name": "hit.name", "n": "hit.age", "group_id": None}}],
-        [{"search": {"over": "Person", "alias": "hit", "k": 1, "by": [{"equal": "name_key", "to": "key(name)"}], "how": "left"}},
+        [{"search": {"over": "Person", "alias": "hit", "k": 1, "methods": [{"equal": "name_key", "to": "key(name)"}], "how": "left"}},
          {"filter": "hit IS NULL OR hit.age < 60"}, {"add": {"n": "coalesce(hit.age, n)"}}, BACK],
         [{"search": {"over": "Person", "alias": "hit", "k": 4, "order": "hit.age desc"}}, {"filter": "hit.rank < 2 AND n > 1"},
          {"project": {"id": None, "name": "hit.name", "n": "hit.age", "group_id": None}}],

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pytest
 
 from semgraph.expr import parse_scalar as sql
+from semgraph.expr.functions import overlap
 from semgraph.llm.base import Vectors
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
-from semgraph.logical.search import By, Search
+from semgraph.logical.search import Search, SearchMethod
 from semgraph.logical.typecheck import Sort
 from semgraph.physical.search import by_statement, method_values, run_searches
 from semgraph.physical.search_rows import RowSearch
@@ -63,13 +64,20 @@ async def embed(texts: Sequence[str], _partition: str = "") -> Vectors:
 
 
 def search(**options: Any) -> Search:
-    by = (
-        By("equal", "name_key", sql("name_key")),
-        By("fulltext", "name", sql("name"), rank="overlap"),
-        By("nearest", "name", sql("name"), above=0.9),
+    methods = (
+        SearchMethod("equal", "name_key", sql("name_key")),
+        SearchMethod("fulltext", "name", sql("name"), rank="overlap"),
+        SearchMethod("nearest", "name", sql("name"), above=0.9),
     )
     return Search(
-        **{"graph": GRAPH, "input": ROWS, "label": "Person", "alias": "hit", "k": 3, "by": by}
+        **{
+            "graph": GRAPH,
+            "input": ROWS,
+            "label": "Person",
+            "alias": "hit",
+            "k": 3,
+            "methods": methods,
+        }
         | options
     )
 
@@ -168,6 +176,37 @@ def test_fuse_none_gives_a_row_for_each_method_and_hit() -> None:
     assert [row["hit"]["via"] for row in found] == ["equal", "fulltext", "nearest"]
 
 
+@pytest.mark.parametrize("within", [None, ROWS])
+def test_a_single_method_gives_its_own_score(within: Input | None) -> None:
+    shared = SearchMethod("fulltext", "name", sql("name"), rank="overlap")
+    found = run(search(methods=(shared,), within=within), given_rows("ann lee"), NAMES)
+    assert found
+    assert all(row["hit"]["score"] == overlap("ann lee", row["hit"]["name"]) for row in found)
+    near = SearchMethod("nearest", "name", sql("name"), above=0.9)
+    first = run(search(methods=(near,)), given_rows("cy"), NAMES)[0]["hit"]
+    assert (first["name"], round(first["score"], 6)) == ("cy", 1.0)
+    equal = SearchMethod("equal", "name_key", sql("name_key"))
+    assert [r["hit"]["score"] for r in run(search(methods=(equal,)), given_rows("cy"), NAMES)] == [
+        1.0
+    ]
+
+
+def test_several_methods_have_a_fused_score_and_without_fusion_their_own() -> None:
+    fused = run(search(), given_rows("cy"), ["cy"])
+    assert [row["hit"]["score"] for row in fused] == [3.0]
+    apart = run(search(fuse="none"), given_rows("cy"), ["cy"])
+    assert [row["hit"]["score"] for row in apart][:2] == [1.0, 1.0]
+
+
+def test_rows_of_a_step_may_be_named_by_a_key_of_their_own() -> None:
+    shared = SearchMethod("fulltext", "name", sql("name"), rank="overlap")
+    node = search(label="", within=ROWS, methods=(shared,), key="name_key", k=5)
+    found = run(node, given_rows("ann lee", "lee"), [])
+    assert [(row["name"], row["hit"]["name_key"]) for row in found] == [
+        ("ann lee", "ann lee"), ("ann lee", "lee"), ("lee", "lee"), ("lee", "ann lee"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("alias", ["l", "s", "w", "t", "_w", "ranked", "fused", "score"])
 def test_an_alias_may_have_any_name_that_plans_can_write(alias: str) -> None:
     node = search(
@@ -211,14 +250,14 @@ def test_an_order_may_be_any_expression_over_row_and_hit(
     order: str, best: str, within: Input | None
 ) -> None:
     where = sql("hit.uuid <> uuid")
-    node = search(by=(), order=(Sort(sql(order)),), k=1, within=within, where=where)
+    node = search(methods=(), order=(Sort(sql(order)),), k=1, within=within, where=where)
     assert [row["hit"]["name"] for row in run(node, given_rows("dee"), NAMES)] == [best]
 
 
 def test_hits_by_order_are_k_though_rows_of_the_step_stand_for_stored_ones() -> None:
     order = (Sort(sql("hit.name"), descending=True), Sort(sql("hit.turn"), descending=True))
     node = search(
-        by=(), order=order, k=2, within=ROWS, where=sql("coalesce(hit.turn < turn, TRUE)")
+        methods=(), order=order, k=2, within=ROWS, where=sql("coalesce(hit.turn < turn, TRUE)")
     )
     rows = given_rows("x0", "x1", "x2", "x3", "x4", "x5").set_column(
         0, "uuid", pa.array([f"s{i}" for i in range(6)])
@@ -235,7 +274,7 @@ def test_hits_by_order_are_k_though_rows_of_the_step_stand_for_stored_ones() -> 
 
 def test_hits_by_order_whose_rows_in_the_step_come_later_are_sought_further() -> None:
     node = search(
-        by=(),
+        methods=(),
         order=(Sort(sql("hit.age")),),
         k=1,
         within=ROWS,
@@ -253,7 +292,7 @@ def test_hits_by_order_whose_rows_in_the_step_come_later_are_sought_further() ->
 @pytest.mark.parametrize(("asked", "other"), [(None, "ann lee"), ("ann lee", None), (None, None)])
 def test_what_has_no_text_is_near_to_nothing(asked: str | None, other: str | None) -> None:
     node = search(
-        by=(By("nearest", "name", sql("name"), above=0.1),),
+        methods=(SearchMethod("nearest", "name", sql("name"), above=0.1),),
         within=ROWS,
         where=sql("hit.uuid <> uuid"),
     )
@@ -279,10 +318,10 @@ def test_texts_of_two_partitions_are_embedded_apart() -> None:
     assert found[1] is None
 
 
-EQUAL = By("equal", "name_key", sql("name_key"))
-SHARED = By("fulltext", "name", sql("name"), rank="overlap")
-STORE_RANKED = By("fulltext", "name", sql("name"))
-NEAR = By("nearest", "name", sql("name"), above=0.9)
+EQUAL = SearchMethod("equal", "name_key", sql("name_key"))
+SHARED = SearchMethod("fulltext", "name", sql("name"), rank="overlap")
+STORE_RANKED = SearchMethod("fulltext", "name", sql("name"))
+NEAR = SearchMethod("nearest", "name", sql("name"), above=0.9)
 BEFORE = "coalesce(hit.turn < turn, TRUE)"
 NULLABLE = [*NAMES, "zed", "", None]
 
@@ -306,7 +345,7 @@ def some_hits(draw: random.Random, node: Search, asked: int) -> Batch:
     names = [draw.choice(NULLABLE) for _ in range(7)]
     hits = []
     for q in range(asked):
-        for method in range(max(len(node.by), 1)):
+        for method in range(max(len(node.methods), 1)):
             for rank, i in enumerate(draw.sample(range(7), draw.randrange(7))):
                 score = draw.choice((1.0, 0.5, 0.25, -0.5))
                 hits.append((q, method, rank, score, f"s{i}", "g", names[i], names[i], ages[i]))
@@ -330,7 +369,7 @@ async def by_rows_and_by_statement(
 
     async def vectors(method: int) -> Any:
         assert within is not None
-        texts = within.column(spec.node.by[method].prop)
+        texts = within.column(spec.node.methods[method].prop)
         return await vectors_of(texts, embed, [""] * len(texts))
 
     result = await search.result(vectors)
@@ -341,17 +380,17 @@ async def by_rows_and_by_statement(
 
 @pytest.mark.parametrize("fuse", ["rrf", "none"])
 @pytest.mark.parametrize(
-    "by", [(EQUAL,), (SHARED,), (STORE_RANKED, EQUAL), (NEAR,), (EQUAL, SHARED, NEAR)]
+    "methods", [(EQUAL,), (SHARED,), (STORE_RANKED, EQUAL), (NEAR,), (EQUAL, SHARED, NEAR)]
 )
 @pytest.mark.parametrize("seed", range(12))
 def test_searches_over_rows_are_what_the_statement_finds(
-    seed: int, by: tuple[By, ...], fuse: str
+    seed: int, methods: tuple[SearchMethod, ...], fuse: str
 ) -> None:
-    draw = random.Random(f"{seed} {by} {fuse}")
+    draw = random.Random(f"{seed} {methods} {fuse}")
     where = draw.choice((None, BEFORE, "hit.age > 1", "hit.name <> name OR turn IS NULL"))
-    within = None if STORE_RANKED in by else draw.choice((None, ROWS))
+    within = None if STORE_RANKED in methods else draw.choice((None, ROWS))
     node = search(
-        by=by,
+        methods=methods,
         fuse=fuse,
         k=draw.choice((1, 2, 3, 20)),
         how=draw.choice(("inner", "left")),
@@ -374,7 +413,7 @@ def test_searches_by_order_over_rows_are_what_the_statement_finds(seed: int) -> 
     terms = ["hit.age", "hit.name", "length(hit.name)", "length(hit.name) - length(name)"]
     chosen = [*draw.sample(terms, 2), *(["hit.turn"] if within else [])]
     node = search(
-        by=(),
+        methods=(),
         order=tuple(Sort(sql(term), descending=draw.random() < 0.5) for term in chosen),
         k=draw.choice((1, 3)),
         how=draw.choice(("inner", "left")),

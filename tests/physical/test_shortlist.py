@@ -15,7 +15,7 @@ from semgraph.expr import parse_scalar as sql
 from semgraph.llm.base import Vectors
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
-from semgraph.logical.search import By, Search
+from semgraph.logical.search import Search, SearchMethod
 from semgraph.logical.typecheck import Sort
 from semgraph.physical import shortlist
 from semgraph.physical.search import run_searches
@@ -43,9 +43,9 @@ ROWS = Input(
     windowed=True,
 )
 WORDS = ["ann", "bob", "cy", "lee", "ray", "of", "the", "north"]
-EQUAL = By("equal", "name_key", sql("name_key"))
-SHARED = By("fulltext", "name", sql("asked"), rank="overlap")
-NEAR = By("nearest", "name", sql("name"), above=0.5)
+EQUAL = SearchMethod("equal", "name_key", sql("name_key"))
+SHARED = SearchMethod("fulltext", "name", sql("asked"), rank="overlap")
+NEAR = SearchMethod("nearest", "name", sql("name"), above=0.5)
 
 
 async def embed(texts: Sequence[str], _partition: str = "") -> Vectors:
@@ -97,7 +97,7 @@ def found(
         "alias": "hit",
         "k": 3,
     }
-    node = Search(**own | {"by": (SHARED,)} | options)
+    node = Search(**own | {"methods": (SHARED,)} | options)
     monkeypatch.setattr(shortlist, "MANY", many)
     monkeypatch.setenv("SEMGRAPH_SEGMENTS", "duckdb")
 
@@ -112,23 +112,26 @@ def found(
     return asyncio.run(go()).table.to_pylist()
 
 
-@pytest.mark.parametrize("by", [(EQUAL,), (SHARED,), (NEAR,), (EQUAL, SHARED, NEAR)])
+@pytest.mark.parametrize("methods", [(EQUAL,), (SHARED,), (NEAR,), (EQUAL, SHARED, NEAR)])
 @pytest.mark.parametrize(
     "where", [None, "coalesce(hit.turn < turn, TRUE)", "hit.name_key <> name_key"]
 )
 @pytest.mark.parametrize("groups", [1, 3])
 def test_the_pairs_of_a_shortlist_are_enough(
-    by: tuple[By, ...], where: str | None, groups: int, monkeypatch: pytest.MonkeyPatch
+    methods: tuple[SearchMethod, ...],
+    where: str | None,
+    groups: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for seed in range(3):
         rows = some_rows(seed, groups)
-        options = {"by": by, "where": sql(where) if where else None}
+        options = {"methods": methods, "where": sql(where) if where else None}
         assert found(rows, 0, monkeypatch, **options) == found(rows, 10**9, monkeypatch, **options)
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"how": "left"}, {"fuse": "none", "k": 5}, {"order": (Sort(sql("hit.turn")),), "by": ()}],
+    [{"how": "left"}, {"fuse": "none", "k": 5}, {"order": (Sort(sql("hit.turn")),), "methods": ()}],
 )
 def test_whatever_is_done_with_hits_afterwards(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -139,9 +142,9 @@ def test_whatever_is_done_with_hits_afterwards(
 
 def test_rows_are_looked_at_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = some_rows(9)
-    whole = found(rows, 0, monkeypatch, by=(EQUAL, SHARED, NEAR))
+    whole = found(rows, 0, monkeypatch, methods=(EQUAL, SHARED, NEAR))
     monkeypatch.setattr(shortlist, "_BLOCK", 7 * rows.num_rows)
-    assert found(rows, 0, monkeypatch, by=(EQUAL, SHARED, NEAR)) == whole
+    assert found(rows, 0, monkeypatch, methods=(EQUAL, SHARED, NEAR)) == whole
 
 
 def test_equal_rows_are_told_apart_by_their_keys_alone(monkeypatch: pytest.MonkeyPatch) -> None:

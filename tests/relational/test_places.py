@@ -44,8 +44,8 @@ AGGREGATES = [
     ('embed: {x: "max(code)"}', "max"),
     ('add: {x: "max(id) + count(*) OVER ()"}', "max"),
     ('add: {x: "sum(max(id)) OVER ()"}', "max"),
-    ('search: {over: Thing, alias: t, k: 3, by: [{equal: name, to: "max(code)"}], partition: code}', "max"),
-    ('search: {over: Thing, alias: t, k: 3, by: [{equal: name, to: code}], where: "max(t.size) > 1", partition: code}', "max"),
+    ('search: {over: Thing, alias: t, k: 3, methods: [{equal: name, to: "max(code)"}], partition: code}', "max"),
+    ('search: {over: Thing, alias: t, k: 3, methods: [{equal: name, to: code}], where: "max(t.size) > 1", partition: code}', "max"),
     ('search: {over: Thing, alias: t, k: 3, order: "max(t.size)", partition: code}', "max"),
     ('match: {pattern: "(t:Thing)", where: "max(t.size) > 1", partition: code}', "max"),
 ]  # fmt: skip

@@ -107,7 +107,7 @@ READ = """
 plan: read
 graph: taps_graph.yaml
 inputs: {asked: {id: string, group_id: string}}
-steps: {found: [{from: asked}, {search: {over: Tap, alias: tap, k: 3, by: [{equal: uuid, to: id}]}}, {project: {text: tap.text}}]}
+steps: {found: [{from: asked}, {search: {over: Tap, alias: tap, k: 3, methods: [{equal: uuid, to: id}]}}, {project: {text: tap.text}}]}
 returns: [found]
 """
 

@@ -445,7 +445,7 @@ plan: looks
 graph: graph.yaml
 inputs: {asked: {text: string, group_id: string}}
 steps:
-  found: [{from: asked}, {search: {over: Entity, alias: e, k: 3, by: [{equal: name_key, to: key(text)}, {fulltext: name, to: text}]}}]
+  found: [{from: asked}, {search: {over: Entity, alias: e, k: 3, methods: [{equal: name_key, to: key(text)}, {fulltext: name, to: text}]}}]
   tied: [{from: found}, {match: {pattern: "(:Entity {uuid: e.uuid})-[f:RELATES_TO]->(:Entity)"}}, {project: {fact: f.uuid}}]
 returns: [tied]
 """
