@@ -10,7 +10,7 @@ from semgraph.errors import Fault, Faults, did_you_mean
 from semgraph.expr.duckdb import always, constant
 from semgraph.expr.scalar import MOST_DEEP, NOW, Scalar, conjunction, parse_scalar, reserved
 from semgraph.expr.types import ANY_COLUMN
-from semgraph.frontend.document import kind_of, rest_of, rests, unknown, wrong
+from semgraph.frontend.document import kind_of, rest_of, rests, unknown, unknown_key, wrong
 from semgraph.logical.graph import Pattern, parse_pattern
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet
@@ -64,7 +64,7 @@ class PartlyWrong(Faults):
 
 
 class Pruned(Exception):
-    """A relation that is read was pruned by its `when`. Carries the names of the steps, each with
+    """A relation that is read was pruned by its `if`. Carries the names of the steps, each with
     the values of its parameters.
     """
 
@@ -80,8 +80,8 @@ class Pruned(Exception):
             for part in zip(*((f'"{name}"', value) for name, value in self.steps), strict=True)
         )
         owner = "its" if len(self.steps) == 1 else "their"
-        hint = "set these, or give this step the same when, or use switch"
-        what = f'reads {names}, which {owner} "when" has pruned'
+        hint = "set these, or give this step the same if, or use switch"
+        what = f'reads {names}, which {owner} "if" has pruned'
         return Fault(what, there=f"parameters: {values}", hint=hint)
 
 
@@ -103,8 +103,11 @@ def unknown_parameter(
     return unknown(name, params, "no parameter", "parameters", *path, value=value)
 
 
+_IF_HINT = "write if: $flag, or if: {$param: value}; a condition over rows is a when, or a filter"
+
+
 def holds(condition: Any, params: Mapping[str, Any]) -> bool:
-    """Whether a `when` holds: `$flag`, or `{$param: value}`, or `{$param: [values]}`. Raises Fault.
+    """Whether an `if` holds: `$flag`, or `{$param: value}`, or `{$param: [values]}`. Raises Fault.
 
     False, null, 0 and what is empty do not hold.
 
@@ -117,14 +120,15 @@ def holds(condition: Any, params: Mapping[str, Any]) -> bool:
             return bool(_parameter(name, params))
         if isinstance(condition, bool):
             return condition
-        hint = "write when: $flag, or when: {$param: value}"
-        raise wrong("a parameter", condition, hint)
+        if isinstance(condition, str):
+            raise Fault("if is settled at load: say when", hint=_IF_HINT)
+        raise wrong("a parameter", condition, _IF_HINT)
     if not condition:
-        raise wrong("a parameter", None, "write when: {$param: value}")
+        raise wrong("a parameter", None, _IF_HINT)
     for key, wanted in condition.items():
         name = whole_parameter(key)
         if not name:
-            raise Fault(f'"{key}" is no parameter', key, hint="write when: {$param: value}")
+            raise Fault(f'"{key}" is no parameter', key, hint=_IF_HINT)
         value = _parameter(name, params)
         if not (value in wanted if isinstance(wanted, list) else value == wanted):
             return False
@@ -451,10 +455,10 @@ def read_over(value: Any, scope: Scope, options: Options) -> dict[str, Any]:
 
 
 def read_methods(value: Any, scope: Scope, options: Options) -> tuple[SearchMethod, ...]:
-    """Methods of a search: one, or a list. Methods with a `when` that does not hold are left out."""
+    """Methods of a search: one, or a list. Methods with an `if` that does not hold are left out."""
 
     def method(item: Any) -> SearchMethod | None:
-        if isinstance(item, Mapping) and not _wanted(item.get("when", True), scope):
+        if isinstance(item, Mapping) and not _wanted(item.get("if", True), scope):
             return None
         return _method(item, scope, options)
 
@@ -465,17 +469,17 @@ def read_methods(value: Any, scope: Scope, options: Options) -> tuple[SearchMeth
         raise PartlyWrong(faults.faults, rest, faults.places) from None
     if value != [] and not methods:
         raise Fault(
-            "no method is left: the when of none holds",
-            hint="give the step the same when",
+            "no method is left: the if of none holds",
+            hint="give the step the same if",
         )
     return tuple(methods)
 
 
 def _wanted(condition: Any, scope: Scope) -> bool:
-    """Whether a `when` holds; a parameter that is it as a whole is its value by now."""
+    """Whether an `if` holds; a parameter that is it as a whole is its value by now."""
     if not isinstance(condition, Mapping):
         return bool(condition)
-    return bool(under("when", holds, condition, scope.params))
+    return bool(under("if", holds, condition, scope.params))
 
 
 def _method(value: Any, scope: Scope, options: Options) -> SearchMethod:
@@ -487,10 +491,10 @@ def _method(value: Any, scope: Scope, options: Options) -> SearchMethod:
             "a method is one of: " + ", ".join(_METHODS), hint="such as {fulltext: fact, to: query}"
         )
     via = names[0]
-    known = (via, "to", "when", *_METHODS[via])
+    known = (via, "to", "if", *_METHODS[via])
     for key in value:
         if key not in known:
-            raise unknown(key, known, f"{via} has no", f"keys of {via}", key)
+            raise unknown_key("a method", key, known, f"{via} has no", f"keys of {via}")
 
     def part(key: str, reader: Reader, default: Any, **more: Any) -> Any:
         return under(key, reader, value.get(key, default), scope, {**options, **more})

@@ -106,6 +106,7 @@ def stands_bare(cls: type[Node], value: object) -> bool:
     return bool(cls.sole) and (len(keys) == 1 or not isinstance(value, Mapping))
 
 
+_STEP_IF = "write the step as {if: $flag, do: [...]}"
 _ANY_COLUMN = pa.field(ANY_COLUMN, UNKNOWN)
 _SAME_COLUMNS = (Filter, Require, Limit, Ordered, Distinct, SemFilter)
 
@@ -307,6 +308,9 @@ class _Arguments:
             if f.default is dataclasses.MISSING:
                 raise _Missing(f'{self.cls.keyword} needs "{key}"', hint=f.metadata.get("doc"))
             return {}
+        if key == "when" and isinstance(value, bool):
+            what = "when is asked of rows, and this is settled at load: say if"
+            raise Fault(what, hint=_STEP_IF)
         options = {**f.metadata, **{key: self.data.get(key) for key in _BESIDE.get(kind, ())}}
         argument_value = _READERS[kind](value, self.scope, options)
         if kind == "prompt" and argument_value is None:

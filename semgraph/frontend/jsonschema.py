@@ -162,7 +162,7 @@ def _order() -> Schema:
 
 
 def _methods() -> Schema:
-    to = {"to": _SCALAR, "when": _CONDITION}
+    to = {"to": _SCALAR, "if": _CONDITION}
     each = [
         _closed({"equal": _NAMED, **to}, ["equal"]),
         _closed({"fulltext": _NAMED, **to, "rank": {"enum": ["store", "overlap"]}}, ["fulltext"]),
@@ -218,7 +218,7 @@ _BESIDE: Mapping[str, Schema] = {"returns": _TYPES_BY_NAME, "role": _either(_NAM
 _ROWS: Schema = _map({"type": "array", "items": {"type": "object"}})
 _STEP: Schema = _either(
     {"$ref": "#/$defs/pipeline"},
-    _closed({"when": _CONDITION, "do": {"$ref": "#/$defs/pipeline"}}, ["do"]),
+    _closed({"if": _CONDITION, "do": {"$ref": "#/$defs/pipeline"}}, ["do"]),
 )
 _WINDOWS_VALUES: dict[str, Schema] = {
     "input": _NAMED,
@@ -242,7 +242,7 @@ _WRITES = {
     "schema": _SCHEMA_WRITE,
 }
 _SINK: Schema = {
-    **_closed({"when": _CONDITION, **_WRITES}, []),
+    **_closed({"if": _CONDITION, **_WRITES}, []),
     "oneOf": [{"required": [keyword]} for keyword in _WRITES],
 }
 _KEY_SCHEMAS: dict[str, Schema] = {

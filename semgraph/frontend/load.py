@@ -53,6 +53,7 @@ from semgraph.frontend.document import (
     read_file,
     stamp,
     unknown,
+    unknown_key,
     walk_paths,
     wrong,
 )
@@ -279,12 +280,12 @@ class Loader:
 
     def _form(self, value: Any, path: Trail) -> Relation | Pruned:
         if isinstance(value, Mapping):
-            for fault in known_keys(value, ("when", "do"), "a step as a mapping"):
+            for fault in known_keys(value, ("if", "do"), "a step as a mapping"):
                 raise fault
             if "do" not in value:
-                raise Fault('a step with when needs "do"', hint="write {when: $flag, do: [...]}")
-            if "when" in value and not at("when", holds, value["when"], self.params):
-                return Pruned((str(path[-1]), _parameters_of(value["when"], self.params)))
+                raise Fault('a step with if needs "do"', hint="write {if: $flag, do: [...]}")
+            if "if" in value and not at("if", holds, value["if"], self.params):
+                return Pruned((str(path[-1]), _parameters_of(value["if"], self.params)))
             value, path = value["do"], (*path, "do")
         if not isinstance(value, list):
             hint = "a dash and an operator on each line"
@@ -388,12 +389,12 @@ class Loader:
             raise wrong("{merge: {from: STEP, node: LABEL}}", item)
         words = [key for key in item if key in _WRITES]
         for key in item:
-            if key not in _WRITES and key != "when":
-                raise unknown(key, [*_WRITES, "when"], "a write has no", "keys", key)
+            if key not in _WRITES and key != "if":
+                raise unknown_key("a write", key, [*_WRITES, "if"])
         if len(words) != 1:
             there = "here: " + (", ".join(words) or "none")
             raise Fault("one merge, delete or schema on a line", there=there)
-        if "when" not in item or at("when", holds, item["when"], self.params):
+        if "if" not in item or at("if", holds, item["if"], self.params):
             at(words[0], self._write_of, words[0], item[words[0]], ("writes", i, words[0]))
 
     def _write_of(self, keyword: str, value: Any, path: Trail) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 RENAMED: Mapping[str, Mapping[str, str]] = {
+    "a method": {"when": "if"},
     "a plan": {"order": "windows"},
+    "a step as a mapping": {"when": "if"},
+    "a write": {"when": "if"},
     "search": {"by": "methods"},
     "windows": {"by": "order", "window": "size"},
     "sem_map": {"add": "returns"},

@@ -161,8 +161,8 @@ def _operators(body: Any) -> Iterator[str]:
         for keyword, value in body.items():
             if keyword == "do":
                 yield from _operators(value)
-            elif keyword == "when":
-                yield f"when `{_condition(value)}`"
+            elif keyword == "if":
+                yield f"if `{_condition(value)}`"
             elif keyword == "call":
                 yield f"call [{value['plan']}]({value['plan']}.md)"
             elif keyword == "switch":

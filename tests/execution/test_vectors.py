@@ -237,14 +237,14 @@ async def test_the_ends_of_an_edge_come_along_and_can_be_asked_about(library: Li
 async def test_parameters_choose_methods_steps_and_numbers(library: Library) -> None:
     head = "params: {by: words, more: false, n: 2, since: null}"
     steps = """
-  old: {when: $more, do: [{from: asked}, {add: {title: text}}, {project: {title}}]}
+  old: {if: $more, do: [{from: asked}, {add: {title: text}}, {project: {title}}]}
   new:
     - from: asked
     - search:
         over: Book
         alias: hit
         k: $n - 1
-        methods: [{fulltext: title, to: text, when: {$by: words}}, {nearest: title, to: text, when: {$by: meaning}}]
+        methods: [{fulltext: title, to: text, if: {$by: words}}, {nearest: title, to: text, if: {$by: meaning}}]
         where: ["hit.year > 1000", $since IS NULL OR hit.year > $since]
     - project: {title: hit.title}
   found: [{union: [old, new]}]

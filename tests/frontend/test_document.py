@@ -115,7 +115,7 @@ def test_plans_are_written_as_people_write_them():
         "inputs": {"t": {"id": "string", "at": "timestamp null"}},
         "steps": {
             "a": [{"from": "t"}, {"project": {"id": None, "n": "length(id)"}}],
-            "b": {"when": "$flag", "do": [{"from": "a"}]},
+            "b": {"if": "$flag", "do": [{"from": "a"}]},
         },
         "writes": [{"merge": {"from": "a", "node": "Book"}}],
         "returns": ["a"],
@@ -129,7 +129,7 @@ def test_plans_are_written_as_people_write_them():
         "    - from: t\n"
         "    - project: {id, n: length(id)}\n"
         "  b:\n"
-        "    when: $flag\n"
+        "    if: $flag\n"
         "    do:\n"
         "      - from: a\n"
         "writes:\n"

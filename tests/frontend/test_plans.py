@@ -148,11 +148,11 @@ graph: graph.yaml
 inputs: {notes: {uuid: string, group_id: string, title: string}}
 params: {flag: true, way: short}
 steps:
-  some: {when: $flag, do: [{from: notes}, {filter: length(title) > 3}]}
-  short: {when: {$way: [short, brief]}, do: [{from: notes}]}
+  some: {if: $flag, do: [{from: notes}, {filter: length(title) > 3}]}
+  short: {if: {$way: [short, brief]}, do: [{from: notes}]}
 writes:
   - merge: {from: some, node: Book}
-  - {when: {$way: long}, merge: {from: notes, node: Book}}
+  - {if: {$way: long}, merge: {from: notes, node: Book}}
 returns: [some, short, notes]
 use: {}
 """
@@ -170,7 +170,7 @@ use: {}
 def test_a_pruned_step_needs_no_columns_that_only_its_flag_brings(load):
     text = (
         NOTES
-        + "params: {flag: false}\nsteps: {a: {when: $flag, do: [{from: notes}, {filter: nowhere}]}}\nreturns: [notes]\n"
+        + "params: {flag: false}\nsteps: {a: {if: $flag, do: [{from: notes}, {filter: nowhere}]}}\nreturns: [notes]\n"
     )
     assert load(text).steps == {}
 

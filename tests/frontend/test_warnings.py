@@ -83,8 +83,8 @@ def test_an_unused_parameter_is_warned_of_at_its_place(load: Load) -> None:
         ("length(text) > $least", "length(text) > $least + $most"),
         ("What is {text}", "What is {text} ({$most})"),
         ("    - filter", "    - limit: {n: $most, order: id}\n    - filter"),
-        ("steps:\n", "steps:\n  rest: {when: {$most: 7}, do: [{from: notes}]}\n"),
-        ("steps:\n", "steps:\n  rest: {when: $least, do: [{switch: {on: $most, 9: notes}}]}\n"),
+        ("steps:\n", "steps:\n  rest: {if: {$most: 7}, do: [{from: notes}]}\n"),
+        ("steps:\n", "steps:\n  rest: {if: $least, do: [{switch: {on: $most, 9: notes}}]}\n"),
     ],
 )
 def test_a_parameter_is_used_wherever_it_is_named(load: Load, old: str, new: str) -> None:
@@ -97,7 +97,7 @@ def test_a_parameter_of_a_prompt_file_in_a_step_that_is_left_out_is_used(
     folder.write(
         "prompts/other.md", "---\nreturns: {topic: string}\n---\n# rules\n{$most}\n# item\n{text}\n"
     )
-    step = "steps:\n  rest:\n    when: {$least: 0}\n    do: [{from: notes}, {sem_map: {prompt: other}}]\n"
+    step = "steps:\n  rest:\n    if: {$least: 0}\n    do: [{from: notes}, {sem_map: {prompt: other}}]\n"
     assert load(changed(("{least: 3}", "{least: 3, most: 9}"), ("steps:\n", step))).warnings == ()
 
 

@@ -324,7 +324,7 @@ class _Evaluation:
     def _left_out(self, source: Any) -> bool:
         """Whether something names a step whose condition does not hold."""
         step = self.document["steps"].get(source) if isinstance(source, str) else None
-        return isinstance(step, dict) and not self._holds(step.get("when", True))
+        return isinstance(step, dict) and not self._holds(step.get("if", True))
 
     def _needed(self, step: str, named: Mapping[str, str]) -> bool:
         """Whether a result or a step that is needed reads it: what nobody reads is not computed."""

@@ -116,7 +116,7 @@ class _Drawing:
             document["called"] = self.called
         if self.left_out or self.chance(0.05):
             document["steps"][LEFT_OUT] = {
-                "when": self.pick("$no", {"$word": "b"}),
+                "if": self.pick("$no", {"$word": "b"}),
                 "do": [{"from": "others"}],
             }
             document["returns"] += [LEFT_OUT] if self.chance(0.3) else []
@@ -137,7 +137,7 @@ class _Drawing:
         if self.chance(0.9):
             return operators
         return {
-            "when": self.pick("$yes", "$two", {"$yes": True}, {"$word": ["b", "a"]}),
+            "if": self.pick("$yes", "$two", {"$yes": True}, {"$word": ["b", "a"]}),
             "do": operators,
         }
 

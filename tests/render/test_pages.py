@@ -37,7 +37,7 @@ steps:
     - filter: length(body) > $least
     - sem_filter: {prompt: "Is “{body}” kind?"}
   known:
-    when: {$least: 3}
+    if: {$least: 3}
     do:
       - union: [[{from: kept}, {project: [id]}], [{from: kept}, {distinct: [id]}, {project: [id]}]]
 calls: {formula: n + 1, per: run, where: {n: notes that are long enough}}
@@ -66,7 +66,7 @@ def told(tmp_path: Path) -> str:
         "`n + 1` for each run, where",
         "- `n`: notes that are long enough",
         "| kept | filter, sem_filter | `Is “{body}” kind?` | not the empty ones |",
-        "| known | when `$least = 3`, union, project, distinct |  |  |",
+        "| known | if `$least = 3`, union, project, distinct |  |  |",
         "| kept | id, body |",
     ],
 )
