@@ -1,9 +1,8 @@
-"""The cost of a run without model and store: CPU, memory, time to start."""
+"""The cost of a window without model and store, and the time that processes take to start."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import resource
 import subprocess
@@ -17,7 +16,6 @@ from unittest.mock import patch
 
 from benchmarks.engine.clock import Clock, Timed
 from benchmarks.ingest.messages import groups, stream
-from benchmarks.suite.children import last_line_of
 from benchmarks.suite.made import ROOT
 from benchmarks.suite.peers import interpreter
 from benchmarks.suite.serving import Server, on_wire, same_as_counted, serving
@@ -57,17 +55,18 @@ def against_duckdb(number: int, _: int) -> Figures:
     """CPU of a window more, and the same where DuckDB computes all relational steps and searches:
     medians of three, in turn.
     """
-    own: dict[str, list[float]] = {"duckdb": [], "": []}
+    windows: dict[str, list[Figures]] = {"duckdb": [], "": []}
     for _turn in range(3):
-        for executor, figures in own.items():
+        for executor, figures in windows.items():
             with patch.dict(os.environ, SEMGRAPH_SEGMENTS=executor):
-                figures.append(window(number, 0)["own_ms"])
-    duckdb, rows = (median(figures) for figures in own.values())
-    return {
-        "own_ms": round(rows, 2),
-        "duckdb_ms": round(duckdb, 2),
-        "ratio": round(rows / duckdb, 3),
-    }
+                figures.append(window(number, 0))
+    duckdb, rows = (_medians(figures) for figures in windows.values())
+    ratio = rows["own_ms"] / duckdb["own_ms"]
+    return {**rows, "duckdb_ms": duckdb["own_ms"], "ratio": round(ratio, 3)}
+
+
+def _medians(figures: list[Figures]) -> Figures:
+    return {name: round(median(one[name] for one in figures), 2) for name in figures[0]}
 
 
 def _warmed(url: str) -> None:
@@ -113,6 +112,25 @@ def started(command: tuple[str, ...], _: int) -> Figures:
     return {"seconds": round(times[1] - times[0], 4), "python_s": round(times[0], 4)}
 
 
+def command(words: tuple[str, ...], _: int) -> Figures:
+    """Milliseconds of a command, the whole process with the start of Python: the best of five in an
+    empty folder, after one that fills the disk cache; `cpu_ms` likewise.
+    """
+    times: list[tuple[float, float]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for _turn in range(6):
+            cpu = _cpu_of_children()
+            wall = _wall(sys.executable, ("-m", "semgraph", *words), Path(folder))
+            times.append((wall, _cpu_of_children() - cpu))
+    wall, cpu = (min(part) for part in zip(*times[1:], strict=True))
+    return {"ms": round(1000 * wall), "cpu_ms": round(1000 * cpu)}
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def imported(peer: str, module: str, _: int) -> Figures:
     """The same for the import of graphiti-core or LOTUS, in its own environment; each once, after
     one that warms the disk cache.
@@ -128,45 +146,14 @@ def imported(peer: str, module: str, _: int) -> Figures:
     return {"seconds": round(times[2] - times[1], 4), "python_s": round(times[1], 4)}
 
 
-def _wall(python: str, words: tuple[str, ...]) -> float:
+def _wall(python: str, words: tuple[str, ...], folder: Path = ROOT) -> float:
     began = time.perf_counter()
     subprocess.run(
-        [python, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True
+        [python, *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=True,
     )
     return time.perf_counter() - began
-
-
-def many(episodes: int, number: int, _: int) -> Figures:
-    """Many episodes of many groups in a process of its own: seconds, CPU, peak memory; then the
-    same again.
-    """
-    found: Figures = json.loads(last_line_of("benchmarks.engine.own", str(episodes), str(number)))
-    return found
-
-
-def _many(episodes: int, number: int) -> Figures:
-    rows, found = groups(episodes, number), list[Figures]()
-    with tempfile.TemporaryDirectory() as folder, serving() as server:
-        given: Any = {"journal": False, "runs": "", "store": f"sqlite:{Path(folder) / 'graph.db'}"}
-        llm = OpenAI("stand-in", server.url, "none")
-        embedder = OpenAIEmbedder("stand-in", DIMENSIONS, server.url, "none")
-        with Session(llm=llm, embedder=embedder, **given) as session:
-            for _turn in range(2):
-                server.reset()
-                began, cpu = time.perf_counter(), time.process_time()
-                total = session.run(PLAN, episodes=rows).meter.total()
-                seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-                same_as_counted(total, on_wire(server))
-                peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-                found.append({"s": seconds, "cpu": cpu, "peak": peak, "calls": total.calls_issued})
-    first, again = found
-    return {
-        "seconds": round(first["s"], 2), "ms_each": round(1000 * first["s"] / episodes, 2),
-        "cpu_ms_each": round(1000 * first["cpu"] / episodes, 2), "peak_mib": round(first["peak"]), "calls": first["calls"],
-        "again_s": round(again["s"], 2), "again_calls": again["calls"],
-    }  # fmt: skip
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("OPENAI_API_KEY", "none")
-    print(json.dumps(_many(*map(int, sys.argv[1:]))))

@@ -124,10 +124,8 @@ TARGETS = (
     _target("dense undated", SHIPPED, "rounds", 3),
     *_calls("meetings 20", {SHIPPED: 80}, headline=SHIPPED),
     _target("meetings 20", SHIPPED, "queries_each", 5, headline=True),
-    _target("meetings 20", SHIPPED, "seconds", 9, headline=True),
     *_calls("meetings 20", {"combined, dates fused": 42, "fused": 42, "lean": 26}, headline="lean"),
     _target("meetings 20", "combined, dates fused", "seconds", 6),
-    _target("meetings 20", "fused", "seconds", 6),
     *_calls(
         "meetings 1000", {"bulk": 1200, "bulk, packed by 5": 400}, headline="bulk, packed by 5"
     ),

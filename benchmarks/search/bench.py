@@ -202,24 +202,10 @@ BENCHMARK = Benchmark(
     targets=(
         Target("100,000 facts: multiple of the bare parts", _key(LARGE, KINDS[0], 1), "of_bare", 1.2),
         Target("100,000 facts, any words: multiple of the bare parts", _key(LARGE, KINDS[1], 1), "of_bare", 1.2),
-        Target("100,000 facts, 100 at once: ms each", _key(LARGE, KINDS[0], 100), "p50_ms", 10),
-        Target("100,000 facts, 100 at once, any words: ms each", _key(LARGE, KINDS[1], 100), "p50_ms", 10),
         Target("100,000 facts, any words: ms", _key(LARGE, KINDS[1], 1), "p50_ms", 10),
-        Target(
-            "1,000 facts, whole plan on SQLite, one query: ms",
-            {"recipe": FACTS[0], "way": SQLITE, "facts": SMALL}, "p50_ms", 8,
-        ),
-        Target(
-            "100,000 facts, whole plan on SQLite, one query: ms",
-            {"recipe": FACTS[0], "way": SQLITE, "facts": LARGE}, "p50_ms", 40,
-        ),
         Target(
             f"100,000 facts, whole plan on SQLite, {AT_ONCE} at once: ms each",
             {"recipe": FACTS[0], "way": SQLITE, "facts": LARGE}, "each_ms", 5,
-        ),
-        Target(
-            "100,000 facts, whole plan on Neo4j, one query: ms",
-            {"recipe": FACTS[0], "way": NEO4J, "facts": LARGE}, "p50_ms", 40,
         ),
     ),
     contests=(

@@ -1,5 +1,5 @@
-"""Stores with a graph of a chosen number of facts: filled once, in a temporary folder until this
-process ends.
+"""Stores with a graph of a chosen number of facts, filled once: in a temporary folder until this
+process ends, or, a large Neo4j, in `.semgraph/benchmarks` for later runs too.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.search.memory import DIMENSIONS, memory_of
+from benchmarks.suite.made import ROOT, content_hash
 from semgraph.frontend.load import load_plan
 from semgraph.logical.schema import Graph
 from semgraph.shipped import plans_folder
@@ -22,6 +23,14 @@ from semgraph.stores.neo4j.store import local_store
 from semgraph.stores.sqlite.store import SqliteStore
 
 STORES = ("SQLite", "Neo4j")
+KEPT = 100_000
+"""The number of facts from which on a Neo4j is kept: to fill it takes minutes."""
+_SOURCES = (
+    "benchmarks/search/memory.py",
+    "benchmarks/world",
+    "semgraph/stores/neo4j",
+    "plans/graphs",
+)
 _SERVERS: list[Path] = []
 
 
@@ -30,7 +39,7 @@ def store_of(kind: str, facts: int) -> Callable[[], Store]:
     inside an event loop.
     """
     if kind == "SQLite":
-        file = _file(facts)
+        file = file_of(facts)
         return lambda: SqliteStore(file)
     folder = _server(facts)
     return lambda: local_store(folder)
@@ -55,7 +64,8 @@ def _folder() -> Path:
 
 
 @cache
-def _file(facts: int) -> Path:
+def file_of(facts: int) -> Path:
+    """The SQLite file with this many facts, filled by the first call. Not inside an event loop."""
     file = Path(tempfile.mkdtemp(prefix=f"sqlite-{facts}-", dir=_folder())) / "graph.db"
     asyncio.run(_filled(SqliteStore(file), facts))
     return file
@@ -64,10 +74,23 @@ def _file(facts: int) -> Path:
 @cache
 def _server(facts: int) -> Path:
     """The folder of a separate Neo4j server: full-text and vector indexes span the whole database."""
-    folder = Path(tempfile.mkdtemp(prefix=f"neo4j-{facts}-", dir=_folder()))
+    folder = _kept(facts) if facts >= KEPT else Path(tempfile.mkdtemp(dir=_folder()))
+    filled = folder / "filled"
     _SERVERS.append(folder)
     start(folder)
-    asyncio.run(_filled(local_store(folder), facts))
+    if not filled.exists():
+        asyncio.run(_filled(local_store(folder), facts))
+        filled.touch()
+    return folder
+
+
+def _kept(facts: int) -> Path:
+    """The folder of a large database that later runs use again, until its content would differ."""
+    kept, name = ROOT / ".semgraph" / "benchmarks", f"neo4j-{facts}-"
+    folder = kept / f"{name}{content_hash(_SOURCES)}"
+    if not (folder / "filled").exists():
+        for old in kept.glob(f"{name}*"):
+            shutil.rmtree(old)
     return folder
 
 
@@ -81,7 +104,7 @@ async def _filled(store: Store, facts: int) -> None:
 
 
 def _emptied(folder: Path) -> None:
-    """End the servers, and remove all files."""
+    """End the servers, and remove the temporary files."""
     for server in _SERVERS:
         stop(server)
     shutil.rmtree(folder, ignore_errors=True)

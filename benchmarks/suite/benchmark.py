@@ -60,6 +60,7 @@ class Benchmark:
         tables: Tables over its lines.
         charts: Charts over its lines.
         targets: Targets of its figures, each a row of the table of targets.
+        targets_note: Text below the targets.
         contests: Comparisons whose losses are listed.
         loses: Text below the losses: the settings that cause them. No figures.
         sources: Folders and files beside its own that its figures depend on, from the project's
@@ -76,6 +77,7 @@ class Benchmark:
     tables: tuple[Table | BreakEven, ...]
     charts: tuple[Chart, ...] = ()
     targets: tuple[Target, ...] = ()
+    targets_note: str = ""
     contests: tuple[Contest, ...] = ()
     loses: str = ""
     sources: tuple[str, ...] = ("semgraph", "operators", "plans", "benchmarks/world")

@@ -41,12 +41,14 @@ def page(benchmark: Benchmark, lines: list[Line]) -> str:
         for line in lines:
             order += [line.key] if line.key not in order else []
     parts = [f"# {benchmark.name}\n\n{benchmark.question}\n\n{KINDS[benchmark.kind]}\n"]
-    parts += [table.markdown(_own(benchmark, lines), order) for table in benchmark.tables]
-    parts += [_picture(benchmark, i, "") for i in range(len(benchmark.charts))]
     if benchmark.targets:
         parts.append(
-            "**Targets**\n\n" + targets.markdown([t.row(lines) for t in benchmark.targets])
+            "**Are the targets met?**\n\n"
+            + targets.markdown([t.row(lines) for t in benchmark.targets])
+            + (f"\n{benchmark.targets_note}\n" if benchmark.targets_note else "")
         )
+    parts += [table.markdown(_own(benchmark, lines), order) for table in benchmark.tables]
+    parts += [_picture(benchmark, i, "") for i in range(len(benchmark.charts))]
     if benchmark.contests:
         parts.append(f"**Where semgraph loses**\n\n{_lost(benchmark, lines)}")
     return "\n".join([*parts, _made(benchmark, lines)])
@@ -81,7 +83,7 @@ def _lost(benchmark: Benchmark, lines: Sequence[Line]) -> str:
     """The rows that lose, and the missed targets."""
     losses = [loss for contest in benchmark.contests for loss in contest.losses(lines)]
     missed = [target.row(lines) for target in benchmark.targets if target.met(lines) is False]
-    items = [f"- not met: {row.what}: {row.measured}, target {row.target}" for row in missed]
+    items = [f"- not met: {row.what}: {row.measured}, target {row.must}" for row in missed]
     if not lines:
         return "Not measured yet.\n"
     none = "No row loses beyond chance.\n" if not losses and not items else ""
@@ -188,7 +190,8 @@ def _targets(measured: Measured, to: str, *, every: bool) -> str:
             else one.name
         )
         command = f"`run {one.name}`: {where}" if every else where
-        rows.append([row.what, row.others, row.target, *figures, row.quality, row.verdict, command])
+        limits = row.must + (f", aim {row.aim}" if row.aim != "—" else "")
+        rows.append([row.what, row.others, limits, *figures, row.quality, row.verdict, command])
     return "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n"
 
 

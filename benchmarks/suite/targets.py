@@ -19,7 +19,8 @@ class Row(NamedTuple):
     Args:
         what: The description.
         others: The figure of another engine, in the same run.
-        target: The limit.
+        must: The limit.
+        aim: The stricter limit to work towards; "—" without one.
         measured: The figure, with its spread.
         quality: The F1 that accompanies it.
         verdict: Whether the target is met.
@@ -27,7 +28,8 @@ class Row(NamedTuple):
 
     what: str
     others: str
-    target: str
+    must: str
+    aim: str
     measured: str
     quality: str
     verdict: str
@@ -41,8 +43,9 @@ class Target:
         what: The description.
         where: The case.
         figure: Its name in the lines.
-        limit: The target.
-        least: Whether the limit is a minimum; default: a maximum.
+        limit: The target: what must be reached.
+        aim: A stricter limit to work towards.
+        least: Whether the limits are minima; default: maxima.
         form: The number format of the figure.
         of: The case that the figure is a multiple of; None: the figure itself.
         others: The case of another engine, whose figure is shown beside.
@@ -56,6 +59,7 @@ class Target:
     where: Mapping[str, Any]
     figure: str
     limit: float
+    aim: float | None = None
     least: bool = False
     form: str = "{:,.3g}"
     of: Mapping[str, Any] | None = None
@@ -76,18 +80,15 @@ class Target:
     def met(self, lines: Sequence[Line]) -> bool | None:
         """Whether the target is met; None where nothing was measured."""
         found = self.measured(lines)
-        return (
-            None if found is None else (found >= self.limit if self.least else found <= self.limit)
-        )
+        return None if found is None else self._within(found, self.limit)
 
     def row(self, lines: Sequence[Line]) -> Row:
         """The row of the table."""
-        unit = " ×" if self.of is not None else ""
-        target = f"{'≥' if self.least else '≤'} {self.form.format(self.limit)}{unit}"
-        met = self.met(lines)
+        must, aim = self._limit(self.limit), "—" if self.aim is None else self._limit(self.aim)
+        found = self.measured(lines)
         others = self._figure(lines, self.others)
-        if met is None:
-            return Row(self.what, others, target, "—", "—", NOT_MEASURED)
+        if found is None:
+            return Row(self.what, others, must, aim, "—", "—", NOT_MEASURED)
         known = self.quality_where or self.where
         scores = (
             values([line for line in lines if line.is_of(known)], self.quality)
@@ -95,8 +96,21 @@ class Target:
             else []
         )
         quality = spread(scores, "{:.3f}") if scores else "—"
-        verdict = "met" if met else "**not met**"
-        return Row(self.what, others, target, self._shown(lines), quality, verdict)
+        return Row(self.what, others, must, aim, self._shown(lines), quality, self._verdict(found))
+
+    def _within(self, found: float, limit: float) -> bool:
+        return found >= limit if self.least else found <= limit
+
+    def _limit(self, limit: float) -> str:
+        unit = " ×" if self.of is not None else ""
+        return f"{'≥' if self.least else '≤'} {self.form.format(limit)}{unit}"
+
+    def _verdict(self, found: float) -> str:
+        if not self._within(found, self.limit):
+            return "**not met**"
+        return (
+            "met, and the aim" if self.aim is not None and self._within(found, self.aim) else "met"
+        )
 
     def _shown(self, lines: Sequence[Line]) -> str:
         if self.of is None:
@@ -114,12 +128,22 @@ class Target:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """One benchmark's table of targets."""
-    shown = [
-        (row.what, row.others, row.target, row.measured, row.quality, row.verdict) for row in rows
-    ]
-    head = [
-        ("", "others", "target", "measured", "F1", ""),
-        ("---", "--:", "--:", "--:", "--:", "---"),
-    ]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [*head, *shown]) + "\n"
+    """One benchmark's table of targets; the columns of aims and F1 only where a row has one."""
+    columns = {
+        "what": [row.what for row in rows],
+        "measured": [row.measured for row in rows],
+        "must": [row.must for row in rows],
+        "aim": [row.aim for row in rows],
+        "others": [row.others for row in rows],
+        "F1": [row.quality for row in rows],
+        "met or not": [row.verdict for row in rows],
+    }
+    optional = ("aim", "others", "F1")
+    shown = {
+        name: cells
+        for name, cells in columns.items()
+        if name not in optional or set(cells) != {"—"}
+    }
+    ends = ["---" if name in ("what", "met or not") else "--:" for name in shown]
+    body = zip(*shown.values(), strict=True)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [list(shown), ends, *body]) + "\n"

@@ -118,13 +118,18 @@ def test_a_cell_is_the_median_with_its_spread_and_the_multiple_of_the_baseline()
 def test_a_target_says_met_not_met_or_not_measured() -> None:
     lines = [line("a", 0, s=1.0, f1=0.9), line("b", 0, s=3.0)]
     rows = [
-        Target("seconds", {"way": "a"}, "s", 2).row(lines),
+        Target("seconds", {"way": "a"}, "s", 2, 0.5).row(lines),
+        Target("seconds", {"way": "a"}, "s", 2, 1).row(lines),
         Target("quality", {"way": "a"}, "f1", 0.95, least=True).row(lines),
         Target("against a", {"way": "b"}, "s", 2, of={"way": "a"}).row(lines),
         Target("calls", {"way": "a"}, "calls", 2).row(lines),
     ]
-    assert [(row.target, row.measured, row.verdict) for row in rows] == [
-        ("≤ 2", "1", "met"), ("≥ 0.95", "0.9", "**not met**"), ("≤ 2 ×", "3.00×", "**not met**"), ("≤ 2", "—", "not measured"),
+    assert [(row.must, row.aim, row.measured, row.verdict) for row in rows] == [
+        ("≤ 2", "≤ 0.5", "1", "met"),
+        ("≤ 2", "≤ 1", "1", "met, and the aim"),
+        ("≥ 0.95", "—", "0.9", "**not met**"),
+        ("≤ 2 ×", "—", "3.00×", "**not met**"),
+        ("≤ 2", "—", "—", "not measured"),
     ]  # fmt: skip
 
 
@@ -140,7 +145,8 @@ def test_a_page_is_a_function_of_its_lines() -> None:
         "What is asked?",
         "**What does it cost?**",
         "| a | 8 |",
-        "| calls | — | ≤ 8 | 8 | — | met |",
+        "| what | measured | must | met or not |",
+        "| calls | 8 | ≤ 8 | met |",
         "commit abc; 1 trials",
     ):
         assert part in text

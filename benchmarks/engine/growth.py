@@ -1,0 +1,117 @@
+"""Many episodes in one run: whether an episode costs more at the end than at the beginning."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engine.own import DIMENSIONS, PLAN
+from benchmarks.ingest.messages import groups
+from benchmarks.search.stored import file_of
+from benchmarks.suite.children import last_line_of
+from benchmarks.suite.serving import on_wire, same_as_counted, serving
+from semgraph.execution.result import Progress
+from semgraph.llm.embed.openai import OpenAIEmbedder
+from semgraph.llm.openai import OpenAI
+from semgraph.session import Session
+
+Figures = dict[str, float | int]
+
+
+def grown(episodes: int, number: int, facts: int, _: int) -> Figures:
+    """Episodes of many groups in a process of its own, over a store with facts of another group;
+    then the same again.
+
+    `first_` and `last_` are of the first and the last tenth of the episodes: CPU an episode, and
+    the memory of the process at its end.
+    """
+    file = str(file_of(facts)) if facts else ""
+    words = (str(episodes), str(number), file)
+    figures: Figures = json.loads(last_line_of("benchmarks.engine.growth", *words))
+    return figures
+
+
+@dataclass
+class Tenths:
+    """CPU seconds and memory of this process, at the beginning of a run and after each tenth of its
+    episodes.
+    """
+
+    episodes: int
+    samples: list[tuple[float, float]] = field(default_factory=list)
+
+    def note(self, progress: Progress) -> None:
+        """Take in what was committed."""
+        if not progress.step and progress.done * 10 >= self.episodes * len(self.samples):
+            self.samples.append((time.process_time(), _memory()))
+
+    def figures(self) -> Figures:
+        """The first tenth and the last."""
+        cpu, memory = zip(*self.samples, strict=True)
+        first, last = (
+            1e4 * spent / self.episodes for spent in (cpu[1] - cpu[0], cpu[-1] - cpu[-2])
+        )
+        return {
+            "first_ms": round(first, 2), "last_ms": round(last, 2), "growth": round(last / first, 3),
+            "first_mib": round(memory[1]), "last_mib": round(memory[-1]),
+        }  # fmt: skip
+
+
+def _memory() -> float:
+    """The memory that this process has now, in MiB; where the system does not say so, its peak."""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    return _peak()
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+async def measured(episodes: int, number: int, file: str) -> Figures:
+    """The same in this process."""
+    rows, tenths = groups(episodes, number), Tenths(episodes)
+    with tempfile.TemporaryDirectory() as folder, serving() as server:
+        graph = Path(folder) / "graph.db"
+        if file:
+            shutil.copy(file, graph)
+        llm = OpenAI("stand-in", server.url, "none")
+        embedder = OpenAIEmbedder("stand-in", DIMENSIONS, server.url, "none")
+        given: Any = {"llm": llm, "embedder": embedder, "store": f"sqlite:{graph}"}
+        try:
+            async with Session(**given, journal=False, runs="") as session:
+                await session.arun(PLAN, episodes=[{**row, "group_id": "warm"} for row in rows[:3]])
+                server.reset()
+                began, cpu = time.perf_counter(), time.process_time()
+                first = await session.arun(PLAN, episodes=rows, progress=tenths.note)
+                seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+                same_as_counted(first.meter.total(), on_wire(server))
+                peak = _peak()
+                server.reset()
+                began = time.perf_counter()
+                again = await session.arun(PLAN, episodes=rows)
+                again_s = time.perf_counter() - began
+                same_as_counted(again.meter.total(), on_wire(server))
+        finally:
+            await asyncio.gather(llm.aclose(), embedder.aclose())
+    return {
+        "seconds": round(seconds, 2), "ms_each": round(1000 * seconds / episodes, 2),
+        "cpu_ms_each": round(1000 * cpu / episodes, 2), **tenths.figures(), "peak_mib": round(peak),
+        "calls": first.meter.total().calls_issued, "again_s": round(again_s, 2),
+        "again_calls": again.meter.total().calls_issued,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OPENAI_API_KEY", "none")
+    print(json.dumps(asyncio.run(measured(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))))
