@@ -26,7 +26,7 @@ from semgraph.stores.base import Method
 from semgraph.stores.batch_io import column
 from semgraph.stores.sqlite.rows import RankedHit, SearchScope
 from semgraph.stores.sqlite.schema import ID, Table, quote
-from semgraph.stores.sqlite.values import indexed_words
+from semgraph.stores.sqlite.values import indexed_words, word_counts
 from semgraph.stores.sqlite.vectors import Memory, Postings, file_version
 
 if TYPE_CHECKING:
@@ -171,11 +171,11 @@ class FullTextIndex:
         )
         hits: Hits = []
         for row, key, *cells in self.con.execute(sql, (json.dumps(ids),)):
-            held = [word for cell in cells if cell for word in indexed_words(cell)]
-            least = _K1 * (1 - _B + _B * len(held) / self.mean_length)
+            counts, length = word_counts(tuple(filter(None, cells)))
+            least = _K1 * (1 - _B + _B * length / self.mean_length)
             score = 0.0
             for word in words:
-                if count := held.count(word.text):
+                if count := counts.get(word.text):
                     score += word.weight * (count * (_K1 + 1) / (count + least))
             if score:
                 hits.append((-score, key, row))

@@ -5,7 +5,8 @@ lists and structs as canonical JSON, vectors as the bytes of little-endian float
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -76,6 +77,25 @@ def decode_vectors(values: Sequence[bytes | None], size: int) -> pa.Array[Any]:
 
 
 # Functions that statements call. NULL adds nothing.
+
+
+_SHORT = 500  # characters
+
+
+def word_counts(texts: tuple[str, ...]) -> tuple[Mapping[str, int], int]:
+    """How often the full-text index has each word of a row's texts, and how many words they have.
+    Short texts are scored by many searches, one after another.
+    """
+    short = sum(map(len, texts)) <= _SHORT
+    return _kept_counts(texts) if short else _counts(texts)
+
+
+def _counts(texts: tuple[str, ...]) -> tuple[Mapping[str, int], int]:
+    listed = [word for text in texts for word in indexed_words(text)]
+    return dict(Counter(listed)), len(listed)
+
+
+_kept_counts = lru_cache(maxsize=16_384)(_counts)
 
 
 def indexed_words(text: str) -> list[str]:
