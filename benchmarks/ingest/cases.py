@@ -37,6 +37,7 @@ WAYS = {
     "combined, dates fused": Way(options={"preset": "combined", "params": {"fuse_dates": True}}),
     "fused": Way(options={"preset": "fused"}),
     "lean": Way(options={"preset": "lean"}),
+    "window: ready": Way(options={"preset": "ready"}),
     "bulk": Way(options={"preset": "bulk"}),
     "bulk, packed by 5": Way(options={"preset": "bulk", "use": {"graphs": "packed(rows=5)"}}),
 }
