@@ -578,7 +578,8 @@ class Loader:
             params,
         )
         preset, presets = arguments.get("preset"), inner.data.get("presets")
-        if preset is not None and isinstance(presets, Mapping) and preset not in presets:
+        presets = presets if isinstance(presets, Mapping) else {}
+        if preset is not None and preset not in presets:
             what = "the called plan has no preset"
             raise unknown(str(preset), presets, what, "presets", "preset", value=True)
         read_head(inner, preset, params, {})
@@ -588,7 +589,7 @@ class Loader:
             return
         graph = inner.data["graph"]
         if own.labels:
-            there = f"{graph} of {inner.document.file}"
+            there = f"it reads {graph} of {inner.document.file}"
             raise Fault("the called plan has another graph", "plan", there=there)
         what = "the called plan reads a graph, and this plan names none"
         raise Fault(what, "plan", hint=f"add graph: {graph} to this plan")

@@ -105,6 +105,16 @@ def test_a_rename_replaces_the_column_of_that_name(plan: LogicalPlan) -> None:
     assert rows(plan, "notes=chat.csv:content=body")[0]["content"] == "long"
 
 
+def test_renames_that_cannot_be_read_are_refused(plan: LogicalPlan) -> None:
+    Path("chat.csv").write_text("content,at\nhello,2025-01-15\n")
+    assert 'chat.csv: cannot read the renames "content"' in problem(plan, "notes=chat.csv:content")
+
+
+def test_a_json_file_of_several_objects_is_refused_with_the_line(plan: LogicalPlan) -> None:
+    Path("chat.json").write_text('{"content": "hello"}\n{"content": "again"}\n')
+    assert "chat.json:2: this is no JSON: Extra data" in problem(plan, "notes=chat.json")
+
+
 @pytest.mark.parametrize("name", ["a:b.csv", "a:content=x.csv", "a=b.csv"])
 def test_a_file_name_may_hold_a_colon_or_an_equals_sign(plan: LogicalPlan, name: str) -> None:
     Path(name).write_text("content,at\nhello,2025-01-15\n")
