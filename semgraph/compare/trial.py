@@ -29,7 +29,7 @@ from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import Meter, StepMetrics
-from semgraph.optimizer import optimize
+from semgraph.optimizer import optimized
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
 from semgraph.relational.batch import INPUT_ROW
@@ -498,9 +498,8 @@ def compiled(plan: LogicalPlan, store: Store, library: Library, llm: LLM) -> Phy
     refuses its step.
     """
     roles = {node.prompt.first.role for node in _semantic_nodes(plan.roots)}
-    return compile_plan(
-        optimize(plan), store, library, {role: bound(llm, role).limits for role in roles}
-    )
+    limits = {role: bound(llm, role).limits for role in roles}
+    return compile_plan(optimized(plan, {}), store, library, limits)
 
 
 async def try_plan(
