@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from semgraph.expr.functions import key
 from semgraph.frontend.load import load_plan
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
+from semgraph.logical.schema import Label
 from semgraph.meter import StepMetrics
 from semgraph.scores import Edge, GraphScore, ScoredGraph, ScoredNode, score_graph
 from semgraph.session import Session
@@ -74,9 +77,14 @@ def as_graph(gold: Gold) -> ScoredGraph:
     return ScoredGraph(tuple(nodes), tuple(edges))
 
 
+@cache
+def _labels() -> Mapping[str, Label]:
+    return load_plan(PLAN).graph.labels
+
+
 async def held(store: Store, group: str) -> ScoredGraph:
     """The graph of a group in a store, as it is scored."""
-    labels = load_plan(PLAN).graph.labels
+    labels = _labels()
     rows = {
         name: (await store.scan(name, list(labels[name].columns), [group], ())).to_pylist()
         for name in ("Entity", "RELATES_TO", "MENTIONS")
