@@ -19,8 +19,8 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))     # no file of this 
 main()
 """
 MANY = [
-    episode(f"Ann(user): I live in Rome {n}. " + f"Nothing else is new {n}. " * 40, n)
-    for n in range(16)
+    episode(f"Ann(user): I live in Rome {n}. " + f"Nothing else is new {n}. " * 100, n)
+    for n in range(8)
 ]
 
 
