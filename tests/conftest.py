@@ -55,7 +55,7 @@ class Server:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """What collection leaves lives until the end: the garbage collector passes over it from then on,
-    which saves a tenth of the suite's time. It also runs less often, which saves 4 % more.
+    which saves a tenth of the suite's time. It also runs less often, which saves 5 % more.
     """
     gc.disable()
     try:
@@ -63,7 +63,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
-        gc.set_threshold(20_000, 10, 10)
+        gc.set_threshold(50_000, 10, 10)
 
 
 def pytest_unconfigure() -> None:
