@@ -54,6 +54,7 @@ from semgraph.semantic.contract import (
     Rows,
     answer_schema,
     log_odds,
+    refuse_answers,
 )
 from semgraph.semantic.texts import column_texts, cosines, queries, question_text, row_texts
 from semgraph.semantic.verdicts import ByLogOdds
@@ -63,5 +64,6 @@ __all__ = [
     "Observed", "Outcome", "Packed", "Part", "PerItem", "Prompt", "Ranking", "Reply", "Request",
     "RowError", "RowEstimate", "Rows", "SemAgg", "SemFilter", "SemJoin", "SemMap", "SemTopk",
     "Semantic", "alike", "answer_schema", "answer_table", "column_texts", "cosines", "dataclass",
-    "field", "key", "log_odds", "outcomes", "pa", "queries", "question_text", "row_texts",
+    "field", "key", "log_odds", "outcomes", "pa", "queries", "question_text",
+    "refuse_answers", "row_texts",
 ]  # fmt: skip

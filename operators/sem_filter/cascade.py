@@ -57,6 +57,7 @@ from semgraph.operator import (
     outcomes,
     pa,
     question_text,
+    refuse_answers,
     row_texts,
 )
 
@@ -97,6 +98,10 @@ class Cascade(Implementation[SemFilter]):
         for_recall = math.log(self.delta / 2) / math.log(self.recall)
         for_precision = math.log(self.delta / 2 / _CANDIDATES) / math.log(self.precision)
         return math.ceil(max(for_recall, for_precision))
+
+    def refuses(self, node: SemFilter, limits: object) -> str | None:  # noqa: ARG002
+        """It cannot give answers about rows that it does not send."""
+        return refuse_answers(node, "it keeps rows without a call")
 
     def estimate(self, node: SemFilter, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
         """The sample, packed, and in a second round at most all other rows; for `logit` a call for

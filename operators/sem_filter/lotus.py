@@ -33,6 +33,7 @@ from semgraph.operator import (
     answer_table,
     dataclass,
     pa,
+    refuse_answers,
 )
 
 
@@ -44,8 +45,8 @@ class Lotus(Implementation[SemFilter]):
     reasoning: bool = False
 
     def refuses(self, node: SemFilter, limits: Limits) -> str | None:  # noqa: ARG002
-        """It needs LOTUS."""
-        return lacking()
+        """It needs LOTUS, and a prompt without answers besides the verdict."""
+        return refuse_answers(node, "LOTUS's sem_filter returns only the verdict") or lacking()
 
     def estimate(self, node: SemFilter, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
         """A call for each row, in one round."""

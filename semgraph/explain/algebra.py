@@ -290,7 +290,8 @@ def _(node: SemMap, name: Name) -> str:
 
 @symbol.register
 def _(node: SemFilter, name: Name) -> str:
-    return f"sem_filter[{node.prompt.first.name}{_stop(node.stop, fed=node.fed)}]"
+    when = f" when {node.when} else {node.otherwise}" if node.when is not None else ""
+    return f"sem_filter[{node.prompt.first.name}{when}{_stop(node.stop, fed=node.fed)}]"
 
 
 @symbol.register

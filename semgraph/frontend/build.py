@@ -311,7 +311,8 @@ class _Arguments:
         if key == "when" and isinstance(value, bool):
             what = "when is asked of rows, and this is settled at load: say if"
             raise Fault(what, hint=_STEP_IF)
-        options = {**f.metadata, **{key: self.data.get(key) for key in _BESIDE.get(kind, ())}}
+        beside = plan_keys(self.cls).keys() & _BESIDE.get(kind, ())
+        options = {**f.metadata, **{key: self.data.get(key) for key in beside}}
         argument_value = _READERS[kind](value, self.scope, options)
         if kind == "prompt" and argument_value is None:
             self.lacks_argument = True

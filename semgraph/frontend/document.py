@@ -19,7 +19,7 @@ from typing import Any
 
 from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
 from semgraph.expr.scalar import depth
-from semgraph.frontend.renamed import new_word
+from semgraph.frontend.renamed import INSTEAD, new_word
 from semgraph.shipped import plans_folder
 
 MAX_BYTES = 1_000_000
@@ -112,7 +112,9 @@ def unknown_key(
     new = new_word(place, key)
     if new is not None:
         return KeyFault(f'"{key}" is now "{new}"', key)
-    return unknown(str(key), known, what or f"{place} has no", kind, key)
+    fault = unknown(str(key), known, what or f"{place} has no", kind, key)
+    hint = INSTEAD.get(place, {}).get(str(key), fault.hint)
+    return KeyFault(fault.what, *fault.path, there=fault.there, hint=hint)
 
 
 def known_keys(value: Mapping[str, Any], known: Iterable[str], what: str) -> list[Fault]:

@@ -151,10 +151,24 @@ class SemanticMethods:
 
     @makes_step
     def sem_filter(
-        self, prompt: Prompt, on_error: OnError = "raise", role: str | None = None
+        self,
+        prompt: Prompt,
+        on_error: OnError = "raise",
+        role: str | None = None,
+        returns: Types | None = None,
+        when: str | None = None,
+        otherwise: str | bool | None = None,
     ) -> Frame:
-        """The rows for which the model says yes."""
-        return self.then("sem_filter", {"prompt": prompt, "role": role, "on_error": on_error})
+        """The rows for which the model says yes, with typed columns that it answers before that;
+        rows without `when` are not sent to it and stay if `otherwise` is true.
+
+        >>> from semgraph.frontend.frame import table
+        >>> tickets = table([{"id": 1, "body": "The kettle leaks."}])
+        >>> tickets.sem_filter("Does {body} complain?", returns={"reason": "string"}).columns
+        ['id', 'body', 'reason']
+        """
+        asked = {"prompt": prompt, "returns": returns, "role": role, "on_error": on_error}
+        return self.then("sem_filter", {**asked, "when": when, "otherwise": otherwise})
 
     @makes_step
     def sem_join(

@@ -21,6 +21,16 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
 }
 """Renamed keys by place: an operator's keyword, or the place as messages name it."""
 
+INSTEAD: Mapping[str, Mapping[str, str]] = {
+    "sem_filter": {"add": "typed answers stand in returns"},
+    "sem_join": {"when": "where says which pairs are asked about"},
+    "sem_topk": {
+        "when": "leave rows out in a step before: filter",
+        "returns": "its answer is a score; sem_map gives typed answers",
+    },
+}
+"""By place, keys that belong to other operators, and what to write instead."""
+
 
 def new_word(place: str, key: object) -> str | None:
     """The key that replaced another at a place of a plan; None: it was not renamed.

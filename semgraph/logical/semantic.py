@@ -173,7 +173,8 @@ class SemMap(Semantic):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SemFilter(Semantic):
-    """The rows for which the model says yes to the prompt.
+    """The rows for which the model says yes to the prompt, with typed answers if it returns some.
+    Rows without `when` are not asked; they stay, with NULL answers, if `otherwise` is true.
 
     `late` are the columns of its rows in the plan, where the optimizer pulled it above joins that
     may repeat rows.
@@ -182,29 +183,46 @@ class SemFilter(Semantic):
     keyword: ClassVar[str] = "sem_filter"
     tag: ClassVar[str] = "SemFilter"
     sole: ClassVar[str] = "prompt"
-    returns_types: ClassVar[bool] = False
     rows: ClassVar[RowsTrait] = "subset"
     carries: ClassVar[bool] = True
     by_row: ClassVar[bool] = True
+    when: Scalar | None = argument("scalar", default=None, added=True)
+    otherwise: Scalar | None = argument("scalar", default=None, added=True)
     stop: Stop | None = None
     fed: bool = False
     late: tuple[str, ...] = ()
 
     def infer(self) -> pa.Schema:
-        self.check_prompt(self.input.schema)
-        if self.answers:
+        schema = self.input.schema
+        self.check_prompt(schema)
+        if "keep" in dict(self.answers):
             raise Fault(
-                "a sem_filter answers yes or no: its prompt cannot return anything else", "prompt"
+                '"keep" is the verdict of a sem_filter: call the answer otherwise', "prompt"
             )
-        return self.input.schema
+        for f in self.answer_fields():
+            fresh(schema, f.name, "the answer")
+        for key, scalar in (("when", self.when), ("otherwise", self.otherwise)):
+            if scalar is not None:
+                with self.faults_at(key):
+                    expect_type(scalar, schema, pa.bool_())
+        if (self.when is None) != (self.otherwise is None):
+            lacking = "when" if self.when is None else "otherwise"
+            hint = "when: which rows are asked about; otherwise: whether the others stay"
+            raise Fault(f"when and otherwise belong together, and {lacking} is missing", hint=hint)
+        return merged(schema, self.answer_fields())
 
     @property
     def gated(self) -> bool:
-        return self.stop is not None or self.fed
+        return self.when is not None or self.stop is not None or self.fed
 
     @property
     def adds(self) -> frozenset[str]:
-        return frozenset()
+        return frozenset(name for name, _ in self.answers)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        scalars = [s for s in (self.when, self.otherwise) if s is not None]
+        return super().reads.union(*(s.roots for s in scalars))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

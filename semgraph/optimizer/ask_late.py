@@ -54,7 +54,7 @@ def _taken_out(node: Node, alone: Alone) -> tuple[SemFilter, Node] | None:
     if not alone(node) or not node.inputs:
         return None
     if isinstance(node, SemFilter):
-        return node, node.input
+        return (node, node.input) if node.row_local and not node.adds else None
     if not _passable(node):
         return None
     taken = _taken_out(node.inputs[0], alone)

@@ -356,7 +356,8 @@ class Implementation(ABC, Generic[N]):
         Returns a table with `item` int64 (index into `rows.items`; for sem_agg: the group), the
         answers, `error` string (NULL: answered) and `calls` list<string> (ids of the calls that the
         answer is based on). Answers by operator: sem_map and sem_agg `node.answers`; sem_filter
-        `keep` boolean; sem_join `match` boolean and `node.answers` (NULL without a match); sem_topk
+        `keep` boolean and `node.answers`; sem_join `match` boolean and `node.answers` (NULL without
+        a match); sem_topk
         `score` double, higher is better, ties in row order (every row needs a score). sem_filter
         and sem_join may have a last column `score` double, the evidence for the verdict; it is
         stored with the answers.
@@ -410,6 +411,14 @@ _VERDICTS: dict[str, pa.Field[Any]] = {
 def verdict_field(node: Semantic) -> pa.Field[Any] | None:
     """The operator's own answer, beside those of the prompt: `keep`, `match`, `score`, or None."""
     return _VERDICTS.get(node.keyword)
+
+
+def refuse_answers(node: Semantic, because: str) -> str | None:
+    """The reason why an implementation of sem_filter that only gives verdicts cannot answer a node
+    with answers, or None.
+    """
+    names = ", ".join(name for name, _ in node.answers)
+    return f"{because}, and the prompt also returns {names}; use packed" if names else None
 
 
 SCORE = "score"

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from semgraph.expr.functions import canonical_json
+from semgraph.expr.scalar import Scalar
 from semgraph.logical.semantic import SemFilter, SemMap
 from semgraph.logical.typecheck import Stop
 from semgraph.relational.batch import (
@@ -46,16 +48,13 @@ async def sem_map(node: SemMap, inputs: Sequence[pa.Table], context: AnswerConte
     rows = Batch.of_table(table)
     selected = np.ones(table.num_rows, bool)
     if node.when is not None:
-        when = await column_of(node.when, node.input, rows, context.now, pa.bool_())
-        selected = np.asarray([bool(x) for x in when.column("x")])
+        selected = await _holds(node.when, node, rows, context)
     if node.form:
         selected &= np.asarray([form is not None for form in values(pick(table, node.form))], bool)
-    row_answers = await _ask_rows(node, table, selected, context)
+    row_answers = await _ask_rows(node, table, selected, context, ~selected)
     index, answers = np.asarray(row_answers.rows, np.int64), row_answers.answers
     errors = values(answers.column("error"))
-    place = np.full(table.num_rows, -1)
-    place[index] = np.arange(len(index))
-    positions = pa.array([None if p < 0 else int(p) for p in place], pa.int64())
+    positions = _positions(index, table.num_rows)
     otherwise = dict(node.otherwise)
     columns: dict[str, Any] = {name: table.column(name) for name in table.column_names}
     for f in node.answer_fields():
@@ -87,27 +86,51 @@ async def sem_map(node: SemMap, inputs: Sequence[pa.Table], context: AnswerConte
 async def sem_filter(
     node: SemFilter, inputs: Sequence[pa.Table], context: AnswerContext
 ) -> Answered:
-    """Keep the rows whose answer is yes."""
+    """Keep the rows whose answer is yes, and those without `when` for which `otherwise` holds."""
     (table,) = inputs
-    row_answers = await _ask_rows(node, table, np.ones(table.num_rows, bool), context)
-    errors = values(row_answers.answers.column("error"))
+    rows, keep = Batch.of_table(table), np.zeros(table.num_rows, bool)
+    selected = np.ones(table.num_rows, bool)
+    if node.when is not None and node.otherwise is not None:
+        selected = await _holds(node.when, node, rows, context)
+        keep = await _holds(node.otherwise, node, rows, context) & ~selected
+    row_answers = await _ask_rows(node, table, selected, context, keep)
+    keep &= row_answers.reached
+    index, answers = np.asarray(row_answers.rows, np.int64), row_answers.answers
     keeps_failed = node.on_error == "null"
-    keep = np.zeros(table.num_rows, bool)
-    verdicts = values(row_answers.answers.column("keep"))
-    keep[np.asarray(row_answers.rows, np.int64)] = [
-        keeps_failed if answer is None else bool(answer) for answer in verdicts
+    keep[index] = [
+        keeps_failed if answer is None else bool(answer)
+        for answer in values(answers.column("keep"))
     ]
+    columns: dict[str, Any] = {name: table.column(name) for name in table.column_names}
+    positions = _positions(index, table.num_rows)
+    for f in node.answer_fields():
+        columns[f.name] = answers.column(f.name).combine_chunks().take(positions)
     places = np.flatnonzero(keep).tolist()
     return Answered(
-        conform(table.filter(pa.array(keep)), runtime_schema(node)),
-        _failures(node, table, row_answers.rows, errors),
+        conform(pa.table(columns).filter(pa.array(keep)), runtime_schema(node)),
+        _failures(node, table, row_answers.rows, values(answers.column("error"))),
         keeps_failed,
-        evidence(table, row_answers.rows, row_answers.texts, row_answers.answers),
-        len(row_answers.rows),
+        evidence(table, row_answers.rows, row_answers.texts, answers),
+        len(index),
         places,
         sources=_each(places),
         about=_each(row_answers.rows),
     )
+
+
+async def _holds(
+    scalar: Scalar, node: SemMap | SemFilter, rows: Batch, context: AnswerContext
+) -> Flags:
+    """For each row whether a condition is true."""
+    column = await column_of(scalar, node.input, rows, context.now, pa.bool_())
+    return np.asarray([bool(holds) for holds in column.column("x")], bool)
+
+
+def _positions(index: npt.NDArray[np.int64], rows: int) -> pa.Array[Any]:
+    """For each row the place of its number in `index`, or NULL."""
+    place = np.full(rows, -1)
+    place[index] = np.arange(len(index))
+    return pa.array([None if p < 0 else int(p) for p in place], pa.int64())
 
 
 def _each(places: Sequence[int]) -> list[tuple[int]]:
@@ -151,11 +174,17 @@ class _RowAnswers:
 
 
 async def _ask_rows(
-    node: SemMap | SemFilter, table: pa.Table, selected: Flags, context: AnswerContext
+    node: SemMap | SemFilter,
+    table: pa.Table,
+    selected: Flags,
+    context: AnswerContext,
+    stay_unasked: Flags,
 ) -> _RowAnswers:
-    """Answer the selected rows of a relation, until `node.stop` has enough."""
+    """Answer the selected rows of a relation, until `node.stop` has enough; `stay_unasked` are other
+    rows that are in the result.
+    """
     if node.stop is not None:
-        return await _ask_until_enough(node, node.stop, table, selected, context)
+        return await _ask_until_enough(node, node.stop, table, selected, context, stay_unasked)
     index = [int(i) for i in np.flatnonzero(selected)]
     left = table if len(index) == table.num_rows else table.take(pa.array(index, pa.int64()))
     keys = question_keys(node, left, context)
@@ -167,7 +196,12 @@ async def _ask_rows(
 
 
 async def _ask_until_enough(
-    node: SemMap | SemFilter, stop: Stop, table: pa.Table, selected: Flags, context: AnswerContext
+    node: SemMap | SemFilter,
+    stop: Stop,
+    table: pa.Table,
+    selected: Flags,
+    context: AnswerContext,
+    stay_unasked: Flags,
 ) -> _RowAnswers:
     """Answer the selected rows in the limit's order, chunk by chunk."""
     queues = await row_queues(node, stop, table, context.now)
@@ -192,7 +226,7 @@ async def _ask_until_enough(
         answers |= dict(zip(index, new, strict=True))
         stays = {row: _stays(node, answer) for row, answer in zip(index, new, strict=True)}
         for queue in queues:
-            queue.count({row: stays.get(row, True) for row in queue.taken})
+            queue.count({row: stays.get(row, bool(stay_unasked[row])) for row in queue.taken})
     rows = sorted(answers)
     whole = _concat(node, [answers[row] for row in rows])
     return _RowAnswers(rows, [texts[row] for row in rows], whole, reached)

@@ -25,6 +25,7 @@ from semgraph.semantic.contract import (
     PerItem,
     Rows,
     log_odds,
+    refuse_answers,
     verdict_field,
 )
 
@@ -241,7 +242,9 @@ class ByLogOdds(PerItem[N]):
             raise ValueError("labels and split exclude each other: split needs no labels")
 
     def refuses(self, node: N, limits: Limits) -> str | None:
-        """Refuse a model that is known to return no log-probabilities."""
+        """Refuse a filter with answers, and a model that is known to return no log-probabilities."""
+        if node.keyword == "sem_filter" and node.answers:
+            return refuse_answers(node, "it asks for one word")
         if limits.logprobs is not False:
             return None
         return f"the model returns no log-probabilities; use {REFERENCES[node.keyword]}"

@@ -38,6 +38,8 @@ CLAUSES: dict[tuple[str, str], dict[str, str]] = {
     ("group_join", "limit"): {"NULL": _NUMBER, "NaN": _NUMBER, "ties": _NUMBER},
     ("group_join", "add"): {},
     ("sem_filter", "prompt"): {},
+    ("sem_filter", "when"): {"ties": _BY_ROW},
+    ("sem_filter", "otherwise"): {"ties": _BY_ROW},
     ("sem_map", "prompt"): {},
     ("sem_map", "when"): {"ties": _BY_ROW},
     ("sem_map", "otherwise"): {"ties": _OF_LEFT},

@@ -49,7 +49,9 @@ def _mind(request: Request) -> Mind:
 
     def answer(text: str) -> dict[str, Any]:
         if kinds.get("answer") == "yes or no":
-            return {"answer": "yes" if answers.yes(text) else "no"}
+            verdict = {"answer": "yes" if answers.yes(text) else "no"}
+            rest = {name: kind for name, kind in kinds.items() if name != "answer"}
+            return {n: answers.of_group(n, kind, [text]) for n, kind in rest.items()} | verdict
         return {name: answers.of_group(name, kind, [text]) for name, kind in kinds.items()}
 
     def combine(texts: list[str], _earlier: list[dict[str, Any]]) -> dict[str, Any]:

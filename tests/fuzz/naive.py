@@ -769,18 +769,30 @@ class _Evaluation:
         return found
 
     def sem_filter(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
-        """The rows for which the model says yes."""
-        texts = self.questions("sem_filter", spec["prompt"], relation)
-        failed = [place for place, text in enumerate(texts) if FAILING in text]
-        kept = spec.get("on_error") == "null"
-        rows = [
-            row
-            for row, text in zip(relation.rows, texts, strict=True)
-            if (kept if FAILING in text else answers.yes(text))
-        ]
+        """The rows for which the model says yes, with its answers; a row without `when` stays if
+        `otherwise` is true.
+        """
+        asked, stay = (
+            self.truths("sem_filter", key, spec[key], relation)
+            if key in spec
+            else [True] * len(relation.rows)
+            for key in ("when", "otherwise")
+        )
+        places = [place for place, wanted in enumerate(asked) if wanted]
+        some = relation.of([relation.rows[place] for place in places])
+        texts = dict(zip(places, self.questions("sem_filter", spec["prompt"], some), strict=True))
+        kept, returns = spec.get("on_error") == "null", spec.get("returns") or {}
+        rows = []
+        for place, row in enumerate(relation.rows):
+            text = texts.get(place)
+            found = dict.fromkeys(returns)
+            if text is not None and FAILING not in text:
+                found = _answered(returns, [text], answers.of_group)
+            if stay[place] if text is None else kept if FAILING in text else answers.yes(text):
+                rows.append(replace(row, columns={**row.columns, **found}))
         if not kept:
-            self._without(relation, failed)
-        return relation.of(rows)
+            self._without(relation, [place for place, text in texts.items() if FAILING in text])
+        return Relation([*relation.names, *returns], rows, relation.windowed)
 
     def sem_map(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
         """Each row with what the model answers; a row without `when` takes `otherwise`."""

@@ -656,9 +656,14 @@ class _Drawing:
         return {self.fresh("a"): self.pick(*kinds) for _ in range(self.pick(1, 1, 2))}
 
     def sem_filter(self, typed: Typed) -> Drawn:
-        return [
-            {"sem_filter": {"prompt": self.prompt(typed, "Is it so:"), **self.on_error()}}
-        ], typed
+        add = self.answers() if self.chance(0.3) else {}
+        kinds = {name: STRINGS if kind.startswith("list") else kind for name, kind in add.items()}
+        spec = {"prompt": self.prompt(typed, "Is it so:"), **self.on_error()}
+        spec |= {"returns": add} if add else {}
+        if self.chance(0.3):
+            spec["when"] = self.expressions.draw(typed, "boolean", 2)
+            spec["otherwise"] = self.pick(True, False, self.expressions.draw(typed, "boolean", 1))
+        return [{"sem_filter": spec}], {**typed, **kinds}
 
     def sem_map(self, typed: Typed) -> Drawn:
         add = self.answers()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ import semgraph
 from semgraph.conformance.cases import LIBRARY, Case, answers, ask, mind, node, run
 from semgraph.conformance.oracle import Faulty, Grams, Mind, Oracle
 from semgraph.errors import PlanError, RowError
+from semgraph.expr.types import parse_type
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.llm.stack import Roles
 from semgraph.logical.plan import Choice
+from semgraph.logical.prompt import PromptSet
 from semgraph.meter import StepMetrics
 from semgraph.semantic.context import NodeContext
 
@@ -493,3 +496,23 @@ def test_without_its_package_it_says_how_to_install_it(monkeypatch: pytest.Monke
         )
         is None
     )
+
+
+@pytest.mark.parametrize(
+    ("choice", "because"),
+    [
+        ("cascade", "it keeps rows without a call"),
+        ("logit", "it asks for one word"),
+        ("lotus", "LOTUS's sem_filter returns only the verdict"),
+    ],
+)
+def test_a_filter_with_answers_is_refused_by_what_only_gives_verdicts(
+    choice: str, because: str
+) -> None:
+    asked = node("sem_filter")
+    why = replace(asked.prompt.first, returns=(("why", parse_type("string")),))
+    answering = replace(asked, prompt=PromptSet((("", why),)))
+    refusal = LIBRARY.get("sem_filter", Choice.parse(choice)).refuses(answering, Limits())
+    assert refusal == f"{because}, and the prompt also returns why; use packed"
+    for name in ("per_row", "packed"):
+        assert LIBRARY.get("sem_filter", Choice.parse(name)).refuses(answering, Limits()) is None

@@ -61,7 +61,7 @@ async def sent(
     asked: Semantic, rows: Rows, blocks: list[Block], limits: Limits | None = None
 ) -> list[Request]:
     """The requests of the first round for some blocks."""
-    llm = Oracle(Mind(), limits or Limits())
+    llm = Oracle(Mind(answer=lambda _: {"answer": "yes"}), limits or Limits())
     async with NodeContext(llm, NoEmbedder(), asked, StepMetrics()) as ctx:  # type: ignore[arg-type]
         if asked.keyword == "sem_agg":
             await ctx.ask_groups(asked, rows, [Part(0, block) for block in blocks])
@@ -328,3 +328,23 @@ async def test_answers_of_bounded_length_take_no_more_room_than_they_need() -> N
     rows = Rows(people(*["Ada"] * 30), None, items(left=list(range(30))), ["g"] * 30, [0] * 30)
     request = (await sent(asked, rows, [list(range(30))]))[0]
     assert 30 * 20 < request.max_tokens < 30 * 60
+
+
+@pytest.mark.parametrize("block", [[0], [0, 1]])
+async def test_a_filter_answers_before_it_decides(block: list[int]) -> None:
+    prompt = read("# item\nIs {name} known?", {"why": "string", "answer": "string"})
+    rows = Rows(people("Ada", "Bob"), None, items(left=[0, 1]), ["g", "g"], [0, 0])
+    request = (await sent(node(SemFilter, prompt), rows.only(block), [block]))[0]
+    own = '"why": string, "answer": string, "answer_": "yes" or "no"}'
+    assert own in texts(request)[0]
+    schema = json.loads(request.schema)
+    entry = schema["properties"].get("answers", {}).get("items", schema)
+    assert list(entry["properties"])[-3:] == ["why", "answer", "answer_"]
+
+
+async def test_a_filter_with_answers_is_never_asked_for_one_word() -> None:
+    rows = Rows(people("Ada"), None, items(left=[0]), ["g"], [0])
+    one, other = (read("# item\nIs {name} known?", returns) for returns in ({}, {"why": "string"}))
+    limits = Limits(yes_no="word")
+    words = [(await sent(node(SemFilter, p), rows, [[0]], limits))[0].words for p in (one, other)]
+    assert [bool(word) for word in words] == [True, False]

@@ -16,7 +16,7 @@ from semgraph.expr import Type
 from semgraph.expr import parse_scalar as sql
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
-from semgraph.logical.typecheck import Sort
+from semgraph.logical.typecheck import Sort, Stop
 from semgraph.semantic.ask import AnswerContext, Answered
 from semgraph.semantic.contract import (
     Context,
@@ -292,6 +292,37 @@ def test_an_aggregate_sees_its_rows_in_order_and_a_group_of_one_may_answer_for_i
         {"id": 9, "all": "Z"},
     ]
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize(("otherwise", "others"), [("n = 0", [9]), ("n > 0", [])])
+def test_a_filter_keeps_its_answers_and_rows_that_are_not_asked_if_otherwise_holds(
+    otherwise: str, others: list[int]
+) -> None:
+    node = SemFilter(
+        input=WORDS,
+        prompt=prompt("{word}", why="string"),
+        when=sql("id < 9"),
+        otherwise=sql(otherwise),
+    )
+    found, seen = ask(node, lambda row: {"keep": row["word"] == "x", "why": "so"}, WORDED)
+    kept = [(row["id"], row["word"], row["why"]) for row in found.table.to_pylist()]
+    assert kept == [(1, "x", "so"), (2, "x", "so"), *((n, "z", None) for n in others)]
+    assert len(seen) == 2  # x and y, each once
+    assert found.rows_in == 3
+
+
+def test_a_limit_above_a_filter_counts_rows_that_are_not_asked() -> None:
+    rows = [{"id": i, "word": "x" if i % 2 else "y", "n": i} for i in range(1, 41)]
+    node = SemFilter(
+        input=WORDS,
+        prompt=prompt("{word} {id}"),
+        when=sql("id > 3"),
+        otherwise=sql("id <> 2"),
+        stop=Stop(4, (), (Sort(sql("id")),)),
+    )
+    found, seen = ask(node, lambda row: {"keep": row["word"] == "x"}, rows)
+    assert found.table.column("id").to_pylist()[:4] == [1, 3, 5, 7]
+    assert len(seen) < 37
 
 
 @pytest.mark.parametrize("executor", ["duckdb", "both"])

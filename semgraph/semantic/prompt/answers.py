@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
@@ -37,6 +37,10 @@ class Invalid(Exception):
         super().__init__(what)
 
 
+Own = tuple[str, Type, str]
+"""A field of an operator beside those of its prompt: name, type and meaning."""
+
+
 @dataclass(frozen=True)
 class AnswerSchema:
     """One JSON object: typed fields in order, and their meanings by dotted path."""
@@ -45,11 +49,11 @@ class AnswerSchema:
     meanings: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, prompt: Prompt, *verdict: tuple[str, Type, str]) -> AnswerSchema:
-        """The fields of a prompt, after the operator's own `verdict` fields (name, type, meaning)."""
-        own = tuple((name, kind) for name, kind, _ in verdict)
-        meanings = (*((name, text) for name, _, text in verdict if text), *prompt.describe)
-        return cls((*own, *prompt.returns), meanings)
+    def of(cls, prompt: Prompt, *before: Own, after: Sequence[Own] = ()) -> AnswerSchema:
+        """The fields of a prompt between the operator's own fields."""
+        first, last = ([(name, kind) for name, kind, _ in own] for own in (before, after))
+        meanings = [(name, text) for name, _, text in (*before, *after) if text]
+        return cls((*first, *prompt.returns, *last), (*meanings, *prompt.describe))
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -305,12 +309,13 @@ def words_of(node: Semantic) -> Words:
 
 
 def by_default(node: Semantic, yes_no: str) -> Words | None:
-    """The one-word answers for single rows; None for JSON.
+    """The one-word answers for single rows; None for JSON, as of a filter with answers.
 
     Pairs are always answered in JSON: the prompts of the shipped plans were written and recorded
     for it.
     """
-    return YES_NO if node.keyword == "sem_filter" and yes_no == "word" else None
+    single = node.keyword == "sem_filter" and not node.answers
+    return YES_NO if single and yes_no == "word" else None
 
 
 def read_word(node: Semantic, words: Words, reply: Reply, yes_from: float) -> dict[str, Any]:

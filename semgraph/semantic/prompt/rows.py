@@ -15,6 +15,7 @@ from semgraph.semantic.contract import Block, Context, Outcome, Rows, Words, spl
 from semgraph.semantic.prompt.answers import (
     AnswerSchema,
     Invalid,
+    Own,
     by_default,
     free_name,
     list_of,
@@ -42,6 +43,16 @@ _VERDICTS = {
     ),
 }
 _BEST = 100
+
+
+def _verdict_of(node: Semantic, taken: Sequence[str]) -> list[Own]:
+    """The operator's own field. Answers come before it, so that a model reasons before it decides."""
+    if node.keyword not in _VERDICTS:
+        return []
+    name, kind, meaning = _VERDICTS[node.keyword]
+    return [(free_name(name, taken), kind, meaning)]
+
+
 _HEADING = "Records:\n"
 _TASK = "Answer for each record by itself, as if it were the only one."
 _QUESTION = "The question for each record, where <field> stands for the record's value:"
@@ -55,8 +66,8 @@ class RowPrompts(PromptBuilder):
     ) -> None:
         super().__init__(ctx, node, rows)
         self.words = words or by_default(node, ctx.limits.yes_no)
-        self._verdict = [_VERDICTS[node.keyword]] if node.keyword in _VERDICTS else []
         taken = [name for name, _ in node.answers]
+        self._verdict = _verdict_of(node, taken)
         self._id, self._list = free_name("id", taken), "answers"
         numbers, first = dense(self.keys.left)
         # A row in several groups of sem_topk is sent once.
@@ -110,7 +121,7 @@ class RowPrompts(PromptBuilder):
         """Instructions for one row, or for records."""
         if layout == "row" and self.words:
             return self.word_header(prompt, self.words)
-        own = AnswerSchema.of(prompt, *self._verdict)
+        own = AnswerSchema.of(prompt, after=self._verdict)
         if layout == "row":
             return PromptHeader(
                 prompt,
@@ -118,9 +129,8 @@ class RowPrompts(PromptBuilder):
                 own.schema,
                 own,
             )
-        entry = AnswerSchema.of(
-            prompt, (self._id, Type("int64"), "the number of the record"), *self._verdict
-        )
+        number_of = (self._id, Type("int64"), "the number of the record")
+        entry = AnswerSchema.of(prompt, number_of, after=self._verdict)
         sketch = f'{{"{self._list}": [{entry.sketch}, ...]}}'
         answer = answer_instructions(entry, ", with one answer for every record", sketch)
         system = instructions(
@@ -180,7 +190,7 @@ class RowPrompts(PromptBuilder):
 
     def _checked(self, values: dict[str, Any], item: int) -> dict[str, Any]:
         if self.node.keyword == "sem_filter":
-            return values | {"keep": values.pop("answer") == "yes"}
+            return values | {"keep": values.pop(self._verdict[0][0]) == "yes"}
         if self.node.keyword == "sem_topk" and not 0 <= values["score"] <= _BEST:
             raise Invalid(f"score must be from 0 to {_BEST}")
         numbers_of = getattr(self.node, "numbers_of", None)
