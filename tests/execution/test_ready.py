@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 import semgraph
 from semgraph.conformance.oracle import Mind, Oracle
@@ -20,6 +21,7 @@ from semgraph.execution.windows import Wave, Window
 from semgraph.frontend.head import read_graph
 from semgraph.llm.base import Reply, Request
 from semgraph.stores.sqlite.store import SqliteStore
+from tests.execution.conftest import STORY, Place, Watched, Work, asked_about, declared, said, wire
 
 GRAPH = """
 graph: notes
@@ -303,3 +305,50 @@ async def test_windows_of_other_sizes_ask_the_journal_about_rows(bench: Bench) -
     assert first.windows != other.windows
     assert other.model.asked("Judge: t0")
     assert not other.model.asked("Code")
+
+
+class HeldTurns(Watched):
+    """A stand-in that answers about a message only when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[str, Callable[[], bool]] = {}
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        text = asked_about(await request.json())
+        if text in self.held:
+            await self.until(self.held[text])
+        return await super()._chat(request)
+
+
+async def test_episodes_give_the_graph_that_windows_of_these_sizes_give(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In each store; the first episode is written before the others are read."""
+    texts = [text for text in STORY if "deadline" not in text][:5]
+    async with HeldTurns() as model:
+        work = Work(model, place, tmp_path)
+        written: list[int] = []
+        model.held = dict.fromkeys(texts[1:], lambda: bool(written))
+        ready = await work.run(
+            said(texts), preset="ready", session={"journal": False},
+            progress=lambda one: written.append(one.done) if not one.step and one.done else None,
+        )  # fmt: skip
+        assert ready.record is not None
+        windows = [line["rows"] for line in read_lines(ready.record, "windows.jsonl")]
+        graph, asked = await place.dump(), wire(model.requests)
+        assert windows[0] == [0]
+        assert sorted(chain(*windows)) == list(range(5))
+        store = place.look()
+        try:
+            await store.attach(declared())
+            await store.clear()
+        finally:
+            await store.aclose()
+        model.reset()
+        fix(monkeypatch, windows)
+        params = {"resolve": "together"}
+        fixed = await work.run(said(texts), params=params, session={"journal": False})
+        assert fixed.committed == ready.committed == 5
+        assert await place.dump() == graph
+        assert wire(model.requests) == asked

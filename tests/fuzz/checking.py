@@ -115,12 +115,13 @@ def difference(engine: Engine, drawn: Case, note: naive.Note = lambda *_: None) 
     if fewer and "windows" in drawn.document:
         del runs["optimized"]  # a row that does not fail brings all rows of its window back
     return next(
-        (found for name, ran in runs.items() if (found := _differs(name, ran, ours, fewer=fewer))),
+        (found for name, ran in runs.items() if (found := differs(name, ran, ours, fewer=fewer))),
         None,
     )
 
 
-def _differs(name: str, ran: Ran, ours: naive.Evaluated, *, fewer: bool) -> str | None:
+def differs(name: str, ran: Ran, ours: naive.Evaluated, *, fewer: bool) -> str | None:
+    """How a run differs from the reference; None where they agree. Raises Unusable."""
     if ran.refused:
         raise Unusable(f"refused: {ran.error}")
     if ran.tables is None or ran.halted:

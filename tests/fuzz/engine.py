@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import semgraph
 from semgraph.errors import DataError, PlanError, SemgraphError
-from semgraph.execution.record import ROW_ID, Run
+from semgraph.execution.record import ROW_ID, Run, read_lines
 from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
 from semgraph.logical.plan import LogicalPlan
@@ -40,6 +40,7 @@ class Ran:
         mixed: Requests that hold rows of two partitions.
         made: The recorded rows of each result that is not an input, each with the rows of inputs
             that it is made of.
+        windows: The windows that were formed, where the plan forms them of what is ready.
     """
 
     tables: dict[str, list[dict[str, Any]]] | None = None
@@ -49,6 +50,7 @@ class Ran:
     failed: list[str] = field(default_factory=list)
     mixed: list[str] = field(default_factory=list)
     made: dict[str, list[Made]] = field(default_factory=dict)
+    windows: list[list[int]] = field(default_factory=list)
 
 
 class Engine:
@@ -135,6 +137,7 @@ class Engine:
         made = {
             n: made_rows(run, step) for n, step in steps.items() if step not in run.facts["ids"]
         }
+        windows = [line["rows"] for line in read_lines(found.record, "windows.jsonl")]
         shutil.rmtree(found.record)
         return Ran(
             tables,
@@ -144,6 +147,7 @@ class Engine:
             [f.step for f in found.failed],
             self.model.mixed,
             made,
+            windows,
         )
 
 

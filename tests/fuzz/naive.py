@@ -179,11 +179,14 @@ def _keyed(cut: Mapping[str, Any], rows: Sequence[Row]) -> list[Row]:
 
 
 def _windows(cut: Mapping[str, Any], relation: Relation) -> list[list[Row]]:
-    """The windows of one partition after another, each partition's in its order."""
+    """The windows of one partition after another, each partition's in its order; or those that
+    `size` lists, by the places of their rows.
+    """
     partitions: dict[str, list[tuple[int, Row]]] = {}
     for place, row in enumerate(_keyed(cut, relation.rows)):
         partitions.setdefault(row.columns[cut["partition"]] or "", []).append((place, row))
-    found = []
+    found, at = [], {}
+    listed = isinstance(cut["size"], list)
     for own in partitions.values():
         scopes = sort(
             [Scope(row.columns, place=place) for place, row in own],
@@ -197,9 +200,10 @@ def _windows(cut: Mapping[str, Any], relation: Relation) -> list[list[Row]]:
             )
             for turn, each in enumerate(scopes)
         ]
-        size = len(rows) if cut["size"] == "all" else cut["size"]
+        at |= {row.member: row for row in rows}
+        size = len(rows) if cut["size"] == "all" or listed else cut["size"]
         found += [rows[i : i + size] for i in range(0, len(rows), size)]
-    return found
+    return [[at[place] for place in window] for window in cut["size"]] if listed else found
 
 
 def template(text: str, row: Columns, params: Mapping[str, Any]) -> str:
