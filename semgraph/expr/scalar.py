@@ -588,6 +588,50 @@ def _path_of(column: exp.Column) -> Iterator[str]:
             yield ".".join(parts)
 
 
+def read_from(scalar: Scalar, item: str) -> str:
+    """SQL of a scalar in which every column is read from the struct `item`.
+
+    >>> read_from(parse_scalar("left(old.text, n)"), "r")
+    'LEFT("r"."old"."text", "r"."n")'
+    """
+    tree = exp.Paren(this=scalar.ast)
+    for column in [c for c in tree.find_all(exp.Column) if any(_path_of(c))]:
+        struct = _DIALECT.parse(item)[0]
+        for part in column.parts:
+            struct = exp.Dot(this=struct, expression=part.copy())
+        column.replace(struct)
+    return to_sql(tree.this)
+
+
+def lists_of(scalar: Scalar, column: str) -> bool:
+    """Whether a scalar is a list of the values of a column, or an empty one, and reads them nowhere
+    else.
+
+    >>> lists_of(parse_scalar("coalesce(list(a) FILTER (a IS NOT NULL), [])"), "a")
+    True
+    """
+    tree = scalar.shared_ast
+    while isinstance(tree, (exp.Coalesce, exp.Paren, exp.Filter)):
+        if isinstance(tree, exp.Coalesce) and not _is_empty_list(tree.expressions):
+            return False
+        tree = tree.this
+    listed = tree.this if isinstance(tree, exp.ArrayAgg) else None
+    return isinstance(listed, exp.Column) and column_path(listed) == column
+
+
+def _is_empty_list(trees: Sequence[exp.Expr]) -> bool:
+    return len(trees) == 1 and isinstance(trees[0], exp.Array) and not trees[0].expressions
+
+
+def replace_column(scalar: Scalar, column: str, text: str) -> Scalar:
+    """A scalar with an expression in place of a column, but where it is only tested for NULL."""
+    tree = exp.Paren(this=scalar.ast)
+    for found in list(tree.find_all(exp.Column)):
+        if column_path(found) == column and not isinstance(found.parent, exp.Is):
+            found.replace(_DIALECT.parse(text)[0])
+    return from_ast(tree.this)
+
+
 def column_path(tree: exp.Expr) -> str | None:
     """The path of a column or struct field, such as `cand.name`; None for all else."""
     fields: list[str] = []
@@ -606,15 +650,115 @@ def _has_window(sql: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _fields(sql: str) -> frozenset[str]:
+    return _paths_read(_tree(sql))
+
+
+def _paths_read(tree: exp.Expr) -> frozenset[str]:
+    """The paths that an expression reads: `cand.` is a column that is only tested for NULL or
+    counted, `known.text` also a field of an element of the list `known`.
+    """
     paths = set()
-    for column in _tree(sql).find_all(exp.Column):
-        tested = isinstance(column.parent, exp.Is) and isinstance(
-            column.parent.expression, exp.Null
-        )
+    for column in tree.find_all(exp.Column):
         path = next(_path_of(column), None)
-        if path is not None:
-            paths.add(f"{path}." if tested and "." not in path else path)
+        if path is None:
+            continue
+        parent = column.parent
+        tested = isinstance(parent, exp.Is) and isinstance(parent.expression, exp.Null)
+        if (tested or isinstance(parent, exp.Length)) and "." not in path:
+            paths.add(f"{path}.")
+        else:
+            paths.add(".".join([path, *_fields_of_element(column)]))
     return frozenset(paths)
+
+
+def _fields_of_element(column: exp.Column) -> list[str]:
+    """The field that is read of an element of a list: `b`, `c` of `a[1].b.c`."""
+    item = column.parent
+    if not isinstance(item, exp.Bracket) or item.this is not column or not _is_item(item):
+        return []
+    names: list[str] = []
+    outer: exp.Expr = item
+    while isinstance(outer.parent, exp.Dot) and outer.parent.this is outer:
+        outer = outer.parent
+        names.append(outer.expression.name)
+    return names
+
+
+def _is_item(bracket: exp.Bracket) -> bool:
+    """Whether it is an element by its place, not a field by its name or a part of a list."""
+    place = bracket.expressions[0]
+    by_name = isinstance(place, exp.Literal) and place.is_string
+    return len(bracket.expressions) == 1 and not by_name and not isinstance(place, exp.Slice)
+
+
+@lru_cache(maxsize=4096)
+def paths_for(scalar: Scalar, fields: frozenset[str]) -> frozenset[str]:
+    """The paths that a scalar reads if only these fields of its value, or of the elements of its
+    value, are needed; none: only whether it is NULL.
+
+    >>> sorted(paths_for(parse_scalar("[known[n] for n in numbers]"), frozenset({"id"})))
+    ['known.id', 'numbers']
+    """
+    return _paths_for(scalar.shared_ast, fields)
+
+
+def _paths_for(tree: exp.Expr, fields: frozenset[str]) -> frozenset[str]:
+    while isinstance(tree, exp.Paren):
+        tree = tree.this
+    if (path := column_path(tree)) is not None:
+        bound = path.split(".")[0] in _bound_names(tree)
+        return frozenset() if bound else frozenset(f"{path}.{name}" for name in fields or ("",))
+    match tree:
+        case exp.Bracket() if _is_item(tree):
+            paths = _paths_for(tree.this, fields) | _paths_read(tree.expressions[0])
+        case exp.Array(expressions=[exp.Comprehension() as comprehension]):
+            paths = _paths_for_elements(comprehension, fields)
+        case exp.Case() if (value := _only_value(tree)) is not None:
+            tests = (_paths_read(branch.this) for branch in tree.args["ifs"])
+            paths = _paths_for(value, fields).union(*tests)
+        case exp.Struct() if all(isinstance(p, exp.PropertyEQ) for p in tree.expressions):
+            parts = (_paths_for_part(p.this.name, p.expression, fields) for p in tree.expressions)
+            paths = frozenset[str]().union(*parts)
+        case _:
+            paths = _paths_read(tree)
+    return paths
+
+
+def _paths_for_part(name: str, value: exp.Expr, fields: frozenset[str]) -> frozenset[str]:
+    if name in fields:
+        return _paths_read(value)
+    inner = (path.split(".", 1)[1] for path in fields if path.startswith(f"{name}."))
+    return _paths_for(value, frozenset(inner))
+
+
+def _paths_for_elements(tree: exp.Comprehension, fields: frozenset[str]) -> frozenset[str]:
+    condition, name = tree.args.get("condition"), tree.expression.name
+    tests = _paths_read(condition) if condition is not None else frozenset()
+    if column_path(tree.this) != name:
+        return _paths_for(tree.this, fields) | _paths_read(tree.args["iterator"]) | tests
+    columns = condition.find_all(exp.Column) if condition is not None else ()
+    tested = {column_path(_outermost(c)) for c in columns if c.parts[0].name == name}
+    if name in tested:
+        return _paths_read(tree)
+    own = {path.split(".", 1)[1] for path in tested if path is not None}
+    return _paths_for(tree.args["iterator"], fields | own) | tests
+
+
+def _outermost(column: exp.Expr) -> exp.Expr:
+    while isinstance(column.parent, exp.Dot) and column.parent.this is column:
+        column = column.parent
+    return column
+
+
+def _only_value(case: exp.Case) -> exp.Expr | None:
+    """The value of a CASE that is NULL in all other branches."""
+    branches = [branch.args["true"] for branch in case.args["ifs"]]
+    values = [
+        value
+        for value in (*branches, case.args.get("default"))
+        if value is not None and not isinstance(value, exp.Null)
+    ]
+    return values[0] if len(values) == 1 and case.this is None else None
 
 
 def with_bound_fields(tree: exp.Expr) -> exp.Expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -79,6 +79,8 @@ class Type:
         fields: Of a struct, in order.
         size: Of a vector; 0 is any.
         values: Of an enum (a string in tables, a closed choice for the model).
+        ref: Of a number that names a row: the records that it numbers. Written `ref<NAME>`; an
+            int64 for the model and in answers.
 
     >>> str(parse_type("list<struct<name: string, at: timestamp null>>"))
     'list<struct<name: string, at: timestamp null>>'
@@ -91,9 +93,10 @@ class Type:
     fields: tuple[tuple[str, Type], ...] = ()
     size: int = 0
     values: tuple[str, ...] = ()
+    ref: str = field(default="", metadata={"added": True})
 
     def __str__(self) -> str:
-        body = self.name
+        body = f"ref<{self.ref}>" if self.ref else self.name
         if self.item is not None:
             body = f"list<{self.item}>"
         elif self.name == "struct":
@@ -260,12 +263,16 @@ def _parse(tokens: list[str], text: str) -> Type:
         kind = Type("struct", fields=tuple(_members(tokens, text, typed=True)))
     elif name == "enum":
         kind = Type("enum", values=tuple(n for n, _ in _members(tokens, text, typed=False)))
+    elif name == "ref":
+        _expect(tokens, "<", text)
+        kind = Type("int64", ref=tokens.pop(0))
+        _expect(tokens, ">", text)
     elif name == "vector":
         kind = Type("vector", size=_size(tokens, text))
     elif name in _ATOMS:
         kind = Type(name)
     else:
-        known = [*_ATOMS, "list", "struct", "vector", "enum"]
+        known = [*_ATOMS, "list", "struct", "vector", "enum", "ref"]
         msg = f'"{name}" is no type'
         elsewhere = _ELSEWHERE.get(name.lower())
         hint = f'did you mean "{elsewhere}"?' if elsewhere else did_you_mean(name, known)

@@ -37,6 +37,7 @@ from semgraph.frontend.document import (
     rests,
     unknown_key,
 )
+from semgraph.frontend.refs import REFS, read_refs, refuse_unnamed, with_refs
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.node import Node, argument
@@ -67,7 +68,7 @@ OPERATORS: tuple[type[Node], ...] = (
 )  # fmt: skip
 SOURCES: tuple[type[Node], ...] = (Union, Scan)
 SINKS: tuple[type[Sink], ...] = (Merge, Delete)
-_READERS = {**READERS, **SEARCHING}
+_READERS = {**READERS, **SEARCHING, "refs": read_refs}
 _SEVERAL = {"over", "partition"}  # arguments that fill several fields
 _BESIDE = {"prompt": ("returns", "role")}
 """Further keys that belong to an argument: the answers of an inline prompt, and the model's role."""
@@ -86,12 +87,14 @@ def plan_keys(cls: type[Node]) -> Mapping[str, dataclasses.Field[Any]]:
     keys: dict[str, dataclasses.Field[Any]] = {}
     for f in cls.arguments():
         kind = f.metadata["kind"]
-        if kind in {"input", "within", "or_all", "graph"}:
+        if kind in {"input", "within", "or_all", "graph", "numbers"}:
             continue
         keys["over" if kind == "over" else f.metadata.get("key", f.name)] = f
         for beside in _BESIDE.get(kind, ()):
             if beside != "returns" or getattr(cls, "returns_types", True):
                 keys[beside] = f
+    if cls is SemMap:
+        keys["refs"] = REFS
     return MappingProxyType(keys)
 
 
@@ -323,7 +326,7 @@ class _Arguments:
         self._add_context()
         while not self.lacks_argument:
             try:
-                node = shared_node(self.cls, step, origin, **self.values)
+                node = self._checked_node(step, origin)
             except Fault as fault:
                 first = not self.faults
                 forgotten = [self._refused(part, first=first) for part in each(fault)]
@@ -334,6 +337,16 @@ class _Arguments:
                 return Unknown.beside(node.schema)
             return node
         return _unknown(self.cls, self.source)
+
+    def _checked_node(self, step: str, origin: Position | None) -> Node:
+        """The node of the values, or those that it is lowered to. Raises Fault."""
+        values = dict(self.values)
+        refs = values.pop("refs", {})
+        if "prompt" in values:
+            refuse_unnamed(self.cls, values["prompt"].first, refs)
+        if refs:
+            return with_refs(shared_node, refs, values, step, origin)
+        return shared_node(self.cls, step, origin, **values)
 
     def _add_context(self) -> None:
         """The values that no plan writes: the pipeline's relation, the graph."""

@@ -131,23 +131,24 @@ class SemanticMethods:
         on_error: OnError = "raise",
         schema: str | None = None,
         role: str | None = None,
+        refs: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Frame:
         """Each row with typed columns that the model answers; rows without `when` are not sent to
         it and take `otherwise`.
 
         `schema` is a column with the JSON Schema of the answer, row by row: `{"field": {"type":
-        "string"}}`.
+        "string"}}`. `refs` are relations whose rows the answers name: `{"known": {"of": rows,
+        "using": "id", "shows": ["text"]}}` shows numbered records where the prompt says `{known}`,
+        and an answer of type `ref<known>` is the row.
 
         >>> from semgraph.frontend.frame import table
         >>> tickets = table([{"id": 1, "body": "The kettle leaks."}])
         >>> tickets.sem_map("Which product is {body} about?", returns={"product": "string"}).columns
         ['id', 'body', 'product']
         """
-        rest = {"when": when, "otherwise": otherwise, "on_error": on_error}
-        return self.then(
-            "sem_map",
-            {"prompt": prompt, "returns": returns, "role": role, **rest, "schema": schema},
-        )
+        answers = {"prompt": prompt, "returns": returns, "role": role}
+        rest = {"when": when, "otherwise": otherwise, "on_error": on_error, "schema": schema}
+        return self.then("sem_map", {**answers, **rest, "refs": refs})
 
     @makes_step
     def sem_filter(

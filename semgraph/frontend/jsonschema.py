@@ -183,6 +183,15 @@ def _prompt() -> Schema:
     return _either(_TEXT, by_value)
 
 
+def _refs() -> Schema:
+    records = {
+        "of": _ANY_RELATION, "using": _using(), "where": _KINDS["scalar"](), "order": _order(),
+        "limit": _KINDS["number"](), "shows": _columns(), "number": _NAMED,
+        "unknown": {"enum": ["ask", "drop"]},
+    }  # fmt: skip
+    return {**_map(_closed(records, ["of", "shows"])), "propertyNames": _NAMED}
+
+
 def _over() -> Schema:
     pair = {"type": "array", "prefixItems": [_TEXT, _ANY_RELATION], "minItems": 2, "maxItems": 2}
     return _either(_TEXT, pair, {"$ref": "#/$defs/pipeline"})
@@ -208,6 +217,7 @@ _KINDS: dict[str, Callable[[], Schema]] = {
     "order": _order,
     "using": _using,
     "prompt": _prompt,
+    "refs": _refs,
     "over": _over,
     "methods": _methods,
     "pattern": lambda: dict(_TEXT),

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from semgraph.errors import Fault
 from semgraph.expr.duckdb import always, expect_type, with_now
-from semgraph.expr.scalar import Scalar, parse_scalar
+from semgraph.expr.scalar import Scalar, lists_of, parse_scalar, replace_column
 from semgraph.expr.types import sql_type, type_of_arrow
 from semgraph.logical.node import Needs, Node, RowsTrait, argument, under
 from semgraph.logical.typecheck import (
@@ -359,6 +359,13 @@ class Unnest(Node):
     def reads(self) -> frozenset[str]:
         return frozenset({self.column})
 
+    def paths_for(self, needed: Needs) -> frozenset[str]:
+        """Of the list, what is needed of its elements."""
+        fields = under(needed, self.alias)
+        if fields is None:
+            return frozenset({self.column})
+        return frozenset(f"{self.column}.{name}" for name in fields or ("",))
+
 
 JoinHow = Literal["inner", "left", "semi", "anti"]
 
@@ -511,7 +518,38 @@ class GroupJoin(Node):
         return (with_own(frozenset(), self.alias, self.using, scalars),)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        return self.with_fields(add=needed_columns(self.add, needed) or self.add[:1])
+        """Without aggregates that are not needed; a list of the matches has their needed fields."""
+        add = needed_columns(self.add, needed) or self.add[:1]
+        row = self.other.schema
+        return self.with_fields(
+            add=tuple(
+                (name, _listed(scalar, self.alias, row, needed, name)) for name, scalar in add
+            )
+        )
+
+
+def _listed(
+    scalar: Scalar, alias: str, row: pa.Schema, needed: frozenset[str], name: str
+) -> Scalar:
+    """A list of whole rows with the fields that are needed of it."""
+    fields = under(needed, name)
+    if fields is None or not lists_of(scalar, alias):
+        return scalar
+    own = _with_fields(f'"{alias}"', pa.struct(list(row)), fields)
+    return replace_column(scalar, alias, own)
+
+
+def _with_fields(path: str, kind: pa.StructType, fields: frozenset[str]) -> str:
+    """A struct with some of its fields, NULL where it is NULL; without any, one field of it."""
+    names = {field.split(".")[0] for field in fields}
+    chosen = [f for f in kind if f.name in names] or [kind.field(0)]
+    parts = []
+    for f in chosen:
+        text, inner = f'{path}."{f.name}"', under(fields, f.name)
+        if inner is not None and isinstance(f.type, pa.StructType) and f.name in names:
+            text = _with_fields(text, f.type, inner)
+        parts.append(f"'{f.name}': {text}")
+    return f"CASE WHEN {path} IS NULL THEN NULL ELSE {{{', '.join(parts)}}} END"
 
 
 def common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:

@@ -119,6 +119,9 @@ class SemMap(Semantic):
     `form` (in plans `schema`) is a column with what the json answer of the row holds, as JSON:
     types by name, as `returns` of a prompt has them. Rows that share a call share it; a row without
     one is not asked.
+
+    `numbers_of` are columns with numbered records, each with what becomes of an answer of type
+    `ref<COLUMN>` that is the number of none: `ask` again, or `drop` its entry of a list.
     """
 
     keyword: ClassVar[str] = "sem_map"
@@ -131,9 +134,7 @@ class SemMap(Semantic):
     form: str = argument("path", key="schema", default="")
     stop: Stop | None = None
     fed: bool = False  # the operator above it requests rows as it needs them
-    numbers_of: tuple[str, str] | None = (
-        None  # an answer, and the column with the records whose `number` it must be
-    )
+    numbers_of: tuple[tuple[str, str], ...] = argument("numbers", default=(), added=True)
 
     def infer(self) -> pa.Schema:
         schema = self.input.schema

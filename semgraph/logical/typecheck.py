@@ -16,7 +16,7 @@ from semgraph.expr.duckdb import (
     type_of,
     type_over_groups,
 )
-from semgraph.expr.scalar import Scalar, short
+from semgraph.expr.scalar import Scalar, paths_for, short
 from semgraph.expr.types import UNKNOWN, sql_type, type_of_arrow
 
 Columns = tuple[tuple[str, Scalar], ...]
@@ -216,18 +216,11 @@ def needed_columns(columns: Columns, needed: frozenset[str]) -> Columns:
 
 
 def read_through(columns: Columns, needed: frozenset[str]) -> frozenset[str]:
-    """The paths that computed columns read: of a column that only has another name, what is needed
-    of it.
-    """
+    """The paths that computed columns read, where only these paths of them are needed."""
     paths: set[str] = set()
     for name, scalar in columns:
-        path = scalar.columns[0] if len(scalar.columns) == 1 else ""
-        if name in needed or not path or scalar.sql != column_scalar(path).sql:
-            paths |= scalar.fields
-        else:
-            paths |= {path + p.removeprefix(name) for p in needed if p.startswith(f"{name}.")} or {
-                f"{path}."
-            }
+        fields = frozenset(p.split(".", 1)[1] for p in needed if p.startswith(f"{name}.")) - {""}
+        paths |= scalar.fields if name in needed else paths_for(scalar, fields)
     return frozenset(paths)
 
 

@@ -33,7 +33,13 @@ def fuse_maps(roots: Roots, facts: PlanFacts) -> Roots:
 
 
 def _is_map(node: Node) -> TypeGuard[Semantic]:
-    return isinstance(node, Semantic) and node.row_local and node.rows == "1:1" and not node.gated
+    return (
+        isinstance(node, Semantic)
+        and node.row_local
+        and node.rows == "1:1"
+        and not node.gated
+        and not getattr(node, "numbers_of", ())
+    )
 
 
 def _stacked(node: Node, alone: Alone, facts: PlanFacts) -> Node:

@@ -73,7 +73,7 @@ def _classified(node: SemJoin) -> Node:
     question = SemMap(
         input=candidates, prompt=PromptSet((("", _prompt(node.prompt.first, node.alias)),)), on_error=node.on_error,
         when=parse_scalar(f"{_LISTED} IS NOT NULL"), otherwise=((_FOUND, parse_scalar("[]::BIGINT[]")),), step=step,
-        origin=origin, numbers_of=(_FOUND, _LISTED), owner=node.owner,
+        origin=origin, numbers_of=((_LISTED, "ask"),), owner=node.owner,
     )  # fmt: skip
     test = parse_scalar(f"list_contains({_FOUND}, {node.alias}.{_NUMBER})")
     where = test if node.where is None else conjunction((node.where, test))
@@ -100,7 +100,7 @@ def _prompt(prompt: Prompt, alias: str) -> Prompt:
     other = _without(prompt.other, {path: path for path in prompt.other.fields})
     item = joined(asked, text("\n"), other) if prompt.other else asked
     listed = Template((("\n\nRecords: ", _LISTED), ("", "")))
-    returns = ((_FOUND, Type("list", item=Type("int64"))),)
+    returns = ((_FOUND, Type("list", item=Type("int64", ref=_LISTED))),)
     return replace(
         prompt,
         name=f"{prompt.name} (of a list)",

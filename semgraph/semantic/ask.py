@@ -25,7 +25,7 @@ from semgraph.relational.batch import (
     pick,
     values,
 )
-from semgraph.semantic.answers import answer_table, check_answer, shaped
+from semgraph.semantic.answers import answer_table, check_answer, outcomes, shaped
 from semgraph.semantic.contract import (
     Context,
     Implementation,
@@ -33,6 +33,7 @@ from semgraph.semantic.contract import (
     Rows,
     answer_schema,
 )
+from semgraph.semantic.refs import checked_outcomes, needed_records, numbers_of_rows
 from semgraph.semantic.watch import watched
 
 
@@ -222,13 +223,34 @@ async def ask(
         return _with_errors(node, answer_schema(node).empty_table(), units, refused)
     table = await watched(context.implementation, node, rows, context.ctx)
     check_answer(node, rows, table, context.implementation)
+    if records := numbers_of_rows(node, rows.left):
+        known = [records[left] for left in values(part.column("left"))]
+        table = answer_table(node, checked_outcomes(node, outcomes(node, table), known))
     return _with_errors(node, table, units, refused)
 
 
 def _refused(
     node: Semantic, left: pa.Table, items: pa.Table, prompts: Sequence[int | None]
 ) -> dict[int, str]:
-    """The error for each item (for sem_agg: each group) that has a row without a prompt."""
+    """The error for each item (for sem_agg: each group) that has a row without a prompt, or without
+    the records of which it must name one.
+    """
+    return _without_records(node, left, items) | _without_prompt(node, left, items, prompts)
+
+
+def _without_records(node: Semantic, left: pa.Table, items: pa.Table) -> dict[int, str]:
+    refused: dict[int, str] = {}
+    for name in needed_records(node):
+        listed = values(left.column(name))
+        for item, row in enumerate(values(items.column("left"))):
+            if not listed[row]:
+                refused[item] = f"no_records: {name} is empty: ask only when: len({name}) > 0"
+    return refused
+
+
+def _without_prompt(
+    node: Semantic, left: pa.Table, items: pa.Table, prompts: Sequence[int | None]
+) -> dict[int, str]:
     if None not in prompts:
         return {}
     known = ", ".join(value for value, _ in node.prompt.prompts)

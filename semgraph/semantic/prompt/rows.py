@@ -31,6 +31,7 @@ from semgraph.semantic.prompt.records import (
     paragraphs,
     question,
 )
+from semgraph.semantic.refs import UnknownNumber, checked_numbers, numbers_of_rows
 
 _VERDICTS = {
     # Small models understand yes and no, but misread a boolean called "keep" as advice about the
@@ -73,6 +74,7 @@ class RowPrompts(PromptBuilder):
         # A row in several groups of sem_topk is sent once.
         self._first = [first[number] for number in numbers]
         self._all: dict[int, None] = {}
+        self._numbers = numbers_of_rows(node, rows.left)
 
     async def ask(self, works: Iterable[Work]) -> None:
         """Send requests until every item has an outcome; items of one row share it."""
@@ -178,7 +180,7 @@ class RowPrompts(PromptBuilder):
             valid = {}
         for item, values in valid.items():
             self.outcomes[item] = Outcome(values, None, calls_of(reply))
-        return [Work((item,), calls=calls) for item in work.items if item not in valid]
+        return [Work((item,), calls=calls) for item in work.items if item not in self.outcomes]
 
     def done(self, work: Work, outcome: Outcome) -> None:
         """Record the outcome of a row."""
@@ -193,14 +195,12 @@ class RowPrompts(PromptBuilder):
             return values | {"keep": values.pop(self._verdict[0][0]) == "yes"}
         if self.node.keyword == "sem_topk" and not 0 <= values["score"] <= _BEST:
             raise Invalid(f"score must be from 0 to {_BEST}")
-        numbers_of = getattr(self.node, "numbers_of", None)
-        if numbers_of is not None:
-            name, column = numbers_of
-            records = self.records.values(self.keys.left[item], self.prompt_of(item))[column]
-            unknown = set(values[name]) - {record["number"] for record in records}
-            if unknown:
-                raise Invalid(f"{name} has {min(unknown)}, which is the number of no record")
-        return values
+        if not self._numbers:
+            return values
+        try:
+            return checked_numbers(self.node, values, self._numbers[self.keys.left[item]])
+        except UnknownNumber as error:
+            raise Invalid(str(error)) from None
 
     def _read_block(self, work: Work, text: str) -> dict[int, dict[str, Any]]:
         """The valid answers of a block by item. Raises Invalid if it is not a list of answers."""
@@ -223,6 +223,8 @@ class RowPrompts(PromptBuilder):
                 del valid[item][self._id]
             except Invalid:
                 continue
+            except RowError as error:
+                self.fail(Work((item,)), error)
         # Unknown numbers while some are missing: the model counted differently, so no number can be
         # trusted.
         return {} if unknown and len(seen) < len(work.items) else valid

@@ -1,0 +1,271 @@
+"""`refs` of a sem_map: answers that name rows of another relation.
+
+`refs` is defined by operators that exist, and is lowered to them when a plan is loaded: a group_join
+that collects the records of each row, an add that numbers them, the sem_map that shows the numbered
+records and reads numbers, and a project that puts the rows in place of the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.errors import Fault, Faults, Position, did_you_mean
+from semgraph.expr.duckdb import expect_type
+from semgraph.expr.scalar import Scalar, parse_scalar, read_from
+from semgraph.expr.types import Type
+from semgraph.frontend.arguments import (
+    Scope,
+    read_choice,
+    read_columns,
+    read_name,
+    read_number,
+    read_order,
+    read_scalar,
+    read_using,
+    under,
+)
+from semgraph.frontend.document import known_keys, mapping
+from semgraph.logical.node import Node
+from semgraph.logical.prompt import Prompt, PromptSet
+from semgraph.logical.relational import Add, GroupJoin, Project
+from semgraph.logical.semantic import Answers, SemMap
+from semgraph.logical.typecheck import Columns, Sort, Using, check_sort, fresh, typed
+
+NUMBER = "number"
+_KEYS = ("of", "using", "where", "order", "limit", "shows", "number", "unknown")
+Build = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Ref:
+    """The records that one answer may name.
+
+    Args:
+        name: What the prompt and the answer types call them.
+        of: The relation that they are rows of.
+        shows: What the model sees of a record, besides its number.
+        using: Columns that the row and its records share.
+        where: Which rows are records of a row; the record is the struct `name`.
+        order: The order of the records, over their columns.
+        limit: The most records of a row.
+        number: The column that numbers the records; "" numbers them 1, 2, ...
+        unknown: Whether an unknown number is asked for again, or its entry of a list is dropped.
+    """
+
+    name: str
+    of: Node
+    shows: Columns
+    using: Using = ()
+    where: Scalar | None = None
+    order: tuple[Sort, ...] = ()
+    limit: int | None = None
+    number: str = ""
+    unknown: str = "ask"
+
+
+REFS: Any = field(
+    default=(),
+    metadata={
+        "kind": "refs",
+        "doc": "Relations whose rows answers of type ref<NAME> name: {NAME: {of, using, shows}}.",
+    },
+)
+"""The argument of a sem_map, which its node does not have: it is lowered."""
+REFS.name = "refs"
+
+
+Refs = Mapping[str, Ref]
+
+
+def read_refs(value: Any, scope: Scope, options: Mapping[str, Any]) -> Refs:
+    """The records by the names that answers have for them. Raises Faults."""
+    refs: dict[str, Ref] = {}
+    faults: list[Fault] = []
+    for name, arguments in mapping(value, "records by name: {NAME: {of, using, shows}}").items():
+        try:
+            refs[name] = _read_ref(name, arguments, scope, options)
+        except Fault as fault:
+            faults.append(fault.under(name))
+    if faults:
+        raise Faults(faults)
+    return refs
+
+
+def _read_ref(name: str, value: Any, scope: Scope, options: Mapping[str, Any]) -> Ref:
+    arguments = mapping(value, "records: {of, using, shows}")
+    if faults := list(known_keys(arguments, _KEYS, "refs")):
+        raise Faults(faults)
+    for key in ("of", "shows"):
+        if arguments.get(key) is None:
+            what = {
+                "of": "the relation whose rows are named",
+                "shows": "what the prompt shows of a row",
+            }
+            raise Fault(f'refs needs "{key}"', hint=what[key])
+
+    def part(key: str, read: Callable[..., Any], default: Any = None, **more: Any) -> Any:
+        if arguments.get(key) is None:
+            return default
+        return under(key, read, arguments[key], scope, {**options, **more})
+
+    return Ref(
+        read_name(name, scope, options),
+        under("of", scope.relation, arguments["of"]),
+        _whole(part("shows", read_columns)),
+        part("using", read_using, ()),
+        part("where", read_scalar),
+        part("order", read_order, ()),
+        part("limit", read_number),
+        part("number", read_name, ""),
+        part("unknown", read_choice, "ask", choices=("ask", "drop")),
+    )
+
+
+def _whole(shows: Columns) -> Columns:
+    if NUMBER in dict(shows):
+        raise Fault(
+            'shows has "number", which the engine adds',
+            "shows",
+            hint="number: COLUMN takes numbers that the rows have",
+        )
+    return shows
+
+
+def refs_of(answers: Answers) -> frozenset[str]:
+    """The names that the types of answers refer to."""
+    return frozenset(name for _, kind in answers for name in _names_in(kind))
+
+
+def _names_in(kind: Type) -> Iterator[str]:
+    if kind.ref:
+        yield kind.ref
+    for inner in (*((kind.item,) if kind.item else ()), *(part for _, part in kind.fields)):
+        yield from _names_in(inner)
+
+
+def refuse_unnamed(cls: type[Node], prompt: Prompt, refs: Refs) -> None:
+    """Refuse answers that name records which the operator does not have. Raises Fault."""
+    for name in sorted(refs_of(prompt.returns) - set(refs)):
+        what = f'prompt "{prompt.name}" answers by ref<{name}>'
+        if cls is not SemMap:
+            raise Fault(what, "prompt", hint=f"{cls.keyword} has no refs: use sem_map")
+        say = f"say refs: {{{name}: {{of: RELATION, using: KEY, shows: [COLUMN]}}}}"
+        raise Fault(what, "prompt", hint=did_you_mean(name, refs) or say)
+
+
+def with_refs(
+    build: Build, refs: Refs, values: Mapping[str, Any], step: str, origin: Position | None
+) -> Node:
+    """The operators that a sem_map with `refs` is made of.
+
+    Args:
+        build: Makes a checked node: `build(cls, step, origin, **values)`.
+        refs: The records.
+        values: The arguments of the sem_map.
+        step: Name of the step.
+        origin: Where it stands.
+
+    Raises:
+        Fault: With its path below the sem_map.
+    """
+    source: Node = values["input"]
+    prompt: PromptSet = values["prompt"]
+    answers = prompt.first.returns
+    rows: Node = source
+    collected: dict[str, str] = {}  # the column with the records of each ref
+    for ref in refs.values():
+        _check_ref(ref, prompt, answers, source.schema)
+        collected[ref.name] = _free(f"_{ref.name}", rows.schema, prompt)
+        try:
+            rows = _with_records(build, ref, rows, collected[ref.name], step, origin)
+        except Fault as fault:
+            raise fault.under("refs", ref.name) from None
+    numbers_of = tuple((name, ref.unknown) for name, ref in refs.items())
+    asked = build(SemMap, step, origin, **{**values, "input": rows, "numbers_of": numbers_of})
+    rows_of = {name: (collected[name], ref.number) for name, ref in refs.items()}
+    columns = [(name, f'"{name}"') for name in source.schema.names if name not in dict(answers)]
+    columns += [(name, _named_rows(f'"{name}"', kind, rows_of)) for name, kind in answers]
+    project = tuple((name, parse_scalar(text)) for name, text in columns)
+    result: Node = build(Project, step, origin, input=asked, columns=project)
+    return result
+
+
+def _check_ref(ref: Ref, prompt: PromptSet, answers: Answers, schema: pa.Schema) -> None:
+    fault = None
+    if ref.name not in refs_of(answers):
+        fault = Fault(f'refs "{ref.name}" is named by no answer', hint="use group_join")
+    for one in prompt.all:
+        if ref.name not in {path.split(".")[0] for path in one.fields}:
+            where = f"prompts/{one.name}.md" if one.file else "the question"
+            what = f'refs "{ref.name}": no {{{ref.name}}} in {where}, so its numbers mean nothing'
+            fault = Fault(what, hint=f"show the records: {{{ref.name}}}")
+    if fault is not None:
+        raise fault.under("refs", ref.name)
+    try:
+        fresh(schema, ref.name, "refs")
+    except Fault as taken:
+        raise taken.under("refs", ref.name) from None
+
+
+def _free(name: str, schema: pa.Schema, prompt: PromptSet) -> str:
+    taken = {*schema.names, *(answer for answer, _ in prompt.first.returns)}
+    while name.lower() in {other.lower() for other in taken}:
+        name += "_"
+    return name
+
+
+def _with_records(
+    build: Build, ref: Ref, rows: Node, column: str, step: str, origin: Position | None
+) -> Node:
+    """The rows with their records in `column`, and what is shown of them in the column `ref.name`."""
+    _check_records(ref)
+    record = f'"{ref.name}"'
+    order = tuple(
+        Sort(parse_scalar(read_from(term.by, record)), term.descending) for term in ref.order
+    )
+    listed = parse_scalar(f"coalesce(list({record}) FILTER ({record} IS NOT NULL), [])")
+    joined = build(
+        GroupJoin, step, origin, input=rows, other=ref.of, alias=ref.name, using=ref.using,
+        where=ref.where, order=order, limit=ref.limit, add=((column, listed),),
+    )  # fmt: skip
+    item = f'"{column}"[_i]'
+    number = f'{item}."{ref.number}"' if ref.number else "_i"
+    shown = [(NUMBER, number), *((name, read_from(scalar, item)) for name, scalar in ref.shows)]
+    fields = ", ".join(f"'{name}': {text}" for name, text in shown)
+    records = parse_scalar(f'[{{{fields}}} for _i in range(1, len("{column}") + 1)]')
+    shown_rows: Node = build(Add, step, origin, input=joined, columns=((ref.name, records),))
+    return shown_rows
+
+
+def _check_records(ref: Ref) -> None:
+    """Refuse expressions that are wrong over the relation of the records. Raises Fault."""
+    schema = ref.of.schema
+    check_sort(ref.order, schema)
+    typed(ref.shows, schema, "shows")
+    if ref.number:
+        try:
+            expect_type(parse_scalar(f'"{ref.number}"'), schema, pa.int64())
+        except Fault as fault:
+            raise fault.under("number") from None
+
+
+def _named_rows(text: str, kind: Type, rows_of: Mapping[str, tuple[str, str]]) -> str:
+    """An expression for an answer with rows in place of their numbers."""
+    if not any(_names_in(kind)):
+        return text
+    if kind.ref:
+        column, number = rows_of[kind.ref]
+        if not number:
+            return f'"{column}"[{text}]'
+        return f'[_r for _r in "{column}" if _r."{number}" = {text}][1]'
+    if kind.item is not None:
+        bound = f"_n{text.count('_n')}"
+        return f"[{_named_rows(bound, kind.item, rows_of)} for {bound} in {text}]"
+    fields = ", ".join(
+        f"'{name}': " + _named_rows(f'{text}."{name}"', part, rows_of) for name, part in kind.fields
+    )
+    return f"CASE WHEN {text} IS NULL THEN NULL ELSE {{{fields}}} END"
