@@ -26,21 +26,21 @@ steps:
 ONE = """
     - sem_map:
         prompt: "Statement: {text} Known: {known}"
-        add: {event: "enum<ADD, UPDATE>", memory: ref<known> null}
+        returns: {event: "enum<ADD, UPDATE>", memory: ref<known> null}
         refs: {known: {of: memories, using: id, order: at desc, shows: {note: upper(note)}}}
 returns: [decided]
 """
 MANY = """
     - sem_map:
         prompt: "Statement: {text} Known: {known}"
-        add: {pairs: "list<struct<same: ref<known>, why: string>>", all: list<ref<known>>}
+        returns: {pairs: "list<struct<same: ref<known>, why: string>>", all: list<ref<known>>}
         refs: {known: {of: memories, using: id, order: at, limit: 3, shows: [note], unknown: UNKNOWN}}
 returns: [decided]
 """
 OWN = """
     - sem_map:
         prompt: "Statement: {text} Known: {known}"
-        add: {memory: ref<known>}
+        returns: {memory: ref<known>}
         refs: {known: {of: memories, where: known.at > 10, number: at, shows: [note]}}
         when: len(known) > 0
         otherwise: {memory: "NULL"}

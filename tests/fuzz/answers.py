@@ -35,6 +35,8 @@ def value(name: str, kind: str, text: str) -> Any:
     drawn = number(f"{name}: {text.strip()}")
     if kind == "integer":
         return drawn % 7 - 2
+    if kind == "integers":
+        return [drawn % 3 + 1, 1, 3][: drawn % 4]
     if kind == "boolean":
         return bool(drawn % 2)
     if kind == "array":

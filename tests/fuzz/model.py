@@ -81,4 +81,6 @@ def _kinds(schema: Mapping[str, Any]) -> dict[str, str]:
 def _kind(body: Mapping[str, Any]) -> str:
     if "anyOf" in body:
         return _kind(body["anyOf"][0])
+    if body.get("type") == "array" and body["items"].get("type") == "integer":
+        return "integers"
     return "yes or no" if body.get("enum") == ["yes", "no"] else str(body.get("type", ""))

@@ -84,6 +84,37 @@ class Evaluated:
     failed: list[tuple[str, int | None]] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Records:
+    """The rows that answers of each row may name: as the model sees them, and as they are."""
+
+    name: str
+    unknown: str
+    shown: list[list[dict[str, Any]]]
+    rows: list[list[Columns]]
+    sources: list[Sources]
+
+
+def _led_back(
+    add: Mapping[str, str], found: Mapping[str, Any], records: Sequence[_Records], place: int
+) -> dict[str, Any]:
+    """Answers with rows in place of numbers. Raises NoAnswer where a number is that of no row."""
+    result = dict(found)
+    for name, kind in add.items():
+        for each in records:
+            if f"ref<{each.name}>" not in kind:
+                continue
+            rows = dict(enumerate(each.rows[place], 1))
+            numbers = found[name] if kind.startswith("list") else [found[name]]
+            if (not kind.startswith("list") or each.unknown == "ask") and not set(
+                numbers
+            ) <= rows.keys():
+                raise answers.NoAnswer
+            named = [rows[n] for n in dict.fromkeys(numbers) if n in rows]
+            result[name] = named if kind.startswith("list") else named[0]
+    return result
+
+
 def run(
     document: Document, inputs: Mapping[str, Sequence[Columns]], note: Note = lambda *_: None
 ) -> Evaluated:
@@ -800,13 +831,20 @@ class _Evaluation:
 
     def sem_map(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
         """Each row with what the model answers; a row without `when` takes `otherwise`."""
+        records = [
+            self._records(name, part, relation) for name, part in (spec.get("refs") or {}).items()
+        ]
+        shown = relation.of([
+            replace(row, columns={**row.columns, **{r.name: r.shown[i] for r in records}})
+            for i, row in enumerate(relation.rows)
+        ])  # fmt: skip
         asked = (
-            self.truths("sem_map", "when", spec["when"], relation)
+            self.truths("sem_map", "when", spec["when"], shown)
             if "when" in spec
             else [True] * len(relation.rows)
         )
         other = {
-            name: self.values("sem_map", "otherwise", text, relation)
+            name: self.values("sem_map", "otherwise", text, shown)
             for name, text in (spec.get("otherwise") or {}).items()
         }
         places = [place for place, wanted in enumerate(asked) if wanted]
@@ -814,12 +852,12 @@ class _Evaluation:
             zip(
                 places,
                 self.questions(
-                    "sem_map", spec["prompt"], relation.of([relation.rows[p] for p in places])
+                    "sem_map", spec["prompt"], shown.of([shown.rows[p] for p in places])
                 ),
                 strict=True,
             )
         )
-        rows = []
+        rows, failed = [], []
         for place, row in enumerate(relation.rows):
             text = texts.get(place)
             if text is None:
@@ -828,10 +866,39 @@ class _Evaluation:
                 }
             else:
                 found = _answered(spec["returns"], [text], answers.of_group)
-            rows.append(replace(row, columns={**row.columns, **found}))
+                failing = FAILING in text
+                try:
+                    found = found if failing else _led_back(spec["returns"], found, records, place)
+                except answers.NoAnswer:
+                    found, failing = dict.fromkeys(spec["returns"]), True
+                failed += [place] if failing else []
+            sources = row.sources.union(*(r.sources[place] for r in records))
+            rows.append(replace(row, columns={**row.columns, **found}, sources=sources))
         result = Relation([*relation.names, *spec["returns"]], rows, relation.windowed)
-        failed = [place for place, text in texts.items() if FAILING in text]
         return result if spec.get("on_error") == "null" else self._without(result, failed)
+
+    def _records(self, name: str, spec: Mapping[str, Any], relation: Relation) -> _Records:
+        """The records of each row that answers may name."""
+        right = self.relation(spec["of"])
+        pairs = self.matches("group_join", relation, right, {**spec, "alias": name})
+        records = _Records(name, spec.get("unknown", "ask"), [], [], [])
+        for i in range(len(relation.rows)):
+            own = right.of([right.rows[j] for k, j in pairs if k == i])
+            places = self.sorted("group_join", "order", spec.get("order"), own)
+            if spec.get("limit") is not None:
+                places = places[: self.settled(spec["limit"])]
+            chosen = own.of([own.rows[place] for place in places])
+            columns = {
+                column: self.values("add", "columns", f'"{column}"' if text is None else text, own)
+                for column, text in spec["shows"].items()
+            }
+            records.shown.append([
+                {"number": n, **{column: values[place] for column, values in columns.items()}}
+                for n, place in enumerate(places, 1)
+            ])  # fmt: skip
+            records.rows.append([row.columns for row in chosen.rows])
+            records.sources.append(_all_sources(own, places))
+        return records
 
     def sem_agg(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
         """A row for each group with what the model answers about its rows in their order."""
@@ -1017,10 +1084,14 @@ def _answered(
     """The answers by name; NULL where the model has none."""
     if any(FAILING in text for text in texts):
         return dict.fromkeys(add)
-    return {
-        name: answer(name, _JSON_KINDS[kind.removesuffix(" null")], texts)
-        for name, kind in add.items()
-    }
+    return {name: answer(name, _json_kind(kind), texts) for name, kind in add.items()}
+
+
+def _json_kind(kind: str) -> str:
+    """A type as JSON Schema names it."""
+    if "ref<" in kind:
+        return "integers" if kind.startswith("list") else "integer"
+    return _JSON_KINDS[kind.removesuffix(" null")]
 
 
 __all__ = ["Evaluated", "NotUnderstood", "Refused", "Relation", "Row", "replace", "run"]

@@ -665,7 +665,52 @@ class _Drawing:
             spec["otherwise"] = self.pick(True, False, self.expressions.draw(typed, "boolean", 1))
         return [{"sem_filter": spec}], {**typed, **kinds}
 
+    def records(self, typed: Typed) -> tuple[str, dict[str, Any], Kind]:
+        """The records that an answer may name: their name, where they come from, and the kind of
+        the row that is named.
+        """
+        name = self.fresh("r")
+        meeting, other, _ = self.meeting(typed, name)
+        spec = {"of": meeting.pop("other"), **meeting}
+        del spec["alias"]
+        shown = {self.fresh(): self.expressions.draw(other, self.pick("string", "int64"), 1)}
+        owned = self.read_people(spec["of"]) or "group_id" in other
+        if "canary" in other and owned:  # of other rows nothing says whose they are
+            shown["canary"] = None
+        spec |= {"shows": shown, "unknown": self.pick("ask", "drop")}
+        if self.chance(0.6):
+            spec["order"] = self.terms(other)
+        if self.chance(0.5):
+            spec["limit"] = self.pick(1, 2, 3, "$two")
+        return name, spec, ("struct", tuple(other.items()))
+
+    def naming(self, typed: Typed) -> Drawn:
+        """A sem_map of which answers are rows of another relation."""
+        name, records, row = self.records(typed)
+        one, several = self.fresh("a"), self.fresh("a")
+        add, found = {}, dict(typed)
+        if self.chance(0.6):
+            add[one], found[one] = f"ref<{name}> null", row
+        if not add or self.chance(0.6):
+            add[several], found[several] = f"list<ref<{name}>>", ("list", row)
+        spec: dict[str, Any] = {
+            "prompt": f"{self.prompt(typed, 'Name some:')} Of {{{name}}}.",
+            "returns": add,
+            "refs": {name: records},
+            **self.on_error(),
+        }
+        if self.chance(0.5):
+            spec["when"] = f"len({name}) > {self.pick(0, 1)}"
+        operators: list[dict[str, Any]] = [{"sem_map": spec}]
+        if several in add and self.chance(0.7):
+            alias = self.fresh()
+            operators.append({"unnest": {"column": several, "alias": alias}})
+            found = {**{key: kind for key, kind in found.items() if key != several}, alias: row}
+        return operators, found
+
     def sem_map(self, typed: Typed) -> Drawn:
+        if self.chance(0.25):
+            return self.naming(typed)
         add = self.answers()
         kinds = {name: STRINGS if kind.startswith("list") else kind for name, kind in add.items()}
         spec: dict[str, Any] = {
