@@ -673,9 +673,13 @@ class _Drawing:
         meeting, other, _ = self.meeting(typed, name)
         spec = {"of": meeting.pop("other"), **meeting}
         del spec["alias"]
+        if "group_id" in typed and "group_id" in other and self.chance(0.8):
+            using = spec.get("using", {})
+            pairs = using if isinstance(using, dict) else dict(zip(using, using, strict=True))
+            spec["using"] = {**pairs, "group_id": "group_id"}
         shown = {self.fresh(): self.expressions.draw(other, self.pick("string", "int64"), 1)}
-        owned = self.read_people(spec["of"]) or "group_id" in other
-        if "canary" in other and owned:  # of other rows nothing says whose they are
+        windowed = self.here and self.read_people(spec["of"])
+        if "canary" in other and (windowed or "group_id" in spec.get("using", ())):
             shown["canary"] = None
         spec |= {"shows": shown, "unknown": self.pick("ask", "drop")}
         if self.chance(0.6):
