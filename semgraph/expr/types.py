@@ -224,6 +224,20 @@ def parse_type(text: str) -> Type:
     """Read a type as it is written in plans, graphs and prompts. Raises Fault with what is
     wrong.
     """
+    kind = parse_answer_type(text)
+    if names_rows(kind):
+        raise Fault(f'type "{text}": only answers of a sem_map name rows', hint="int64")
+    return kind
+
+
+def names_rows(kind: Type) -> bool:
+    """Whether a type is, or holds, a number that names a row."""
+    parts = (*((kind.item,) if kind.item else ()), *(part for _, part in kind.fields))
+    return bool(kind.ref) or any(map(names_rows, parts))
+
+
+def parse_answer_type(text: str) -> Type:
+    """Read the type of an answer, which may be `ref<NAME>`. Raises Fault."""
     tokens = list(_tokens(text))
     tokens.append("")
     kind = _parse(tokens, text)
@@ -272,7 +286,7 @@ def _parse(tokens: list[str], text: str) -> Type:
     elif name in _ATOMS:
         kind = Type(name)
     else:
-        known = [*_ATOMS, "list", "struct", "vector", "enum", "ref"]
+        known = [*_ATOMS, "list", "struct", "vector", "enum"]
         msg = f'"{name}" is no type'
         elsewhere = _ELSEWHERE.get(name.lower())
         hint = f'did you mean "{elsewhere}"?' if elsewhere else did_you_mean(name, known)

@@ -293,7 +293,7 @@ class _Arguments:
             if kind == "scalar":
                 self.values[f.name] = UNKNOWN_SCALAR
             else:
-                self.lacks_argument |= f.default is dataclasses.MISSING
+                self.lacks_argument |= f.default is dataclasses.MISSING or kind == "refs"
                 self.may_lack_columns |= kind in ("columns", "names")
 
     def _fail(self, fault: Fault, key: str, kind: str) -> None:

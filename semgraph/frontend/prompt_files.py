@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean, each
-from semgraph.expr.types import Type, parse_type
+from semgraph.expr.types import Type, parse_answer_type
 from semgraph.frontend.arguments import PartlyWrong
 from semgraph.frontend.document import (
     Document,
@@ -337,7 +337,7 @@ def _answer(name: str, value: Any) -> tuple[Type, str]:
     if not isinstance(value, Mapping):
         if not isinstance(value, str):
             raise wrong("a type such as string", value)
-        return parse_type(value), ""
+        return parse_answer_type(value), ""
     for fault in known_keys(value, ("type", "describe"), "an answer"):
         raise fault
     text = value.get("describe", "")
@@ -346,7 +346,7 @@ def _answer(name: str, value: Any) -> tuple[Type, str]:
             f"expected a type, found {kind_of(value.get('type'))}",
             hint="write {type: string, describe: text}",
         )
-    return parse_type(value["type"]), text
+    return parse_answer_type(value["type"]), text
 
 
 def _describe(value: Any, answers: Answers) -> Described:

@@ -24,6 +24,7 @@ from semgraph.frontend.arguments import (
     read_name,
     read_number,
     read_order,
+    read_relation,
     read_scalar,
     read_using,
     under,
@@ -33,10 +34,18 @@ from semgraph.logical.node import Node
 from semgraph.logical.prompt import Prompt, PromptSet
 from semgraph.logical.relational import Add, GroupJoin, Project
 from semgraph.logical.semantic import Answers, SemMap
-from semgraph.logical.typecheck import Columns, Sort, Using, check_sort, fresh, typed
+from semgraph.logical.typecheck import (
+    Columns,
+    Sort,
+    Using,
+    check_sort,
+    check_using,
+    column_scalar,
+    fresh,
+    typed,
+)
 
 NUMBER = "number"
-_KEYS = ("of", "using", "where", "order", "limit", "shows", "number", "unknown")
 Build = Callable[..., Any]
 
 
@@ -97,42 +106,42 @@ def read_refs(value: Any, scope: Scope, options: Mapping[str, Any]) -> Refs:
 
 def _read_ref(name: str, value: Any, scope: Scope, options: Mapping[str, Any]) -> Ref:
     arguments = mapping(value, "records: {of, using, shows}")
-    if faults := list(known_keys(arguments, _KEYS, "refs")):
-        raise Faults(faults)
-    for key in ("of", "shows"):
-        if arguments.get(key) is None:
-            what = {
-                "of": "the relation whose rows are named",
-                "shows": "what the prompt shows of a row",
-            }
-            raise Fault(f'refs needs "{key}"', hint=what[key])
-
-    def part(key: str, read: Callable[..., Any], default: Any = None, **more: Any) -> Any:
-        if arguments.get(key) is None:
-            return default
-        return under(key, read, arguments[key], scope, {**options, **more})
-
-    return Ref(
-        read_name(name, scope, options),
-        under("of", scope.relation, arguments["of"]),
-        _whole(part("shows", read_columns)),
-        part("using", read_using, ()),
-        part("where", read_scalar),
-        part("order", read_order, ()),
-        part("limit", read_number),
-        part("number", read_name, ""),
-        part("unknown", read_choice, "ask", choices=("ask", "drop")),
-    )
-
-
-def _whole(shows: Columns) -> Columns:
-    if NUMBER in dict(shows):
-        raise Fault(
-            'shows has "number", which the engine adds',
-            "shows",
-            hint="number: COLUMN takes numbers that the rows have",
+    faults = list(known_keys(arguments, _PARTS, "refs"))
+    faults += [
+        Fault(f'refs needs "{key}"', hint=hint)
+        for key, hint in _REQUIRED.items()
+        if arguments.get(key) is None
+    ]
+    values: dict[str, Any] = {}
+    for key, (read, more) in _PARTS.items():
+        try:
+            if arguments.get(key) is not None:
+                values[key] = under(key, read, arguments[key], scope, {**options, **more})
+        except Fault as fault:
+            faults.append(fault)
+    if NUMBER in dict(values.get("shows", ())):
+        hint = "write number: COLUMN for numbers that the rows have"
+        faults.append(Fault('shows has "number", which the engine adds', "shows", hint=hint))
+    if not faults and "using" not in values and "where" not in values:
+        faults.append(
+            Fault('refs needs "using" or "where"', hint="which rows are records of a row")
         )
-    return shows
+    if faults:
+        raise Faults(faults)
+    return Ref(read_name(name, scope, options), **values)
+
+
+_REQUIRED = {"of": "the relation whose rows are named", "shows": "what the prompt shows of a row"}
+_PARTS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "of": (read_relation, {}),
+    "using": (read_using, {}),
+    "where": (read_scalar, {}),
+    "order": (read_order, {}),
+    "limit": (read_number, {}),
+    "shows": (read_columns, {}),
+    "number": (read_name, {}),
+    "unknown": (read_choice, {"choices": ("ask", "drop")}),
+}
 
 
 def refs_of(answers: Answers) -> frozenset[str]:
@@ -152,7 +161,7 @@ def refuse_unnamed(cls: type[Node], prompt: Prompt, refs: Refs) -> None:
     for name in sorted(refs_of(prompt.returns) - set(refs)):
         what = f'prompt "{prompt.name}" answers by ref<{name}>'
         if cls is not SemMap:
-            raise Fault(what, "prompt", hint=f"{cls.keyword} has no refs: use sem_map")
+            raise Fault(what, "prompt", hint=f"use sem_map: {cls.keyword} has no refs")
         say = f"say refs: {{{name}: {{of: RELATION, using: KEY, shows: [COLUMN]}}}}"
         raise Fault(what, "prompt", hint=did_you_mean(name, refs) or say)
 
@@ -222,7 +231,7 @@ def _with_records(
     build: Build, ref: Ref, rows: Node, column: str, step: str, origin: Position | None
 ) -> Node:
     """The rows with their records in `column`, and what is shown of them in the column `ref.name`."""
-    _check_records(ref)
+    _check_records(ref, rows.schema)
     record = f'"{ref.name}"'
     order = tuple(
         Sort(parse_scalar(read_from(term.by, record)), term.descending) for term in ref.order
@@ -241,16 +250,25 @@ def _with_records(
     return shown_rows
 
 
-def _check_records(ref: Ref) -> None:
-    """Refuse expressions that are wrong over the relation of the records. Raises Fault."""
+def _check_records(ref: Ref, left: pa.Schema) -> None:
+    """Refuse what is wrong over the relation of the records. Raises Faults."""
     schema = ref.of.schema
-    check_sort(ref.order, schema)
-    typed(ref.shows, schema, "shows")
+    checks: list[Callable[[], object]] = [
+        lambda: check_using(ref.using, left, schema),
+        lambda: check_sort(ref.order, schema),
+        lambda: typed(ref.shows, schema, "shows"),
+    ]
     if ref.number:
+        column = column_scalar(ref.number)
+        checks.append(lambda: under("number", expect_type, column, schema, pa.int64()))
+    faults: list[Fault] = []
+    for check in checks:
         try:
-            expect_type(parse_scalar(f'"{ref.number}"'), schema, pa.int64())
+            check()
         except Fault as fault:
-            raise fault.under("number") from None
+            faults.append(fault)
+    if faults:
+        raise Faults(faults)
 
 
 def _named_rows(text: str, kind: Type, rows_of: Mapping[str, tuple[str, str]]) -> str:

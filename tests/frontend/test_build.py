@@ -99,7 +99,7 @@ def test_every_kind_of_argument_has_a_reader():
         for cls in (*OPERATORS, *SOURCES, *SINKS)
         for f in plan_keys(cls).values()
     }
-    assert kinds == {*READERS, *SEARCHING}
+    assert kinds == {*READERS, *SEARCHING, "refs"}
 
 
 def test_keywords_are_unique_and_every_operator_says_what_it_does():
