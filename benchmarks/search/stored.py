@@ -58,9 +58,7 @@ def graph() -> Graph:
 
 @cache
 def _folder() -> Path:
-    found = Path(tempfile.mkdtemp(prefix="semgraph-search-"))
-    atexit.register(_emptied, found)
-    return found
+    return Path(tempfile.mkdtemp(prefix="semgraph-search-"))
 
 
 @cache
@@ -103,8 +101,10 @@ async def _filled(store: Store, facts: int) -> None:
         await store.aclose()
 
 
-def _emptied(folder: Path) -> None:
+@atexit.register
+def _emptied() -> None:
     """End the servers, and remove the temporary files."""
     for server in _SERVERS:
         stop(server)
-    shutil.rmtree(folder, ignore_errors=True)
+    if _folder.cache_info().currsize:
+        shutil.rmtree(_folder(), ignore_errors=True)
