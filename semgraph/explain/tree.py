@@ -21,8 +21,8 @@ from semgraph.relational.segments import Segment
 
 Actual = Mapping[str, Mapping[str, Any]]
 WIDTH = 100
-_HEADS = ("step", "how", "rows", "calls", "tokens", "$", "prompt", "reads, writes")
-_RIGHT = {"rows", "calls", "tokens", "$"}
+_HEADS = ("step", "how", "rows", "CPU", "calls", "tokens", "$", "prompt", "reads, writes")
+_RIGHT = {"rows", "CPU", "calls", "tokens", "$"}
 _GAP = 2
 
 
@@ -58,13 +58,17 @@ def tree(
             )
             return
         seen.add(name)
-        numbers = _numbers(forecast.of(name) if forecast else {}, (actual or {}).get(name))
+        did = (actual or {}).get(name)
+        numbers = _numbers(forecast.of(name) if forecast else {}, did)
         does = [
             *_reads(step, plan),
             *([f"→ {', '.join(written[name])}"] if name in written else []),
         ]
         how, prompt = _asks(step)
-        rows.append((f"{prefix}{branch} {name}", how, *numbers, prompt, " · ".join(does)))
+        amount, *asked = numbers
+        cpu = _cpu(step, did) if did is not None else ""
+        texts = (how, amount, cpu, *asked, prompt, " · ".join(does))
+        rows.append((f"{prefix}{branch} {name}", *texts))
         inner = prefix + (" " if branch.startswith("└") else "│")
         for i, child in enumerate(step["reads"]):
             visit(child, inner, "└" if i == len(step["reads"]) - 1 else "├")
@@ -168,6 +172,16 @@ def _numbers(
     )
     rows, calls, tokens, dollars = (" / ".join(parts) for parts in both)
     return rows, calls, tokens, dollars
+
+
+def _cpu(step: Mapping[str, Any], did: Mapping[str, Any]) -> str:
+    """The time of the relational segments of a step that waits for no model; in a run of few rows
+    this is their CPU.
+    """
+    if not step["segments"] or did["operator"] or not did["seconds"]:
+        return ""
+    seconds = did["seconds"]
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.1f} ms"
 
 
 def _reads(step: Mapping[str, Any], plan: PhysicalPlan) -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -245,6 +246,32 @@ async def test_a_run_stands_beside_the_estimates(tmp_path: Path, oracle: Oracle)
     (line,) = (line for line in text.splitlines() if line.lstrip("│├└ ").startswith("kept"))
     assert f"≈ {calls} / {calls}" in line
     assert f"was: {result.meter.total().calls_issued} calls" in text
+
+
+RELATIONAL = """
+plan: summed
+inputs: {notes: {id: int64, text: string}}
+steps:
+  few: [{from: notes}, {filter: id < 6}]
+  kept: [{from: few}, {sem_filter: {prompt: "Is {text} nice?"}}]
+  ends: [{from: kept}, {aggregate: {by: [], add: {n: count(*)}}}]
+returns: [few, ends]
+"""
+
+
+async def test_the_tree_shows_the_cpu_of_relational_steps_of_a_run(
+    tmp_path: Path, oracle: Oracle
+) -> None:
+    path = tmp_path / "summed.yaml"
+    path.write_text(RELATIONAL, encoding="utf-8")
+    async with semgraph.Session(llm=oracle, store="memory", folder=tmp_path) as session:
+        await session.arun(path, notes=NOTES)
+        beside = (await said(session, path, run="last", width=240)).splitlines()
+        estimated = await said(session, path, width=240)
+    of_run = re.compile(r"[│├└ ]+(\w+) .* \d+\.\d m?s\b")
+    assert {match[1] for line in beside if (match := of_run.match(line))} == {"few", "ends"}
+    assert " CPU" in beside[1]
+    assert " CPU" not in estimated
 
 
 async def test_of_a_run_of_another_version_of_the_plan_that_is_said(
