@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,38 @@ class Result:
             *([f"stopped: {self.stopped}"] if self.stopped else []),
         ]
         return f"<Result {'; '.join(parts)}>"
+
+    def __getitem__(self, name: str) -> pa.Table:
+        """A result by name. Raises KeyError."""
+        if name not in self.tables:
+            known = ", ".join(self.tables) or "none"
+            raise KeyError(f'{self.plan} returned no "{name}"; its results: {known}')
+        return self.tables[name]
+
+    def to_arrow(self, name: str | None = None) -> pa.Table:
+        """A result as an Arrow table; without a name, the only one.
+
+        Raises:
+            KeyError: There is no such result, or there are several.
+        """
+        if name is None and len(self.tables) != 1:
+            known = ", ".join(self.tables) or "none"
+            raise KeyError(f"name one of the results of {self.plan}: {known}")
+        return self[next(iter(self.tables)) if name is None else name]
+
+    def to_pandas(self, name: str | None = None) -> Any:
+        """A result as a pandas data frame. Raises KeyError, as `to_arrow`."""
+        return self.to_arrow(name).to_pandas()
+
+    def to_polars(self, name: str | None = None) -> Any:
+        """A result as a Polars data frame; needs the package polars. Raises KeyError, as
+        `to_arrow`.
+        """
+        return import_module("polars").from_arrow(self.to_arrow(name))
+
+    def rows(self, name: str | None = None) -> list[dict[str, Any]]:
+        """A result as a list of mappings. Raises KeyError, as `to_arrow`."""
+        return self.to_arrow(name).to_pylist()
 
     def _repr_html_(self) -> str:
         """How notebooks show it."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from semgraph.errors import Fault, Faults, InputError, PlanError, Problem
 from semgraph.expr.types import Type, type_of_arrow
+from semgraph.frontend.answer_types import answer_types
 from semgraph.frontend.build import (
     OPERATORS,
     SINKS,
@@ -98,12 +99,13 @@ def makes_step(method: Callable[Concatenate[S, P], Frame]) -> OperatorMethod[P]:
 
 OnError = Literal["raise", "null"]
 Prompt = str | Mapping[str, str]
-Types = Mapping[str, Any]
+Types = Any  # types by name, of plans or of Python; a Pydantic model or TypedDict; one type
 
 
 class SemanticMethods:
     """Operators that a model answers, and what writes. A prompt is a question, a file's name, or
-    `{"on": COLUMN, ...}`; `role` names the model that answers it.
+    `{"on": COLUMN, ...}`; `role` names the model that answers it. `returns` takes types of plans
+    (`"list<string>"`), of Python (`list[str]`, `Literal["a", "b"]`), or a Pydantic model.
     """
 
     @abstractmethod
@@ -317,6 +319,8 @@ class Frame(SemanticMethods):
             PlanError: The arguments are wrong.
         """
         cls = _CLASSES[keyword]
+        if isinstance(arguments, Mapping) and "returns" in arguments:
+            arguments = {**arguments, "returns": _plain_types(keyword, arguments["returns"])}
         world, plain = joined(self.world, arguments)
         if not stands_bare(cls, plain):
             keys = plan_keys(cls)
@@ -569,6 +573,13 @@ class Frame(SemanticMethods):
     def asks(self) -> bool:
         """Whether it calls the model."""
         return any(node.calls_model for node in walk(self.node))
+
+
+def _plain_types(keyword: str, returns: Any) -> Any:
+    try:
+        return answer_types(returns)
+    except Fault as fault:
+        raise call_error(keyword, fault.under("returns")) from None
 
 
 _GRAPH = "graph.yaml"  # what a plan calls a graph that was given as an object
