@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         UnavailableError,
     )
     from semgraph.execution.result import Progress, Result
-    from semgraph.frontend.frame import Frame, plan, table
+    from semgraph.frontend.frame import Frame, call, plan, scan, table, union
     from semgraph.frontend.load import load_plan
     from semgraph.session import Session
 
@@ -51,9 +51,12 @@ _PLACES = {
     "Session": "semgraph.session",
     "StoreUnavailable": "semgraph.errors",
     "UnavailableError": "semgraph.errors",
+    "call": "semgraph.frontend.frame",
     "load_plan": "semgraph.frontend.load",
     "plan": "semgraph.frontend.frame",
+    "scan": "semgraph.frontend.frame",
     "table": "semgraph.frontend.frame",
+    "union": "semgraph.frontend.frame",
 }
 
 __all__ = [
@@ -73,9 +76,12 @@ __all__ = [
     "Session",
     "StoreUnavailable",
     "UnavailableError",
+    "call",
     "load_plan",
     "plan",
+    "scan",
     "table",
+    "union",
 ]
 
 

@@ -15,7 +15,7 @@ from semgraph import errors
 HEAVY = ("pandas", "pyarrow", "numpy", "duckdb", "sqlglot", "networkx", "openai", "neo4j")
 NAMES = {
     "BudgetReached", "Comparison", "ConcurrentWrite", "DataError", "EngineError", "Frame", "InputError", "ModelUnavailable", "PlanError", "Progress",
-    "Result", "RowError", "SemgraphError", "Session", "StoreUnavailable", "UnavailableError", "load_plan", "plan", "table",
+    "Result", "RowError", "SemgraphError", "Session", "StoreUnavailable", "UnavailableError", "call", "load_plan", "plan", "scan", "table", "union",
 }  # fmt: skip
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar, cast
 from weakref import WeakValueDictionary
@@ -19,8 +19,8 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 
 from semgraph.errors import Fault, Faults, Position, did_you_mean, each
-from semgraph.expr.scalar import Scalar, reserved
-from semgraph.expr.types import ANY_COLUMN, UNKNOWN, holds_unknown, parse_type
+from semgraph.expr.scalar import Scalar, parse_scalar, reserved
+from semgraph.expr.types import ANY_COLUMN, UNKNOWN, holds_unknown, parse_type, type_of_arrow
 from semgraph.frontend.arguments import (
     READERS,
     SEARCHING,
@@ -229,6 +229,23 @@ def _unknown(cls: type[Node], source: Node | None) -> Node:
     return Unknown()
 
 
+def _filled(relations: Sequence[Node], step: str, origin: Position | None) -> tuple[Node, ...]:
+    """Relations, each with NULL for the columns that it lacks and another has."""
+    kinds = {f.name: f.type for node in reversed(relations) for f in node.schema}
+    order = dict.fromkeys(name for node in relations for name in node.schema.names)
+    filled = []
+    for node in relations:
+        own = {ANY_COLUMN, *node.schema.names}
+        columns = tuple(
+            (name, parse_scalar(f"CAST(NULL AS {type_of_arrow(kinds[name]).sql})"))
+            for name in order
+            if name not in own and not holds_unknown(kinds[name])
+        )
+        add = partial(shared_node, Add, step, origin, input=node, columns=columns)
+        filled.append(add() if columns else node)
+    return tuple(filled)
+
+
 class _Arguments:
     """The arguments of one operator while they are read: values by field, and what is wrong."""
 
@@ -324,6 +341,8 @@ class _Arguments:
     def node(self, step: str, origin: Position | None) -> Node:
         """The node, with unknown parts in place of those that it refuses, or an unknown one."""
         self._add_context()
+        if self.values.pop("fill", False) and "relations" in self.values:
+            self.values["relations"] = _filled(self.values["relations"], step, origin)
         while not self.lacks_argument:
             try:
                 node = self._checked_node(step, origin)

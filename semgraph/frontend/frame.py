@@ -899,9 +899,9 @@ def scan(
     return Frame(Made("from", arguments, node), world)
 
 
-def union(relations: Sequence[Frame], *, step: str | None = None) -> Frame:
-    """∪: all rows of relations with the same columns, the first relation's first. `step` names the
-    step.
+def union(relations: Sequence[Frame], *, fill: bool = False, step: str | None = None) -> Frame:
+    """∪: all rows of relations with the same columns, the first relation's first. With `fill`, a
+    column that one lacks is NULL. `step` names the step.
 
     >>> union([table([{"id": 1}], name="a"), table([{"id": 2}], name="b")])
     Frame(union: id int64)
@@ -909,6 +909,7 @@ def union(relations: Sequence[Frame], *, step: str | None = None) -> Frame:
     if not relations:
         raise PlanError(Problem("union: expected a list of relations, found nothing"))
     world, plain = joined(relations[0].world, list(relations))
+    plain = {"of": plain, "fill": True} if fill else plain
     try:
         node = build(_SOURCES["union"], plain, FluentScope(world))
     except Fault as fault:

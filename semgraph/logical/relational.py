@@ -8,14 +8,14 @@ other order is broken by it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 
-from semgraph.errors import Fault
+from semgraph.errors import Fault, Faults
 from semgraph.expr.duckdb import always, expect_type, with_now
 from semgraph.expr.scalar import Scalar, lists_of, parse_scalar, replace_column
 from semgraph.expr.types import sql_type, type_of_arrow
@@ -574,33 +574,38 @@ def common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Union(Node):
     """∪ (all rows, the first relation's first): relations with the same columns, matched by
-    name.
+    name. With `fill`, a column that one lacks is NULL of the type that another has.
     """
 
     keyword: ClassVar[str] = "union"
     tag: ClassVar[str] = "Union"
-    sole: ClassVar[str] = "relations"
+    sole: ClassVar[str] = "of"
     relational: ClassVar[bool] = True
-    relations: tuple[Node, ...] = argument("relations")
+    relations: tuple[Node, ...] = argument("relations", key="of")
+    fill: bool = argument("flag", default=False, added=True)
     fields: tuple[str, ...] | None = None
 
     def infer(self) -> pa.Schema:
         first = self.relations[0].schema
-        for i, node in enumerate(self.relations[1:], 1):
-            own, others = set(first.names), set(node.schema.names)
-            if own != others and self.fields is None:
-                missing, more = sorted(own - others), sorted(others - own)
-                there = "; ".join(
-                    f"{word} {', '.join(names)}"
-                    for word, names in (("without", missing), ("also with", more))
-                    if names
-                )
-                raise Fault(
-                    "the relations of a union differ", "relations", i, there=f"this one is {there}"
-                )
+        if self.fields is None and (faults := list(self._lacking())):
+            raise Faults(faults)
         return pa.schema(
             [self._column(f) for f in first if self.fields is None or f.name in self.fields]
         )
+
+    def _lacking(self) -> Iterator[Fault]:
+        """A fault for each relation that lacks columns of another."""
+        kinds = {f.name: f.type for node in reversed(self.relations) for f in node.schema}
+        for i, node in enumerate(self.relations):
+            lacking = sorted(kinds.keys() - set(node.schema.names))
+            if lacking:
+                name = node.step if node.step not in ("", self.step) else f"{i + 1}"
+                columns = ", ".join(f'"{n}" ({type_of_arrow(kinds[n])})' for n in lacking)
+                nulls = ", ".join(
+                    f'{n}: "CAST(NULL AS {type_of_arrow(kinds[n]).sql})"' for n in lacking
+                )
+                what = f"relation {name} lacks {columns}: fill: true, or add: {{{nulls}}}"
+                yield Fault(what, "relations", i)
 
     def _column(self, first: pa.Field[Any]) -> pa.Field[Any]:
         kind = first.type

@@ -385,3 +385,22 @@ def test_an_arrow_table_with_a_column_name_that_is_not_utf_8_is_refused(tmp_path
     )
     with pytest.raises(InputError, match=r"column 2 has a name that is not UTF-8: b'\\xff'"):
         semgraph.table(table)
+
+
+def test_a_union_fills_the_columns_that_a_frame_lacks():
+    numbers = table([{"id": 1, "level": 3}], name="numbers")
+    tagged = table([{"id": 2, "tags": ["x"]}], name="tagged")
+    both = union([numbers, tagged], fill=True, step="both")
+    plan = both.to_plan("filled")
+    assert plan.document["steps"]["both"] == [
+        {"union": {"of": ["numbers", "tagged"], "fill": True}}
+    ]
+    assert again(plan).fingerprint == plan.fingerprint
+    with semgraph.Session(store="memory", journal=False, runs="") as session:
+        rows = session.run(both).tables["both"].to_pylist()
+    assert rows == [
+        {"id": 1, "level": 3, "tags": None},
+        {"id": 2, "level": None, "tags": ["x"]},
+    ]
+    with pytest.raises(PlanError, match=r'relation tagged lacks "level" \(int64\): fill: true, or'):
+        union([numbers, tagged])

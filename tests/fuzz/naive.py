@@ -530,12 +530,15 @@ class _Evaluation:
     # -- sources
     # -----------------------------------------------------------------------------------------------
 
-    def union(self, relations: Sequence[Any]) -> Relation:
-        """All rows, the first's first."""
+    def union(self, spec: Any) -> Relation:
+        """All rows, the first's first; with `fill`, what a relation lacks is NULL."""
+        relations: Sequence[Any] = spec["of"] if isinstance(spec, dict) else spec
         parts = [self.relation(source) for source in relations if not self._left_out(source)]
         names = parts[0].names
+        if isinstance(spec, dict) and spec.get("fill"):
+            names = list(dict.fromkeys(name for part in parts for name in part.names))
         rows = [
-            replace(row, columns={name: row.columns[name] for name in names})
+            replace(row, columns={name: row.columns.get(name) for name in names})
             for part in parts
             for row in part.rows
         ]

@@ -335,7 +335,21 @@ class _Drawing:
             return [{"switch": {"on": "$two", "1": parts[0], "2": [{"union": parts}]}}], dict(
                 shared
             )
+        if self.chance(0.4):
+            return self.filled(parts, common[0][1], shared)
         return [{"union": parts}], dict(shared)
+
+    def filled(self, parts: list[Any], first: Typed, shared: Typed) -> tuple[list[Any], Typed]:
+        """A union of relations of which one has a column more."""
+        more = {name: kind for name, kind in first.items() if name not in shared}
+        if not more:
+            return [{"union": {"of": parts, "fill": self.chance(0.5)}}], dict(shared)
+        name = self.pick(*more)
+        parts[0][-1]["project"][name] = name
+        return [{"union": {"of": self.pick(parts, parts[::-1]), "fill": True}}], {
+            **shared,
+            name: more[name],
+        }
 
     def operator(self, typed: Typed) -> Drawn:
         """One operator over a relation."""

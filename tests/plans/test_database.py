@@ -35,9 +35,12 @@ async def test_clear_data_of_a_group_leaves_the_others(memory: Memory) -> None:
     assert {e["group_id"] for e in (await memory.graph()).entities} == {"h"}
 
 
-async def test_clear_data_of_all_leaves_nothing(memory: Memory) -> None:
+async def test_clear_data_of_an_empty_list_deletes_nothing(memory: Memory) -> None:
     await told(memory)
+    before = await counts(memory)
     await memory.run("clear_data", groups=[])
+    assert await counts(memory) == before
+    await memory.run("clear_data", groups=[{"group_id": g} for g in ("g", "h", "g")])
     assert await counts(memory) == (0, 0, 0, 0)
 
 
@@ -51,9 +54,7 @@ async def test_without_rows_a_plan_that_deletes_spares_what_a_store_holds(memory
         "no input, and the example of clear_data would delete Episodic, Entity"
     )
     assert "4 Episodic, 6 Entity" in str(problem.there)
-    assert problem.hint == (
-        "give the input: -i groups=FILE; without rows: -i groups=[]; for the example alone: --store memory"
-    )
+    assert problem.hint == ("give the input: -i groups=FILE; for the example alone: --store memory")
     assert await counts(memory) == before
     assert (await memory.run("clear_data", write=False)).tables[
         "episodes"
