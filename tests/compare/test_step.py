@@ -383,9 +383,9 @@ async def test_a_search_over_a_table_needs_no_store(session):
         [{"id": 1, "text": "It leaks."}, {"id": 2, "text": "Lovely."}], key="id", name="tickets"
     )
     kinds = sg.table(
-        [{"uuid": "k1", "name": "It leaks."}, {"uuid": "k2", "name": "Lovely."}], name="kinds"
+        [{"code": "k1", "name": "It leaks."}, {"code": "k2", "name": "Lovely."}], name="kinds"
     )
-    near = tickets.search(kinds, "kind", 1, methods={"equal": "name", "to": "text"})
+    near = tickets.search(kinds, "kind", 1, methods={"equal": "name", "to": "text"}, key="code")
     plan = near.sem_filter("Does “{text}” complain like “{kind.name}”?").step("complaints")
     found = await compared(session, plan, variants=["per_row"])
     assert found["per_row"].trials[0].rows.column("id").to_pylist() == [1]
