@@ -37,14 +37,14 @@ def statements(message: str) -> list[str]:
 
 def decision(statement: str, known: list[dict[str, Any]]) -> dict[str, Any]:
     """What becomes of the listed memories: one with the same verb is about the same matter."""
-    nothing = {"event": "ADD", "number": None, "becomes": None}
+    nothing = {"event": "ADD", "memory": None, "becomes": None}
     denied, matter = _MATTER.findall(statement)[0]
     for memory in known:
         if memory["text"] == statement:
             return nothing | {"event": "NOOP"}
         if _MATTER.findall(memory["text"])[0][1] == matter:
             change = {"event": "DELETE"} if denied else {"event": "UPDATE", "becomes": statement}
-            return nothing | {"number": memory["number"]} | change
+            return nothing | {"memory": memory["number"]} | change
     return nothing
 
 
@@ -176,11 +176,11 @@ async def test_an_answer_that_names_no_memory_of_the_list_sets_its_message_aside
 
     async def wrong(body: dict[str, Any]) -> str:
         said = json.loads(await answer(body))
-        return json.dumps(said | {"number": 7} if "number" in said else said)
+        return json.dumps(said | {"memory": 7} if "memory" in said else said)
 
     chat.answer = wrong
     told = await mind.tell("I live in Porto.")
-    assert "the answer names no memory of the list" in str(told.failed)
+    assert "memory has 7, which is the number of no record" in str(told.failed)
     assert [row["text"] for row in await mind.kept()] == ["User lives in Lisbon."]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from semgraph.errors import RowError
@@ -31,7 +32,7 @@ from semgraph.semantic.prompt.records import (
     paragraphs,
     question,
 )
-from semgraph.semantic.refs import UnknownNumber, checked_numbers, numbers_of_rows
+from semgraph.semantic.refs import Numbers, UnknownNumber, checked_numbers, numbers_of_rows
 
 _VERDICTS = {
     # Small models understand yes and no, but misread a boolean called "keep" as advice about the
@@ -74,7 +75,6 @@ class RowPrompts(PromptBuilder):
         # A row in several groups of sem_topk is sent once.
         self._first = [first[number] for number in numbers]
         self._all: dict[int, None] = {}
-        self._numbers = numbers_of_rows(node, rows.left)
 
     async def ask(self, works: Iterable[Work]) -> None:
         """Send requests until every item has an outcome; items of one row share it."""
@@ -195,12 +195,17 @@ class RowPrompts(PromptBuilder):
             return values | {"keep": values.pop(self._verdict[0][0]) == "yes"}
         if self.node.keyword == "sem_topk" and not 0 <= values["score"] <= _BEST:
             raise Invalid(f"score must be from 0 to {_BEST}")
-        if not self._numbers:
+        if not getattr(self.node, "numbers_of", ()):
             return values
         try:
             return checked_numbers(self.node, values, self._numbers[self.keys.left[item]])
         except UnknownNumber as error:
             raise Invalid(str(error)) from None
+
+    @cached_property
+    def _numbers(self) -> list[Numbers]:
+        """The numbers of the records of each left row."""
+        return numbers_of_rows(self.node, self.rows.left)
 
     def _read_block(self, work: Work, text: str) -> dict[int, dict[str, Any]]:
         """The valid answers of a block by item. Raises Invalid if it is not a list of answers."""
