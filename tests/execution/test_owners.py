@@ -321,7 +321,7 @@ async def test_a_search_over_a_step_finds_rows_of_its_own_partition(
 ) -> None:
     steps = (
         "  rows: [{from: facts}, {project: {uuid: id(fact), group_id, fact}}]\n"
-        "  found:\n    - from: notes\n    - search: {over: rows, alias: hit, k: 9, methods: [{nearest: fact, to: text}]}\n"
+        "  found:\n    - from: notes\n    - search: {over: rows, key: uuid, alias: hit, k: 9, methods: [{nearest: fact, to: text}]}\n"
         "    - sem_filter: {prompt: 'Does {text} say {hit.fact}?'}\n"
     )
     result = await bench.run(steps, windows=windows)
