@@ -93,6 +93,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "neo4j" not in item.nodeid and item.path.stem != "test_accounting")
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse to run where the groups have no effect: tests on Neo4j would wait for each other in all
+    processes.
+    """
+    grouped = getattr(session.config.option, "loadgroup", False)
+    if grouped and session.items and "@" not in session.items[0].nodeid:
+        pytest.exit(
+            "pytest-xdist forms no groups with this pytest: install what constraints.txt names"
+        )
+
+
 @pytest.fixture(scope="session", autouse=True)
 def partitions_on_the_wire() -> Iterator[None]:
     """Every run of a plan tells the servers of this process which texts belong to which partition:
