@@ -95,6 +95,29 @@ def check(
 
 @app.command()
 @everywhere
+def ways(
+    options: CommonOptions,
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="A name, or a file.")],
+) -> None:
+    """Show the plans that a plan calls: the interface of each call, and the plans that fit in its
+    place (--use STEP=PLAN).
+    """
+    from dataclasses import asdict
+
+    from semgraph.frontend.plan_files import called_plans, plan_file
+    from semgraph.render.plans import called_lines
+
+    calls = called_plans(plan_file(plan))
+    if options.json:
+        options.dump([asdict(call) for call in calls])
+    elif calls:
+        options.show(*called_lines(calls, options.out.width))
+    else:
+        options.talk(f"{plan} calls no plan")
+
+
+@app.command()
+@everywhere
 def copy(
     options: CommonOptions,
     plan: Annotated[str, typer.Argument(metavar="PLAN", help="A name.")],

@@ -76,7 +76,8 @@ def tree(
     for i, name in enumerate(tops):
         visit(name, "", "└" if i == len(tops) - 1 else "├")
     table, left_out = _table(rows, width)
-    lines = [*_head(plan, width), *table, *_of_schema(plan), *_on_duckdb(steps)]
+    lines = [*_head(plan, width), *table, *_replaced(plan), *_of_schema(plan)]
+    lines += _on_duckdb(steps)
     lines += _totals(forecast, actual)
     if note:
         lines.append(f"! {note}")
@@ -87,6 +88,14 @@ def tree(
             f"not shown, for lack of space: {'; '.join(left_out)} (--format json has them all)"
         )
     return "\n".join(lines)
+
+
+def _replaced(plan: PhysicalPlan) -> list[str]:
+    return [
+        f"{step}: {call.by} in place of {call.plan} (use)"
+        for step, call in plan.logical.called.items()
+        if call.by is not None
+    ]
 
 
 def _of_schema(plan: PhysicalPlan) -> list[str]:

@@ -27,6 +27,7 @@ def _whole(pattern: re.Pattern[str]) -> Schema:
 _NAMED, _PATH, _PARAMETER = _whole(NAME), _whole(PATH), _whole(PARAMETER)
 _SCALAR: Schema = {"type": ["string", "number", "boolean"]}
 _TEXT: Schema = {"type": "string"}
+_CHOICE: Schema = {"anyOf": [_TEXT, {"type": "object", "minProperties": 1, "maxProperties": 1}]}
 _ANY_RELATION: Schema = {"$ref": "#/$defs/relation"}
 _CONDITION: Schema = {
     "anyOf": [
@@ -65,7 +66,12 @@ def _definitions() -> Schema:
 
 def _sources() -> Schema:
     by_name = {cls.keyword: cls for cls in SOURCES}
-    called = {"plan": _TEXT, "inputs": _map(_ANY_RELATION), "params": _map({}), "preset": _TEXT}
+    called = {
+        "plan": _TEXT,
+        "inputs": _either(_map(_ANY_RELATION), {"type": "array", "items": _NAMED}),
+        "params": _either(_map({}), {"type": "array", "items": _NAMED}),
+        "preset": _TEXT,
+    }
     switch = {
         "type": "object",
         "properties": {"on": {}},
@@ -273,7 +279,7 @@ _KEY_SCHEMAS: dict[str, Schema] = {
     },
     "presets": {
         "description": "Named sets of parameters and choices.",
-        **_map(_closed({"params": _map({}), "use": _map(_TEXT), "doc": _TEXT}, [])),
+        **_map(_closed({"params": _map({}), "use": _map(_CHOICE), "doc": _TEXT}, [])),
     },
     "windows": {
         "description": "How an input is cut into windows.",
@@ -291,8 +297,8 @@ _KEY_SCHEMAS: dict[str, Schema] = {
         **_either({"type": "array", "items": _TEXT}, _map(_ANY_RELATION)),
     },
     "use": {
-        "description": "How steps are done: {step: implementation(parameter=value)}.",
-        **_map(_TEXT),
+        "description": "How steps are done: {step: implementation(parameter=value)}, or {step: plan}.",
+        **_map(_CHOICE),
     },
     "allow": {"description": "Rewrites that may change answers.", "type": "array", "items": _NAMED},
     "calls": {

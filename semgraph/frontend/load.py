@@ -10,16 +10,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
-from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean
+from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
 from semgraph.expr.canonical import canonical
 from semgraph.expr.functions import canonical_json
-from semgraph.expr.scalar import parse_scalar
-from semgraph.expr.types import ANY_COLUMN, UNKNOWN, type_of_arrow
 from semgraph.frontend.arguments import (
     PARAMETER,
     Pruned,
@@ -27,6 +25,7 @@ from semgraph.frontend.arguments import (
     holds,
     read_flag,
     read_names,
+    unknown_parameter,
     whole_parameter,
 )
 from semgraph.frontend.arguments import under as at
@@ -38,7 +37,16 @@ from semgraph.frontend.build import (
     build_or_unknown,
     by_keyword,
     operator_on,
-    shared_node,
+)
+from semgraph.frontend.calls import (
+    CALL_KEYS,
+    Fit,
+    Relation,
+    Replaced,
+    Replacement,
+    Results,
+    call_inputs,
+    replacing_arguments,
 )
 from semgraph.frontend.document import (
     Document,
@@ -61,7 +69,6 @@ from semgraph.frontend.dump import write_yaml
 from semgraph.frontend.head import (
     Head,
     LoadState,
-    input_schema,
     match_steps,
     own_inputs,
     parameter_values,
@@ -73,9 +80,9 @@ from semgraph.frontend.warnings import warnings
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.partitions import mixed_prompts
-from semgraph.logical.plan import Choice, InputSpec, LogicalPlan, SchemaWrite, Windowing
+from semgraph.logical.plan import Choice, LogicalPlan, PlanCall, SchemaWrite
 from semgraph.logical.prompt import PromptSet
-from semgraph.logical.relational import Add, Nothing, Union
+from semgraph.logical.relational import Union
 from semgraph.logical.schema import NAME, Graph
 from semgraph.logical.sinks import Sink
 from semgraph.optimizer import APPROXIMATE
@@ -86,37 +93,6 @@ MOST_CALLS = 50  # of plans in plans
 _SINKS = by_keyword(SINKS)
 _SCHEMA = "schema"
 _WRITES = (*_SINKS, _SCHEMA)
-_CALL_KEYS = ("plan", "inputs", "params", "preset")
-
-
-@dataclass(frozen=True)
-class Results:
-    """The results of a called plan. Those of a plan with problems are unknown."""
-
-    name: str
-    tables: Mapping[str, Node]
-    unknown: bool = False
-
-    def table(self, name: str) -> Node:
-        """A result by name. Raises Fault."""
-        if self.unknown:
-            return Unknown()
-        if name in self.tables:
-            return self.tables[name]
-        kind = f"results of {self.name}"
-        raise unknown(name, self.tables, f"{self.name} returns no", kind, value=True)
-
-    def single(self, hint: str) -> Node:
-        """The only result. Raises Fault if there are several."""
-        if self.unknown:
-            return Unknown()
-        if len(self.tables) == 1:
-            return next(iter(self.tables.values()))
-        names = ", ".join(f"{self.name}.{table}" for table in self.tables) or "none"
-        raise Fault(f"{self.name} has several results", there=f"results: {names}", hint=hint)
-
-
-Relation: TypeAlias = Node | Results
 
 
 class Loader:
@@ -125,19 +101,23 @@ class Loader:
     A called plan is loaded by a loader of its own, with relations of the caller as inputs.
     """
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: Head, caller: Loader | None = None) -> None:
         self.head = head
+        self.caller = caller
+        self.replaced: dict[str, Replaced] = {}
         self.params = head.params
         self.prompts = Prompts(head.folder, head.params, head.confined)
         self.inputs: Mapping[str, Node] = {}
         self.raw: dict[str, Any] = {}
         self.built: dict[str, Relation | Pruned] = {}
         self.called: list[Loader] = []
+        self.calls: dict[str, PlanCall] = {}
         self.writes: list[Sink] = []
         self.schema: SchemaWrite | None = None
         self.returns: dict[str, Node] = {}
         self.choices: dict[str, Choice] = {}
         self.has_lists = False  # among the parameters
+        self.broken = False  # whether it has problems
         self._open: list[str] = []
         self._step = ""
         self._reported_step: str | None = None
@@ -161,7 +141,7 @@ class Loader:
         steps = self.all_steps() if head.use else {}
         calling = {node.step for node in walk(*steps.values()) if node.calls_model}
         for name, (value, path) in head.use.items():
-            choose = partial(self._choose, name, value, steps, calling)
+            choose = partial(self._choose, name, value, steps, calling, option=not path)
             if path:
                 head.attempt(choose, *path)
             else:
@@ -468,18 +448,53 @@ class Loader:
 
     # -- choices
 
+    def plans_called(self) -> Iterator[tuple[str, PlanCall]]:
+        """The calls by their steps, those of called plans as `caller/inner`."""
+        yield from self.calls.items()
+        for inner in self.called:
+            yield from inner.plans_called()
+
+    def all_replaced(self) -> Iterator[tuple[str, Replaced]]:
+        """The calls whose plans were replaced, those in called plans as `caller/inner`; with the
+        steps of the plans that were replaced, named so too.
+        """
+        for step, replaced in self.replaced.items():
+            names = frozenset(name.removeprefix(self.head.prefix) for name in replaced.steps)
+            yield step, replace(replaced, steps=names)
+        for inner in self.called:
+            within = inner.head.prefix.removeprefix(self.head.prefix)
+            for step, replaced in inner.all_replaced():
+                names = frozenset(within + name for name in replaced.steps)
+                yield within + step, replace(replaced, steps=names)
+
     def _choose(
-        self, name: str, value: Any, known: Mapping[str, Node], calling: Container[str]
+        self,
+        name: str,
+        value: Any,
+        known: Mapping[str, Node],
+        calling: Container[str],
+        *,
+        option: bool,
     ) -> None:
         prefix = self.head.prefix
         names = [step.removeprefix(prefix) for step in known]
         steps = match_steps(name, names)
+        chosen = [step for step in steps if prefix + step in calling]  # of those inside calls, too
+        replaced = dict(self.all_replaced())
+        if calls := match_steps(name, replaced):
+            if chosen:
+                what = f'"{name}" names the call {calls[0]} and the step {chosen[0]}, which asks'
+                if calls == chosen:
+                    what = f'step "{name}" calls a plan and asks'
+                raise Fault(what, hint="put the call in a step of its own, or write OUTER/INNER")
+            return
         if not steps:
+            if not option and any(match_steps(name, each.steps) for each in replaced.values()):
+                return  # a step of the plan that was replaced
             if self.has_pruned(name) or not known or self._has_unknown_call():
                 return  # or its problems are reported already
             raise unknown(name, names, "use names no step", "steps")
         choice = Choice.parse(value)
-        chosen = [step for step in steps if prefix + step in calling]  # of those inside calls, too
         if not chosen:
             nodes = walk(*(known[prefix + step] for step in steps))
             if any(isinstance(node, Unknown) for node in nodes) or self._has_unknown_call():
@@ -521,40 +536,127 @@ class Loader:
             Fault: The call is wrong. Problems of the called plan are among the problems, and its
                 results are unknown.
         """
-        arguments = mapping(value, "{plan: NAME, inputs: {name: RELATION}}")
-        faults = known_keys(arguments, _CALL_KEYS, "call")
+        arguments = self._call_arguments(value)
+        path = at("plan", self._called_file, arguments["plan"])
+        self.calls[step] = PlanCall(arguments["plan"])
+        replacement = self._replacement(step)
+        if replacement is None:
+            inner = self._called(path, arguments, step, origin, scope)
+            return self._results(inner, step)
+        state = self.head.state
+        counts = state.operators, state.brought
+        reference = self._called(path, arguments, step, origin, scope)
+        if reference.broken:
+            return self._results(reference, step)
+        state.operators, state.brought = counts
+        return self._replacing(replacement, reference, arguments, step, origin, scope)
+
+    def _call_arguments(self, value: Any) -> dict[str, Any]:
+        """The arguments of a call; names in a list are those of relations and parameters of the
+        same name. Raises Faults.
+        """
+        arguments = dict(mapping(value, "{plan: NAME, inputs: {name: RELATION}}"))
+        faults = known_keys(arguments, CALL_KEYS, "call")
         if not isinstance(arguments.get("plan"), str):
             faults.append(Fault("call needs plan: the name of a plan"))
         if faults:
             raise Faults(faults)
-        path = at("plan", self._called_file, arguments["plan"])
+        if isinstance(inputs := arguments.get("inputs"), list):
+            arguments["inputs"] = {name: name for name in _names(inputs, "inputs")}
+        if isinstance(params := arguments.get("params"), list):
+            for i, name in enumerate(_names(params, "params")):
+                if name not in self.params:
+                    raise unknown_parameter(name, self.params, "params", i, value=True)
+            arguments["params"] = {name: self.params[name] for name in params}
+        return arguments
+
+    def _called(
+        self,
+        path: Path,
+        arguments: Mapping[str, Any],
+        step: str,
+        origin: Position | None,
+        scope: Scope | None,
+    ) -> Loader:
+        """The loader of a called plan, which is broken if it has problems. Raises Fault or
+        Pruned.
+        """
         state = self.head.state
         before, outer = len(state.problems), state.open
-        inner = Loader(Head(state, read_file(path), path.parent, f"{step}/"))
+        inner = Loader(Head(state, read_file(path), path.parent, f"{step}/"), self)
         state.open = (*outer, path)
         try:
             self._read_called_head(inner.head, arguments)
             if len(state.problems) == before and not inner.head.unknown_graph:
-                caller = scope or self
-                relations = at(
-                    "inputs",
-                    _call_inputs,
-                    caller,
-                    inner.head,
-                    arguments.get("inputs"),
-                    step,
-                    origin,
+                given = arguments.get("inputs")
+                inner.load(
+                    at("inputs", call_inputs, scope or self, inner.head, given, step, origin)
                 )
-                inner.load(relations)
         finally:
             state.open = outer
+        graphs = self.head.unknown_graph or inner.head.unknown_graph
+        inner.broken = graphs or len(state.problems) > before
+        return inner
+
+    def _results(self, inner: Loader, step: str) -> Results:
+        """The results of a called plan, which becomes part of this one."""
         self.called.append(inner)
         self.writes += inner.writes
         self.schema = self.schema or inner.schema
         name = step.removeprefix(self.head.prefix)
-        if len(state.problems) > before or self.head.unknown_graph or inner.head.unknown_graph:
+        if inner.broken:
             return Results(name, {}, unknown=True)
         return Results(name, inner.returns)
+
+    def _replacement(self, step: str) -> Replacement | None:
+        """The plan that `use` puts in the place of a called one; of several, that of the outermost
+        plan.
+        """
+        found: Replacement | None = None
+        loader: Loader | None = self
+        while loader is not None:
+            own = step.removeprefix(loader.head.prefix)
+            for key, (value, path) in loader.head.use.items():
+                nested = key.split("/")[0] not in loader.raw and own.endswith(f"/{key}")
+                if key == own or nested:
+                    found = Replacement(value, loader, key, path)
+            loader = loader.caller
+        return found
+
+    def _replacing(
+        self,
+        replacement: Replacement,
+        reference: Loader,
+        arguments: Mapping[str, Any],
+        step: str,
+        origin: Position | None,
+        scope: Scope | None,
+    ) -> Results:
+        """The results of a plan in the place of the reference. What does not fit is reported at
+        the entry of `use`.
+        """
+        name = step.removeprefix(self.head.prefix)
+        unknown_results = Results(name, {}, unknown=True)
+        self.replaced[name] = Replaced(str(arguments["plan"]), frozenset(reference.all_steps()))
+        try:
+            choice = Choice.parse(replacement.value)
+            path = self._called_file(choice.name)
+            self.calls[step] = PlanCall(arguments["plan"], choice)
+        except Fault as fault:
+            replacement.report(fault)
+            return unknown_results
+        fit = Fit(replacement, choice.name, str(arguments["plan"]))
+        head = Head(self.head.state, read_file(path), path.parent, f"{step}/")
+        own, reasons = replacing_arguments(choice, arguments, reference.head, head)
+        if fit.refused(reasons):
+            return unknown_results
+        try:
+            inner = self._called(path, own, step, origin, scope)
+        except Fault as fault:
+            fit.refused([part.what for part in each(fault)])
+            return unknown_results
+        results = self._results(inner, step)
+        return results if inner.broken else fit.results(results, reference.returns)
 
     def _called_file(self, name: str) -> Path:
         head = self.head
@@ -640,70 +742,6 @@ def _check_first(sink: Sink) -> None:
         raise Fault(what, "first", hint=hint)
 
 
-def _call_inputs(
-    scope: Scope, inner: Head, value: Any, step: str, origin: Position | None
-) -> dict[str, Node]:
-    """The inputs of a called plan: relations of the caller, or none for optional ones. Raises
-    Faults or Pruned.
-    """
-    arguments = mapping(value, "a mapping of relations")
-    faults = known_keys(arguments, inner.inputs, "the called plan")
-    relations: dict[str, Node] = {}
-    for name, spec in inner.inputs.items():
-        if name not in arguments:
-            if not spec.optional:
-                faults.append(Fault(f'the call needs the input "{name}"'))
-            continue
-        try:
-            relation = scope.relation(arguments[name])
-            relations[name] = _fit(relation, spec, inner.windows, f"{step}/{name}", origin)
-        except Fault as fault:
-            faults.append(fault.under(name))
-        except Pruned:
-            if not spec.optional:
-                raise
-    if faults:
-        raise Faults(faults)
-    # an input without rows belongs to the partitions that the others belong to
-    windowed = any(node.partitioned for node in relations.values())
-    for name, spec in inner.inputs.items():
-        if name not in relations:
-            called = f"{step}/{name}"
-            values = {"name": called, "columns": spec.schema, "windowed": windowed}
-            relations[name] = shared_node(Nothing, called, origin, **values)
-    return relations
-
-
-def _fit(
-    node: Node, spec: InputSpec, windowing: Windowing | None, step: str, origin: Position | None
-) -> Node:
-    """A caller's relation as an input: checked, with columns of NULL where it lacks some that may
-    be NULL.
-    """
-    declared, names = dict(spec.columns), node.schema.names
-    if ANY_COLUMN in names:
-        return node
-    missing, faults = [], []
-    for column in input_schema(
-        spec, windowed=windowing is not None and windowing.input == spec.name
-    ):
-        name, kind = column.name, type_of_arrow(column.type)
-        if name in names:
-            own = node.schema.field(name).type
-            if own != UNKNOWN and type_of_arrow(own) != kind:
-                what = f'column "{name}" is {type_of_arrow(own)}, the called plan wants {kind}'
-                faults.append(Fault(what))
-        elif name in declared and declared[name].nullable:
-            missing.append((name, parse_scalar(f"CAST(NULL AS {kind.sql})")))
-        else:
-            there = "columns here: " + ", ".join(names)
-            what = f'the called plan needs the column "{name}" ({kind})'
-            faults.append(Fault(what, there=there, hint=did_you_mean(name, names)))
-    if faults:
-        raise Faults(faults)
-    return shared_node(Add, step, origin, input=node, columns=tuple(missing)) if missing else node
-
-
 # -- plans
 
 
@@ -770,6 +808,7 @@ def _plan(loader: Loader) -> LogicalPlan:
         windows=head.windows,
         params=dict(head.params),
         use=loader.choices,
+        called=dict(loader.plans_called()),
         allow=tuple(head.data.get("allow") or ()),
         doc=head.data.get("doc") or "",
         document=head.document.data,

@@ -106,7 +106,7 @@ def _prompt_files(document: Mapping[str, Any], home: Path) -> Iterator[Path]:
     for _, value in walk_paths(document):
         if isinstance(value, dict) and (prompt := value.get("prompt")):
             names = (
-                [name for key, name in prompt.items() if key != "by"]
+                [name for key, name in prompt.items() if key != "on"]
                 if isinstance(prompt, dict)
                 else [prompt]
             )
@@ -133,9 +133,83 @@ def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
         texts[path.relative_to(home) if path.is_relative_to(home) else Path(path.name)] = (
             path.read_bytes()
         )
+    for name in _plans_named(file):
+        _gather(PlanFile(find_plan(name, (home,))[0], file.shipped), texts)
+
+
+def _plans_named(file: PlanFile) -> Iterator[str]:
+    """The plans that a plan calls, in any form of its steps, and those that a preset puts in the
+    place of one.
+    """
+    document = file.plan.document
     for _, value in walk_paths(document):
         if isinstance(value, dict) and isinstance(call := value.get("call"), dict):
-            _gather(PlanFile(find_plan(str(call["plan"]), (home,))[0], file.shipped), texts)
+            yield str(call["plan"])
+    for preset in (None, *(document.get("presets") or ())):
+        plan = file.plan if preset is None else load_plan(file.path, preset=preset)
+        yield from (choice.name for choice in plan.replaced.values())
+
+
+@dataclass(frozen=True)
+class CalledPlan:
+    """A call of a plan: its interface, and the plans that can stand for the one it names.
+
+    Args:
+        step: The step that calls.
+        plan: The plan that the call names.
+        inputs: The inputs that it declares; optional ones end with `?`.
+        params: Its parameters.
+        results: Its results.
+        fitting: The plans beside it that fit.
+    """
+
+    step: str
+    plan: str
+    inputs: tuple[str, ...]
+    params: tuple[str, ...]
+    results: tuple[str, ...]
+    fitting: tuple[str, ...]
+
+
+def called_plans(file: PlanFile) -> list[CalledPlan]:
+    """The calls of a plan, those of called plans too. Raises PlanError."""
+    home = file.path.resolve().parent
+    return [_called_plan(file, home, step, call.plan) for step, call in file.plan.called.items()]
+
+
+def _called_plan(file: PlanFile, home: Path, step: str, name: str) -> CalledPlan:
+    path = find_plan(name, (home,))[0]
+    reference = load_plan(path)
+    others = (
+        other.stem
+        for other in sorted(path.parent.glob("*.yaml"))
+        if other != path and is_plan(other) and _may_fit(other, reference)
+    )
+    inputs = tuple(f"{n}{'?' if spec.optional else ''}" for n, spec in reference.inputs.items())
+    return CalledPlan(
+        step, name, inputs, tuple(reference.params), tuple(reference.returns),
+        tuple(other for other in others if _fits(file, step, other)),
+    )  # fmt: skip
+
+
+def _may_fit(path: Path, reference: LogicalPlan) -> bool:
+    """Whether a plan needs no input, and lacks no result, that the reference has; by its text."""
+    try:
+        data = read_file(path).data
+    except PlanError:
+        return False
+    optional, results = data.get("optional") or (), data.get("returns") or ()
+    needed = {name for name in data.get("inputs") or () if name not in optional}
+    named = {str(result).rpartition(".")[2] for result in results}
+    return needed <= set(reference.inputs) and bool(named & set(reference.returns))
+
+
+def _fits(file: PlanFile, step: str, name: str) -> bool:
+    try:
+        load_plan(file.path, use={step: name})
+    except PlanError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

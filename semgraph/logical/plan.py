@@ -182,11 +182,20 @@ def _choice_of_mapping(value: Mapping[Any, Any]) -> Choice:
     return Choice(name, _checked([(str(k), v) for k, v in (params or {}).items()]))
 
 
+@dataclass(frozen=True)
+class PlanCall:
+    """A call of a plan: the plan that the step names, and the one that `use` puts in its place."""
+
+    plan: str
+    by: Choice | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class LogicalPlan:
     """A checked plan. `document` is the plan as plain data, which `to_yaml` writes; everything else
     is built from it.
 
+    `called` has the calls by their steps.
     `warnings` do not keep it from running. It is equal to itself alone, as nodes are, so that what
     is computed of a plan can be cached with it.
     """
@@ -201,11 +210,17 @@ class LogicalPlan:
     windows: Windowing | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     use: Mapping[str, Choice] = field(default_factory=dict)
+    called: Mapping[str, PlanCall] = field(default_factory=dict, compare=False)
     allow: tuple[str, ...] = ()
     doc: str = ""
     document: Mapping[str, Any] = field(default_factory=dict, compare=False)
     file: str = field(default="", compare=False)
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
+
+    @property
+    def replaced(self) -> dict[str, Choice]:
+        """The plans in the place of called ones, by the steps of the calls."""
+        return {step: call.by for step, call in self.called.items() if call.by is not None}
 
     @property
     def roots(self) -> tuple[Node, ...]:

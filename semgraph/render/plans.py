@@ -10,7 +10,7 @@ from typing import Any
 from semgraph.errors import PlanError
 from semgraph.formats import plural
 from semgraph.frontend.document import shown
-from semgraph.frontend.plan_files import PlanCheck, PlanFile
+from semgraph.frontend.plan_files import CalledPlan, PlanCheck, PlanFile
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
 from semgraph.render.tables import Column, lines
@@ -63,6 +63,16 @@ def list_lines(files: Sequence[PlanFile], width: int) -> Iterator[str]:
     cells = list(zip(*rows, strict=True)) if rows else [()] * len(titles)
     columns = [Column(title, column) for title, column in zip(titles, cells, strict=True)]
     yield from lines(columns, width, indent=0)
+
+
+def called_lines(calls: Sequence[CalledPlan], width: int) -> Iterator[str]:
+    """The calls of a plan, each with its interface and the plans that fit."""
+    for call in calls:
+        inputs = ", ".join((*call.inputs, *(f"${name}" for name in call.params)))
+        text = f"{call.step}   {call.plan}({inputs}) → {', '.join(call.results) or 'nothing'}"
+        yield from wrap(text, width, subsequent_indent="    ")
+        fitting = ", ".join(call.fitting) or "no other plan beside it"
+        yield from wrap(f"fits: {fitting}", width, initial_indent="  ", subsequent_indent="    ")
 
 
 def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:

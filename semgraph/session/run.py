@@ -344,7 +344,7 @@ class RunHandle:
         if not (self.record.folder / "plan.yaml").exists():
             self.record.text("plan.yaml", dump(plan))
             keep_inputs(self.record.folder, self.request.inputs)
-        use = {step: str(choice) for step, choice in plan.use.items()}
+        use = {step: str(choice) for step, choice in {**plan.use, **plan.replaced}.items()}
         request = self.request
         asked = {
             "until": request.until,

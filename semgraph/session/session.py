@@ -18,7 +18,7 @@ from semgraph.errors import PlanError, Problem, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
 from semgraph.frontend.frame import Frame
-from semgraph.frontend.head import read_graph
+from semgraph.frontend.head import match_steps, read_graph
 from semgraph.frontend.load import LoadedPlans
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.settings import Settings
@@ -161,6 +161,11 @@ class Session:
                 )
             )
         logical = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
+        for step in chosen:
+            if calls := match_steps(step, logical.called):
+                what = f'the plan that step "{calls[0]}" calls is chosen when the plan is loaded'
+                hint = "give the plan's name or path, or load_plan(..., use=...)"
+                raise PlanError(Problem(what, hint=hint))
         parsed = {step: Choice.parse(text) for step, text in chosen.items()}
         return replace(logical, use={**logical.use, **parsed}) if parsed else logical
 

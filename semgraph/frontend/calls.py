@@ -1,0 +1,264 @@
+"""Called plans: their results, the relations that they are given, and plans that stand for others.
+
+The plan that a `call` names is the interface of the call: its inputs, parameters and results. `use`
+puts another plan in its place, if it fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from semgraph.errors import Fault, Faults, Position, did_you_mean
+from semgraph.expr.functions import canonical_json
+from semgraph.expr.scalar import parse_scalar
+from semgraph.expr.types import ANY_COLUMN, UNKNOWN, type_of_arrow
+from semgraph.frontend.arguments import Pruned, Scope
+from semgraph.frontend.build import Unknown, shared_node
+from semgraph.frontend.document import Trail, known_keys, mapping, unknown
+from semgraph.frontend.head import Head, input_schema
+from semgraph.logical.node import Node
+from semgraph.logical.plan import Choice, InputSpec, Windowing
+from semgraph.logical.relational import Add, Nothing, Project
+from semgraph.logical.typecheck import column_scalar
+
+CALL_KEYS = ("plan", "inputs", "params", "preset")
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of a called plan. Those of a plan with problems are unknown.
+
+    Args:
+        name: The step that calls it.
+        tables: Its results.
+        unknown: Whether it has problems.
+        checked: What becomes of a result when it is read.
+    """
+
+    name: str
+    tables: Mapping[str, Node]
+    unknown: bool = False
+    checked: Callable[[str, Node], Node] = field(default=lambda _, node: node)
+
+    def table(self, name: str) -> Node:
+        """A result by name. Raises Fault."""
+        if self.unknown:
+            return Unknown()
+        if name in self.tables:
+            return self.checked(name, self.tables[name])
+        kind = f"results of {self.name}"
+        raise unknown(name, self.tables, f"{self.name} returns no", kind, value=True)
+
+    def single(self, hint: str) -> Node:
+        """The only result. Raises Fault if there are several."""
+        if self.unknown:
+            return Unknown()
+        if len(self.tables) == 1:
+            return self.table(next(iter(self.tables)))
+        names = ", ".join(f"{self.name}.{table}" for table in self.tables) or "none"
+        raise Fault(f"{self.name} has several results", there=f"results: {names}", hint=hint)
+
+
+Relation: TypeAlias = Node | Results
+
+
+class _Using(Protocol):
+    """The loader of a plan whose `use` names a call."""
+
+    head: Head
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """An entry of `use` that puts a plan in the place of the one that a call names.
+
+    Args:
+        value: The plan's name or path, with parameters in parentheses.
+        owner: The plan whose `use` it is.
+        key: The step that it names.
+        path: Its place in that plan; () for an option of the run.
+    """
+
+    value: Any
+    owner: _Using
+    key: str
+    path: Trail
+
+    def report(self, fault: Fault) -> None:
+        """Report what is wrong, at the entry."""
+
+        def fail() -> None:
+            raise fault
+
+        if self.path:
+            self.owner.head.attempt(fail, *self.path)
+        else:
+            self.owner.head.attempt_option(f"--use {self.key}", fail)
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """The plan that a call names, where `use` puts another in its place, and its steps."""
+
+    plan: str
+    steps: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Whether a plan can stand for the one that a call names."""
+
+    replacement: Replacement
+    plan: str
+    reference: str
+
+    def refused(self, reasons: Sequence[str]) -> bool:
+        """Report the reasons why it cannot; whether there are any."""
+        if reasons:
+            what = f"{self.plan} cannot stand for {self.reference}: "
+            self.replacement.report(Faults(Fault(what + reason) for reason in reasons))
+        return bool(reasons)
+
+    def results(self, results: Results, wanted: Mapping[str, Node]) -> Results:
+        """The results that the reference has. Those that are read must have the columns of the
+        reference's, of the same types; further columns are not seen.
+        """
+
+        def checked(name: str, node: Node) -> Node:
+            if name not in results.tables:
+                self.refused([f'it returns no "{name}"'])
+                return node
+            schema = wanted[name].schema
+            if ANY_COLUMN in node.schema.names or ANY_COLUMN in schema.names:
+                return node
+            if self.refused(list(_lacks(name, schema, node))):
+                return Unknown()
+            if node.schema.names == schema.names:
+                return node
+            columns = tuple((column, column_scalar(column)) for column in schema.names)
+            return shared_node(Project, node.step, node.origin, input=node, columns=columns)
+
+        tables = {name: results.tables.get(name, Unknown()) for name in wanted}
+        return Results(results.name, tables, checked=checked)
+
+
+def replacing_arguments(
+    choice: Choice, arguments: Mapping[str, Any], reference: Head, inner: Head
+) -> tuple[dict[str, Any], list[str]]:
+    """The arguments of a call for a plan in the place of the reference, and why it does not fit.
+
+    Args:
+        choice: The plan, with parameters of its own.
+        arguments: Those of the call.
+        reference: The head of the plan that the call names.
+        inner: The head of the other plan.
+    """
+    reasons: list[str] = []
+    inputs = mapping(arguments.get("inputs"), "a mapping of relations")
+    for name, optional in _declared_inputs(inner).items():
+        if not optional and name not in inputs:
+            reasons.append(f'it needs the input "{name}", which the call does not give')
+    declared = mapping(inner.data.get("params"), "a mapping of parameters")
+    defaults = mapping(reference.data.get("params"), "a mapping of parameters")
+    params: dict[str, Any] = {}
+    for name, value in mapping(arguments.get("params"), "a mapping of parameters").items():
+        if name in declared:
+            params[name] = value
+        elif value != defaults.get(name):
+            reasons.append(
+                f'it has no parameter "{name}", and the call sets it to {canonical_json(value)}'
+            )
+    for name, value in choice.params:
+        if name not in declared:
+            near = did_you_mean(name, declared)
+            reasons.append(f'it has no parameter "{name}"' + (f": {near}" if near else ""))
+        params[name] = value
+    own = _declared_inputs(inner)
+    return {
+        **{key: value for key, value in arguments.items() if key == "preset"},
+        "inputs": {name: value for name, value in inputs.items() if name in own},
+        "params": params,
+    }, reasons
+
+
+def _declared_inputs(head: Head) -> dict[str, bool]:
+    """The inputs that a plan declares, and whether each is optional."""
+    names = mapping(head.data.get("inputs"), "a mapping of inputs")
+    optional: Collection[Any] = head.data.get("optional") or ()
+    optional = [optional] if isinstance(optional, str) else optional
+    return {name: name in optional for name in names}
+
+
+def _lacks(name: str, wanted: Any, node: Node) -> Iterator[str]:
+    for column in wanted:
+        kind = type_of_arrow(column.type)
+        if column.name not in node.schema.names:
+            yield f'its result "{name}" lacks "{column.name}" ({kind})'
+        elif (own := type_of_arrow(node.schema.field(column.name).type)) != kind:
+            yield f'"{column.name}" of its result "{name}" is {own}, not {kind}'
+
+
+def call_inputs(
+    scope: Scope, inner: Head, value: Any, step: str, origin: Position | None
+) -> dict[str, Node]:
+    """The inputs of a called plan: relations of the caller, or none for optional ones. Raises
+    Faults or Pruned.
+    """
+    arguments = mapping(value, "a mapping of relations")
+    faults = known_keys(arguments, inner.inputs, "the called plan")
+    relations: dict[str, Node] = {}
+    for name, spec in inner.inputs.items():
+        if name not in arguments:
+            if not spec.optional:
+                faults.append(Fault(f'the call needs the input "{name}"'))
+            continue
+        try:
+            relation = scope.relation(arguments[name])
+            relations[name] = _fit(relation, spec, inner.windows, f"{step}/{name}", origin)
+        except Fault as fault:
+            faults.append(fault.under(name))
+        except Pruned:
+            if not spec.optional:
+                raise
+    if faults:
+        raise Faults(faults)
+    # an input without rows belongs to the partitions that the others belong to
+    windowed = any(node.partitioned for node in relations.values())
+    for name, spec in inner.inputs.items():
+        if name not in relations:
+            called = f"{step}/{name}"
+            values = {"name": called, "columns": spec.schema, "windowed": windowed}
+            relations[name] = shared_node(Nothing, called, origin, **values)
+    return relations
+
+
+def _fit(
+    node: Node, spec: InputSpec, windowing: Windowing | None, step: str, origin: Position | None
+) -> Node:
+    """A caller's relation as an input: checked, with columns of NULL where it lacks some that may
+    be NULL.
+    """
+    declared, names = dict(spec.columns), node.schema.names
+    if ANY_COLUMN in names:
+        return node
+    missing, faults = [], []
+    for column in input_schema(
+        spec, windowed=windowing is not None and windowing.input == spec.name
+    ):
+        name, kind = column.name, type_of_arrow(column.type)
+        if name in names:
+            own = node.schema.field(name).type
+            if own != UNKNOWN and type_of_arrow(own) != kind:
+                what = f'column "{name}" is {type_of_arrow(own)}, the called plan wants {kind}'
+                faults.append(Fault(what))
+        elif name in declared and declared[name].nullable:
+            missing.append((name, parse_scalar(f"CAST(NULL AS {kind.sql})")))
+        else:
+            there = "columns here: " + ", ".join(names)
+            what = f'the called plan needs the column "{name}" ({kind})'
+            faults.append(Fault(what, there=there, hint=did_you_mean(name, names)))
+    if faults:
+        raise Faults(faults)
+    return shared_node(Add, step, origin, input=node, columns=tuple(missing)) if missing else node
