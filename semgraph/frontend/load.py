@@ -482,11 +482,9 @@ class Loader:
         chosen = [step for step in steps if prefix + step in calling]  # of those inside calls, too
         replaced = dict(self.all_replaced())
         if calls := match_steps(name, replaced):
-            if chosen:
+            if chosen and calls != chosen:
                 what = f'"{name}" names the call {calls[0]} and the step {chosen[0]}, which asks'
-                if calls == chosen:
-                    what = f'step "{name}" calls a plan and asks'
-                raise Fault(what, hint="put the call in a step of its own, or write OUTER/INNER")
+                raise Fault(what, hint="write OUTER/INNER")
             return
         if not steps:
             if not option and any(match_steps(name, each.steps) for each in replaced.values()):
@@ -638,6 +636,10 @@ class Loader:
         name = step.removeprefix(self.head.prefix)
         unknown_results = Results(name, {}, unknown=True)
         self.replaced[name] = Replaced(str(arguments["plan"]), frozenset(reference.all_steps()))
+        if self._asks(name):
+            hint = "put the call in a step of its own"
+            replacement.report(Fault(f'step "{name}" calls a plan and asks', hint=hint))
+            return unknown_results
         try:
             choice = Choice.parse(replacement.value)
             path = self._called_file(choice.name)
@@ -657,6 +659,12 @@ class Loader:
             return unknown_results
         results = self._results(inner, step)
         return results if inner.broken else fit.results(results, reference.returns)
+
+    def _asks(self, name: str) -> bool:
+        """Whether a step has operators that a model answers."""
+        items = (value for _, value in walk_paths(self.raw.get(name)))
+        asking = {word for word, cls in OPERATOR_WORDS.items() if cls.calls_model}
+        return any(isinstance(item, Mapping) and asking & item.keys() for item in items)
 
     def _called_file(self, name: str) -> Path:
         head = self.head

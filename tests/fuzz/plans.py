@@ -123,7 +123,7 @@ class _Drawing:
         if use := {
             name: choice
             for name, (operators, _) in self.steps.items()
-            if (choice := self.choice(operators))
+            if "call" not in operators[0] and (choice := self.choice(operators))
         }:
             document["use"] = use
         if self.windows:
@@ -687,7 +687,7 @@ class _Drawing:
         meeting, other, _ = self.meeting(typed, name)
         spec = {"of": meeting.pop("other"), **meeting}
         del spec["alias"]
-        if "group_id" in typed and "group_id" in other and self.chance(0.8):
+        if "group_id" in typed and "group_id" in other and self.chance(0.95):
             using = spec.get("using", {})
             pairs = using if isinstance(using, dict) else dict(zip(using, using, strict=True))
             spec["using"] = {**pairs, "group_id": "group_id"}
@@ -702,9 +702,15 @@ class _Drawing:
             spec["limit"] = self.pick(1, 2, 3, "$two")
         return name, spec, ("struct", tuple(other.items()))
 
-    def naming(self, typed: Typed) -> Drawn:
-        """A sem_map of which answers are rows of another relation."""
+    def naming(self, typed: Typed) -> Drawn | None:
+        """A sem_map of which answers are rows of another relation. Few are such that a prompt may
+        show rows of two partitions, which is refused.
+        """
         name, records, row = self.records(typed)
+        windowed = self.here and self.read_people(records["of"])
+        apart = windowed or "group_id" in records.get("using", ()) or "group_id" not in typed
+        if not apart and self.chance(0.9):
+            return None
         one, several = self.fresh("a"), self.fresh("a")
         add, found = {}, dict(typed)
         if self.chance(0.6):
@@ -727,8 +733,8 @@ class _Drawing:
         return operators, found
 
     def sem_map(self, typed: Typed) -> Drawn:
-        if self.chance(0.25):
-            return self.naming(typed)
+        if self.chance(0.25) and (drawn := self.naming(typed)):
+            return drawn
         add = self.answers()
         kinds = {name: STRINGS if kind.startswith("list") else kind for name, kind in add.items()}
         spec: dict[str, Any] = {
