@@ -432,7 +432,7 @@ async def compare_plans(
             )
         )
     truth = None if request.truth is None else read_graph_truth(request.truth)
-    plans = {name: replace(plan, use={**plan.use, **use}) for name, use in arms.items()}
+    plans = {name: plan.using(use) for name, use in request.variants.items()}
     length = await opened.vector_length(plan)
     source = await snapshot(plan, opened.store, partitions_read(plan, request.inputs))
     async with source.copy(length) as scratch:

@@ -25,7 +25,7 @@ from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder, Embeddings, Reply, Request, Usage, Wrapper
 from semgraph.llm.stack import Roles, bound
 from semgraph.logical.node import Node, walk
-from semgraph.logical.plan import Choice, LogicalPlan
+from semgraph.logical.plan import Choice, LogicalPlan, match_steps
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import Meter, StepMetrics
@@ -471,13 +471,20 @@ class Whole:
 def uses(
     plan: LogicalPlan, variants: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, Choice]]:
-    """The parsed implementations of each variant. Raises PlanError for a step that calls no model."""
-    names = semantic_steps(plan.roots)
+    """The parsed choices of each variant: implementations of steps, plans in the place of called
+    ones. Raises PlanError for a step that calls neither a model nor a plan.
+    """
+    names = [*semantic_steps(plan.roots), *plan.called]
     known = {*names, *(name.rsplit("/", 1)[-1] for name in names)}
+    swapping = {  # their steps are those of other plans
+        arm for arm, use in variants.items() if any(match_steps(s, plan.called) for s in use)
+    }
 
     def read(arm: str, step: str, text: str) -> Choice:
-        if step not in known:
-            what = f'arm {arm}: plan {plan.name} has no step "{step}" that calls the model'
+        if step not in known and arm not in swapping:
+            what = (
+                f'arm {arm}: plan {plan.name} has no step "{step}" that calls the model or a plan'
+            )
             raise PlanError(
                 Problem(what, there=listed_steps(names), hint=did_you_mean(step, known))
             )

@@ -706,16 +706,3 @@ def parameter_values(declared: Mapping[str, Any], *changes: Mapping[str, Any]) -
                 raise unknown_parameter(name, declared, name)
             values[name] = value
     return values
-
-
-def match_steps(pattern: str, steps: Iterable[str]) -> list[str]:
-    """The steps that a name in `use` means: the step itself, else every step of that name inside
-    calls.
-
-    >>> match_steps("told", ["told_first", "named/told", "strays/told"])
-    ['named/told', 'strays/told']
-    """
-    listed = list(steps)
-    if pattern in listed:
-        return [pattern]
-    return [step for step in listed if step.endswith(f"/{pattern}")]

@@ -69,7 +69,6 @@ from semgraph.frontend.dump import write_yaml
 from semgraph.frontend.head import (
     Head,
     LoadState,
-    match_steps,
     own_inputs,
     parameter_values,
     read_head,
@@ -80,7 +79,7 @@ from semgraph.frontend.warnings import warnings
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.partitions import mixed_prompts
-from semgraph.logical.plan import Choice, LogicalPlan, PlanCall, SchemaWrite
+from semgraph.logical.plan import Choice, LogicalPlan, PlanCall, SchemaWrite, match_steps
 from semgraph.logical.prompt import PromptSet
 from semgraph.logical.relational import Union
 from semgraph.logical.schema import NAME, Graph
@@ -798,7 +797,14 @@ def load_document(
     head.attempt(partial(_check_example, head))
     if state.problems:
         raise PlanError(*sorted(state.problems, key=partial(_place, document.file)))
-    plan = _plan(loader)
+
+    def load(more: Mapping[str, Any]) -> LogicalPlan:
+        return load_document(
+            document, path, params=params, preset=preset, use={**(use or {}), **more},
+            folders=folders, graphs=graphs, confined=confined,
+        )  # fmt: skip
+
+    plan = replace(_plan(loader), load=load)
     _refuse_mixed_prompts(plan)
     return plan
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -182,6 +182,19 @@ def _choice_of_mapping(value: Mapping[Any, Any]) -> Choice:
     return Choice(name, _checked([(str(k), v) for k, v in (params or {}).items()]))
 
 
+def match_steps(pattern: str, steps: Iterable[str]) -> list[str]:
+    """The steps that a name in `use` means: the step itself, else every step of that name inside
+    calls.
+
+    >>> match_steps("told", ["told_first", "named/told", "strays/told"])
+    ['named/told', 'strays/told']
+    """
+    listed = list(steps)
+    if pattern in listed:
+        return [pattern]
+    return [step for step in listed if step.endswith(f"/{pattern}")]
+
+
 @dataclass(frozen=True)
 class PlanCall:
     """A call of a plan: the plan that the step names, and the one that `use` puts in its place."""
@@ -195,7 +208,7 @@ class LogicalPlan:
     """A checked plan. `document` is the plan as plain data, which `to_yaml` writes; everything else
     is built from it.
 
-    `called` has the calls by their steps.
+    `called` has the calls by their steps; `load` loads it again with more entries of `use`.
     `warnings` do not keep it from running. It is equal to itself alone, as nodes are, so that what
     is computed of a plan can be cached with it.
     """
@@ -216,6 +229,17 @@ class LogicalPlan:
     document: Mapping[str, Any] = field(default_factory=dict, compare=False)
     file: str = field(default="", compare=False)
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
+    load: Callable[[Mapping[str, Any]], LogicalPlan] | None = field(default=None, compare=False)
+
+    def using(self, use: Mapping[str, Any]) -> LogicalPlan:
+        """The plan with other implementations of steps, and other plans in the place of called
+        ones. Raises PlanError.
+        """
+        calls = {pattern for pattern in use if match_steps(pattern, self.called)}
+        if calls and self.load is not None:
+            return self.load(use)
+        parsed = {step: Choice.parse(value) for step, value in use.items()}
+        return replace(self, use={**self.use, **parsed}) if parsed else self
 
     @property
     def replaced(self) -> dict[str, Choice]:

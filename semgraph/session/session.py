@@ -18,11 +18,11 @@ from semgraph.errors import PlanError, Problem, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
 from semgraph.frontend.frame import Frame
-from semgraph.frontend.head import match_steps, read_graph
+from semgraph.frontend.head import read_graph
 from semgraph.frontend.load import LoadedPlans
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.settings import Settings
-from semgraph.logical.plan import Choice, LogicalPlan
+from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import OnError
 from semgraph.session.inputs import refuse_taken, run_before, sampled, typed_inputs
 from semgraph.session.resources import Owned, Resources, UserObjects
@@ -161,13 +161,7 @@ class Session:
                 )
             )
         logical = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
-        for step in chosen:
-            if calls := match_steps(step, logical.called):
-                what = f'the plan that step "{calls[0]}" calls is chosen when the plan is loaded'
-                hint = "give the plan's name or path, or load_plan(..., use=...)"
-                raise PlanError(Problem(what, hint=hint))
-        parsed = {step: Choice.parse(text) for step, text in chosen.items()}
-        return replace(logical, use={**logical.use, **parsed}) if parsed else logical
+        return logical.using(chosen)
 
     def resumed(self, run: str | None) -> Resumed:
         """The request of a recorded run; empty without a run. Raises PlanError if there is no such

@@ -193,9 +193,24 @@ def test_a_plan_that_is_not_there_is_named() -> None:
     assert '--use read: no plan "read_lots"' in refused(use={"read": "read_lots"})
 
 
-def test_a_loaded_plan_does_not_change_the_plans_that_it_calls(folder: Path) -> None:
-    with pytest.raises(PlanError, match='the plan that step "read" calls is chosen when'):
-        names(load_plan("main.yaml"), folder, use={"read": "read_fast"})
+def test_a_loaded_plan_is_loaded_again_with_other_plans(folder: Path) -> None:
+    plan = load_plan("main.yaml", params={"shown": 3})
+    assert names(plan, folder, use={"read": "read_fast"}) == ["Ann", "Ben"]
+    with pytest.raises(PlanError, match="read_more cannot stand for read_slow"):
+        plan.using({"read": "read_more"})
+
+
+def test_whole_plans_are_compared_with_other_plans_in_them(folder: Path) -> None:
+    oracle = Oracle(Mind(answer=lambda text: {"name": text.split()[2]}))
+    with semgraph.Session(llm=oracle, store="memory", folder=folder, runs=folder / "r") as session:
+        compared = session.compare(
+            "main.yaml",
+            variants={"slow": {}, "fast": {"read": "read_fast(shown=3)"}},
+            inputs={"notes": NOTES},
+        )
+    slow, fast = compared.arms
+    assert (slow.use, fast.use) == ({}, {"read": "read_fast(shown=3)"})
+    assert [trial.cold.calls for trial in (*slow.trials, *fast.trials)] == [2, 0]
 
 
 def test_a_run_is_resumed_with_the_plans_that_it_used(folder: Path) -> None:

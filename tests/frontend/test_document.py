@@ -9,7 +9,7 @@ from semgraph.errors import Position
 from semgraph.frontend.arguments import holds
 from semgraph.frontend.document import parse
 from semgraph.frontend.dump import write_yaml
-from semgraph.frontend.head import match_steps
+from semgraph.logical.plan import match_steps
 
 
 def test_words_are_words_and_dates_are_text():
