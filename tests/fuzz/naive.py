@@ -406,7 +406,9 @@ class _Evaluation:
 
     def call(self, spec: Mapping[str, Any]) -> Relation:
         """What another plan makes of relations; a column that it declares and they lack is NULL."""
-        document = self.document["called"][spec["plan"]]
+        chosen = (self.document.get("use") or {}).get(self.step)
+        called = self.document["called"]
+        document = called[chosen if chosen in called else spec["plan"]]
         given = {}
         for name, columns in document["inputs"].items():
             found = self.relation(spec["inputs"][name])

@@ -120,11 +120,12 @@ class _Drawing:
                 "do": [{"from": "others"}],
             }
             document["returns"] += [LEFT_OUT] if self.chance(0.3) else []
-        if use := {
+        use = {
             name: choice
             for name, (operators, _) in self.steps.items()
             if "call" not in operators[0] and (choice := self.choice(operators))
-        }:
+        }
+        if use := use | self.swapped():
             document["use"] = use
         if self.windows:
             document["windows"] = self.cut_people()
@@ -295,6 +296,27 @@ class _Drawing:
         params = {"params": {"two": 1, "word": "b"}} if self.chance(0.5) else {}
         given = operators[0]["from"] if len(operators) == 1 else operators
         return [{"call": {"plan": name, "inputs": {"given": given}, **params}}], made
+
+    def swapped(self) -> dict[str, str]:
+        """Plans in the place of called ones, by the steps that call: the calls name others of the
+        same interface, with fewer rows.
+        """
+        use: dict[str, str] = {}
+        for step, (operators, _) in self.steps.items():
+            asks = any(IMPLEMENTATIONS.keys() & operator.keys() for operator in operators)
+            if "call" not in operators[0] or asks or self.chance(0.2):
+                continue
+            call = operators[0]["call"]
+            plan = self.called[call["plan"]]
+            [last] = plan["returns"]
+            if isinstance(plan["steps"][last], dict):
+                continue
+            other = f"{plan['plan']}_less"
+            fewer = [*plan["steps"][last], {"limit": {"n": 1}}]
+            steps = {**plan["steps"], last: fewer}
+            self.called[other] = {**plan, "plan": other, "steps": steps}
+            use[step], call["plan"] = plan["plan"], other
+        return use
 
     def replaced(self, typed: Typed) -> Drawn:
         """A column in place of another of its type."""
