@@ -108,6 +108,13 @@ class Type:
         return f"{body} null" if self.nullable else body
 
     @property
+    def refs(self) -> frozenset[str]:
+        """The records that it, or a type inside it, numbers."""
+        parts = (*((self.item,) if self.item else ()), *(kind for _, kind in self.fields))
+        own = {self.ref} if self.ref else set[str]()
+        return frozenset(own).union(*(kind.refs for kind in parts))
+
+    @property
     def arrow(self) -> pa.DataType:
         """The Arrow type of a column of this type."""
         if self.item is not None:
@@ -225,15 +232,9 @@ def parse_type(text: str) -> Type:
     wrong.
     """
     kind = parse_answer_type(text)
-    if names_rows(kind):
+    if kind.refs:
         raise Fault(f'type "{text}": only answers of a sem_map name rows', hint="int64")
     return kind
-
-
-def names_rows(kind: Type) -> bool:
-    """Whether a type is, or holds, a number that names a row."""
-    parts = (*((kind.item,) if kind.item else ()), *(part for _, part in kind.fields))
-    return bool(kind.ref) or any(map(names_rows, parts))
 
 
 def parse_answer_type(text: str) -> Type:

@@ -157,7 +157,8 @@ def replacing_arguments(
     """
     reasons: list[str] = []
     inputs = mapping(arguments.get("inputs"), "a mapping of relations")
-    for name, optional in _declared_inputs(inner).items():
+    own = declared_inputs(inner.data)
+    for name, optional in own.items():
         if not optional and name not in inputs:
             reasons.append(f'it needs the input "{name}", which the call does not give')
     declared = mapping(inner.data.get("params"), "a mapping of parameters")
@@ -175,7 +176,6 @@ def replacing_arguments(
             near = did_you_mean(name, declared)
             reasons.append(f'it has no parameter "{name}"' + (f": {near}" if near else ""))
         params[name] = value
-    own = _declared_inputs(inner)
     return {
         **{key: value for key, value in arguments.items() if key == "preset"},
         "inputs": {name: value for name, value in inputs.items() if name in own},
@@ -183,10 +183,10 @@ def replacing_arguments(
     }, reasons
 
 
-def _declared_inputs(head: Head) -> dict[str, bool]:
-    """The inputs that a plan declares, and whether each is optional."""
-    names = mapping(head.data.get("inputs"), "a mapping of inputs")
-    optional: Collection[Any] = head.data.get("optional") or ()
+def declared_inputs(data: Mapping[str, Any]) -> dict[str, bool]:
+    """The inputs that a plan's text declares, and whether each is optional. Raises Fault."""
+    names = mapping(data.get("inputs"), "a mapping of inputs")
+    optional: Collection[Any] = data.get("optional") or ()
     optional = [optional] if isinstance(optional, str) else optional
     return {name: name in optional for name in names}
 

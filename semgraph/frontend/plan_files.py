@@ -9,8 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import Fault, PlanError, Problem
 from semgraph.formats import plural
+from semgraph.frontend.calls import declared_inputs
 from semgraph.frontend.document import find_plan, inside, read_file, shown, walk_paths
 from semgraph.frontend.head import read_graph
 from semgraph.frontend.load import load_plan
@@ -196,11 +197,10 @@ def _may_fit(path: Path, reference: LogicalPlan) -> bool:
     """Whether a plan needs no input, and lacks no result, that the reference has; by its text."""
     try:
         data = read_file(path).data
-    except PlanError:
+        needed = {name for name, optional in declared_inputs(data).items() if not optional}
+    except (PlanError, Fault):
         return False
-    optional, results = data.get("optional") or (), data.get("returns") or ()
-    needed = {name for name in data.get("inputs") or () if name not in optional}
-    named = {str(result).rpartition(".")[2] for result in results}
+    named = {str(result).rpartition(".")[2] for result in data.get("returns") or ()}
     return needed <= set(reference.inputs) and bool(named & set(reference.returns))
 
 

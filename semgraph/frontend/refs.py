@@ -7,7 +7,7 @@ records and reads numbers, and a project that puts the rows in place of the numb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,14 +146,7 @@ _PARTS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 
 def refs_of(answers: Answers) -> frozenset[str]:
     """The names that the types of answers refer to."""
-    return frozenset(name for _, kind in answers for name in _names_in(kind))
-
-
-def _names_in(kind: Type) -> Iterator[str]:
-    if kind.ref:
-        yield kind.ref
-    for inner in (*((kind.item,) if kind.item else ()), *(part for _, part in kind.fields)):
-        yield from _names_in(inner)
+    return frozenset[str]().union(*(kind.refs for _, kind in answers))
 
 
 def refuse_unnamed(cls: type[Node], prompt: Prompt, refs: Refs) -> None:
@@ -187,9 +180,9 @@ def with_refs(
     rows: Node = source
     collected: dict[str, str] = {}  # the column with the records of each ref
     for ref in refs.values():
-        _check_ref(ref, prompt, answers, source.schema)
         collected[ref.name] = _free(f"_{ref.name}", rows.schema, prompt)
         try:
+            _check_ref(ref, prompt, answers, source.schema)
             rows = _with_records(build, ref, rows, collected[ref.name], step, origin)
         except Fault as fault:
             raise fault.under("refs", ref.name) from None
@@ -204,20 +197,14 @@ def with_refs(
 
 
 def _check_ref(ref: Ref, prompt: PromptSet, answers: Answers, schema: pa.Schema) -> None:
-    fault = None
-    if ref.name not in refs_of(answers):
-        fault = Fault(f'refs "{ref.name}" is named by no answer', hint="use group_join")
     for one in prompt.all:
         if ref.name not in {path.split(".")[0] for path in one.fields}:
             where = f"prompts/{one.name}.md" if one.file else "the question"
             what = f'refs "{ref.name}": no {{{ref.name}}} in {where}, so its numbers mean nothing'
-            fault = Fault(what, hint=f"show the records: {{{ref.name}}}")
-    if fault is not None:
-        raise fault.under("refs", ref.name)
-    try:
-        fresh(schema, ref.name, "refs")
-    except Fault as taken:
-        raise taken.under("refs", ref.name) from None
+            raise Fault(what, hint=f"show the records: {{{ref.name}}}")
+    if ref.name not in refs_of(answers):
+        raise Fault(f'refs "{ref.name}" is named by no answer', hint="use group_join")
+    fresh(schema, ref.name, "refs")
 
 
 def _free(name: str, schema: pa.Schema, prompt: PromptSet) -> str:
@@ -273,7 +260,7 @@ def _check_records(ref: Ref, left: pa.Schema) -> None:
 
 def _named_rows(text: str, kind: Type, rows_of: Mapping[str, tuple[str, str]]) -> str:
     """An expression for an answer with rows in place of their numbers."""
-    if not any(_names_in(kind)):
+    if not kind.refs:
         return text
     if kind.ref:
         column, number = rows_of[kind.ref]

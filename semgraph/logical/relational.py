@@ -535,11 +535,11 @@ def _listed(
     fields = under(needed, name)
     if fields is None or not lists_of(scalar, alias):
         return scalar
-    own = _with_fields(f'"{alias}"', pa.struct(list(row)), fields)
+    own = narrowed_struct(f'"{alias}"', pa.struct(list(row)), fields)
     return replace_column(scalar, alias, own)
 
 
-def _with_fields(path: str, kind: pa.StructType, fields: frozenset[str]) -> str:
+def narrowed_struct(path: str, kind: pa.StructType, fields: frozenset[str]) -> str:
     """A struct with some of its fields, NULL where it is NULL; without any, one field of it."""
     names = {field.split(".")[0] for field in fields}
     chosen = [f for f in kind if f.name in names] or [kind.field(0)]
@@ -547,7 +547,7 @@ def _with_fields(path: str, kind: pa.StructType, fields: frozenset[str]) -> str:
     for f in chosen:
         text, inner = f'{path}."{f.name}"', under(fields, f.name)
         if inner is not None and isinstance(f.type, pa.StructType) and f.name in names:
-            text = _with_fields(text, f.type, inner)
+            text = narrowed_struct(text, f.type, inner)
         parts.append(f"'{f.name}': {text}")
     return f"CASE WHEN {path} IS NULL THEN NULL ELSE {{{', '.join(parts)}}} END"
 

@@ -10,7 +10,7 @@ from semgraph.expr.scalar import Scalar, conjunction, parse_scalar
 from semgraph.expr.types import Type
 from semgraph.logical.node import Node, owner_column, rewrite
 from semgraph.logical.prompt import Prompt, PromptSet, Template
-from semgraph.logical.relational import Add, GroupJoin, Join, Project
+from semgraph.logical.relational import Add, GroupJoin, Join, Project, narrowed_struct
 from semgraph.logical.semantic import SemJoin, SemMap
 from semgraph.optimizer._patterns import PlanFacts, Roots
 from semgraph.optimizer._prompts import joined, text
@@ -90,8 +90,7 @@ def _column(node: SemJoin, name: str) -> Scalar:
         return parse_scalar(f'"{name}"')
     kind = node.schema.field(name).type
     assert isinstance(kind, pa.StructType)
-    fields = ", ".join(f'\'{f.name}\': "{name}"."{f.name}"' for f in kind)
-    return parse_scalar(f'CASE WHEN "{name}" IS NULL THEN NULL ELSE {{{fields}}} END')
+    return parse_scalar(narrowed_struct(f'"{name}"', kind, frozenset(f.name for f in kind)))
 
 
 def _prompt(prompt: Prompt, alias: str) -> Prompt:

@@ -225,7 +225,9 @@ async def ask(
     check_answer(node, rows, table, context.implementation)
     if records := numbers_of_rows(node, rows.left):
         known = [records[left] for left in values(part.column("left"))]
-        table = answer_table(node, checked_outcomes(node, outcomes(node, table), known))
+        answered = outcomes(node, table)
+        if (valid := checked_outcomes(node, answered, known)) != answered:
+            table = answer_table(node, valid)
     return _with_errors(node, table, units, refused)
 
 
