@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -22,8 +22,9 @@ from semgraph.execution.runtime import (
 from semgraph.execution.windows import Confinement, Window
 from semgraph.llm.base import Vectors
 from semgraph.llm.stack import Replies, remembering
+from semgraph.logical.iterate import Iterate
 from semgraph.meter import OperatorMetrics, StepMetrics
-from semgraph.physical.plan import AskModel, PhysicalNode
+from semgraph.physical.plan import AskModel, GroupEnd, PhysicalNode
 from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import AnswerContext, Answered, Failure
@@ -155,7 +156,24 @@ class _HeldAnswers:
         self.metrics.gave(Batch.of_table(self.answered.table).of_rows(rows, shared=True).num_rows)
 
 
-_Held = _HeldRows | _HeldAnswers | _HeldLineage
+@dataclass(frozen=True)
+class _HeldLoop:
+    """Which groups of a loop have ended; `known` takes it of all windows."""
+
+    groups: Sequence[GroupEnd]
+    known: dict[Hashable, bool]
+
+    def record(self, rows: InputRowSet) -> None:
+        """Record nothing."""
+
+    def count(self, rows: InputRowSet) -> None:
+        """Note the groups of some input rows; those of windows that are run again, anew."""
+        for group, row, ended in self.groups:
+            if rows is None or row is None or row in rows:
+                self.known[group] = ended
+
+
+_Held = _HeldRows | _HeldAnswers | _HeldLineage | _HeldLoop
 """What an evaluation counts and records, once it is known for which input rows."""
 
 
@@ -199,6 +217,12 @@ class Evaluation:
         return self
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        await self._cancel()
+        one_by_one = isinstance(error, DataError) and len(self._windows) > 1
+        self.flush([] if one_by_one else None)
+
+    async def _cancel(self) -> None:
+        """Cancel what still runs."""
         rest = [task for task in self._tasks.values() if not task.done()]
         for task in rest:
             task.cancel()
@@ -206,8 +230,6 @@ class Evaluation:
         for task in self._tasks.values():
             if task.done() and not task.cancelled():
                 task.exception()  # seen: only the first is raised
-        one_by_one = isinstance(error, DataError) and len(self._windows) > 1
-        self.flush([] if one_by_one else None)
 
     # -- what is held
 
@@ -299,6 +321,25 @@ class Evaluation:
         return batch
 
     # -- the execution context of physical nodes
+
+    async def again(
+        self, node: PhysicalNode, known: Mapping[PhysicalNode, Batch]
+    ) -> tuple[Batch, set[int]]:
+        """The rows of a node in a round, and the input rows that failed in it. What it counts and
+        records is held with the rest.
+        """
+        inner = Evaluation(self.runtime, known, self.now, self._windows)
+        inner._llm, inner._held = self._llm, self._held
+        try:
+            [rows] = await inner.batches([node])
+        finally:
+            await inner._cancel()
+        self.failures += inner.failures
+        return rows, {f.input_row for f in inner.failures if f.input_row is not None}
+
+    def ended(self, loop: Iterate, groups: Sequence[GroupEnd]) -> None:
+        """Note whether each group of a loop has ended."""
+        self._hold(_HeldLoop(groups, self.runtime.ended.setdefault(loop, {})))
 
     async def once(self, key: object, compute: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of `compute`, which runs once for each key."""

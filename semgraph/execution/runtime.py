@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -17,6 +17,7 @@ from semgraph.expr.scalar import Scalar
 from semgraph.llm.base import LLM, Embedder, Vectors
 from semgraph.llm.journal import Journal
 from semgraph.llm.stack import Budget
+from semgraph.logical.iterate import Iterate
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Embed, Semantic
@@ -193,6 +194,7 @@ class Runtime:
         observations: Takes rows in and out of each node and the costs of answers, for later
             estimates.
         trial: Which independent repetition this is: part of every request.
+        ended: Whether each group of a loop has ended.
     """
 
     plan: PhysicalPlan
@@ -211,6 +213,17 @@ class Runtime:
     remembers: bool = False
     observations: Observations | None = None
     trial: int = 0
+    ended: dict[Iterate, dict[Hashable, bool]] = field(default_factory=dict)
+
+    def loop_notes(self) -> list[str]:
+        """A note for each loop with groups that had not ended after its last round."""
+        notes = []
+        for loop, groups in self.ended.items():
+            open_ = sum(not ended for ended in groups.values())
+            which = f"{open_:,} of {len(groups):,} groups" if len(groups) > 1 else "the loop"
+            if open_:
+                notes.append(f"step {loop.step}: {which} had not ended after {loop.times:,} rounds")
+        return notes
 
     def begins(self, node: Node) -> bool:
         """Whether the rows of a step that asks no model come in at this operator; of others, rows

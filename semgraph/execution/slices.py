@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import takewhile
 
-import pyarrow as pa
-
 from semgraph.execution.evaluation import InputRowSet
 from semgraph.execution.windows import Wave, Window
 from semgraph.llm.stack import Replies
@@ -130,12 +128,7 @@ def replaced(batch: Batch, new: Batch, rows: Collection[int]) -> Batch:
 
 def _concatenated(first: Batch, last: Batch) -> Batch:
     """Rows of two slices; the first ones, if they derive from no input row."""
-    if not first.has_input_rows:
-        return first
-    batch = Batch.of_table(pa.concat_tables([first.table, last.table]))
-    if first.ids is None or last.ids is None:
-        return batch
-    return batch.with_ids([*first.ids, *last.ids])
+    return Batch.concatenated([first, last]) if first.has_input_rows else first
 
 
 def one_by_one(windowing: Windowing, windows: Sequence[Window]) -> list[Window]:

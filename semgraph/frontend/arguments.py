@@ -39,6 +39,14 @@ class Scope(Protocol):
     def is_relation(self, name: str) -> bool:
         """Whether a name is that of an input, a step or a result."""
 
+    def check_free(self, name: str) -> None:
+        """Refuse a name that means something already. Raises Fault."""
+
+    def body(self, value: Any, name: str, source: Node) -> tuple[Node, int]:
+        """The body of a loop over `source`, in which the last round has a name, and the number of
+        loops around it. Raises Fault.
+        """
+
     def prompt(self, value: Any, answers: Any) -> PromptSet | None:
         """The prompts that a value names; `answers` are the types of an inline prompt. None if
         their files have problems. Raises Fault.
@@ -160,6 +168,19 @@ def read_name(value: Any, scope: Scope, options: Options) -> str:
     if reserved(value):
         raise Fault(f'"{value}" is the engine\'s own name', hint="choose another name")
     return value
+
+
+def read_new_name(value: Any, scope: Scope, options: Options) -> str:
+    """A name that nothing has yet."""
+    name = read_name(value, scope, options)
+    scope.check_free(name)
+    return name
+
+
+def read_body(value: Any, scope: Scope, options: Options) -> dict[str, Any]:
+    """The body of a loop: a list of operators that reads the last round."""
+    node, depth = scope.body(value, options["round"], options["source"])
+    return {"body": node, "depth": depth}
 
 
 def read_path(value: Any, scope: Scope, options: Options) -> str:
@@ -421,6 +442,8 @@ READERS: dict[str, Reader] = {
     "columns": read_columns,
     "names": read_names,
     "name": read_name,
+    "new_name": read_new_name,
+    "body": read_body,
     "path": read_path,
     "number": read_number,
     "flag": read_flag,

@@ -40,7 +40,8 @@ from semgraph.frontend.document import (
 from semgraph.frontend.refs import REFS, read_refs, refuse_unnamed, with_refs
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
-from semgraph.logical.node import Node, argument
+from semgraph.logical.iterate import Iterate
+from semgraph.logical.node import Node, argument, walk
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import (
     Add,
@@ -64,12 +65,12 @@ from semgraph.logical.typecheck import Sort
 
 OPERATORS: tuple[type[Node], ...] = (
     Filter, Require, Project, Add, Join, GroupJoin, Limit, Ordered, Distinct, Aggregate, Unnest, Cluster, Search, Match,
-    Embed, SemMap, SemFilter, SemJoin, SemAgg, SemTopk,
+    Embed, SemMap, SemFilter, SemJoin, SemAgg, SemTopk, Iterate,
 )  # fmt: skip
 SOURCES: tuple[type[Node], ...] = (Union, Scan)
 SINKS: tuple[type[Sink], ...] = (Merge, Delete)
 _READERS = {**READERS, **SEARCHING, "refs": read_refs}
-_SEVERAL = {"over", "partition"}  # arguments that fill several fields
+_SEVERAL = {"over", "partition", "body"}  # arguments that fill several fields
 _BESIDE = {"prompt": ("returns", "role")}
 """Further keys that belong to an argument: the answers of an inline prompt, and the model's role."""
 
@@ -224,7 +225,7 @@ def _unknown(cls: type[Node], source: Node | None) -> Node:
     """The relation of an operator that could not be built."""
     if source is not None and issubclass(cls, _SAME_COLUMNS):
         return Unknown(columns=source.schema)
-    if source is not None and (cls.carries or issubclass(cls, (Join, SemJoin, SemMap))):
+    if source is not None and (cls.carries or issubclass(cls, (Join, SemJoin, SemMap, Iterate))):
         return Unknown.beside(source.schema)
     return Unknown()
 
@@ -326,15 +327,21 @@ class _Arguments:
         absent = value is None and "null" not in f.metadata.get("choices", ())
         if key not in self.data or absent:
             if f.default is dataclasses.MISSING:
-                raise _Missing(f'{self.cls.keyword} needs "{key}"', hint=f.metadata.get("doc"))
+                doc = f.metadata.get("doc")
+                needed = f"{key}: {doc}" if doc else f'"{key}"'
+                raise _Missing(f"{self.cls.keyword} needs {needed}")
             return {}
         if key == "when" and isinstance(value, bool):
             what = "when is asked of rows, and this is settled at load: say if"
             raise Fault(what, hint=_STEP_IF)
         beside = plan_keys(self.cls).keys() & _BESIDE.get(kind, ())
         options = {**f.metadata, **{key: self.data.get(key) for key in beside}}
+        if kind == "body":
+            options |= {"round": self.values.get("name", ANY_COLUMN), "source": self.source}
         argument_value = _READERS[kind](value, self.scope, options)
         if kind == "prompt" and argument_value is None:
+            self.lacks_argument = True
+        if kind == "body" and any(isinstance(n, Unknown) for n in walk(argument_value["body"])):
             self.lacks_argument = True
         return dict(argument_value) if kind in _SEVERAL else {f.name: argument_value}
 

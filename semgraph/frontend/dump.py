@@ -73,9 +73,21 @@ class Made:
         return (*((self.parent,) if self.parent is not None else ()), *_made_in(self.arguments))
 
 
+ROUND = "round"
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """The body of a loop: what was made of its last round."""
+
+    made: Made
+
+
 def _made_in(value: Any) -> Iterator[Made]:
     if isinstance(value, Made):
         yield value
+    elif isinstance(value, Body):
+        yield value.made
     elif isinstance(value, Mapping):
         for inner in value.values():
             yield from _made_in(inner)
@@ -90,6 +102,7 @@ class FluentScope:
 
     world: World
     params: Mapping[str, Any] = field(default_factory=dict)
+    depth: int = 0  # the number of loops around
 
     @property
     def graph(self) -> Graph:
@@ -108,6 +121,14 @@ class FluentScope:
         """No relation has a name here."""
         del name
         return False
+
+    def check_free(self, name: str) -> None:
+        """A name is free here."""
+
+    def body(self, value: Any, name: str, source: Node) -> tuple[Node, int]:
+        """The node of a body, and the number of loops around its own."""
+        del name, source
+        return self.relation(value), self.depth
 
     def prompt(self, value: Any, answers: Any) -> PromptSet:
         """The prompts that a value names. Raises Fault or PlanError."""
@@ -178,17 +199,25 @@ class RecordedSteps:
     def __init__(self, roots: Sequence[Made], labels: Mapping[str, Any]) -> None:
         made = list(walk_made(roots))
         self.inputs = _inputs(made)
+        self._rests = _rests_on_rounds(made)
         uses = Counter(read for m in made for read in m.reads)
         chained = {m.parent for m in made if m.parent is not None} - set(roots)
         inlined = {
             m for m in made if not m.name and m.keyword != "call" and uses[m] == 1 and m in chained
         }
+        inlined |= self._rests
         steps = [m for m in made if m.spec is None and not m.refers and m not in inlined]
-        self.names = _names(steps, {*self.inputs, *labels})
+        taken = {*self.inputs, *labels}
+        self.names = _names(steps, taken)
+        self.names |= _round_names([m for m in made if m.keyword == ROUND], taken)
         self.steps = {self.names[m]: self._items(m) for m in steps}
 
-    def reference(self, made: Made) -> str:
-        """What a plan calls a relation: an input, a label, a result of a call, or a step."""
+    def reference(self, made: Made) -> Any:
+        """What a plan calls a relation: an input, a label, a result of a call, a step or a round;
+        the operators of another relation of a loop.
+        """
+        if made in self._rests and made.keyword != ROUND:
+            return self._items(made)
         return self.names[made] if made in self.names else self._source(made)
 
     def _source(self, made: Made) -> str:
@@ -202,8 +231,11 @@ class RecordedSteps:
         items: list[dict[str, Any]] = []
         at: Made | None = made
         while at is not None:
-            if at is not made and at in self.names:
+            if (at is not made or at.keyword == ROUND) and at in self.names:
                 items.append({"from": self.names[at]})
+                break
+            if at.keyword == "result" and at in self._rests and at.parent is not None:
+                items.append({"call": self.plain(at.parent.arguments)})
                 break
             if at.spec is not None or at.keyword == "result" or at.refers:
                 items.append({"from": self._source(at)})
@@ -216,9 +248,34 @@ class RecordedSteps:
         """Arguments as a plan file has them, relations by name."""
         if isinstance(value, Made):
             return self.reference(value)
+        if isinstance(value, Body):
+            return self._items(value.made)
         if isinstance(value, Mapping):
             return {str(key): self.plain(inner) for key, inner in value.items()}
         return [self.plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _rests_on_rounds(made: Sequence[Made]) -> set[Made]:
+    """What rests on the last round of a loop around it. Each relation comes after those it reads."""
+    rounds: dict[Made, frozenset[Made]] = {}
+    for m in made:
+        own = frozenset({m}) if m.keyword == ROUND else frozenset()
+        below = frozenset[Made]().union(*(rounds[read] for read in m.reads))
+        bound = {m.arguments["as"]} if m.keyword == "iterate" else set[Made]()
+        rounds[m] = (own | below) - bound
+    return {m for m, own in rounds.items() if own}
+
+
+def _round_names(rounds: Sequence[Made], taken: set[str]) -> dict[Made | None, str]:
+    """The names of rounds: those of the functions' arguments, made different from all others."""
+    names: dict[Made | None, str] = {}
+    for made in rounds:
+        name = str(made.arguments)
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        names[made] = name
+    return names
 
 
 def _inputs(made: Sequence[Made]) -> dict[str, Made]:

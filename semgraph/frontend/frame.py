@@ -10,6 +10,7 @@ import inspect
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -31,6 +32,8 @@ from semgraph.frontend.build import (
 )
 from semgraph.frontend.document import Document, inside, parse, shown
 from semgraph.frontend.dump import (
+    ROUND,
+    Body,
     FluentScope,
     Made,
     RecordedSteps,
@@ -53,6 +56,7 @@ from semgraph.frontend.head import (
 )
 from semgraph.frontend.inputs import check_rows, columns_of
 from semgraph.frontend.load import Loader, dump, load_document
+from semgraph.logical.iterate import Iterate, Round
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import InputSpec, LogicalPlan
 from semgraph.logical.relational import Input
@@ -484,6 +488,63 @@ class Frame(SemanticMethods):
         rest = {"alias": alias, "by": by, "algorithm": algorithm}
         return self.then("cluster", {"nodes": nodes, "key": key, **ends, **rest})
 
+    @makes_step
+    def iterate(
+        self,
+        do: Callable[[Frame], Frame],
+        times: int,
+        until: str | None = None,
+        keep: Literal["last", "all"] = "last",
+        by: Names | None = None,
+        key: Names | None = None,
+        distinct: Names | None = None,
+    ) -> Frame:
+        """The rows after rounds of `do`, a function from the rows of a round to those of the next;
+        this relation is round 0.
+
+        Groups of equal `by` end one by one: without rows, after `times` rounds, or when `until`
+        holds of a round. `until` sees the row of the round before with the same `key` as `was`.
+
+        >>> from semgraph.frontend.frame import table
+        >>> numbers = table([{"n": 1}], name="numbers")
+        >>> doubled = numbers.iterate(
+        ...     lambda last: last.project({"n": "2 * n"}), times=9, until="min(n) > 50"
+        ... )
+        >>> dict(doubled.to_plan().document["steps"]["step1"][1]["iterate"])["do"]
+        [{'from': 'last'}, {'project': {'n': '2 * n'}}]
+        """
+        last, body = self._looped(do)
+        rest = {"until": until, "keep": keep, "by": by, "key": key, "distinct": distinct}
+        given = {k: v for k, v in rest.items() if v is not None and (k, v) != ("keep", "last")}
+        built = {"as": last.made.arguments, "times": times, "do": body.made, **given}
+        scope = FluentScope(together([self.world, body.world]), depth=_LOOPS.get())
+        try:
+            node = build(Iterate, built, scope, source=self.node)
+        except Fault as fault:
+            raise call_error("iterate", fault) from None
+        arguments = {**built, "as": last.made, "do": Body(body.made)}
+        name = self.key if self.key in node.schema.names else None
+        return Frame(Made("iterate", arguments, node, self.made), scope.world, name)
+
+    def _looped(self, do: Callable[[Frame], Frame]) -> tuple[Frame, Frame]:
+        """The last round of a loop over these rows, and its body. Raises PlanError."""
+        depth = _LOOPS.get()
+        name = next(iter(inspect.signature(do).parameters), "last")
+        node = Round(
+            name=name, columns=self.schema, windowed=self.node.partitioned, depth=depth, step=name
+        )
+        last = Frame(Made(ROUND, name, node), self.world, self.key)
+        token = _LOOPS.set(depth + 1)
+        try:
+            body = do(last)
+        finally:
+            _LOOPS.reset(token)
+        for made in walk_made([body.made]):
+            if made.name and made.node.rounds:
+                hint = "questions in do belong to the step of the loop: name the loop"
+                raise PlanError(Problem(f'"{made.name}" names a step inside do', hint=hint))
+        return last, body
+
     # -- store reads
     # ------------------------------------------------------------------------------------------------
 
@@ -573,6 +634,10 @@ class Frame(SemanticMethods):
     def asks(self) -> bool:
         """Whether it calls the model."""
         return any(node.calls_model for node in walk(self.node))
+
+
+_LOOPS: ContextVar[int] = ContextVar("loops", default=0)
+"""The number of loops whose body is being made."""
 
 
 def _plain_types(keyword: str, returns: Any) -> Any:

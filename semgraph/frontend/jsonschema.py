@@ -215,6 +215,8 @@ _KINDS: dict[str, Callable[[], Schema]] = {
     "columns": _columns,
     "names": _names,
     "name": lambda: _either(_NAMED, _PARAMETER),
+    "new_name": lambda: _either(_NAMED, _PARAMETER),
+    "body": lambda: {"$ref": "#/$defs/pipeline"},
     "path": lambda: _either(_PATH, _PARAMETER),
     "number": lambda: _either(
         {"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"\$"}

@@ -37,6 +37,7 @@ from semgraph.frontend.build import (
     build_or_unknown,
     by_keyword,
     operator_on,
+    shared_node,
 )
 from semgraph.frontend.calls import (
     CALL_KEYS,
@@ -77,6 +78,7 @@ from semgraph.frontend.inputs import row_faults
 from semgraph.frontend.prompt_files import Prompts
 from semgraph.frontend.warnings import warnings
 from semgraph.logical.graph import Scan
+from semgraph.logical.iterate import Round
 from semgraph.logical.node import Node, walk
 from semgraph.logical.partitions import mixed_prompts
 from semgraph.logical.plan import Choice, LogicalPlan, PlanCall, SchemaWrite, match_steps
@@ -118,6 +120,8 @@ class Loader:
         self.has_lists = False  # among the parameters
         self.broken = False  # whether it has problems
         self._open: list[str] = []
+        self._rounds: dict[str, Round] = {}
+        self._outer_loops = 0 if caller is None else caller.depth
         self._step = ""
         self._reported_step: str | None = None
 
@@ -174,12 +178,44 @@ class Loader:
     def is_relation(self, name: str) -> bool:
         """Whether a name is that of an input, a step or a result."""
         root = name.split(".", maxsplit=1)[0]
-        return name in self.inputs or root in self.raw or name in self.head.unknown_inputs
+        named = {*self._rounds, *self.inputs, *self.head.unknown_inputs}
+        return name in named or root in self.raw
 
     def relation(self, value: Any) -> Node:
         """A relation by name, or a nested step. Raises Fault or Pruned."""
         relation = self._find(value)
         return relation if isinstance(relation, Node) else relation.single("name one of them")
+
+    def check_free(self, name: str) -> None:
+        """Refuse a name that means something already. Raises Fault."""
+        kinds = {"an input": self.inputs, "a label of the graph": self.head.graph.labels,
+                 "a step": self.raw, "the round of a loop around this one": self._rounds}  # fmt: skip
+        for kind, names in kinds.items():
+            if name in names:
+                raise Fault(f'"{name}" is {kind} already', hint="choose another name")
+
+    def body(self, value: Any, name: str, source: Node) -> tuple[Node, int]:
+        """The body of a loop over `source`, in which the last round has a name, and the number of
+        loops around it. Raises Fault or Pruned.
+        """
+        if not isinstance(value, list):
+            raise wrong("a list of operators", value, f"write [{{from: {name}}}, ...]")
+        depth, outer = self.depth, self._rounds
+        values = {"name": name, "columns": source.schema, "windowed": source.partitioned}
+        origin = self.head.document.position(*self.head.expansion.place(value))
+        self._rounds = {
+            **outer,
+            name: shared_node(Round, self._step, origin, **values, depth=depth),
+        }
+        try:
+            return self.relation(value), depth
+        finally:
+            self._rounds = outer
+
+    @property
+    def depth(self) -> int:
+        """The number of loops around what is loaded."""
+        return self._outer_loops + len(self._rounds)
 
     def prompt(self, value: Any, answers: Any) -> PromptSet | None:
         """The prompts that a value names; None if their files have problems. Raises Fault."""
@@ -195,8 +231,8 @@ class Loader:
             return self._pipeline(value, self.head.expansion.place(value))
         if not isinstance(value, str):
             raise wrong("the name of a relation, or a list of operators", value)
-        if value in self.inputs:
-            return self.inputs[value]
+        if value in (given := {**self.inputs, **self._rounds}):
+            return given[value]
         root, _, table = value.partition(".")
         if root in self.raw:
             step = self._step_relation(root)
@@ -210,7 +246,9 @@ class Loader:
             return Unknown()
         if value in self.graph.labels:
             return self._scan(value, None)
-        known = [*self.inputs, *self.raw, *self.graph.labels]
+        if any(_is_loop(part, value) for _, part in walk_paths(self.raw)):
+            raise Fault(f'"{value}" stands for the last round, inside do only')
+        known = [*self._rounds, *self.inputs, *self.raw, *self.graph.labels]
         raise unknown(value, known, "no relation", "relations here", value=True)
 
     def _scan(self, value: Any, origin: Position | None) -> Node:
@@ -246,8 +284,10 @@ class Loader:
     def _built(self, name: str) -> Relation | Pruned:
         if name not in self.built:
             self._open.append(name)
+            rounds, self._rounds = self._rounds, {}  # a step means the same wherever it is read
             with self._naming(name, reported=True):
                 self.built[name] = self._build(name)
+            self._rounds = rounds
             self._open.pop()
         return self.built[name]
 
@@ -596,7 +636,9 @@ class Loader:
         return inner
 
     def _results(self, inner: Loader, step: str) -> Results:
-        """The results of a called plan, which becomes part of this one."""
+        """The results of a called plan, which becomes part of this one. Raises Fault."""
+        if self._rounds and (inner.writes or inner.schema is not None):
+            raise Fault("the plan that do calls writes: write after the loop", "plan")
         self.called.append(inner)
         self.writes += inner.writes
         self.schema = self.schema or inner.schema
@@ -709,6 +751,12 @@ def _parameters_of(condition: Any, params: Mapping[str, Any]) -> str:
     keys = condition if isinstance(condition, Mapping) else [condition]
     names = [name for name in map(whole_parameter, keys) if name]
     return " and ".join(f"{name} is {canonical_json(params[name])}" for name in names) or "none"
+
+
+def _is_loop(value: Any, name: str) -> bool:
+    """Whether a part of a plan's text is a loop whose rounds have this name."""
+    loop = value.get("iterate") if isinstance(value, Mapping) else None
+    return isinstance(loop, Mapping) and loop.get("as") == name
 
 
 def _brought(value: Any, params: Mapping[str, Any]) -> int:

@@ -26,7 +26,7 @@ from semgraph.formats import shortened
 
 RowsTrait = Literal["1:1", "subset", "expand", "collapse", "any"]
 LabelRead = tuple[str, str]  # (label, property)
-_RELATIONS = frozenset({"input", "relation", "relations", "within"})  # kinds of arguments
+_RELATIONS = frozenset({"input", "relation", "relations", "within", "body"})  # kinds of arguments
 Needs = frozenset[str] | None  # paths of columns; None: all
 
 
@@ -138,6 +138,12 @@ class Node(ABC):
         """Whether its rows derive from the rows that the plan cuts into windows."""
         _known_below(self, "partitioned")
         return any(node.partitioned for node in self.inputs)
+
+    @cached_property
+    def rounds(self) -> frozenset[int]:
+        """The loops on whose last round it rests, each by the number of loops around it."""
+        _known_below(self, "rounds")
+        return frozenset().union(*(node.rounds for node in self.inputs))
 
     # Projection pruning: which columns are needed, and the operator without the others
 

@@ -22,6 +22,7 @@ from sqlglot import exp
 from semgraph.errors import Problem
 from semgraph.expr.scalar import Scalar, from_ast, to_sql
 from semgraph.logical.cluster import Cluster
+from semgraph.logical.iterate import Iterate, Round
 from semgraph.logical.node import Node, walk
 from semgraph.logical.relational import (
     Add,
@@ -75,11 +76,26 @@ def mixed_prompts(
     """
     known: dict[Node, PartitionsOf] = {}
     plan = _Plan(partitions, windows)
-    for node in walk(*roots):
-        below = [known[child] for child in node.inputs]
+    nodes = list(walk(*roots))
+    while True:  # what a loop brings into its rows is in those of its next round
+        for node in nodes:
+            if not isinstance(node, Round) or node not in known:
+                known[node] = _owners(node, [known[child] for child in node.inputs], plan)
+        if not _fed_back(nodes, known):
+            break
+    for node in nodes:
         if isinstance(node, Semantic):
-            yield from _problems(node, below, partitions)
-        known[node] = _owners(node, below, plan)
+            yield from _problems(node, [known[child] for child in node.inputs], partitions)
+
+
+def _fed_back(nodes: Iterable[Node], known: dict[Node, PartitionsOf]) -> bool:
+    """Make the rounds of loops as mixed as the loops; whether one was less so."""
+    changed = False
+    for node in nodes:
+        for leaf in node.own_rounds if isinstance(node, Iterate) else ():
+            changed = changed or known[leaf] != known[node]
+            known[leaf] = known[node]
+    return changed
 
 
 def _problems(
@@ -196,8 +212,9 @@ def _(node: Unnest, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
     return replace(first, external=first.external - {node.column} | made)
 
 
-@_owners.register
-def _(_node: Union, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
+@_owners.register(Union)
+@_owners.register(Iterate)
+def _(_node: Union | Iterate, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
     return PartitionsOf(
         any(each.owned for each in below), frozenset().union(*(each.external for each in below))
     )

@@ -12,7 +12,8 @@ from semgraph.optimizer._patterns import PlanFacts, Roots
 
 def share_round_trips(roots: Roots, _facts: PlanFacts) -> Roots:
     """Give searches over the same rows and label a common store batch (`trip`), unless a search
-    would then depend on itself: the step that it searches needs another of the batch.
+    would then depend on itself: the step that it searches needs another of the batch. Searches that
+    are made once and those of each round of a loop have batches of their own.
 
     >>> import semgraph as sg
     >>> from semgraph.logical.schema import Graph
@@ -25,17 +26,17 @@ def share_round_trips(roots: Roots, _facts: PlanFacts) -> Roots:
     >>> [node.trip for node in share_round_trips(tuple(hits), PlanFacts())]
     ['1 Person', '1 Person']
     """
-    groups: dict[tuple[Node, str], list[Node]] = {}
+    groups: dict[tuple[Node, str, frozenset[int]], list[Node]] = {}
     together: dict[Node, list[Node]] = {}
     for node in nodes_of(roots):
         if isinstance(node, Search) and node.label:
-            group = groups.setdefault((node.input, node.label), [])
+            group = groups.setdefault((node.input, node.label, node.rounds), [])
             group.append(node)
             together[node] = group
             if _depends_on_itself(group, together):
                 group.remove(node)
                 del together[node]
-    several = [(label, group) for (_, label), group in groups.items() if len(group) > 1]
+    several = [(label, group) for (_, label, _), group in groups.items() if len(group) > 1]
     trips = {
         search: f"{number} {label}"
         for number, (label, group) in enumerate(several, 1)

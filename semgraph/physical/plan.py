@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from semgraph.expr.canonical import canonical, is_unset, tagged_fields
 from semgraph.llm.base import Vectors
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
+from semgraph.logical.iterate import Iterate
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.relational import Require
@@ -52,6 +53,14 @@ from semgraph.stores.base import SearchQuery, StoreReads
 
 _NO_CONTENT = {"step", "origin", "schema", "owner"}
 T = TypeVar("T")
+
+
+class GroupEnd(NamedTuple):
+    """Whether a group of a loop has ended; the input row that its first row derives from."""
+
+    group: Hashable
+    input_row: int | None
+    ended: bool
 
 
 class ExecutionContext(Protocol):
@@ -118,6 +127,21 @@ class ExecutionContext(Protocol):
 
     def observe(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
         """Remember how many rows a node made of how many, for later estimates."""
+        ...
+
+    async def again(
+        self, node: PhysicalNode, known: Mapping[PhysicalNode, Batch]
+    ) -> tuple[Batch, set[int]]:
+        """The rows of a node in a round, and the input rows that failed in it.
+
+        Args:
+            node: The node.
+            known: The rows of the round before, and those that are the same in all rounds.
+        """
+        ...
+
+    def ended(self, loop: Iterate, groups: Sequence[GroupEnd]) -> None:
+        """Note whether each group of a loop has ended."""
         ...
 
     async def once(self, key: object, compute: Callable[[], Coroutine[Any, Any, T]]) -> T:

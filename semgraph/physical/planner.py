@@ -14,6 +14,7 @@ from semgraph.expr.scalar import parse_scalar
 from semgraph.llm.base import Limits
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan, StoreRead
+from semgraph.logical.iterate import Iterate, Round, loops_of
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input, Project, Require, Union
@@ -21,6 +22,7 @@ from semgraph.logical.search import Search
 from semgraph.logical.semantic import Embed, Semantic, SemFilter, SemMap
 from semgraph.logical.sinks import Delete, Merge, Sink
 from semgraph.logical.typecheck import Columns
+from semgraph.physical.loops import IterateRows, RoundTable
 from semgraph.physical.plan import (
     AskModel,
     ClusterRows,
@@ -96,6 +98,8 @@ class _TreeBuilder:
         self.whole: dict[Node, WholeRun] = {}
         self._layout, self._implementations = layout, implementations
         self._groups = _search_groups(nodes, store)
+        loops = [node for node in nodes if isinstance(node, Iterate)]
+        self._loops = {each: loop for loop in loops for each in loop.own_rounds}
 
     def add(self, node: Node) -> None:
         """Make the physical node, if the rows of this one are materialised."""
@@ -107,12 +111,16 @@ class _TreeBuilder:
             self.physical[node] = SqlSegment(node, inputs, segment)
         elif isinstance(node, Input):
             self.physical[node] = InputTable(node, ())
+        elif isinstance(node, Round):
+            self.physical[node] = RoundTable(node, (), self._loops[node])
         elif not node.relational:
             self.physical[node] = self._operator(node)
 
     def _operator(self, node: Node) -> PhysicalNode:
         if isinstance(node, Search):
             return self._search(node)
+        if isinstance(node, Iterate):
+            return self._loop(node)
         inputs = tuple(self.physical[child] for child in node.inputs)
         if isinstance(node, Semantic):
             return self._semantic(node, inputs)
@@ -129,6 +137,12 @@ class _TreeBuilder:
         inputs = (self.physical[group.specs[0].node.input], *map(self._step, steps))
         place = next(i for i, spec in enumerate(group.specs) if spec.node is node)
         return StoreSearch(node, inputs, group, place)
+
+    def _loop(self, node: Iterate) -> IterateRows:
+        body = self.physical[node.body]
+        rounds = tuple(self.physical[each] for each in node.own_rounds)
+        inputs = (self.physical[node.input], *_outside(body, rounds))
+        return IterateRows(node, inputs, body, rounds)
 
     def _step(self, node: Node) -> PhysicalNode:
         """What computes the rows of a step that is searched."""
@@ -151,6 +165,22 @@ class _TreeBuilder:
         below = ask.inputs[0]
         fed = getattr(below.logical, "fed", False) and below.logical not in self._layout.exchange
         return below if fed and isinstance(below, AskModel) else None
+
+
+def _outside(body: PhysicalNode, rounds: tuple[PhysicalNode, ...]) -> list[PhysicalNode]:
+    """What the nodes that rest on a round read of those that do not, the body itself included."""
+    rests = dict.fromkeys(rounds, True)
+    outside: dict[PhysicalNode, None] = {}
+
+    def visit(node: PhysicalNode) -> bool:
+        if node not in rests:
+            own = {child: visit(child) for child in node.inputs}
+            rests[node] = any(own.values())
+            if rests[node]:
+                outside.update(dict.fromkeys(child for child, rest in own.items() if not rest))
+        return rests[node]
+
+    return list(outside) if visit(body) else [body]
 
 
 @dataclass(frozen=True)
@@ -189,7 +219,8 @@ def _layout(plan: LogicalPlan) -> _Layout:
     whole = frozenset(n for n in within if all(_row_by_row(m) for m in walk(n)))
     ordered = _ordered(plan, nodes, whole)
     exchange = _exchange(nodes, ordered, sinks, plan.returns.values()) if plan.windows else ()
-    materialised = plan_segments([*roots, *exchange])
+    once = [node for loop in nodes if isinstance(loop, Iterate) for node in loop.once]
+    materialised = plan_segments([*roots, *exchange, *once])
     exchange = tuple(node for node in exchange if node in materialised)
     segments = {
         n: compile_segment(n, materialised)
@@ -222,7 +253,8 @@ def _refuse_rows_without_window(nodes: Iterable[Node]) -> None:
     """Rows that belong to no window cannot stand among rows that do: no window would see them."""
     problems = []
     for node in nodes:
-        mixed = isinstance(node, Union) and len({part.partitioned for part in node.inputs}) > 1
+        kinds = {part.partitioned for part in node.inputs}
+        mixed = isinstance(node, Union | Iterate) and len(kinds) > 1
         loose = any(part.partitioned for part in node.inputs[1:]) and not node.inputs[0].partitioned
         if mixed or (loose and getattr(node, "how", "") != "inner"):
             what = f"{node.keyword} puts rows of no window beside rows of windows"
@@ -277,17 +309,35 @@ def sink_rows(sink: Sink) -> Node:
 
 def _ordered(plan: LogicalPlan, nodes: list[Node], whole: frozenset[Node]) -> frozenset[Node]:
     """Draw an edge from each write to each read that shares a (label, property); a read over [L, r]
-    does not depend on the merge of r itself into L, if all rows of r are known beforehand.
+    does not depend on the merge of r itself into L, if all rows of r are known beforehand. A loop is
+    ordered as a whole.
     """
-    ordered: set[Node] = set()
-    for node in nodes:
-        own = isinstance(node, StoreRead) and any(
+    ordered: set[Node] = {
+        node
+        for node in nodes
+        if isinstance(node, StoreRead)
+        and any(
             node.label_reads & sink.label_writes and not _same_rows(node, sink, whole)
             for sink in plan.writes
         )
-        if own or not ordered.isdisjoint(node.inputs):
-            ordered.add(node)
+    }
+    loops = loops_of(*nodes)
+    count = -1
+    while len(ordered) > count:
+        count = len(ordered)
+        ordered = _above(nodes, ordered)
+        for loop in loops:
+            ordered |= loop.each_round if loop in ordered else set()
     return frozenset(ordered)
+
+
+def _above(nodes: list[Node], some: set[Node]) -> set[Node]:
+    """Some nodes and all above them."""
+    found = set(some)
+    for node in nodes:
+        if not found.isdisjoint(node.inputs):
+            found.add(node)
+    return found
 
 
 def _same_rows(node: Node, sink: Sink, whole: frozenset[Node]) -> bool:

@@ -96,6 +96,20 @@ class Batch:
         """Rows as tuples in the order of a schema. The list is not copied."""
         return cls(schema, rows)
 
+    @classmethod
+    def concatenated(cls, parts: Sequence[Batch]) -> Batch:
+        """The rows of several batches of one schema, of which there is at least one."""
+        parts = [part for part in parts if part.num_rows] or parts[:1]
+        if len(parts) == 1:
+            return parts[0]
+        ids = None
+        if all(part.ids is not None for part in parts):
+            ids = [number for part in parts for number in part.ids or ()]
+        if all(part.in_tuples for part in parts):
+            rows = [row for part in parts for row in part.rows]
+            return cls(parts[0].schema, rows, None, ids)
+        return cls(parts[0].schema, None, pa.concat_tables([p.table for p in parts]), ids)
+
     @property
     def in_tuples(self) -> bool:
         """Whether the rows are there as tuples, so that `rows` costs nothing."""
@@ -198,6 +212,17 @@ class Batch:
             return self._none
         if places[-1] - places[0] == len(places) - 1:
             return self.slice(places[0], len(places))
+        ids, sources = _at(self.ids, places), _at(self.sources, places)
+        if self._rows is not None:
+            rows = [self._rows[place] for place in places]
+            return Batch(self.schema, rows, None, ids, sources)
+        table = self.table.take(pa.array(places, pa.int64()))
+        return Batch(self.schema, None, table, ids, sources)
+
+    def reordered(self, places: Sequence[int]) -> Batch:
+        """All rows, in the order of their places."""
+        if all(place == i for i, place in enumerate(places)):
+            return self
         ids, sources = _at(self.ids, places), _at(self.sources, places)
         if self._rows is not None:
             rows = [self._rows[place] for place in places]

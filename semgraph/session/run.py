@@ -327,6 +327,7 @@ class RunHandle:
         self.state = "running"
         try:
             outcome = await executor.run(self.request.inputs)
+            outcome.notes += runtime.loop_notes()
         except BaseException as error:
             interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
             self.state = "interrupted" if interrupted else "failed"

@@ -43,7 +43,7 @@ def test_a_wrong_plan_has_these_messages(case: str) -> None:
 def test_there_are_cases_and_every_wrong_plan_has_its_messages() -> None:
     plans = {path.stem for path in BAD.glob("*.yaml")}
     assert len(CASES) > 30
-    parts = {"graph", "crooked_graph", "other_graph", "adder", "called", "called_graph"}
+    parts = {"graph", "crooked_graph", "other_graph", "adder", "called", "called_graph", "writer"}
     assert plans - set(CASES) == parts
 
 

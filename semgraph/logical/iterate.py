@@ -1,0 +1,202 @@
+"""Bounded recursion: a body that is computed again and again over its own last result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+from sqlglot import exp
+
+from semgraph.errors import Fault, Faults
+from semgraph.expr.duckdb import is_aggregate
+from semgraph.expr.scalar import Scalar
+from semgraph.expr.types import ANY_COLUMN, UNKNOWN, type_of_arrow
+from semgraph.logical.node import Needs, Node, RowsTrait, argument, walk
+from semgraph.logical.relational import Input
+from semgraph.logical.typecheck import (
+    check_names,
+    column_scalar,
+    expect_type_of_groups,
+    struct_of,
+)
+
+MOST_ROUNDS = 10_000
+ROUND, WAS = "round", "was"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Round(Node):
+    """The rows of the last round of a loop, in its body.
+
+    `windowed`: they derive from the rows that the plan cuts into windows. `depth`: the number of
+    loops around its own, which tells it from the rounds of these.
+    """
+
+    keyword: ClassVar[str] = "round"
+    tag: ClassVar[str] = "Round"
+    name: str = argument("name")
+    columns: pa.Schema = argument("schema")
+    windowed: bool = argument("flag", default=False)
+    depth: int = argument("number", default=0)
+
+    def infer(self) -> pa.Schema:
+        return self.columns
+
+    @property
+    def partitioned(self) -> bool:
+        return self.windowed
+
+    @property
+    def rounds(self) -> frozenset[int]:
+        return frozenset({self.depth})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Iterate(Node):
+    """The rows after rounds of `do`, which reads those of the round before by the name `as`.
+
+    Round 0 is the input. Groups of equal `by`, in each window, end one by one: without rows, after
+    `times` rounds, or when `until` holds of a round. `until` sees the row of the round before with
+    the same `key` as `was`. `keep: all` keeps the rows of all rounds, with `round`; of rows with
+    equal `distinct`, a group then keeps the first one alone.
+    """
+
+    keyword: ClassVar[str] = "iterate"
+    tag: ClassVar[str] = "Iterate"
+    rows: ClassVar[RowsTrait] = "any"
+    input: Node = argument("input")
+    name: str = argument("new_name", key="as", doc="what do calls the rows of the last round")
+    times: int = argument("number", doc="how many rounds at most")
+    body: Node = argument("body", key="do", doc="a list of operators: the next round")
+    until: Scalar | None = argument("scalar", default=None)
+    keep: Literal["last", "all"] = argument("choice", choices=("last", "all"), default="last")
+    by: tuple[str, ...] = argument("names", default=())
+    key: tuple[str, ...] = argument("names", default=())
+    distinct: tuple[str, ...] = argument("names", default=())
+    depth: int = 0
+
+    def infer(self) -> pa.Schema:
+        if faults := [*self._wrong_arguments(), *self._wrong_body()]:
+            raise Faults(faults)
+        schema = self.input.schema
+        return schema if self.keep == "last" else schema.append(pa.field(ROUND, pa.int64()))
+
+    def _wrong_arguments(self) -> Iterator[Fault]:
+        schema = self.input.schema
+        if self.times > MOST_ROUNDS:
+            yield Fault(f"times is at most {MOST_ROUNDS:,}, not {self.times:,}", "times")
+        if self.keep == "all" and ROUND in schema.names:
+            yield Fault("round is a column already", "keep", hint="project it to another name")
+        if self.keep == "last" and self.distinct:
+            yield Fault("distinct needs keep: all", "distinct")
+        for argument_name in ("by", "key", "distinct"):
+            try:
+                check_names(getattr(self, argument_name), schema, argument_name)
+            except Fault as fault:
+                yield fault
+        if self.key and WAS in schema.names:
+            yield Fault('"was" is a column already', "key", hint="project it to another name")
+        elif self.until is not None:
+            yield from self._wrong_until(self.until)
+
+    def _wrong_until(self, until: Scalar) -> Iterator[Fault]:
+        if not self.key and WAS in until.roots and WAS not in self.input.schema.names:
+            yield Fault("until reads was: name key", "until")
+            return
+        calls = until.shared_ast.find_all(exp.Func)
+        if ANY_COLUMN not in until.roots and not any(map(is_aggregate, calls)):
+            yield Fault("until is no aggregate: max(...), count(*), bool_and(...)", "until")
+            return
+        try:
+            groups = [column_scalar(name).sql for name in self.by]
+            expect_type_of_groups(until, self.judged, pa.bool_(), groups)
+        except Fault as fault:
+            yield fault.under("until")
+
+    def _wrong_body(self) -> Iterator[Fault]:
+        """Why the body cannot be the next round."""
+        above, below = self.input.schema, self.body.schema
+        if self.depth not in self.body.rounds:
+            yield Fault(f'do does not read "{self.name}": every round would be the same', "body")
+            return
+        if ANY_COLUMN in (*above.names, *below.names):
+            return
+        for field in above:
+            name, kind = field.name, type_of_arrow(field.type)
+            if name not in below.names:
+                yield Fault(f'do lacks "{name}" ({kind}), which the rows above have', "body")
+                continue
+            own = below.field(name).type
+            if own != field.type and UNKNOWN not in (own, field.type):
+                what = f'"{name}" is {type_of_arrow(own)} in do, {kind} above: cast it'
+                yield Fault(what, "body")
+        for name in below.names:
+            if name not in above.names:
+                yield Fault(f'do gives "{name}" besides: project it away', "body")
+        if self.input.partitioned and not self.body.partitioned:
+            windowed = (n.name for n in walk(self.input) if isinstance(n, Input) and n.windowed)
+            rows = next(windowed, "the input with windows")
+            what = f'do derives from no row of {rows}: it must read "{self.name}"'
+            yield Fault(what, "body")
+
+    @property
+    def judged(self) -> pa.Schema:
+        """The columns that `until` sees."""
+        schema = self.input.schema
+        return schema.append(pa.field(WAS, struct_of(schema))) if self.key else schema
+
+    @cached_property
+    def rounds(self) -> frozenset[int]:
+        return self.input.rounds | (self.body.rounds - {self.depth})
+
+    @cached_property
+    def each_round(self) -> frozenset[Node]:
+        """The nodes that are computed in each round: those that rest on the one before, and the
+        same of loops among them.
+        """
+        found: set[Node] = set()
+        pending = [self.body]
+        while pending:
+            node = pending.pop()
+            if node in found or self.depth not in node.rounds:
+                continue
+            found.add(node)
+            if isinstance(node, Iterate):
+                found |= node.each_round
+            pending += node.inputs
+        return frozenset(found)
+
+    @cached_property
+    def own_rounds(self) -> tuple[Round, ...]:
+        """The leaves of the body that stand for the last round; none of a body that has lost them."""
+        return tuple(
+            node
+            for node in walk(self.body)
+            if isinstance(node, Round) and node.depth == self.depth and node in self.each_round
+        )
+
+    @cached_property
+    def once(self) -> tuple[Node, ...]:
+        """The nodes that rounds read and that are the same in all: computed once."""
+        if self.body not in self.each_round:
+            return (self.body,)
+        read = (child for node in self.each_round for child in node.inputs)
+        outside = set(read) - self.each_round
+        return tuple(node for node in walk(self.body) if node in outside)
+
+    def first_needs(self, needed: Needs) -> Needs:  # noqa: ARG002
+        """All columns: each round is of the same."""
+        return None
+
+    def empty_over(self, empty: Sequence[bool]) -> bool:
+        return empty[0]
+
+
+def loops_of(*roots: Node) -> list[Iterate]:
+    """The loops below the roots that are in no other, in the order of computation."""
+    loops = [node for node in walk(*roots) if isinstance(node, Iterate)]
+    inner = frozenset().union(*(loop.each_round for loop in loops))
+    return [loop for loop in loops if loop not in inner]

@@ -1,0 +1,298 @@
+"""Loops: rounds of a body over its own last rows, group by group, until each group has ended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import compress
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.errors import DataError
+from semgraph.expr.scalar import ROWS
+from semgraph.logical.iterate import WAS, Iterate, Round
+from semgraph.logical.relational import Aggregate
+from semgraph.logical.typecheck import column_scalar
+from semgraph.physical.failed_rows import without_faulty
+from semgraph.physical.plan import ExecutionContext, GroupEnd, PhysicalNode
+from semgraph.relational.batch import Batch, runtime_schema
+from semgraph.relational.segments import Segment, compile_segment, run_segment
+
+_HOLDS = "#until"
+Group = tuple[Hashable, ...]
+"""The window of a group, None without windows, and its values of `by`."""
+
+
+@dataclass(frozen=True, eq=False)
+class RoundTable(PhysicalNode):
+    """The rows of the last round, which the loop gives."""
+
+    loop: Iterate
+
+    def content(self) -> list[str]:
+        """What it holds depends on the body of the loop."""
+        return [*super().content(), self.loop.body.fingerprint]
+
+    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
+        """Raises DataError: there is nothing to compute."""
+        raise DataError(f"no round of step {self.logical.step} is at hand")
+
+
+@dataclass(frozen=True, eq=False)
+class IterateRows(PhysicalNode):
+    """A loop. Its inputs are the rows of round 0, then what rounds read and is the same in all.
+
+    Args:
+        body: Computes the next round.
+        rounds: The nodes in whose place the body is given the last round.
+    """
+
+    logical: Iterate
+    body: PhysicalNode
+    rounds: tuple[PhysicalNode, ...]
+
+    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+        """Compute rounds until every group has ended."""
+        known = dict(zip(self.inputs[1:], inputs[1:], strict=True))
+        loop = _Rounds(self, _in_order(inputs[0], self._round_schema))
+        given = 0
+        await loop.judge(None, ctx)
+        while loop.goes_on:
+            last = loop.last
+            given += last.num_rows
+            again = {**known, **dict.fromkeys(self.rounds, last)}
+            rows, lost = await ctx.again(self.body, again)
+            loop.take(_in_order(rows.without_rows(lost), self._round_schema))
+            await loop.judge(last, ctx)
+        ctx.ended(self.logical, loop.ends())
+        for node in self.rounds:
+            ctx.observe(node, inputs[0].num_rows, given)
+        return loop.result(self.schema)
+
+    def content(self) -> list[str]:
+        """What the loop does, and its body."""
+        return [*super().content(), self.logical.body.fingerprint]
+
+    @cached_property
+    def _round_schema(self) -> pa.Schema:
+        return runtime_schema(self.rounds[0].logical) if self.rounds else self.inputs[0].schema
+
+    @cached_property
+    def until(self) -> Segment | None:
+        """The statement that decides which groups have ended."""
+        loop = self.logical
+        if loop.until is None:
+            return None
+        judged = Round(name=loop.name, columns=loop.judged, windowed=loop.partitioned)
+        by = tuple((name, column_scalar(name)) for name in loop.by)
+        held = Aggregate(
+            input=judged, by=by, add=((_HOLDS, loop.until),), step=loop.step, origin=loop.origin
+        )
+        return compile_segment(held, {judged: ROWS})
+
+
+@dataclass
+class _Rounds:
+    """The groups of a loop and their rounds so far.
+
+    Args:
+        node: The loop.
+        last: The rows of the last round, of groups that go on; before `judge`, of all.
+    """
+
+    node: IterateRows
+    last: Batch
+    number: int = 0
+    places: dict[Group, int] = field(default_factory=dict)
+    ended: dict[Group, bool] = field(default_factory=dict)
+    _open: set[Group] = field(default_factory=set)
+    _seen: set[tuple[Group, Group]] = field(default_factory=set)
+    _kept: list[tuple[int, Batch, list[Group]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.above = self.last
+        self._groups = self._groups_of(self.last)
+        for place, group in enumerate(self._groups):
+            self.places.setdefault(group, place)
+        if not self.last.has_input_rows and not self.logical.by:
+            self.places = {(None,): 0}
+        self._open = set(self.places)
+        self.ended = dict.fromkeys(self.places, False)
+        self._windows = {group[0] for group in self.places}
+        self._only(self._unseen())
+
+    @property
+    def logical(self) -> Iterate:
+        """The loop of the plan."""
+        return self.node.logical
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a group has rows for another round."""
+        return bool(self._open) and self.number < self.logical.times
+
+    def ends(self) -> list[GroupEnd]:
+        """Whether each group has ended."""
+        rows = self.above.input_rows() or [None]
+        return [GroupEnd(group, rows[self.places[group]], end) for group, end in self.ended.items()]
+
+    def take(self, rows: Batch) -> None:
+        """Take the rows of the next round, without those of groups that have ended, and those that
+        were there already. Raises DataError for a group that the input has not.
+        """
+        self.number += 1
+        self.last, self._groups = rows, self._groups_of(rows)
+        alive = {group[0] for group in self._open}
+        for group in self._groups:
+            if group not in self.places and group[0] in alive:
+                shown = _shown(group[1:])
+                what = f"round {self.number} has a row of the group {shown}, which the rows above have not"
+                raise DataError(what, hint="keep the columns of by as they are")
+        self._only([group in self._open for group in self._groups])
+        self._only(self._unseen())
+
+    def _only(self, wanted: Sequence[bool]) -> None:
+        if not all(wanted):
+            self.last = self.last.take(list(compress(range(len(wanted)), wanted)))
+            self._groups = list(compress(self._groups, wanted))
+
+    def _unseen(self) -> list[bool]:
+        """Which rows of the last round have values of `distinct` that their group has not had."""
+        names = self.logical.distinct
+        unseen = []
+        for row in zip(self._groups, _tuples(self.last, names), strict=True) if names else ():
+            unseen.append(row not in self._seen)
+            self._seen.add(row)
+        return unseen
+
+    def _groups_of(self, rows: Batch) -> list[Group]:
+        return _in_windows(rows, self.logical.by)
+
+    async def judge(self, before: Batch | None, ctx: ExecutionContext) -> None:
+        """End groups without rows, and those of which `until` holds; keep what is to be kept."""
+        over = self._open - set(self._groups)
+        over |= await self._held(before, ctx)
+        last = self.logical.keep == "last"
+        done = over if self.number < self.logical.times else self._open
+        if last:
+            self._keep([group in done for group in self._groups])
+        else:
+            self._keep([True] * len(self._groups))
+        self.ended |= dict.fromkeys(over, True)
+        self._open -= over
+        self._only([group in self._open for group in self._groups])
+
+    def _keep(self, wanted: Sequence[bool]) -> None:
+        places = list(compress(range(len(wanted)), wanted))
+        groups = list(compress(self._groups, wanted))
+        self._kept.append((self.number, self.last.take(places), groups))
+
+    async def _held(self, before: Batch | None, ctx: ExecutionContext) -> set[Group]:
+        """The groups of the last round of which `until` holds. Raises DataError."""
+        keys = self._keys(self.last)
+        segment = self.node.until
+        if segment is None or not self.last.num_rows:
+            return set()
+        judged = self.last
+        if self.logical.key:
+            own = {} if before is None else {key: n for n, key in enumerate(self._keys(before))}
+            judged = _with_was(judged, before or judged.slice(0, 0), [own.get(k) for k in keys])
+        try:
+            verdicts = await run_segment(segment, [judged], ctx.now)
+        except DataError as error:
+            [judged], failures = await without_faulty(segment, [judged], ctx.now, error)
+            ctx.fail(failures)
+            verdicts = await run_segment(segment, [judged], ctx.now)
+        holds = verdicts.column(_HOLDS)
+        return {group for group, held in zip(self._groups_of(verdicts), holds, strict=True) if held}
+
+    def _keys(self, rows: Batch) -> list[Group]:
+        """The key of each row, in its window. Raises DataError if two rows have one."""
+        if not self.logical.key:
+            return []
+        keys = _in_windows(rows, self.logical.key)
+        seen: set[Group] = set()
+        for key in keys:
+            if key in seen:
+                raise DataError(f"round {self.number} has two rows with the key {_shown(key[1:])}")
+            seen.add(key)
+        return keys
+
+    def result(self, schema: pa.Schema) -> Batch:
+        """The rows that were kept: groups by their first row, or rounds in each window."""
+        every = self.logical.keep == "all"
+        parts = [_with_round(rows, n, schema) if every else rows for n, rows, _ in self._kept]
+        rows = Batch.concatenated(parts)
+        groups = [group for _, _, own in self._kept for group in own]
+        if every:  # windows are apart, whatever windows are computed together
+            first = {window: n for n, (window, *_) in enumerate(reversed(self.places))}
+            rank = [-first[group[0]] for group in groups]
+        else:
+            rank = [self.places[group] for group in groups]
+        order = sorted(range(len(rank)), key=rank.__getitem__)
+        return rows.derived_from(rows).reordered(order)
+
+
+def _in_order(rows: Batch, schema: pa.Schema) -> Batch:
+    """The rows with their columns in the order of a schema."""
+    if rows.schema.names == schema.names:
+        return rows
+    places = [rows.schema.get_field_index(name) for name in schema.names]
+    if rows.in_tuples:
+        own = [tuple(row[place] for place in places) for row in rows.rows]
+        return Batch(schema, own, None, rows.ids, rows.sources)
+    return Batch(schema, None, rows.table.select(schema.names), rows.ids, rows.sources)
+
+
+def _with_round(rows: Batch, number: int, schema: pa.Schema) -> Batch:
+    """The rows with the number of their round, which stands before the hidden columns."""
+    place = len(schema) - (2 if rows.has_input_rows else 0) - 1
+    if rows.in_tuples:
+        own = [(*row[:place], number, *row[place:]) for row in rows.rows]
+        return Batch(schema, own, None, rows.ids, rows.sources)
+    numbers = pa.repeat(pa.scalar(number, pa.int64()), rows.num_rows)
+    table = rows.table.add_column(place, schema.field(place), numbers)
+    return Batch(schema, None, table, rows.ids, rows.sources)
+
+
+def _with_was(rows: Batch, before: Batch, places: Sequence[int | None]) -> Batch:
+    """The rows with the row at a place of the round before as a struct, NULL where there is none."""
+    visible = rows.visible()
+    taken = before.visible().take(pa.array(places, pa.int64())).combine_chunks()
+    columns = [column.combine_chunks() for column in taken.columns]
+    missing = pa.array([place is None for place in places], pa.bool_())
+    was = pa.StructArray.from_arrays(columns, fields=list(visible.schema), mask=missing)
+    table = rows.table.add_column(visible.num_columns, pa.field(WAS, was.type), was)
+    return Batch.of_table(table)
+
+
+def _tuples(rows: Batch, names: Collection[str]) -> list[Group]:
+    """The values of some columns, equal where the rows are."""
+    if not names:
+        return [()] * rows.num_rows
+    return list(zip(*(map(_comparable, rows.column(name)) for name in names), strict=True))
+
+
+def _in_windows(rows: Batch, names: Collection[str]) -> list[Group]:
+    """The window of each row, and its values of some columns."""
+    windows: Sequence[int | None] = rows.partitions() or [None] * rows.num_rows
+    own = _tuples(rows, names)
+    return [(window, *values) for window, values in zip(windows, own, strict=True)]
+
+
+def _comparable(value: Any) -> Hashable:
+    """A value that equals those that a group of rows has in common."""
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN", None
+    if isinstance(value, Mapping):
+        return tuple((name, _comparable(part)) for name, part in value.items())
+    if isinstance(value, list):
+        return tuple(map(_comparable, value))
+    return value  # type: ignore[no-any-return]
+
+
+def _shown(values: Iterable[Any]) -> str:
+    return f"({', '.join('NULL' if value is None else str(value) for value in values)})"

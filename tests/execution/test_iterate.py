@@ -1,0 +1,340 @@
+"""`iterate`: rounds of a body over its own last rows, group by group, until each has ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semgraph
+from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.errors import DataError
+from semgraph.execution.result import Result
+
+Rows = list[dict[str, Any]]
+EDGES = [{"source": a, "target": b} for a, b in ("ab", "bc", "cd", "da", "xy")]
+COUNTED = [{"g": "p", "id": "a", "n": 1}, {"g": "q", "id": "b", "n": 5}, {"g": "p", "id": "c", "n": 2}]  # fmt: skip
+
+
+@pytest.fixture(params=["rows", "duckdb"])
+def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both executors of relational operators."""
+    monkeypatch.setenv("SEMGRAPH_SEGMENTS", request.param)
+
+
+both = pytest.mark.usefixtures("executor")
+
+
+def run(folder: Path, text: str, oracle: Oracle | None = None, **inputs: Rows) -> Result:
+    (folder / "looped.yaml").write_text("plan: looped\n" + text, encoding="utf-8")
+    options: dict[str, Any] = {} if oracle is None else {"llm": oracle}
+    with semgraph.Session(
+        store="memory", journal=False, runs="", folder=folder, **options
+    ) as session:
+        return session.run(folder / "looped.yaml", inputs=inputs)
+
+
+def looped(folder: Path, arguments: str, rows: Rows = COUNTED, **inputs: Rows) -> Result:
+    """A loop over rows with a group, an id and a number."""
+    given = "".join(f"  {name}: {{g: string, id: string, n: int64}}\n" for name in inputs)
+    text = f"inputs:\n  rows: {{g: string, id: string, n: int64}}\n{given}steps:\n  out:\n"
+    text += f"    - from: rows\n    - iterate: {{as: last, {arguments}}}\nreturns: [out]\n"
+    return run(folder, text, rows=rows, **inputs)
+
+
+def out(result: Result) -> Rows:
+    rows: Rows = result.tables["out"].to_pylist()
+    return rows
+
+
+def pairs(result: Result) -> list[tuple[str, int]]:
+    return [(row["id"], row["n"]) for row in out(result)]
+
+
+DOUBLE = 'do: [{from: last}, {add: {n: "2 * n"}}]'
+
+
+@both
+def test_each_round_is_made_of_the_one_before_and_the_last_is_kept(tmp_path: Path) -> None:
+    result = looped(tmp_path, f"times: 3, {DOUBLE}")
+    assert pairs(result) == [("a", 8), ("b", 40), ("c", 16)]
+    assert result.notes == ("step out: the loop had not ended after 3 rounds",)
+
+
+@both
+def test_the_input_is_round_0_and_all_rounds_are_kept_with_their_number(tmp_path: Path) -> None:
+    result = looped(tmp_path, f"times: 1, keep: all, {DOUBLE}")
+    assert [(r["round"], r["id"], r["n"]) for r in out(result)] == [
+        (0, "a", 1), (0, "b", 5), (0, "c", 2), (1, "a", 2), (1, "b", 10), (1, "c", 4),
+    ]  # fmt: skip
+
+
+@both
+def test_no_round_is_made_for_times_0_or_once_until_holds_of_the_input(tmp_path: Path) -> None:
+    assert pairs(looped(tmp_path, f"times: 0, {DOUBLE}")) == [("a", 1), ("b", 5), ("c", 2)]
+    held = looped(tmp_path, f"times: 9, until: max(n) > 4, {DOUBLE}")
+    assert pairs(held) == [("a", 1), ("b", 5), ("c", 2)]
+    assert held.notes == ()
+
+
+@both
+def test_an_empty_round_ends_the_loop_and_is_kept_as_the_last(tmp_path: Path) -> None:
+    doubled = 'do: [{from: last}, {add: {n: "2 * n"}}, {filter: n < 20}]'
+    last = looped(tmp_path, f"times: 9, {doubled}")
+    every = looped(tmp_path, f"times: 9, keep: all, {doubled}")
+    assert (pairs(last), last.notes) == ([], ())
+    assert max(row["round"] for row in out(every)) == 4
+
+
+@both
+def test_a_loop_over_no_rows_has_none(tmp_path: Path) -> None:
+    more = "do: [{union: [last, more]}]"
+    assert out(looped(tmp_path, f"times: 9, {more}", [], more=COUNTED)) == []
+    assert out(looped(tmp_path, f"times: 9, by: [g], {more}", [], more=COUNTED)) == []
+
+
+@both
+def test_groups_end_one_by_one_and_their_kept_rows_stand(tmp_path: Path) -> None:
+    result = looped(tmp_path, f"times: 9, by: [g], until: max(n) > 6, {DOUBLE}")
+    # p: 1, 2 → 2, 4 → 4, 8; q: 5 → 10. Groups by their first row in the input.
+    assert pairs(result) == [("a", 4), ("c", 8), ("b", 10)]
+
+
+@both
+def test_notes_count_the_groups_that_had_not_ended(tmp_path: Path) -> None:
+    result = looped(tmp_path, f"times: 2, by: [g], until: max(n) > 15, {DOUBLE}")
+    assert pairs(result) == [("a", 4), ("c", 8), ("b", 20)]
+    assert result.notes == ("step out: 1 of 2 groups had not ended after 2 rounds",)
+
+
+@both
+def test_rows_that_are_made_for_a_group_that_has_ended_are_dropped(tmp_path: Path) -> None:
+    do = 'do: [{union: [[{from: last}, {add: {n: "2 * n"}}], [{from: more}]]}]'
+    result = looped(
+        tmp_path,
+        f"times: 9, by: [g], keep: all, until: max(n) > 6, {do}",
+        more=[{"g": "q", "id": "m", "n": 0}],
+    )
+    assert [(r["round"], r["id"]) for r in out(result) if r["g"] == "q"] == [
+        (0, "b"),
+        (1, "b"),
+        (1, "m"),
+    ]
+
+
+def test_a_row_of_a_group_that_the_input_has_not_is_an_error(tmp_path: Path) -> None:
+    do = "do: [{union: [last, more]}]"
+    with pytest.raises(DataError, match=r"round 1 has a row of the group \(c9\), which the rows above have not"):  # fmt: skip
+        looped(tmp_path, f"times: 2, by: [g], {do}", more=[{"g": "c9", "id": "m", "n": 0}])
+
+
+@both
+def test_until_sees_the_row_of_the_round_before(tmp_path: Path) -> None:
+    near = 'times: 99, key: [id], until: "bool_and(abs(n - coalesce(was.n, -999)) <= 2)"'
+    halved = 'do: [{from: last}, {add: {n: "n // 2"}}]'
+    result = looped(tmp_path, f"{near}, keep: all, {halved}", [{"g": "p", "id": "a", "n": 20}])
+    assert [row["n"] for row in out(result)] == [20, 10, 5, 2, 1]
+
+
+@both
+def test_was_is_null_in_round_0_and_of_new_rows(tmp_path: Path) -> None:
+    arguments = "times: 9, key: [id], until: bool_and(was IS NOT NULL), keep: all"
+    grown = "do: [{from: last}, {union: [last, more]}]".replace("{from: last}, ", "")
+    result = looped(
+        tmp_path,
+        f"{arguments}, {grown.replace('more', '[{from: more}, {join: {other: last, using: id, how: anti}}]')}",
+        more=[{"g": "p", "id": "m", "n": 0}],
+    )
+    assert [(r["round"], r["id"]) for r in out(result) if r["round"]] == [
+        (n, name) for n in (1, 2) for name in ("a", "b", "c", "m")
+    ]
+
+
+def test_a_key_names_one_row_of_a_round(tmp_path: Path) -> None:
+    twice = "do: [{union: [last, last]}]"
+    with pytest.raises(DataError, match=r"step out: round 1 has two rows with the key \(p, a\)"):
+        looped(tmp_path, f"times: 3, key: [g, id], {twice}")
+
+
+@both
+def test_a_condition_that_is_null_does_not_hold(tmp_path: Path) -> None:
+    result = looped(tmp_path, f'times: 2, until: "max(nullif(n, n)) > 0", {DOUBLE}')
+    assert pairs(result) == [("a", 4), ("b", 20), ("c", 8)]
+
+
+CLOSURE = """
+inputs: {edges: {source: string, target: string}}
+steps:
+  reach:
+    - from: edges
+    - iterate: {as: found, times: 20, keep: all, distinct: [source, target],
+        do: [{from: found}, {join: {other: edges, alias: e, using: {target: source}}},
+             {project: {source, target: e.target}}]}
+returns: [reach]
+"""
+
+
+@both
+def test_distinct_makes_a_closure_end(tmp_path: Path) -> None:
+    twice = [*EDGES, EDGES[0]]
+    result = run(tmp_path, CLOSURE, edges=twice)
+    reach = result.tables["reach"].to_pylist()
+    found = {(row["source"], row["target"]) for row in reach}
+    assert found == {(a, b) for a in "abcd" for b in "abcd"} | {("x", "y")}
+    assert len(reach) == len(found)
+    assert [row["round"] for row in reach] == sorted(row["round"] for row in reach)
+    assert result.notes == ()
+
+
+NESTED = """
+inputs: {rows: {id: string, n: int64}}
+steps:
+  base: [{from: rows}, {add: {n: n + 1}}]
+  out:
+    - from: rows
+    - iterate:
+        {as: outer_rows, times: 2, do: [
+          {from: outer_rows},
+          {iterate: {as: inner_rows, times: 3, do: [
+            {from: inner_rows},
+            {join: {other: outer_rows, alias: o, using: id}}, {join: {other: base, alias: b, using: id}},
+            {project: {id, n: n + o.n + b.n}}]}}]}
+returns: [out]
+"""
+
+
+@both
+def test_a_loop_stands_in_a_loop(tmp_path: Path) -> None:
+    result = run(tmp_path, NESTED, rows=[{"id": "a", "n": 1}])
+    n = 1
+    for _ in range(2):
+        outer = n
+        for _ in range(3):
+            n += outer + 2
+    assert result.tables["out"].to_pylist() == [{"id": "a", "n": n}]
+
+
+# -- questions
+
+ASKING = """
+inputs: {rows: {id: string, n: int64}, topics: {topic: string}}
+steps:
+  out:
+    - from: rows
+    - iterate:
+        as: last
+        times: 3
+        do:
+          - from: last
+          - sem_map: {prompt: "What comes after {n}?", returns: {next: int64}}
+          - join:
+              other: [{from: topics}, {sem_map: {prompt: "Weight of {topic}?", returns: {weight: int64}}}]
+              alias: t
+              where: "TRUE"
+          - project: {id, n: next + t.weight}
+returns: [out]
+"""
+
+
+def asked(oracle: Oracle) -> list[str]:
+    return [str(request.messages[-1].content) for request in oracle.requests]
+
+
+def counting(text: str) -> dict[str, Any]:
+    if "Weight" in text:
+        return {"weight": 10}
+    return {"next": int(text.split("after ")[1].split("?", maxsplit=1)[0]) + 1}
+
+
+def test_what_does_not_rest_on_the_round_is_asked_once(tmp_path: Path) -> None:
+    oracle = Oracle(Mind(answer=counting))
+    result = run(
+        tmp_path, ASKING, oracle, rows=[{"id": "a", "n": 1}, {"id": "b", "n": 2}], topics=[{"topic": "x"}]
+    )  # fmt: skip
+    assert result.tables["out"].to_pylist() == [{"id": "a", "n": 34}, {"id": "b", "n": 35}]
+    texts = asked(oracle)
+    assert sum("Weight" in text for text in texts) == 1
+    assert sum("after" in text for text in texts) == 6
+
+
+def test_equal_questions_of_two_rounds_are_one(tmp_path: Path) -> None:
+    oracle = Oracle(Mind(answer=lambda _: {"next": 7}))
+    steps = ASKING.replace("next + t.weight", "7").replace("{topic}", "{topic} now")
+    run(tmp_path, steps.replace("n: 7", "n: next"), oracle, rows=[{"id": "a", "n": 7}], topics=[])
+    assert len(asked(oracle)) <= 1
+
+
+# -- windows, and rows that fail
+
+WINDOWS = """
+inputs: {{rows: {{group_id: string, id: string, n: int64}}}}
+windows: {{input: rows, partition: group_id, key: id, size: {size}}}
+steps:
+  out:
+    - from: rows
+    - project: [group_id, id, n]
+    - iterate: {{as: last, {arguments}}}
+returns: [out]
+"""
+MEMBERS = [
+    {"group_id": group, "id": f"{group}{i}", "n": n}
+    for group, numbers in (("g", [1, 5, 2]), ("h", [4, 3]))
+    for i, n in enumerate(numbers)
+]
+
+
+def windowed(folder: Path, arguments: str, size: str, rows: Rows = MEMBERS) -> Result:
+    return run(folder, WINDOWS.format(arguments=arguments, size=size), rows=rows)
+
+
+@both
+@pytest.mark.parametrize("size", ["1", "2", "all"])
+def test_each_window_is_a_group(tmp_path: Path, size: str) -> None:
+    result = windowed(tmp_path, f"times: 9, until: max(n) > 6, {DOUBLE}", size)
+    expected = {}
+    step = {"1": 1, "2": 2, "all": 9}[size]
+    for group in "gh":
+        own = [row for row in MEMBERS if row["group_id"] == group]
+        for i in range(0, len(own), step):
+            window = [row["n"] for row in own[i : i + step]]
+            while max(window) <= 6:
+                window = [2 * n for n in window]
+            expected |= dict(zip([row["id"] for row in own[i : i + step]], window, strict=True))
+    assert dict(pairs(result)) == expected
+
+
+@both
+@pytest.mark.parametrize("size", ["1", "2", "all"])
+def test_windows_keep_their_rounds_apart(tmp_path: Path, size: str) -> None:
+    summed = "do: [{from: last}, {aggregate: {by: [group_id], add: {id: min(id), n: sum(n)}}}, {filter: n < 8}]"  # fmt: skip
+    rows = out(windowed(tmp_path, f"times: 3, keep: all, {summed}", size))
+    one_by_one = [row["round"] for row in rows if row["group_id"] == "h"]
+    assert one_by_one == {"1": [0, 1, 2, 3, 0, 1, 2, 3], "2": [0, 0, 1, 2, 3], "all": [0, 0, 1, 2, 3]}[size]  # fmt: skip
+
+
+REQUIRE = "do: [{from: last}, {add: {n: 2 * n}}, {require: {where: n <> 8, says: \"'eight'\"}}]"
+
+
+@both
+@pytest.mark.parametrize("size", ["1", "2", "all"])
+def test_a_member_that_fails_in_a_round_is_set_aside_and_the_window_is_run_without_it(
+    tmp_path: Path, size: str
+) -> None:
+    result = windowed(tmp_path, f"times: 4, {REQUIRE}", size)
+    assert {result.keys[f.input_row] for f in result.failed if f.input_row is not None} == {"g0", "g2", "h0"}  # fmt: skip
+    assert dict(pairs(result)) == {"g1": 80, "h1": 48}
+
+
+def test_without_windows_a_row_that_fails_is_out_and_the_loop_goes_on(tmp_path: Path) -> None:
+    result = looped(tmp_path, f"times: 4, {REQUIRE}", [*COUNTED, {"g": "p", "id": "d", "n": 3}])
+    assert pairs(result) == [("b", 80), ("d", 48)]
+    assert [failure.error for failure in result.failed] == ["eight", "eight"]
+
+
+@both
+def test_a_condition_that_fails_of_a_member_sets_it_aside(tmp_path: Path) -> None:
+    until = "until: \"max(CAST(CASE WHEN n = 4 THEN 'x' ELSE '0' END AS INTEGER)) > 0\""
+    result = windowed(tmp_path, f"times: 3, {until}, {DOUBLE}", "all")
+    assert {result.keys[f.input_row] for f in result.failed if f.input_row is not None} == {"g0", "g2", "h0"}  # fmt: skip
+    assert dict(pairs(result)) == {"g1": 40, "h1": 24}
