@@ -23,7 +23,8 @@ The file decides what shares a call. The context numbers the records, cuts what 
 model, checks ids and types, asks again what came back wrong, and meters; the engine owns `how`,
 `keep`, errors and assembly. A file with prompts of its own uses `ctx.request` and `ctx.ask`, and
 `answer_table` to put outcomes together; `outcomes` takes a table of answers apart again,
-`rows.only` makes a smaller question. `semgraph operators new` writes a first file, `semgraph
+`rows.only` makes a smaller question. A file of `cluster/` holds a function instead, over `Edges`
+and `Vectors`. `semgraph operators new` writes a first file, `semgraph
 operators check` tries it.
 '''
 
@@ -39,6 +40,7 @@ from semgraph.llm.base import Limits, Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.semantic.answers import answer_table, outcomes
+from semgraph.semantic.clustering import Edges, Vectors
 from semgraph.semantic.contract import (
     Block,
     Context,
@@ -60,10 +62,10 @@ from semgraph.semantic.texts import column_texts, cosines, queries, question_tex
 from semgraph.semantic.verdicts import ByLogOdds
 
 __all__ = [
-    "Block", "ByLogOdds", "Context", "Cost", "Implementation", "Limits", "ModelUnavailable",
+    "Block", "ByLogOdds", "Context", "Cost", "Edges", "Implementation", "Limits", "ModelUnavailable",
     "Observed", "Outcome", "Packed", "Part", "PerItem", "Prompt", "Ranking", "Reply", "Request",
     "RowError", "RowEstimate", "Rows", "SemAgg", "SemFilter", "SemJoin", "SemMap", "SemTopk",
-    "Semantic", "alike", "answer_schema", "answer_table", "column_texts", "cosines", "dataclass",
+    "Semantic", "Vectors", "alike", "answer_schema", "answer_table", "column_texts", "cosines", "dataclass",
     "field", "key", "log_odds", "outcomes", "pa", "queries", "question_text",
     "refuse_answers", "row_texts",
 ]  # fmt: skip

@@ -472,9 +472,10 @@ def uses(
     plan: LogicalPlan, variants: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, Choice]]:
     """The parsed choices of each variant: implementations of steps, plans in the place of called
-    ones. Raises PlanError for a step that calls neither a model nor a plan.
+    ones. Raises PlanError for a step that has neither.
     """
-    names = [*semantic_steps(plan.roots), *plan.called]
+    nodes = [node for node in walk(*plan.roots) if node.swappable]
+    names = [*dict.fromkeys(node.step for node in nodes), *plan.called]
     known = {*names, *(name.rsplit("/", 1)[-1] for name in names)}
     swapping = {  # their steps are those of other plans
         arm for arm, use in variants.items() if any(match_steps(s, plan.called) for s in use)

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from semgraph.conformance.cases import usable
+from semgraph.conformance.clusters import check_algorithm
 from semgraph.conformance.suite import Agreement, Candidate, Outcomes, agreement, run_checks
 from semgraph.errors import PlanError, Problem
+from semgraph.logical.cluster import Cluster
 from semgraph.logical.plan import Choice
-from semgraph.semantic.contract import OPERATORS
-from semgraph.semantic.library import Library
+from semgraph.semantic.clustering import Algorithm
+from semgraph.semantic.library import FOLDERS, Library
 from semgraph.semantic.watch import named
 
 
@@ -26,7 +28,7 @@ class ImplementationFile(NamedTuple):
 
     name: str
     file: Path
-    candidate: Candidate | None
+    candidate: Candidate | Algorithm | None
     problem: str | None = None
 
 
@@ -35,7 +37,7 @@ def files_of(folder: Path) -> list[tuple[str, Path]]:
     own = folder.resolve()
     files = [
         (operator, file)
-        for operator in OPERATORS
+        for operator in FOLDERS
         for file in sorted((own / operator).glob("[!_]*.py"))
     ]
     return [(f"{operator}/{file.stem}", file) for operator, file in files]
@@ -51,16 +53,22 @@ def find(folder: Path) -> list[ImplementationFile]:
     files = files_of(folder)
     if not files:
         there = f"in it: {', '.join(sorted(p.name for p in folder.iterdir())) or 'nothing'}"
-        hint = f"files are found as {folder}/<operator>/<name>.py, of the operators {', '.join(OPERATORS)}"
+        hint = f"files are found as {folder}/<operator>/<name>.py, of the operators {', '.join(FOLDERS)}"
         raise PlanError(Problem(f'"{folder}" holds no implementation', there=there, hint=hint))
     return [_load(library, name, file) for name, file in files]
 
 
 def _load(library: Library, name: str, file: Path) -> ImplementationFile:
     operator = name.split("/", maxsplit=1)[0]
+    candidate: Candidate | Algorithm
     try:
-        candidate = library.get(operator, Choice(file.stem))
-        refusal = usable(operator, candidate)
+        if operator == Cluster.keyword:
+            candidate = library.algorithm(Choice(file.stem))
+            refusal = candidate.refuses()
+        else:
+            implementation = library.get(operator, Choice(file.stem))
+            candidate = Candidate(operator, file.stem, implementation)
+            refusal = usable(operator, implementation)
     except PlanError as error:
         return ImplementationFile(name, file, None, str(error))
     except Exception as error:  # noqa: BLE001 - whatever a user's `refuses` raises is reported
@@ -69,7 +77,7 @@ def _load(library: Library, name: str, file: Path) -> ImplementationFile:
         )
     if refusal is not None:
         return ImplementationFile(name, file, None, f"it refuses the node of the checks: {refusal}")
-    return ImplementationFile(name, file, Candidate(operator, file.stem, candidate))
+    return ImplementationFile(name, file, candidate)
 
 
 PATIENCE = 60.0
@@ -126,12 +134,21 @@ def _checked(entry: ImplementationFile, patience: float) -> CheckedFile:
         if not watch.over:
             raise
     if watch.over:
-        where = watch.where or named(entry.candidate.implementation)
+        where = watch.where or _place(entry.candidate)
         outcomes.append(Outcomes("an end", f"{where} was stopped after {patience:g} s"))
     return CheckedFile(entry.name, entry.file, tuple(outcomes), near)
 
 
-async def _run(candidate: Candidate, outcomes: list[Outcomes], watch: _Watch) -> Agreement | None:
+def _place(candidate: Candidate | Algorithm) -> str:
+    return candidate.place if isinstance(candidate, Algorithm) else named(candidate.implementation)
+
+
+async def _run(
+    candidate: Candidate | Algorithm, outcomes: list[Outcomes], watch: _Watch
+) -> Agreement | None:
+    if isinstance(candidate, Algorithm):
+        check_algorithm(candidate, outcomes)
+        return None
     try:
         await run_checks(candidate, outcomes)
         if candidate.same or any(outcome.broken for outcome in outcomes):

@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.logical.cluster import Cluster
 from semgraph.logical.schema import NAME
-from semgraph.semantic.contract import OPERATORS
+from semgraph.semantic.library import FOLDERS
 from semgraph.shipped import operators_folder
 
 _CLASSES = {
@@ -50,6 +51,19 @@ class {name}(Implementation[{node}]):
 
     async def answer(self, node: {node}, rows: Rows, ctx: Context) -> pa.Table:{body}
 '''
+_CLUSTER = '''"""{title}: one line that describes it, for `semgraph operators list`."""
+
+from semgraph.operator import Edges
+
+
+def cluster(keys: list, edges: Edges, vectors: None, seed: int, least: float = 0.0) -> list[int]:
+    # A number for each key, equal in a cluster; further arguments are parameters: {call}(least=2)
+    label = list(range(len(keys)))  # an edge (a, b, weight) names two places in keys, a < b
+    for a, b, weight in edges:
+        if weight > least:
+            label = [label[a] if own == label[b] else own for own in label]
+    return label
+'''
 _FIELD = "\n    rows: int = 12  # fields are its parameters: {call}(rows=20)"
 _WIDTH = 120
 
@@ -61,12 +75,12 @@ def skeleton(operator: str, name: str, folder: Path) -> Path:
         PlanError: The operator is unknown, the name is invalid or that of a shipped implementation,
             or the file exists.
     """
-    if operator not in OPERATORS:
-        hint = did_you_mean(operator, OPERATORS)
+    if operator not in FOLDERS:
+        hint = did_you_mean(operator, FOLDERS)
         raise PlanError(
             Problem(
                 f'unknown operator "{operator}"',
-                there=f"operators: {', '.join(OPERATORS)}",
+                there=f"operators: {', '.join(FOLDERS)}",
                 hint=hint,
             )
         )
@@ -87,12 +101,14 @@ def skeleton(operator: str, name: str, folder: Path) -> Path:
 
 
 def _text(operator: str, name: str) -> str:
+    if operator == Cluster.keyword:
+        return _CLUSTER.format(title=_title(name), call=name)
     whole = operator == "sem_agg"
     imports = sorted(
         [*_IMPORTS, _CLASSES[operator], *(["Part", "answer_table"] if whole else [])], key=_by_case
     )
     return _FILE.format(
-        title=name.replace("_", " ").capitalize(),
+        title=_title(name),
         imports=_listed(imports),
         name="".join(part.capitalize() for part in re.split(r"_+", name)),
         node=_CLASSES[operator],
@@ -100,6 +116,10 @@ def _text(operator: str, name: str) -> str:
         calls="rows.groups" if whole else "-(-rows.left // self.rows)",
         body=_PARTS if whole else _BLOCKS,
     )
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ").capitalize()
 
 
 def _listed(names: list[str]) -> str:

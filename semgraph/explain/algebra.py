@@ -230,7 +230,11 @@ def _(node: Unnest, name: Name) -> str:
 
 @symbol.register
 def _(node: Cluster, name: Name) -> str:
-    return f"{node.algorithm}_{{{node.source}→{node.target} as {node.alias}}}({name(node.nodes)}, {name(node.input)})"
+    edges = f"{node.source}→{node.target}" if node.source else ""
+    vectors = f"{node.key} by {node.vector}" if node.vector else ""
+    relations = ", ".join(map(name, reversed(node.inputs)))
+    reads = ", ".join(filter(None, (edges, vectors)))
+    return f"{node.algorithm}_{{{reads} as {node.alias}}}({relations})"
 
 
 @symbol.register

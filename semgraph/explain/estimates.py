@@ -285,7 +285,7 @@ class Estimator:
         if isinstance(node, Union):
             parts = [self.rows(branch) for branch in node.relations]
             return total(parts) if all(part.known for part in parts) else Amount()
-        left = self.rows(node.nodes if isinstance(node, Cluster) else node.inputs[0])
+        left = self.rows(node.inputs[-1] if isinstance(node, Cluster) else node.inputs[0])
         if node.rows == "1:1" or isinstance(node, Cluster) or not left.known:
             return left
         if isinstance(node, Search):

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from semgraph.explain.estimates import Amount, Forecast
+from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.relational import Input
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import Embed, Semantic
 from semgraph.logical.sinks import Sink
-from semgraph.physical.plan import PhysicalPlan, SqlSegment, StoreSearch
+from semgraph.physical.plan import ClusterRows, PhysicalPlan, SqlSegment, StoreSearch
 from semgraph.physical.search_spec import SearchSpec
 from semgraph.relational.row_scalars import Unsupported
 from semgraph.relational.segments import Segment
@@ -143,7 +144,7 @@ def _steps(plan: PhysicalPlan) -> str:
 
 def _asks(step: Mapping[str, Any]) -> tuple[str, str]:
     """The implementation of a step and its prompt, with the origin of the implementation and the
-    model unless they are defaults.
+    model unless they are defaults; the algorithms of its clusters.
     """
     hows = [f"{s['operator']} {s['how']}" for s in step["semantic"]]
     prompts = []
@@ -153,6 +154,8 @@ def _asks(step: Mapping[str, Any]) -> tuple[str, str]:
             *([each["role"]] if each["role"] != "default" else []),
         ]
         prompts.append(each["prompt"] + (f" ({', '.join(notes)})" if notes else ""))
+    hows += [f"cluster {each['algorithm']}" for each in step["clusters"]]
+    prompts += ["(by use)" for each in step["clusters"] if each["why"] == "use"]
     return ", ".join(hows), ", ".join(prompts)
 
 
@@ -273,6 +276,7 @@ def steps_of(plan: PhysicalPlan) -> list[dict[str, Any]]:
                 "step": step,
                 "operators": [n.keyword for n in own if not isinstance(n, Input)],
                 "semantic": [_semantic(plan, n) for n in own if isinstance(n, Semantic)],
+                "clusters": [_clustering(plan, n) for n in own if isinstance(n, Cluster)],
                 "store": [_reading(plan, n) for n in own if isinstance(n, (Search, Match, Scan))],
                 "embeds": [
                     f"{scalar} as {name}"
@@ -311,13 +315,20 @@ def _sources(node: Node, last: Mapping[Node, str], own: list[Node]) -> Iterable[
             yield child.step or child.keyword
 
 
+def _clustering(plan: PhysicalPlan, node: Cluster) -> dict[str, str]:
+    physical = plan.nodes[node]
+    assert isinstance(physical, ClusterRows)
+    algorithm = physical.algorithm
+    by_use = algorithm is not None and plan.logical.choice(node.step) is not None
+    return {
+        "algorithm": node.algorithm if algorithm is None else str(algorithm.choice),
+        "why": "use" if by_use else "plan",
+    }
+
+
 def _semantic(plan: PhysicalPlan, node: Semantic) -> dict[str, str]:
     choice = plan.model_call(node).choice
-    why = (
-        "use"
-        if node.step in plan.logical.use or node.step.rsplit("/", 1)[-1] in plan.logical.use
-        else "reference"
-    )
+    why = "reference" if plan.logical.choice(node.step) is None else "use"
     return {
         "operator": node.keyword,
         "prompt": node.prompt.first.name,

@@ -13,6 +13,7 @@ from semgraph.expr.types import ANY_COLUMN
 from semgraph.frontend.document import kind_of, rest_of, rests, unknown, unknown_key, wrong
 from semgraph.logical.graph import Pattern, parse_pattern
 from semgraph.logical.node import Node
+from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import PromptSet
 from semgraph.logical.schema import NAME, PATH, Graph
 from semgraph.logical.search import SearchMethod
@@ -267,6 +268,12 @@ def read_choice(value: Any, scope: Scope, options: Options) -> str:
     return str(word)
 
 
+def read_algorithm(value: Any, scope: Scope, options: Options) -> str:
+    """A name with parameters, as in `use`: `louvain(resolution=1.2)`, `{louvain: {resolution: 1.2}}`."""
+    del scope, options
+    return str(Choice.parse(value))
+
+
 def read_scalar(value: Any, scope: Scope, options: Options) -> Scalar:
     """An SQL expression; of a list of conditions all must hold."""
     del options
@@ -448,6 +455,7 @@ READERS: dict[str, Reader] = {
     "number": read_number,
     "flag": read_flag,
     "choice": read_choice,
+    "algorithm": read_algorithm,
     "order": read_order,
     "using": read_using,
     "prompt": read_prompt,

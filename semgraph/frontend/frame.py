@@ -474,17 +474,21 @@ class Frame(SemanticMethods):
     @makes_step
     def cluster(
         self,
-        nodes: Frame | str,
-        key: str,
-        source: str,
-        target: str,
+        nodes: Frame | str | None = None,
+        key: str | None = None,
+        source: str | None = None,
+        target: str | None = None,
         alias: str = "cluster",
         weight: str | None = None,
         by: Names | None = None,
-        algorithm: Literal["forest", "components", "label_propagation", "louvain"] = "components",
+        algorithm: str | Mapping[str, Any] = "components",
+        vector: str | None = None,
     ) -> Frame:
-        """The rows of `nodes`, each with its cluster by the edges that this relation holds."""
-        ends = {"source": source, "target": target, "weight": weight}
+        """The rows of `nodes`, each with its cluster by the edges that this relation holds; without
+        `nodes`, its own rows. `algorithm` is forest, components, or a file of `cluster/` with
+        parameters: `louvain(resolution=1.2)`.
+        """
+        ends = {"source": source, "target": target, "weight": weight, "vector": vector}
         rest = {"alias": alias, "by": by, "algorithm": algorithm}
         return self.then("cluster", {"nodes": nodes, "key": key, **ends, **rest})
 

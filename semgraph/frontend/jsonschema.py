@@ -221,6 +221,7 @@ _KINDS: dict[str, Callable[[], Schema]] = {
     "number": lambda: _either(
         {"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"\$"}
     ),
+    "algorithm": lambda: dict(_CHOICE),
     "flag": lambda: _either({"type": "boolean"}, _PARAMETER),
     "order": _order,
     "using": _using,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -77,6 +77,7 @@ from semgraph.frontend.head import (
 from semgraph.frontend.inputs import row_faults
 from semgraph.frontend.prompt_files import Prompts
 from semgraph.frontend.warnings import warnings
+from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Round
 from semgraph.logical.node import Node, walk
@@ -142,9 +143,9 @@ class Loader:
         for inner in self.called:
             self.choices |= inner.choices
         steps = self.all_steps() if head.use else {}
-        calling = {node.step for node in walk(*steps.values()) if node.calls_model}
+        swappable = {node.step for node in walk(*steps.values()) if node.swappable}
         for name, (value, path) in head.use.items():
-            choose = partial(self._choose, name, value, steps, calling, option=not path)
+            choose = partial(self._choose, name, value, steps, swappable, option=not path)
             if path:
                 head.attempt(choose, *path)
             else:
@@ -511,14 +512,16 @@ class Loader:
         name: str,
         value: Any,
         known: Mapping[str, Node],
-        calling: Container[str],
+        swappable: Container[str],
         *,
         option: bool,
     ) -> None:
         prefix = self.head.prefix
         names = [step.removeprefix(prefix) for step in known]
         steps = match_steps(name, names)
-        chosen = [step for step in steps if prefix + step in calling]  # of those inside calls, too
+        chosen = [
+            step for step in steps if prefix + step in swappable
+        ]  # of those inside calls, too
         replaced = dict(self.all_replaced())
         if calls := match_steps(name, replaced):
             if chosen and calls != chosen:
@@ -533,10 +536,12 @@ class Loader:
             raise unknown(name, names, "use names no step", "steps")
         choice = Choice.parse(value)
         if not chosen:
-            nodes = walk(*(known[prefix + step] for step in steps))
+            nodes = list(walk(*(known[prefix + step] for step in steps)))
             if any(isinstance(node, Unknown) for node in nodes) or self._has_unknown_call():
                 return
-            raise Fault(f'step "{steps[0]}" does not call the model: there is nothing to choose')
+            raise _nothing_to_choose(steps[0], [n for n in nodes if n.step == prefix + steps[0]])
+        for step in chosen:
+            _refuse_both(step, [n for n in walk(known[prefix + step]) if n.step == prefix + step])
         self.choices.update((prefix + step, choice) for step in chosen)
 
     def has_pruned(self, name: str) -> bool:
@@ -757,6 +762,24 @@ def _is_loop(value: Any, name: str) -> bool:
     """Whether a part of a plan's text is a loop whose rounds have this name."""
     loop = value.get("iterate") if isinstance(value, Mapping) else None
     return isinstance(loop, Mapping) and loop.get("as") == name
+
+
+def _nothing_to_choose(step: str, nodes: Iterable[Node]) -> Fault:
+    """The fault of an entry of `use` for a step that has one way to be computed."""
+    for node in nodes:
+        if isinstance(node, Cluster):
+            there = f"it clusters by {node.algorithm}, which is exact"
+            hint = "use replaces a partitioning algorithm, such as louvain, by another"
+            return Fault(f'step "{step}": there is nothing to choose', there=there, hint=hint)
+    return Fault(f'step "{step}" does not call the model: there is nothing to choose')
+
+
+def _refuse_both(step: str, nodes: Iterable[Node]) -> None:
+    """Refuse a choice for a step that asks and clusters. Raises Fault."""
+    words = dict.fromkeys(node.keyword for node in nodes if node.swappable)
+    if Cluster.keyword in words and len(words) > 1:
+        hint = f"put {Cluster.keyword} in a step of its own"
+        raise Fault(f'step "{step}" has {" and ".join(words)}, and use means one', hint=hint)
 
 
 def _brought(value: Any, params: Mapping[str, Any]) -> int:

@@ -1,60 +1,132 @@
-"""Clustering: connected parts of a graph that a relation describes."""
+"""Clustering: parts of a graph that a relation describes, or groups of rows with close vectors."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from functools import cached_property
+from typing import ClassVar
 
 import pyarrow as pa
 
-from semgraph.logical.node import Node, RowsTrait, argument
+from semgraph.errors import Fault
+from semgraph.expr.types import UNKNOWN, type_of_arrow
+from semgraph.logical.node import Needs, Node, RowsTrait, argument
+from semgraph.logical.plan import Choice
 from semgraph.logical.typecheck import check_names, fresh
+
+EXACT = ("forest", "components")
+"""Algorithms with one possible answer, which the engine computes: `use` does not replace them."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Cluster(Node):
     """The rows of `nodes`, each with the cluster it falls in, by edges `source` → `target` of the
-    input.
+    input. Without `nodes` the rows of the input are the nodes; with `source` and `target` they are
+    the edges, too. `vector` names a column of the nodes for algorithms that compare vectors.
 
     `forest` follows the edges to the end (each node has at most one); the end need not be one of
-    `nodes`. `components`, `label_propagation` and `louvain` name a cluster by its smallest member.
-    A node without edges is its own cluster.
+    `nodes`. All other algorithms name a cluster by its smallest member: `components`, and the files
+    `cluster/NAME.py`, such as `louvain(resolution=1.2)`. A node without edges is its own cluster.
+    A node whose key is NULL is in no cluster.
     """
 
     keyword: ClassVar[str] = "cluster"
     tag: ClassVar[str] = "Cluster"
     rows: ClassVar[RowsTrait] = "any"
     input: Node = argument("input")
-    nodes: Node = argument("relation")
+    nodes: Node | None = argument("relation", default=None)
     key: str = argument("name")
-    source: str = argument("name")
-    target: str = argument("name")
+    source: str = argument("name", default="")
+    target: str = argument("name", default="")
     alias: str = argument("name", default="cluster")
     weight: str = argument("name", default="")
+    vector: str = argument("name", default="", added=True)
     by: tuple[str, ...] = argument("names", tag="per", default=())
-    algorithm: Literal["forest", "components", "label_propagation", "louvain"] = argument(
-        "choice",
-        choices=("forest", "components", "label_propagation", "louvain"),
-        default="components",
-    )
+    algorithm: str = argument("algorithm", default="components")
 
     def infer(self) -> pa.Schema:
-        edges, nodes = self.input.schema, self.nodes.schema
+        edges, nodes = self.input.schema, self.inputs[-1].schema
         for arg, schema in (
             ("source", edges),
             ("target", edges),
             ("key", nodes),
             ("weight", edges),
+            ("vector", nodes),
         ):
             name = getattr(self, arg)
-            if name or arg != "weight":
+            if name or arg == "key":
                 check_names((name,), schema, arg)
         check_names(self.by, nodes, "by")
         check_names(self.by, edges, "by")
+        self._check_ends()
+        self._check_types(edges, nodes)
+        with self.faults_at("algorithm"):
+            self._check_algorithm()
         with self.faults_at("alias"):
             fresh(nodes, self.alias, "alias")
         return nodes.append(pa.field(self.alias, nodes.field(self.key).type))
 
+    def _check_ends(self) -> None:
+        given = [name for name in ("source", "target") if getattr(self, name)]
+        if len(given) == 1:
+            other = "target" if given == ["source"] else "source"
+            raise Fault(f"cluster has {given[0]}, but no {other}", hint="edges need both")
+        if given:
+            return
+        if self.nodes is not None:
+            hint = "or leave out nodes: then the rows above are the nodes"
+            raise Fault("the rows above are edges: name source and target", hint=hint)
+        if not self.vector:
+            hint = "source and target of edges, or vector: a column of vectors"
+            raise Fault("cluster needs edges or vectors", hint=hint)
+        if self.weight:
+            raise Fault("weight is that of edges: name source and target", "weight")
+
+    def _check_types(self, edges: pa.Schema, nodes: pa.Schema) -> None:
+        if self.weight:
+            kind = edges.field(self.weight).type
+            number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+            if not (number or pa.types.is_decimal(kind) or kind == UNKNOWN):
+                msg = f'weight "{self.weight}" is {type_of_arrow(kind)}, not a number'
+                raise Fault(msg, "weight")
+        if self.vector:
+            kind = nodes.field(self.vector).type
+            lists = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)
+            if kind != UNKNOWN and not (lists and pa.types.is_floating(kind.value_type)):
+                msg = f'"{self.vector}" is {type_of_arrow(kind)}, not a vector'
+                hint = f"embed: {{{self.vector}_vector: {self.vector}}} makes vectors of texts"
+                raise Fault(msg, "vector", hint=hint)
+
+    def _check_algorithm(self) -> None:
+        choice = self.choice
+        if choice.name in EXACT and choice.params:
+            raise Fault(f"{choice.name} has no parameters", hint=f"write {choice.name}")
+        if choice.name in EXACT and not self.source:
+            raise Fault(f"{choice.name} reads edges: name source and target")
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The algorithm and its parameters. Raises Fault."""
+        return Choice.parse(self.algorithm)
+
+    @property
+    def swappable(self) -> bool:
+        """A partition has many good answers; `forest` and `components` have one."""
+        return self.choice.name not in EXACT
+
     @property
     def reads(self) -> frozenset[str]:
-        return frozenset({self.source, self.target, self.weight, *self.by} - {""})
+        of_edges = {self.source, self.target, self.weight, *self.by}
+        of_nodes = {self.key, self.vector} if self.nodes is None else set()
+        return frozenset((of_edges | of_nodes) - {""})
+
+    def first_needs(self, needed: Needs) -> Needs:
+        """Without `nodes`, also what is read of its rows."""
+        if self.nodes is not None:
+            return self.read_paths
+        return None if needed is None else self.read_paths | (needed - {self.alias})
+
+    def empty_over(self, empty: Sequence[bool]) -> bool:
+        """Without nodes there is nothing to cluster."""
+        return empty[-1]

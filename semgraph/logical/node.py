@@ -124,6 +124,11 @@ class Node(ABC):
         return self.rows != "1:1"
 
     @property
+    def swappable(self) -> bool:
+        """Whether `use` chooses how it is computed."""
+        return self.calls_model
+
+    @property
     def embeds(self) -> bool:
         """Whether it calls the embedder."""
         return False

@@ -222,7 +222,7 @@ def _(_node: Union | Iterate, below: list[PartitionsOf], _plan: _Plan) -> Partit
 
 @_owners.register
 def _(_node: Cluster, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
-    return below[1]
+    return below[-1]
 
 
 @_owners.register

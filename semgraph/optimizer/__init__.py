@@ -120,7 +120,7 @@ def check_choices(plan: LogicalPlan) -> None:
     """
     first: dict[str, Node] = {}
     for node in nodes_of(plan.roots):
-        if not node.calls_model:
+        if not node.swappable:
             continue
         other = first.setdefault(node.fingerprint, node)
         one, two = (plan.choice(step) or "the reference" for step in (other.step, node.step))

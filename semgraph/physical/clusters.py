@@ -1,52 +1,82 @@
-"""Clusters of rows, computed in memory, by networkx where it has the algorithm."""
+"""Clusters of rows: `forest` and `components` here, partitioning algorithms by their files."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import DataError
 from semgraph.logical.cluster import Cluster
 from semgraph.relational.batch import PARTITION, conform, dense, runtime_schema, values
+from semgraph.semantic.clustering import Algorithm, Vectors
 
-_ROUNDS = (
-    1_000_000  # of label propagation; each move raises a bounded sum, so this is never reached
-)
-Edge = tuple[Any, Any, float]
+Edge = tuple[Any, Any, Any]
 
 
-def clusters(node: Cluster, edges: pa.Table, nodes: pa.Table) -> pa.Table:
-    """Each row of `nodes` with its cluster; groups of `by`, and partitions, never mix."""
+def clusters(
+    node: Cluster, edges: pa.Table, nodes: pa.Table, algorithm: Algorithm | None
+) -> pa.Table:
+    """Each row of `nodes` with its cluster; groups of `by`, and partitions, never mix.
+
+    Args:
+        node: The operator.
+        edges: Its edges.
+        nodes: Its nodes.
+        algorithm: The partitioning algorithm; None for an exact one.
+
+    Raises:
+        DataError: The edges are no forest, a weight or vector is missing, or the algorithm cannot
+            cluster these keys.
+    """
     scope = _scope(node, edges, nodes)
     keys = values(nodes.column(node.key))
-    where = _scopes(nodes, scope)
-    weights = values(edges.column(node.weight)) if node.weight else [1.0] * edges.num_rows
-    pairs = zip(
-        values(edges.column(node.source)), values(edges.column(node.target)), weights, strict=True
-    )
-    by_scope: dict[Hashable, list[Edge]] = {}
-    for place, edge in zip(_scopes(edges, scope), pairs, strict=True):
-        by_scope.setdefault(place, []).append(edge)
-    members: dict[Hashable, list[Any]] = {}
-    for place, key in zip(where, keys, strict=True):
-        members.setdefault(place, []).append(key)
+    places = _scopes(nodes, scope)
+    vectors = values(nodes.column(node.vector)) if node.vector else [None] * len(keys)
+    members: dict[Hashable, dict[Any, Any]] = {}
+    for place, key, vector in zip(places, keys, vectors, strict=True):
+        if key is not None:
+            members.setdefault(place, {}).setdefault(key, vector)
+    by_scope = _edges_by_scope(node, edges, scope)
     clusters_by_scope = {
-        place: _ALGORITHMS[node.algorithm](own, by_scope.get(place, []))
+        place: _EXACT[node.algorithm](own, by_scope.get(place, []))
+        if algorithm is None
+        else _partitioned(node, algorithm, own, by_scope.get(place, []))
         for place, own in members.items()
     }
     column = pa.array(
-        [clusters_by_scope[place].get(key, key) for place, key in zip(where, keys, strict=True)],
+        [
+            None if key is None else clusters_by_scope[place].get(key, key)
+            for place, key in zip(places, keys, strict=True)
+        ],
         nodes.schema.field(node.key).type,
     )
     return conform(nodes.append_column(node.alias, column), runtime_schema(node))
 
 
-def edges_within(
+def _edges_by_scope(
+    node: Cluster, edges: pa.Table, scope: Sequence[str]
+) -> dict[Hashable, list[Edge]]:
+    by_scope: dict[Hashable, list[Edge]] = {}
+    if not node.source:
+        return by_scope
+    weights = values(edges.column(node.weight)) if node.weight else [1.0] * edges.num_rows
+    pairs = zip(
+        values(edges.column(node.source)), values(edges.column(node.target)), weights, strict=True
+    )
+    for place, edge in zip(_scopes(edges, scope), pairs, strict=True):
+        by_scope.setdefault(place, []).append(edge)
+    return by_scope
+
+
+def rows_within(
     node: Cluster, edges: pa.Table, clustered: pa.Table
 ) -> tuple[list[int], list[list[int]]]:
-    """The number of the cluster of each row, and the edges within each cluster.
+    """The number of the cluster of each row, and the rows that each cluster was made of: the edges
+    within it; without edges, its members.
 
     Args:
         node: The operator.
@@ -56,14 +86,18 @@ def edges_within(
     scope = _scope(node, edges, clustered)
     places = _scopes(clustered, scope)
     numbers, first = dense(list(zip(places, values(clustered.column(node.alias)), strict=True)))
+    within: list[list[int]] = [[] for _ in first]
+    if not node.source:
+        for row, number in enumerate(numbers):
+            within[number].append(row)
+        return numbers, within
     keys = zip(places, values(clustered.column(node.key)), strict=True)
     number_of = dict(zip(keys, numbers, strict=True))
     ends = (values(edges.column(name)) for name in (node.source, node.target))
-    within: list[list[int]] = [[] for _ in first]
     for edge, (place, a, b) in enumerate(zip(_scopes(edges, scope), *ends, strict=True)):
-        number = number_of.get((place, a))
-        if number is not None and number == number_of.get((place, b)):
-            within[number].append(edge)
+        own = number_of.get((place, a))
+        if own is not None and own == number_of.get((place, b)):
+            within[own].append(edge)
     return numbers, within
 
 
@@ -97,67 +131,65 @@ def _forest(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
     return roots
 
 
-def _graph(keys: Iterable[Any], edges: Sequence[Edge]) -> Any:
+def _components(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
     import networkx as nx
 
     graph = nx.Graph()
-    graph.add_nodes_from(sorted(keys))
-    for source, target, weight in edges:
-        if source in graph and target in graph and source != target:
-            before = graph.get_edge_data(source, target, {"weight": 0.0})["weight"]
-            graph.add_edge(source, target, weight=before + weight)
-    return graph
+    graph.add_nodes_from(keys)
+    graph.add_edges_from((a, b) for a, b, _ in edges if a in graph and b in graph)
+    return _named(nx.connected_components(graph))
 
 
 def _named(groups: Iterable[Iterable[Any]]) -> dict[Any, Any]:
     return {member: min(group) for group in map(list, groups) for member in group}
 
 
-def _components(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
-    import networkx as nx
-
-    return _named(nx.connected_components(_graph(keys, edges)))
+_EXACT = {"forest": _forest, "components": _components}
 
 
-def _louvain(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
-    import networkx as nx
-
-    return _named(nx.community.louvain_communities(_graph(keys, edges), weight="weight", seed=0))
-
-
-def _label_propagation(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
-    """Each node takes the label of greatest summed weight, if that exceeds its own label's, or
-    equals it and is larger.
-
-    Nodes go in key order and see each change at once. A move raises (weight inside labels, sum of
-    labels), so it ends; networkx's asynchronous version breaks ties at random.
-    """
-    graph = _graph(keys, edges)
-    label = {key: i for i, key in enumerate(graph.nodes)}
-    for _ in range(_ROUNDS):
-        moved = False
-        for key in graph.nodes:
-            sums: dict[int, float] = {}
-            for other, data in graph[key].items():
-                sums[label[other]] = sums.get(label[other], 0.0) + data["weight"]
-            if not sums:
-                continue
-            best = max(sums, key=lambda name: (sums[name], name))
-            own = sums.get(label[key], 0.0)
-            if sums[best] > own or (sums[best] == own and best > label[key]):
-                label[key] = best
-                moved = True
-        if not moved:
-            break
+def _partitioned(
+    node: Cluster, algorithm: Algorithm, vectors: Mapping[Any, Any], edges: Sequence[Edge]
+) -> dict[Any, Any]:
+    """The clusters of one group: sorted keys and edges, so that the order of rows is no part."""
+    keys = sorted(vectors)
+    numbers = algorithm.labels(
+        keys, _between(keys, edges, node.weight), _array(node, keys, vectors)
+    )
     groups: dict[int, list[Any]] = {}
-    for key, name in label.items():
-        groups.setdefault(name, []).append(key)
+    for key, number in zip(keys, numbers, strict=True):
+        groups.setdefault(number, []).append(key)
     return _named(groups.values())
 
 
-_ALGORITHMS = {
-    "forest": _forest,
-    "components": _components,
-    "label_propagation": _label_propagation,
-    "louvain": _louvain,
-}
+def _between(
+    keys: Sequence[Any], edges: Sequence[Edge], weight: str
+) -> list[tuple[int, int, float]]:
+    """The edges between different keys by their places, sorted, the weights of a pair summed."""
+    place = {key: i for i, key in enumerate(keys)}
+    weights: dict[tuple[int, int], list[float]] = {}
+    for source, target, own in edges:
+        a, b = place.get(source), place.get(target)
+        if a is None or b is None or a == b:
+            continue
+        if own is None or not math.isfinite(own):
+            what = (
+                f'weight "{weight}" of {source!r} → {target!r} is {"NULL" if own is None else own}'
+            )
+            raise DataError(what, hint=f"filter such edges, or write coalesce({weight}, 1)")
+        weights.setdefault((min(a, b), max(a, b)), []).append(float(own))
+    return [(a, b, math.fsum(each)) for (a, b), each in sorted(weights.items())]
+
+
+def _array(node: Cluster, keys: Sequence[Any], vectors: Mapping[Any, Any]) -> Vectors | None:
+    """The vectors of the keys, a row for each; None without a column of vectors."""
+    if not node.vector:
+        return None
+    for key in keys:
+        if vectors[key] is None:
+            what = f'vector "{node.vector}" of {key!r} is NULL'
+            raise DataError(what, hint=f"filter: {node.vector} IS NOT NULL")
+    sizes = {len(vectors[key]): key for key in keys}
+    if len(sizes) > 1:
+        listed = ", ".join(f"{size} ({key!r})" for size, key in sorted(sizes.items()))
+        raise DataError(f'vectors "{node.vector}" have different lengths: {listed}')
+    return np.array([vectors[key] for key in keys], dtype=float)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from abc import ABC, abstractmethod
@@ -26,7 +27,7 @@ from semgraph.logical.search import Search
 from semgraph.logical.semantic import Embed, Semantic, SemFilter, SemMap
 from semgraph.logical.sinks import Sink
 from semgraph.meter import StepMetrics
-from semgraph.physical.clusters import clusters, edges_within
+from semgraph.physical.clusters import clusters, rows_within
 from semgraph.physical.failed_rows import required, without_faulty
 from semgraph.physical.reads import run_match, run_scan
 from semgraph.physical.search import (
@@ -47,6 +48,7 @@ from semgraph.relational.segments import (
     run_traced,
 )
 from semgraph.semantic.ask import Answered, Failure
+from semgraph.semantic.clustering import Algorithm
 from semgraph.semantic.contract import Implementation
 from semgraph.semantic.early_stop import in_chunks, rows_a_call
 from semgraph.stores.base import SearchQuery, StoreReads
@@ -413,28 +415,39 @@ class StoreScan(PhysicalNode):
 
 @dataclass(frozen=True, eq=False)
 class ClusterRows(PhysicalNode):
-    """Rows with their cluster."""
+    """Rows with their cluster.
+
+    Args:
+        algorithm: The partitioning algorithm; None: an exact one, which the engine computes.
+    """
 
     logical: Cluster
+    algorithm: Algorithm | None
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
         """Cluster in memory. In the lineage a row has two sources: its node, and its cluster, whose
         sources are the edges within it.
         """
-        edges, nodes = inputs
-        table = clusters(self.logical, edges.table, nodes.table)
+        edges, nodes = inputs[0], inputs[-1]
+        compute = partial(clusters, self.logical, edges.table, nodes.table, self.algorithm)
+        table = compute() if self.computes_at_once(inputs) else await asyncio.to_thread(compute)
         rows = Batch.of_table(table)
         if edges.ids is None or nodes.ids is None:
             return rows
-        numbers, within = edges_within(self.logical, edges.table, table)
-        sources = [tuple(edges.ids[edge] for edge in own) for own in within]
+        numbers, within = rows_within(self.logical, edges.table, table)
+        sources = [tuple(edges.ids[row] for row in own) for own in within]
         groups = Batch.of_tuples([()] * len(within), pa.schema([])).with_sources(sources)
         ids = ctx.with_new_ids(groups).ids or ()
         return rows.with_sources([(n, ids[c]) for n, c in zip(nodes.ids, numbers, strict=True)])
 
-    def computes_at_once(self, inputs: Sequence[Batch]) -> bool:  # noqa: ARG002
-        """It computes in this thread."""
-        return True
+    def computes_at_once(self, inputs: Sequence[Batch]) -> bool:
+        """Whether the engine computes it; the algorithms of files have a thread of their own."""
+        return self.algorithm is None or not inputs[-1].num_rows
+
+    def content(self) -> list[str]:
+        """What the operator does, and the algorithm."""
+        chosen = [] if self.algorithm is None else [str(self.algorithm.choice)]
+        return [*super().content(), *chosen]
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,7 +42,7 @@ from semgraph.physical.plan import (
 )
 from semgraph.physical.search_spec import SearchSpec
 from semgraph.relational.segments import Segment, compile_segment, plan_segments
-from semgraph.semantic.library import Implementations, Library, choose
+from semgraph.semantic.library import Chosen, Library, choose
 from semgraph.stores.base import SearchQuery, Store
 
 
@@ -75,7 +75,6 @@ def compile_plan(
 _OPERATORS: dict[type[Node], Callable[[Any, tuple[PhysicalNode, ...]], PhysicalNode]] = {
     Match: StoreMatch,
     Scan: StoreScan,
-    Cluster: ClusterRows,
     Embed: EmbedTexts,
     Require: RequireRows,
 }
@@ -88,15 +87,15 @@ class _TreeBuilder:
         layout: What is materialised.
         nodes: All logical nodes.
         store: The store, for its searches.
-        implementations: Those of the semantic nodes.
+        chosen: The implementations of nodes.
     """
 
     def __init__(
-        self, layout: _Layout, nodes: Sequence[Node], store: Store, implementations: Implementations
+        self, layout: _Layout, nodes: Sequence[Node], store: Store, chosen: Chosen
     ) -> None:
         self.physical: dict[Node, PhysicalNode] = {}
         self.whole: dict[Node, WholeRun] = {}
-        self._layout, self._implementations = layout, implementations
+        self._layout, self._chosen = layout, chosen
         self._groups = _search_groups(nodes, store)
         loops = [node for node in nodes if isinstance(node, Iterate)]
         self._loops = {each: loop for loop in loops for each in loop.own_rounds}
@@ -124,6 +123,8 @@ class _TreeBuilder:
         inputs = tuple(self.physical[child] for child in node.inputs)
         if isinstance(node, Semantic):
             return self._semantic(node, inputs)
+        if isinstance(node, Cluster):
+            return ClusterRows(node, inputs, self._chosen.algorithms.get(node))
         for kind, physical in _OPERATORS.items():
             if isinstance(node, kind):
                 return physical(node, inputs)
@@ -153,7 +154,7 @@ class _TreeBuilder:
         return self.whole[node]
 
     def _semantic(self, node: Semantic, inputs: tuple[PhysicalNode, ...]) -> PhysicalNode:
-        ask = AskModel(node, inputs, *self._implementations[node])
+        ask = AskModel(node, inputs, *self._chosen.implementations[node])
         chain = [ask]
         if isinstance(node, SemMap | SemFilter) and node.stop is not None:
             while (below := self._fed(chain[0])) is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from semgraph.llm.settings import Settings
 from semgraph.semantic.contract import OPERATORS
-from semgraph.semantic.library import Library, Listed
+from semgraph.semantic.library import FOLDERS, Library, Listed
 
 
 def implementations(settings: Settings) -> dict[str, list[Listed]]:
@@ -16,7 +16,7 @@ def implementations(settings: Settings) -> dict[str, list[Listed]]:
     configured folders. Raises PlanError.
     """
     library = Library(settings.operators)
-    return {operator: library.list(operator) for operator in OPERATORS}
+    return {operator: library.list(operator) for operator in FOLDERS}
 
 
 def described(by_operator: Mapping[str, list[Listed]]) -> dict[str, Any]:
@@ -36,5 +36,6 @@ def list_lines(by_operator: Mapping[str, list[Listed]], width: int) -> Iterator[
             answers = (
                 "the reference" if each.reference else "same answers" if each.same else "may differ"
             )
-            yield (operator if i == 0 else "").ljust(wide) + f"{each.signature}  [{answers}]"
+            beside = f"  [{answers}]" if operator in OPERATORS else ""
+            yield (operator if i == 0 else "").ljust(wide) + each.signature + beside
             yield from (" " * (wide + 2) + line for line in textwrap.wrap(each.doc, text_width))

@@ -18,22 +18,34 @@ from functools import cached_property
 from numbers import Real
 from pathlib import Path
 from types import ModuleType, NoneType, UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from semgraph.errors import EngineError, PlanError, Problem, SemgraphError, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import Limits
+from semgraph.logical.cluster import EXACT, Cluster
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.optimizer import check_choices, optimized
-from semgraph.semantic.contract import REFERENCES, Cost, Implementation, Observed, RowEstimate
+from semgraph.semantic.clustering import Algorithm, ClusterFile
+from semgraph.semantic.contract import (
+    OPERATORS,
+    REFERENCES,
+    Cost,
+    Implementation,
+    Observed,
+    RowEstimate,
+)
 from semgraph.semantic.watch import named
 from semgraph.shipped import operators_folder
 
 _NODES: dict[str, type[Semantic]] = {
     kind.keyword: kind for kind in (SemMap, SemFilter, SemJoin, SemAgg, SemTopk)
 }
+FOLDERS = (*OPERATORS, Cluster.keyword)
+"""The operators that have implementations in files."""
+T = TypeVar("T")
 
 
 class Listed(NamedTuple):
@@ -57,6 +69,7 @@ class Library:
     def __init__(self, folders: Iterable[Path | str] = ()) -> None:
         self._folders = [operators_folder(), *(Path(folder) for folder in folders)]
         self._loaded: dict[Path, type[Implementation[Any]]] = {}
+        self._cluster_files: dict[Path, ClusterFile] = {}
         for folder in self._folders:
             if not folder.is_dir():
                 hint = "name a folder that holds <operator>/<implementation>.py"
@@ -65,7 +78,7 @@ class Library:
 
     @cached_property
     def _files(self) -> dict[str, dict[str, Path]]:
-        by_operator: dict[str, dict[str, Path]] = {keyword: {} for keyword in _NODES}
+        by_operator: dict[str, dict[str, Path]] = {keyword: {} for keyword in FOLDERS}
         for folder in dict.fromkeys(folder.resolve() for folder in self._folders):
             for keyword, files in by_operator.items():
                 for file in _modules_in(folder / keyword):
@@ -82,7 +95,7 @@ class Library:
 
     def names(self, operator: str) -> list[str]:
         """The implementations of an operator, its reference first."""
-        reference = REFERENCES[operator]
+        reference = REFERENCES.get(operator)
         return sorted(self._files[operator], key=lambda name: (name != reference, name))
 
     def list(self, operator: str) -> list[Listed]:
@@ -93,15 +106,12 @@ class Library:
         listed = []
         for name in self.names(operator):
             file = self._files[operator][name]
-            kind = self._load(operator, file)
+            kind = self._fields(operator, file)
             doc = " ".join(
                 (inspect.getdoc(sys.modules[kind.__module__]) or "").split("\n\n", 1)[0].split()
             )
-            listed.append(
-                Listed(
-                    name, signature(name, kind), doc, kind.same, name == REFERENCES[operator], file
-                )
-            )
+            same, reference = getattr(kind, "same", False), name == REFERENCES.get(operator)
+            listed.append(Listed(name, signature(name, kind), doc, same, reference, file))
         return listed
 
     def get(self, operator: str, choice: Choice, step: str = "") -> Implementation[Any]:
@@ -126,6 +136,12 @@ class Library:
                     for p in error.problems
                 )
             ) from None
+
+    def algorithm(self, choice: Choice) -> Algorithm:
+        """The partitioning algorithm of `cluster` for a choice. Raises PlanError as `get`."""
+        file = self._find(Cluster.keyword, choice.name)
+        source = self._cluster_file(file)
+        return Algorithm(choice, source, _made(source.parameters, choice))
 
     def _find(self, operator: str, name: str) -> Path:
         files = self._files[operator]
@@ -157,9 +173,21 @@ class Library:
 
     def _short(self, operator: str, name: str) -> str:
         try:
-            return signature(name, self._load(operator, self._files[operator][name]), short=True)
+            return signature(name, self._fields(operator, self._files[operator][name]), short=True)
         except PlanError:  # reported when this one is chosen
             return name
+
+    def _fields(self, operator: str, file: Path) -> type[Any]:
+        """The dataclass of which the fields are the parameters of a file."""
+        if operator == Cluster.keyword:
+            return self._cluster_file(file).parameters
+        return self._load(operator, file)
+
+    def _cluster_file(self, file: Path) -> ClusterFile:
+        if file not in self._cluster_files:
+            module = _module(Cluster.keyword, file)
+            self._cluster_files[file] = ClusterFile.of(file, module)
+        return self._cluster_files[file]
 
     def _load(self, operator: str, file: Path) -> type[Implementation[Any]]:
         if file not in self._loaded:
@@ -173,7 +201,7 @@ def _modules_in(folder: Path) -> list[Path]:
     return sorted(f for f in folder.iterdir() if f.suffix == ".py" and not f.name.startswith("_"))
 
 
-def signature(name: str, kind: type[Implementation[Any]], *, short: bool = False) -> str:
+def signature(name: str, kind: type[Any], *, short: bool = False) -> str:
     """An implementation with its parameters: `block(left=null, right=null)`; short:
     `block(left, right)`.
     """
@@ -184,7 +212,7 @@ def signature(name: str, kind: type[Implementation[Any]], *, short: bool = False
     return f"{name}({', '.join(parameters)})" if parameters else name
 
 
-def _parameters(kind: type[Implementation[Any]]) -> tuple[Field[Any], ...]:
+def _parameters(kind: type[Any]) -> tuple[Field[Any], ...]:
     return tuple(f for f in fields(kind) if f.init)
 
 
@@ -253,7 +281,7 @@ def _implementation(operator: str, file: Path, module: ModuleType) -> type[Imple
     return kind
 
 
-def _made(kind: type[Implementation[Any]], choice: Choice) -> Implementation[Any]:
+def _made(kind: type[T], choice: Choice) -> T:
     known = {f.name: f for f in _parameters(kind)}
     problems = []
     hints = get_type_hints(kind)
@@ -371,34 +399,71 @@ def _short(value: object) -> str:
 Implementations = Mapping[Node, tuple[Implementation[Any], Choice]]
 
 
+class Chosen(NamedTuple):
+    """The implementations of the semantic nodes of a plan, and the algorithms of its clusters."""
+
+    implementations: Implementations
+    algorithms: Mapping[Node, Algorithm]
+
+
 def choose(
     plan: LogicalPlan, nodes: Iterable[Node], library: Library, limits: Mapping[str, Limits]
-) -> Implementations:
-    """The implementation of each semantic node: the plan's choice for its step, else the operator's
-    reference. Raises PlanError.
+) -> Chosen:
+    """The implementation of each node that has some: the plan's choice for its step, else the
+    operator's reference, or the algorithm that a cluster names. Raises PlanError.
     """
-    chosen: dict[Node, tuple[Implementation[Any], Choice]] = {}
+    implementations: dict[Node, tuple[Implementation[Any], Choice]] = {}
+    algorithms: dict[Node, Algorithm] = {}
     problems: list[Problem] = []
     for node in nodes:
-        if not isinstance(node, Semantic):
-            continue
-        choice = plan.choice(node.step) or library.reference(node.keyword)
         try:
-            implementation = library.get(node.keyword, choice)
+            if isinstance(node, Semantic):
+                implementations[node] = _implementation_of(node, plan, library, limits)
+            elif isinstance(node, Cluster) and node.swappable:
+                algorithms[node] = _algorithm_of(node, plan, library)
         except PlanError as error:
             problems += [
                 Problem(p.what, node.step, node.origin, p.there, p.hint) for p in error.problems
             ]
-            continue
-        role = node.prompt.first.role
-        role_limits = limits.get(role) or limits.get("default") or Limits()
-        refusal = implementation.refuses(node, role_limits)
-        if refusal is not None:
-            problems.append(Problem(f"{choice} cannot do this: {refusal}", node.step, node.origin))
-        chosen[node] = (implementation, choice)
     if problems:
         raise PlanError(*problems)
-    return chosen
+    return Chosen(implementations, algorithms)
+
+
+def _implementation_of(
+    node: Semantic, plan: LogicalPlan, library: Library, limits: Mapping[str, Limits]
+) -> tuple[Implementation[Any], Choice]:
+    choice = plan.choice(node.step) or library.reference(node.keyword)
+    implementation = library.get(node.keyword, choice)
+    role = node.prompt.first.role
+    role_limits = limits.get(role) or limits.get("default") or Limits()
+    refusal = implementation.refuses(node, role_limits)
+    if refusal is not None:
+        raise PlanError(Problem(f"{choice} cannot do this: {refusal}"))
+    return implementation, choice
+
+
+_READ_BY = {
+    "edges": "source and target of edges",
+    "vectors": "vector: a column of vectors",
+}
+
+
+def _algorithm_of(node: Cluster, plan: LogicalPlan, library: Library) -> Algorithm:
+    choice = plan.choice(node.step) or node.choice
+    if choice.name in EXACT:
+        what = f"{choice.name} is exact: use replaces a partitioning algorithm by another"
+        raise PlanError(Problem(what, hint=f"write algorithm: {choice.name} in the plan"))
+    algorithm = library.algorithm(choice)
+    known = {"edges": bool(node.source), "vectors": bool(node.vector)}
+    for name in algorithm.source.needs:
+        if not known[name]:
+            what = f"{choice} cannot do this: it needs {_READ_BY[name]}"
+            raise PlanError(Problem(what))
+    refusal = algorithm.refuses()
+    if refusal is not None:
+        raise PlanError(Problem(f"{choice} cannot do this: {refusal}"))
+    return algorithm
 
 
 def check_implementations(plan: LogicalPlan, library: Library) -> None:

@@ -143,6 +143,11 @@ def named(implementation: object, error: BaseException | None = None) -> str:
     file = getattr(sys.modules.get(type(implementation).__module__), "__file__", None)
     if not file:
         return type(implementation).__name__
+    return f"{type(implementation).__name__} in {file}{line_in(file, error)}"
+
+
+def line_in(file: str, error: BaseException | None) -> str:
+    """The line of a file that raised an error, as `:12`; "" if none did."""
     trace = traceback.extract_tb(error.__traceback__) if error is not None else []
     numbers = [frame.lineno for frame in trace if frame.filename == file]
-    return f"{type(implementation).__name__} in {file}" + (f":{numbers[-1]}" if numbers else "")
+    return f":{numbers[-1]}" if numbers else ""

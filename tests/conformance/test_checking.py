@@ -88,7 +88,7 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
         (
             "sem_joint",
             "mine",
-            'unknown operator "sem_joint". Operators: sem_map, sem_filter, sem_join, sem_agg, sem_topk. Did you mean "sem_join"?',
+            'unknown operator "sem_joint". Operators: sem_map, sem_filter, sem_join, sem_agg, sem_topk, cluster. Did you mean "sem_join"?',
         ),
         (
             "sem_join",
@@ -320,7 +320,7 @@ def test_a_folder_without_implementations_is_none(tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert done.stderr == (
         f'"{tmp_path}" holds no implementation. In it: sem_fliter. Files are found as {tmp_path}/<operator>/<name>.py, of the '
-        "operators sem_map, sem_filter, sem_join, sem_agg, sem_topk\n"
+        "operators sem_map, sem_filter, sem_join, sem_agg, sem_topk, cluster\n"
     )
     assert semgraph("check", str(tmp_path / "gone")).exit_code == 2
     with pytest.raises(PlanError, match="no folder"):

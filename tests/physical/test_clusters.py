@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from itertools import combinations
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from semgraph.errors import DataError
 from semgraph.logical.cluster import Cluster
-from semgraph.physical import clusters as cluster
 from semgraph.physical.clusters import clusters
+from semgraph.semantic.library import Library
 from tests.relational.relations import relation
 
+LIBRARY = Library()
 
-def run(algorithm: Any, keys: list[str], edges: list[tuple[str, str, float]]) -> dict[str, str]:
+
+def run(algorithm: str, keys: list[str], edges: list[tuple[str, str, float]]) -> dict[str, str]:
     nodes = relation("nodes", {"uuid": pa.string()})
     ties = relation("edges", {"a": pa.string(), "b": pa.string(), "w": pa.float64()})
     node = Cluster(
@@ -25,7 +26,8 @@ def run(algorithm: Any, keys: list[str], edges: list[tuple[str, str, float]]) ->
     table = pa.Table.from_pylist(
         [dict(zip("abw", e, strict=True)) for e in edges], schema=ties.schema
     )
-    found = clusters(node, table, pa.table({"uuid": keys}))
+    chosen = LIBRARY.algorithm(node.choice) if node.swappable else None
+    found = clusters(node, table, pa.table({"uuid": keys}), chosen)
     return dict(
         zip(found.column("uuid").to_pylist(), found.column("cluster").to_pylist(), strict=True)
     )
@@ -65,7 +67,9 @@ def test_label_propagation_ends_on_a_pair_joined_twice() -> None:
     }
 
 
-@pytest.mark.parametrize("algorithm", ["label_propagation", "louvain"])
+@pytest.mark.parametrize(
+    "algorithm", ["label_propagation", "louvain", "louvain(resolution=0.9)", "leiden"]
+)
 def test_two_dense_groups_with_one_tie_are_two_clusters(algorithm: str) -> None:
     left, right = ["a1", "a2", "a3", "a4"], ["b1", "b2", "b3", "b4"]
     dense = [(x, y, 5.0) for group in (left, right) for x in group for y in group if x < y]
@@ -80,7 +84,7 @@ def test_label_propagation_ends_on_every_graph_of_up_to_six_nodes(n: int) -> Non
     pairs = list(combinations(keys, 2))
     for chosen in range(2 ** len(pairs)):
         edges = [(a, b, 1.0) for i, (a, b) in enumerate(pairs) if chosen >> i & 1]
-        named = cluster._label_propagation(keys, edges)
+        named = run("label_propagation", keys, edges)
         assert set(named) == set(keys)
         assert all(named[name] == name for name in named.values()), "a cluster is named by a member"
 
@@ -93,8 +97,8 @@ def test_label_propagation_ends_on_large_random_graphs(seed: int) -> None:
         (*random.sample(keys, 2), float(random.choice([1, 1, 2, 5])))
         for _ in range(random.choice([200, 800, 3000]))
     ]
-    named = cluster._label_propagation(keys, edges)
+    named = run("label_propagation", keys, edges)
     assert set(named) == set(keys)
-    assert cluster._label_propagation(list(reversed(keys)), edges[::-1]) == named, (
+    assert run("label_propagation", keys[::-1], edges[::-1]) == named, (
         "in whatever order it is told"
     )
