@@ -289,6 +289,33 @@ def test_a_file_that_cannot_be_called_is_refused(tmp_path: Path, text: str, said
         clustered(tmp_path, "own", operators=[own(tmp_path, text)])
 
 
+def test_rows_are_clustered_in_each_round_of_a_loop(tmp_path: Path) -> None:
+    plan = """
+plan: rounds
+inputs: {people: {id: string, v: list<double>}}
+steps:
+  merged:
+    - from: people
+    - iterate:
+        as: level
+        times: 2
+        do:
+          - from: level
+          - cluster: {key: id, vector: v, algorithm: own}
+          - aggregate: {by: {id: cluster}, add: {v: min(v)}}
+returns: [merged]
+"""
+    (tmp_path / "rounds.yaml").write_text(plan)
+    text = """
+def cluster(keys, edges, vectors, seed) -> list[int]:
+    return [i // 2 for i in range(len(keys))]
+"""
+    people = [{"id": key, "v": [0.5]} for key in "abcdefg"]
+    with session(tmp_path, operators=[own(tmp_path, text)]) as open_session:
+        rows = open_session.run(tmp_path / "rounds.yaml", inputs={"people": people}).rows()
+    assert sorted(row["id"] for row in rows) == ["a", "e"]
+
+
 def test_explain_shows_the_algorithm(tmp_path: Path) -> None:
     plan = tmp_path / "teams.yaml"
     plan.write_text(PLAN.replace("ALGORITHM", "louvain(resolution=1.2)"), encoding="utf-8")
