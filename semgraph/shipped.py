@@ -1,4 +1,4 @@
-"""The folders of the shipped plans and operators: beside the package in a checkout, inside it in a
+"""The folders of the shipped plans, operators and functions: beside the package in a checkout, inside it in a
 wheel.
 """
 
@@ -22,3 +22,8 @@ def plans_folder() -> Path:
 def operators_folder() -> Path:
     """The folder of the shipped implementations of operators."""
     return _folder("operators")
+
+
+def functions_folder() -> Path:
+    """The folder of the shipped functions for expressions."""
+    return _folder("functions")

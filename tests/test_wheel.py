@@ -55,6 +55,7 @@ def test_every_plan_prompt_recording_and_operator_is_in_the_wheel(members: set[s
         *(ROOT / "plans" / "prompts").glob("*.md"),
         *(ROOT / "plans" / "recordings").glob("*.jsonl"),
         *(ROOT / "operators").rglob("*.py"),
+        *(ROOT / "functions").rglob("*.py"),
     ]
     missing = {SHIPPED + path.relative_to(ROOT).as_posix() for path in sources} - members
     assert missing == set()
@@ -96,6 +97,7 @@ def test_the_installed_package_makes_and_checks_an_implementation(
     installed: Path, tmp_path: Path
 ) -> None:
     assert "nested_loop" in semgraph(installed, tmp_path, "operators", "list")
+    assert "chunk(text: string" in semgraph(installed, tmp_path, "functions", "list")
     semgraph(installed, tmp_path, "operators", "new", "sem_join", "sorted_block", "my_ops")
     assert "passed" in semgraph(installed, tmp_path, "operators", "check", "my_ops")
 

@@ -36,6 +36,7 @@ def surface() -> Iterator[str]:
             yield from _python(f"{module}.{name}", getattr(importlib.import_module(module), name))
     yield from _commands("semgraph", typer.main.get_command(app))
     yield from _operators()
+    yield from _functions()
     yield from _plans()
     yield from _settings()
 
@@ -81,6 +82,11 @@ def _operators() -> Iterator[str]:
     for operator, implementations in _printed("operators", "list").items():
         for implementation in implementations:
             yield f"implementation {operator} {json.dumps(implementation, sort_keys=True)}"
+
+
+def _functions() -> Iterator[str]:
+    for function in _printed("functions", "list"):
+        yield f"function {json.dumps(function, sort_keys=True)}"
 
 
 def _plans() -> Iterator[str]:

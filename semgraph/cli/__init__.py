@@ -82,6 +82,7 @@ for command in (run.run, run.explain, compare, records.report, records.why, mach
 for name, group in {
     "plans": plans.app,
     "operators": plans.operators,
+    "functions": plans.functions,
     "model": machine.models,
     "neo4j": machine.neo4j,
     "runs": records.app,

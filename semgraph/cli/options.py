@@ -129,6 +129,10 @@ class CommonOptions:
         list[str] | None,
         typer.Option(metavar="DIR", help="Folder of your implementations.", rich_help_panel=_PANEL),
     ] = None
+    functions: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DIR", help="Folder of your functions.", rich_help_panel=_PANEL),
+    ] = None
     config: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Instead of ./semgraph.toml.", rich_help_panel=_PANEL),
@@ -173,6 +177,7 @@ class CommonOptions:
         }
         typed = [(name, value) for name, value in values.items() if value is not None]
         typed += [("operators", folder) for folder in self.operators or ()]
+        typed += [("functions", folder) for folder in self.functions or ()]
         return "".join(
             f" --{name} {quote(without_password(value))}"
             for name, value in typed
@@ -228,6 +233,7 @@ class CommonOptions:
             "embedder": self.embedder,
             "store": self.store,
             "operators": self.operators or None,
+            "functions": self.functions or None,
         }
         return Settings.load(overrides, config=None if self.config is None else Path(self.config))
 
@@ -235,13 +241,14 @@ class CommonOptions:
         """A session with these options."""
         from semgraph.session import Session
 
-        if self.owns_process and not self.operators:
+        if self.owns_process and not self.operators and not self.functions:
             _leave_pandas_out()
         return Session(
             llm=self.llm,
             embedder=self.embedder,
             store=self.store,
             operators=tuple(self.operators or ()),
+            functions=tuple(self.functions or ()),
             config=self.config,
             **more,
         )

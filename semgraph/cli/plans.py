@@ -1,4 +1,4 @@
-"""`semgraph plans` and `semgraph operators`: lists, pages and checks."""
+"""`semgraph plans`, `semgraph operators` and `semgraph functions`: lists, pages and checks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ app = typer.Typer(
     help="Plans: list, show, check, copy; the schema of their language.", no_args_is_help=True
 )
 operators = typer.Typer(help="Operators and their implementations.", no_args_is_help=True)
+functions = typer.Typer(help="Functions that expressions call.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -23,7 +24,7 @@ def list_plans(options: CommonOptions) -> None:
     from semgraph.frontend.plan_files import listed
     from semgraph.render.plans import described, list_lines
 
-    plan_files = listed()
+    plan_files = listed(options.settings().functions)
     if options.json:
         options.dump([described(file) for file in plan_files])
     else:
@@ -46,7 +47,7 @@ def show(
     from semgraph.frontend.plan_files import plan_file
     from semgraph.render.plans import described, page
 
-    file = plan_file(plan)
+    file = plan_file(plan, options.settings().functions)
     if markdown:
         from semgraph.render import pages
 
@@ -72,8 +73,10 @@ def check(
     from semgraph.render.plans import check_lines, verdict
     from semgraph.semantic.library import Library, check_implementations
 
-    check_choices = partial(check_implementations, library=Library(options.settings().operators))
-    checks = [checked(path, check_choices) for path in files_in(files or ["plans"])]
+    settings = options.settings()
+    check_choices = partial(check_implementations, library=Library(settings.operators))
+    names = files or ["plans"]
+    checks = [checked(path, check_choices, settings.functions) for path in files_in(names)]
     if options.json:
         options.dump(
             [
@@ -107,7 +110,7 @@ def ways(
     from semgraph.frontend.plan_files import called_plans, plan_file
     from semgraph.render.plans import called_lines
 
-    calls = called_plans(plan_file(plan))
+    calls = called_plans(plan_file(plan, options.settings().functions))
     if options.json:
         options.dump([asdict(call) for call in calls])
     elif calls:
@@ -128,7 +131,7 @@ def copy(
     """
     from semgraph.frontend.plan_files import copied
 
-    new = copied(plan, folder)
+    new = copied(plan, folder, options.settings().functions)
     options.show(*map(str, new))
     if not new:
         options.talk(
@@ -212,4 +215,44 @@ def check_operators(
     if any(checked.problem for checked in reports):
         raise typer.Exit(2)
     if any(checked.failed for checked in reports):
+        raise typer.Exit(1)
+
+
+@functions.command("list")
+@everywhere
+def list_functions(options: CommonOptions) -> None:
+    """Show the functions that expressions of plans may call besides SQL's: shipped ones, and yours."""
+    from semgraph.frontend.functions import Functions
+    from semgraph.render.operators import function_lines
+
+    functions = Functions(options.settings().functions).list()
+    if options.json:
+        options.dump([{**each._asdict(), "file": str(each.file)} for each in functions])
+    else:
+        options.show(*function_lines(functions, options.out.width))
+        options.talk("yours: files DIR/NAME.py, named with --functions DIR")
+
+
+@functions.command("check")
+@everywhere
+def check_own_functions(
+    options: CommonOptions,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of <name>.py.")],
+) -> None:
+    """Check functions of your own: their types, their doctests, and equal results for equal
+    arguments.
+
+    Exit code 1: a check failed. 2: a file or the folder cannot be used.
+    """
+    from semgraph.conformance.functions import check_functions
+
+    checked = list(check_functions(folder))
+    width = max(len(each.name) for each in checked)
+    if options.json:
+        options.dump([{**vars(each), "file": str(each.file)} for each in checked])
+    else:
+        options.show(*(each.line(width) for each in checked))
+    if any(each.problem for each in checked):
+        raise typer.Exit(2)
+    if any(each.failures for each in checked):
         raise typer.Exit(1)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from semgraph.render.header import RequestedOptions
     from semgraph.session import Session
 
-_CODE = ("config", "operators")  # what a resumed run does not take from its record
+_CODE = ("config", "operators", "functions")  # what a resumed run does not take from its record
 
 
 @everywhere

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from semgraph.expr.own_functions import plain_names
 from semgraph.expr.scalar import parse_scalar
 from semgraph.llm.base import Vectors
 from semgraph.logical.graph import Match, Scan
@@ -127,7 +128,9 @@ def segment_queries(plan: PhysicalPlan) -> str:
     for segment in (node.segment for node in plan.of_kind(SqlSegment)):
         reads = ", ".join(f"{name} = {node.step or node.keyword}" for name, node in segment.inputs)
         few = f"-- {segment.function}\n" if isinstance(segment.function, Unsupported) else ""
-        parts.append(f"-- DuckDB: {segment.root.step or 'sink'}  ({reads})\n{few}{segment.sql};")
+        parts.append(
+            f"-- DuckDB: {segment.root.step or 'sink'}  ({reads})\n{few}{plain_names(segment.sql)};"
+        )
     if not parts:
         parts.append("-- DuckDB: no statements")
     if not any(node.reads_store for node in walk(*plan.roots)):

@@ -7,6 +7,7 @@ of plans.
 from __future__ import annotations
 
 import atexit
+import inspect
 import re
 import threading
 import warnings
@@ -26,7 +27,24 @@ from sqlglot import exp
 from semgraph.errors import Fault, did_you_mean, interruptible
 from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, on_columns, on_vectors
 from semgraph.expr.inference import inferred
-from semgraph.expr.scalar import NOW, ROWS, Scalar, from_ast, short, to_sql, with_bound_fields
+from semgraph.expr.own_functions import (
+    REGISTERED,
+    OwnFunction,
+    calls_own,
+    own_calls,
+    plain_names,
+    register,
+)
+from semgraph.expr.scalar import (
+    NOW,
+    ROWS,
+    Faithful,
+    Scalar,
+    from_ast,
+    short,
+    to_sql,
+    with_bound_fields,
+)
 from semgraph.expr.types import (
     ANY_COLUMN,
     TIMESTAMP,
@@ -79,7 +97,7 @@ def _catalog(con: duckdb.DuckDBPyConnection) -> _Catalog:
     sql = "SELECT function_name, function_type, stability, macro_definition FROM duckdb_functions()"
     rows = set(con.cursor().sql(sql).fetchall())
     kinds = {"scalar", "aggregate", "window", "macro"}
-    rows = {row for row in rows if row[1] in kinds}
+    rows = {row for row in rows if row[1] in kinds and not calls_own(row[0])}
     unstable = {name for name, _, stability, _ in rows if stability not in ("CONSISTENT", None)}
     macros = {name: body for name, kind, _, body in rows if kind == "macro" and body}
     volatile = _callers(
@@ -95,6 +113,43 @@ def _catalog(con: duckdb.DuckDBPyConnection) -> _Catalog:
         aggregate,
         _callers(called_by, {"unnest"}),
         _callers(called_by, aggregate) - aggregate,
+    )
+
+
+def taken_names() -> frozenset[str]:
+    """The names that functions of one's own cannot have: DuckDB's and semgraph's functions, and
+    words of SQL.
+    """
+    catalog = _catalog(connection())
+    words = {name.lower() for name in (*exp.FUNCTION_BY_NAME, *Faithful.Tokenizer.KEYWORDS)}
+    return catalog.callable | catalog.volatile | catalog.aggregates | words
+
+
+def register_function(function: OwnFunction) -> None:
+    """Let SQL call a function of one's own."""
+    register(function, _define)
+
+
+def _define(function: OwnFunction) -> None:
+    name = function.sql_name
+
+    def compute(*columns: Any) -> Any:
+        return REGISTERED[name].on_columns(*columns)
+
+    # DuckDB counts the parameters
+    compute.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(own.name, inspect.Parameter.POSITIONAL_ONLY)
+            for own in function.parameters
+        ]
+    )
+    connection().create_function(
+        name,
+        compute,
+        [own.kind.sql for own in function.parameters],
+        function.result.sql,
+        type=PythonUDFType.ARROW,
+        null_handling=FunctionNullHandling.SPECIAL,
     )
 
 
@@ -338,8 +393,10 @@ def _refuse_failing_casts(scalar: Scalar) -> None:
         guarded = isinstance(conversion, exp.TryCast) or conversion.find_ancestor(
             exp.Case, exp.If, exp.Coalesce
         )
-        if guarded or conversion.find(
-            exp.Column, exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window
+        if (
+            guarded
+            or calls_own(to_sql(conversion))
+            or conversion.find(exp.Column, exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window)
         ):
             continue
         cursor = connection().cursor()
@@ -418,7 +475,8 @@ def refused(scalar: Scalar, error: str) -> Fault:
     unknown = _NO_FUNCTION.search(error)
     if unknown is not None:
         hint = did_you_mean(unknown["name"], _catalog(connection()).callable)
-        return Fault(f'"{short(scalar.text)}": there is no function "{unknown["name"]}"', hint=hint)
+        what = f'"{short(scalar.text)}": there is no function "{unknown["name"]}"'
+        return Fault(what, there="functions of your own: --functions DIR", hint=hint)
     name = _first_aggregate(scalar)
     if UNGROUPED.search(error) and name:
         hint = "compute it in an aggregate or a group_join step and use its column here"
@@ -426,7 +484,10 @@ def refused(scalar: Scalar, error: str) -> Fault:
             f'"{short(scalar.text)}": an aggregate ({name}) is not allowed here', hint=hint
         )
     lines = [line for line in error.splitlines() if line.strip()]
-    message = lines[0].split(": ", 1)[-1] if lines else "does not bind"
+    message = plain_names(lines[0].split(": ", 1)[-1]) if lines else "does not bind"
+    own = next(own_calls(scalar.sql), None) if "No function matches" in message else None
+    if own is not None and own.name in message:
+        return Fault(f'"{short(scalar.text)}": {message}', there=f"its signature: {own.signature}")
     return Fault(f'"{short(scalar.text)}": {message}')
 
 
@@ -557,6 +618,11 @@ def constant(scalar: Scalar) -> Any:
     """The value of a scalar that reads no column, no time and no rows. Raises Fault for one that
     does, or that has none.
     """
+    if (own := next(own_calls(scalar.sql), None)) is not None:
+        what = (
+            f'"{scalar.text}" calls {own.name}, a function of Python: it is called with rows only'
+        )
+        raise Fault(what, hint="a constant: numbers and parameters")
     if scalar.columns or scalar.asks_now or _over_rows(scalar):
         raise Fault(
             f'"{scalar.text}" depends on the rows', hint="a constant: numbers and parameters"

@@ -17,6 +17,7 @@ from sqlglot import exp
 from semgraph.expr.duckdb import connection, type_of, type_of_path
 from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.expr.inference import inferred
+from semgraph.expr.own_functions import calls_own
 from semgraph.expr.scalar import Scalar, from_ast, to_sql
 from semgraph.expr.types import sql_type
 
@@ -87,7 +88,8 @@ def _tree_never_fails(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR09
     if isinstance(tree, _REFUSED):
         return False
     if tree.find(*_NOT_CONSTANT) is None and not isinstance(tree, (exp.Where, exp.Order)):
-        return _is_constant(to_sql(tree))
+        sql = to_sql(tree)
+        return not calls_own(sql) and _is_constant(sql)
     parts = list(tree.flatten() if isinstance(tree, (exp.And, exp.Or)) else tree.iter_expressions())
     if isinstance(tree, exp.PropertyEQ):
         parts = [tree.expression]

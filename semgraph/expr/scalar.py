@@ -19,6 +19,14 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, SqlglotError
 
 from semgraph.errors import Fault, did_you_mean
+from semgraph.expr.own_functions import (
+    FunctionsByName,
+    OwnFunction,
+    called_of,
+    calls_own,
+    plain_names,
+    with_own_calls,
+)
 
 _RESERVED = re.compile(r"_(o|p|m|q|l)|_x\d+(_\d+)?", re.IGNORECASE)
 
@@ -356,6 +364,11 @@ class Scalar:
         """Whether it depends on `$now`, the time of a window."""
         return "$" in self.sql and self.shared_ast.find(*_PARAMETERS) is not None
 
+    @property
+    def calls_own(self) -> bool:
+        """Whether it calls a function of one's own, which is computed with rows only."""
+        return calls_own(self.sql)
+
     def conjuncts(self) -> tuple[Scalar, ...]:
         """The parts of a conjunction, which may be moved one by one."""
         return ("AND" in self.sql and _conjuncts(self.sql)) or (self,)
@@ -403,11 +416,20 @@ def to_sql(tree: exp.Expr) -> str:
 def from_ast(tree: exp.Expr, text: str | None = None) -> Scalar:
     """A scalar from an admitted syntax tree."""
     sql = to_sql(tree)
-    return Scalar(sql if text is None else text, sql, _columns(tree.walk()))
+    return Scalar(plain_names(sql) if text is None else text, sql, _columns(tree.walk()))
 
 
-def parse_scalar(text: object, params: Mapping[str, Any] | None = None) -> Scalar:
+def parse_scalar(
+    text: object,
+    params: Mapping[str, Any] | None = None,
+    functions: FunctionsByName | None = None,
+) -> Scalar:
     """Read a scalar and substitute `$parameters`. Raises Fault.
+
+    Args:
+        text: The expression.
+        params: The parameters' values.
+        functions: The functions of one's own that it may call.
 
     >>> parse_scalar("length(name) > $least", {"least": 3}).sql
     'LENGTH("name") > 3'
@@ -418,11 +440,13 @@ def parse_scalar(text: object, params: Mapping[str, Any] | None = None) -> Scala
         raise Fault(msg)
     known = params or {}
     names = _PARAMETER_NAME.findall(source) if "$" in source else ()
-    key = (source, *(repr(known.get(name)) for name in names))
+    own = called_of(source, functions)
+    values = (repr(known.get(name)) for name in names)
+    key = (source, *values, *(function.sql_name for function in own))
     if key not in _scalars:
         if len(_scalars) >= _MOST_PARSED:
             _scalars.clear()
-        _scalars[key] = _parse(source, known)
+        _scalars[key] = _parse(source, known, own)
     return _scalars[key]
 
 
@@ -431,13 +455,16 @@ _scalars: dict[tuple[str, ...], Scalar] = {}  # by source and values of paramete
 _MOST_PARSED = 4096
 
 
-def _parse(source: str, params: Mapping[str, Any]) -> Scalar:
+def _parse(source: str, params: Mapping[str, Any], own: Sequence[OwnFunction]) -> Scalar:
     refuse_long(source)
     tree = _read(source)
     nodes = list(tree.walk())
     if len(nodes) > MOST_DEEP:
         refuse_deep(tree)
     _admit(nodes, source)
+    if own:
+        tree = _with_own_calls(tree, source, own)
+        nodes = list(tree.walk())
     if any(map(_is_rewritten, nodes)):
         tree = bounded(_substitute(tree, params))
         nodes = list(tree.walk())
@@ -457,6 +484,14 @@ def _parse(source: str, params: Mapping[str, Any]) -> Scalar:
             f'cannot read the expression "{short(source)}"', there=_first_line(error)
         ) from None
     return Scalar(source, sql, columns)
+
+
+def _with_own_calls(tree: exp.Expr, source: str, own: Sequence[OwnFunction]) -> exp.Expr:
+    try:
+        return with_own_calls(tree, own)
+    except Fault as fault:
+        what = f'"{short(source)}": {fault.what}'
+        raise Fault(what, there=fault.there, hint=fault.hint) from None
 
 
 def _read(source: str) -> exp.Expr:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -58,6 +59,17 @@ _ATOMS: dict[str, tuple[pa.DataType, str, dict[str, Any]]] = {
     "date": (pa.date32(), "DATE", {"type": "string", "format": "date"}),
     "json": (pa.string(), "VARCHAR", {}),
 }
+PYTHON_TYPES: dict[Any, str] = {
+    str: "string",
+    int: "int64",
+    float: "double",
+    bool: "boolean",
+    datetime: "timestamp",
+    date: "date",
+    dict: "json",
+    Any: "json",
+}
+"""Types of Python that are one of the plan language."""
 _CANONICAL = frozenset(arrow for arrow, *_ in _ATOMS.values())
 _ELSEWHERE = {
     "datetime": "timestamp", "timestamptz": "timestamp", "time": "timestamp", "text": "string", "str": "string",

@@ -5,22 +5,10 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Mapping
-from datetime import date, datetime
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from semgraph.errors import Fault
-from semgraph.expr.types import parse_type
-
-_PLAIN: Mapping[Any, str] = {
-    str: "string",
-    int: "int64",
-    float: "double",
-    bool: "boolean",
-    datetime: "timestamp",
-    date: "date",
-    dict: "json",
-    Any: "json",
-}
+from semgraph.expr.types import PYTHON_TYPES, parse_type
 
 
 def answer_types(returns: Any) -> Any:
@@ -68,8 +56,8 @@ def _fields(kind: Any) -> dict[str, Any] | None:
 
 def _text(kind: Any) -> str:
     origin, parts = get_origin(kind), get_args(kind)
-    if kind in _PLAIN or origin is dict:
-        return _PLAIN[origin or kind]
+    if kind in PYTHON_TYPES or origin is dict:
+        return PYTHON_TYPES[origin or kind]
     if origin in (Union, types.UnionType) and type(None) in parts and len(parts) == 2:
         return f"{_text(next(part for part in parts if part is not type(None)))} null"
     if origin is list:

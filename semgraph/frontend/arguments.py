@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from semgraph.errors import Fault, Faults, did_you_mean
 from semgraph.expr.duckdb import always, constant
+from semgraph.expr.own_functions import FunctionsByName
 from semgraph.expr.scalar import MOST_DEEP, NOW, Scalar, conjunction, parse_scalar, reserved
 from semgraph.expr.types import ANY_COLUMN
 from semgraph.frontend.document import kind_of, rest_of, rests, unknown, unknown_key, wrong
@@ -29,6 +30,10 @@ class Scope(Protocol):
     @property
     def params(self) -> Mapping[str, Any]:
         """The parameters' values."""
+
+    @property
+    def functions(self) -> FunctionsByName:
+        """The functions of one's own that expressions may call."""
 
     @property
     def graph(self) -> Graph | None:
@@ -291,7 +296,7 @@ def read_expression(value: Any, scope: Scope) -> Scalar:
         raise wrong("an SQL expression", value, hint)
     if isinstance(value, Mapping):
         raise wrong("an SQL expression", value)
-    return parse_scalar(value, scope.params)
+    return parse_scalar(value, scope.params, scope.functions)
 
 
 def _all_of(values: list[Any], scope: Scope) -> Scalar:

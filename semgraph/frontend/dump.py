@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import EngineError, Fault, PlanError, Problem, each
+from semgraph.frontend.functions import Functions
 from semgraph.frontend.prompt_files import Prompts
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node
@@ -30,11 +31,13 @@ class World:
         graph: The graph; without labels if there is none.
         graph_file: Its file; None if the graph is an object.
         folder: Where `prompts/` and called plans are.
+        functions: The functions of one's own that expressions may call.
     """
 
     graph: Graph
     graph_file: Path | None
     folder: Path
+    functions: Functions = field(default_factory=Functions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +108,11 @@ class FluentScope:
     depth: int = 0  # the number of loops around
 
     @property
+    def functions(self) -> Functions:
+        """The functions of one's own that expressions may call."""
+        return self.world.functions
+
+    @property
     def graph(self) -> Graph:
         """The graph that labels belong to."""
         return self.world.graph
@@ -161,7 +169,15 @@ def together(worlds: Sequence[World]) -> World:
             )
         )
     chosen = next((world.folder for world in worlds if world.folder != Path()), combined.folder)
-    return replace(combined, folder=chosen)
+    return replace(combined, folder=chosen, functions=_functions_of(worlds))
+
+
+def _functions_of(worlds: Sequence[World]) -> Functions:
+    named = dict.fromkeys(world.functions for world in worlds if world.functions.folders)
+    if len(named) > 1:
+        hint = "give the tables the same functions"
+        raise PlanError(Problem("frames with other functions cannot be combined", hint=hint))
+    return next(iter(named), worlds[0].functions)
 
 
 def joined(world: World, value: Any) -> tuple[World, Any]:

@@ -44,6 +44,7 @@ from semgraph.frontend.dump import (
     walk_made,
     write_yaml,
 )
+from semgraph.frontend.functions import Functions
 from semgraph.frontend.head import (
     NO_GRAPH,
     Head,
@@ -716,7 +717,7 @@ def save(
         )
         document["graph"] = os.path.relpath(file, path.parent).replace(os.sep, "/")
     text = write_yaml(document)
-    there = load_document(parse(text, shown(path)), path)
+    there = load_document(parse(text, shown(path)), path, functions=world.functions)
     if there.fingerprint != meant.fingerprint:
         hint = f"save it in {world.folder}, or copy what it needs from there"
         raise PlanError(
@@ -736,7 +737,9 @@ def _load(document: Mapping[str, Any], world: World) -> LogicalPlan:
     path = world.folder / f"{document['plan']}.yaml"
     graphs = {(world.folder / _GRAPH).resolve(): world.graph} if world.graph_file is None else {}
     try:
-        return load_document(Document("", document), path, graphs=graphs, confined=False)
+        return load_document(
+            Document("", document), path, graphs=graphs, confined=False, functions=world.functions
+        )
     except PlanError as error:
         raise PlanError(*(replace(problem, position=None) for problem in error.problems)) from None
 
@@ -843,6 +846,7 @@ def table(
     folder: str | Path | None = None,
     windows: Mapping[str, Any] | None = None,
     optional: bool = False,
+    functions: Sequence[str | Path] = (),
 ) -> Frame:
     """Rows as a relation.
 
@@ -855,6 +859,7 @@ def table(
             directory.
         windows: How the rows are cut into windows, as in a plan's `windows` without `input`.
         optional: Whether a saved plan runs without these rows too: then there are none.
+        functions: Folders with functions of your own for expressions.
 
     Raises:
         InputError: The rows cannot be read as a table.
@@ -862,7 +867,8 @@ def table(
     >>> table([{"id": 1, "at": "2025-01-15"}], key="id")
     Frame(input: id int64, at string)
     """
-    world = _world(graph, folder)
+    own = Functions(tuple(Path(folder) for folder in functions))
+    world = replace(_world(graph, folder), functions=own)
     data, spec = _spec(rows, name)
     if key is not None and key not in dict(spec.columns):
         there = "columns: " + ", ".join(data.schema.names)
@@ -1006,7 +1012,8 @@ def call(
         key: value for key, value in rest.items() if value
     }
     world, plain = joined(first.world if first is not None else _world(None, None), arguments)
-    head = Head(LoadState(), Document("", {}), world.folder, confined=False, graph=world.graph)
+    state = LoadState(functions=world.functions)
+    head = Head(state, Document("", {}), world.folder, confined=False, graph=world.graph)
     try:
         results = Loader(head).call(plain, step or "call", None, FluentScope(world))
     except Fault as fault:

@@ -35,6 +35,7 @@ from semgraph.frontend.document import (
     unknown,
     wrong,
 )
+from semgraph.frontend.functions import Functions
 from semgraph.logical.node import Node
 from semgraph.logical.plan import POSITION, TURN, InputSpec, Windowing
 from semgraph.logical.relational import Input
@@ -344,6 +345,7 @@ class LoadState:
 
     Args:
         folders: Where plans are looked for first.
+        functions: The functions of one's own that expressions may call.
         problems: All problems so far.
         open: The plans being read, outermost first.
         graphs: Graph files read so far; None for one with problems.
@@ -352,6 +354,7 @@ class LoadState:
     """
 
     folders: tuple[Path, ...] = ()
+    functions: Functions = field(default_factory=Functions)
     problems: list[Problem] = field(default_factory=list)
     open: tuple[Path, ...] = ()
     graphs: dict[Path, Graph | None] = field(default_factory=dict)

@@ -67,6 +67,7 @@ from semgraph.frontend.document import (
     wrong,
 )
 from semgraph.frontend.dump import write_yaml
+from semgraph.frontend.functions import Functions
 from semgraph.frontend.head import (
     Head,
     LoadState,
@@ -170,6 +171,11 @@ class Loader:
             yield from inner.parts()
 
     # -- names
+
+    @property
+    def functions(self) -> Functions:
+        """The functions of one's own that expressions may call."""
+        return self.head.state.functions
 
     @property
     def graph(self) -> Graph | None:
@@ -833,6 +839,7 @@ def load_document(
     folders: tuple[Path, ...] = (),
     graphs: Mapping[Path, Graph] | None = None,
     confined: bool = True,
+    functions: Functions | None = None,
 ) -> LogicalPlan:
     """A checked plan from plain data with positions.
 
@@ -846,11 +853,13 @@ def load_document(
         folders: Where called plans are looked for after the plan's own folder.
         graphs: Graphs that are known already, by the path of their file.
         confined: Whether the files that the plan names must be in its folder, or shipped.
+        functions: The functions of one's own that it may call; None: the shipped ones.
 
     Raises:
         PlanError: With everything that is wrong.
     """
-    state = LoadState(folders, open=(path,), graphs=dict(graphs or {}))
+    functions = functions or Functions()
+    state = LoadState(folders, functions, open=(path,), graphs=dict(graphs or {}))
     head = Head(state, document, path.parent, confined=confined)
     if not isinstance(document.data, Mapping):
         what = "a plan is a mapping with plan, inputs, steps and so on"
@@ -872,7 +881,7 @@ def load_document(
     def load(more: Mapping[str, Any]) -> LogicalPlan:
         return load_document(
             document, path, params=params, preset=preset, use={**(use or {}), **more},
-            folders=folders, graphs=graphs, confined=confined,
+            folders=folders, graphs=graphs, confined=confined, functions=functions,
         )  # fmt: skip
 
     plan = replace(_plan(loader), load=load)
@@ -986,6 +995,7 @@ def load_plan(
     preset: str | None = None,
     use: Mapping[str, str] | None = None,
     folders: Sequence[str | Path] = (),
+    functions: Sequence[str | Path] = (),
 ) -> LogicalPlan:
     """A checked plan.
 
@@ -996,6 +1006,7 @@ def load_plan(
         use: Implementations of steps, such as `{"linked": "block(left=10)"}`, in place of the
             plan's choices.
         folders: Folders to look in first, for the plan and for those it calls.
+        functions: Folders with functions of your own; code is run from nowhere else.
 
     Raises:
         PlanError: With everything that is wrong, each at its place.
@@ -1003,8 +1014,9 @@ def load_plan(
     paths = tuple(Path(folder) for folder in folders)
     path, _ = find_plan(ref, paths)
     return load_document(
-        read_file(path), path, params=params, preset=preset, use=use, folders=paths
-    )
+        read_file(path), path, params=params, preset=preset, use=use, folders=paths,
+        functions=Functions(tuple(Path(folder) for folder in functions)),
+    )  # fmt: skip
 
 
 def dump(plan: LogicalPlan) -> str:
@@ -1071,15 +1083,17 @@ class LoadedPlans:
     `search`, 70 ms for `add_episode`. A plan of the cache takes 0.1 ms.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, functions: Sequence[Path] = ()) -> None:
         self._folder = folder.absolute()
+        self._functions = tuple(functions)
 
     def load(
         self, ref: str | Path, params: Mapping[str, Any], preset: str | None, use: Mapping[str, str]
     ) -> LogicalPlan:
         """As `load_plan`, looking into the folder first. Raises PlanError."""
         folders = (self._folder, Path.cwd())
-        asked = (str(ref), canonical(params), repr(preset), canonical(use))
+        own = map(str, self._functions)
+        asked = (str(ref), canonical(params), repr(preset), canonical(use), *own)
         for within in ((False, False), (False, True), (True, False), (True, True)):
             key = _key(asked, folders, within)
             with _lock:
@@ -1089,8 +1103,9 @@ class LoadedPlans:
         else:
             with noticing() as files:
                 plan = load_plan(
-                    ref, params=params, preset=preset, use=use, folders=(self._folder,)
-                )
+                    ref, params=params, preset=preset, use=use, folders=(self._folder,),
+                    functions=self._functions,
+                )  # fmt: skip
             loaded = _Loaded.of(plan, files, folders)
             key = _key(asked, folders, loaded.within)
         with _lock:

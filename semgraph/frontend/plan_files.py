@@ -30,11 +30,16 @@ class PlanFile:
 
     path: Path
     shipped: bool
+    functions: tuple[Path, ...] = ()  # folders
 
     @cached_property
     def plan(self) -> LogicalPlan:
         """The checked plan. Raises PlanError."""
-        return load_plan(self.path)
+        return self.load()
+
+    def load(self, **options: Any) -> LogicalPlan:
+        """The plan with other options of `load_plan`. Raises PlanError."""
+        return load_plan(self.path, functions=self.functions, **options)
 
     @cached_property
     def semantic(self) -> list[Semantic]:
@@ -49,19 +54,19 @@ class PlanFile:
         )
 
 
-def plan_file(ref: str) -> PlanFile:
-    """A plan by name or path. Raises PlanError."""
-    return PlanFile(*find_plan(ref))
+def plan_file(ref: str, functions: tuple[Path, ...] = ()) -> PlanFile:
+    """A plan by name or path, with the folders of functions that it may call. Raises PlanError."""
+    return PlanFile(*find_plan(ref), functions)
 
 
-def listed() -> list[PlanFile]:
+def listed(functions: tuple[Path, ...] = ()) -> list[PlanFile]:
     """The plans in `./plans` and the shipped ones that these do not hide."""
     files: dict[str, PlanFile] = {}
     for folder, is_shipped in ((_OWN, False), (plans_folder(), True)):
         for path in sorted(folder.glob("*.yaml")):
             if is_plan(path):
                 own = is_shipped or folder.resolve() == plans_folder().resolve()
-                files.setdefault(path.stem, PlanFile(path, own))
+                files.setdefault(path.stem, PlanFile(path, own, functions))
     return list(files.values())
 
 
@@ -74,7 +79,7 @@ def is_plan(path: Path) -> bool:
     return isinstance(data, dict) and "plan" in data
 
 
-def copied(ref: str, folder: Path) -> list[Path]:
+def copied(ref: str, folder: Path, functions: tuple[Path, ...] = ()) -> list[Path]:
     """Copy a plan with all that it needs, so that the copy can be changed.
 
     Returns:
@@ -84,7 +89,7 @@ def copied(ref: str, folder: Path) -> list[Path]:
         PlanError: There is no such plan, or a file exists with other content; nothing was written.
     """
     texts: dict[Path, bytes] = {}
-    _gather(plan_file(ref), texts)
+    _gather(plan_file(ref, functions), texts)
     targets = {folder / inner: text for inner, text in texts.items()}
     changed = [
         path for path, text in targets.items() if path.exists() and path.read_bytes() != text
@@ -135,7 +140,7 @@ def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
             path.read_bytes()
         )
     for name in _plans_named(file):
-        _gather(PlanFile(find_plan(name, (home,))[0], file.shipped), texts)
+        _gather(PlanFile(find_plan(name, (home,))[0], file.shipped, file.functions), texts)
 
 
 def _plans_named(file: PlanFile) -> Iterator[str]:
@@ -147,7 +152,7 @@ def _plans_named(file: PlanFile) -> Iterator[str]:
         if isinstance(value, dict) and isinstance(call := value.get("call"), dict):
             yield str(call["plan"])
     for preset in (None, *(document.get("presets") or ())):
-        plan = file.plan if preset is None else load_plan(file.path, preset=preset)
+        plan = file.plan if preset is None else file.load(preset=preset)
         yield from (choice.name for choice in plan.replaced.values())
 
 
@@ -180,7 +185,7 @@ def called_plans(file: PlanFile) -> list[CalledPlan]:
 
 def _called_plan(file: PlanFile, home: Path, step: str, name: str) -> CalledPlan:
     path = find_plan(name, (home,))[0]
-    reference = load_plan(path)
+    reference = PlanFile(path, file.shipped, file.functions).plan
     others = (
         other.stem
         for other in sorted(path.parent.glob("*.yaml"))
@@ -206,7 +211,7 @@ def _may_fit(path: Path, reference: LogicalPlan) -> bool:
 
 def _fits(file: PlanFile, step: str, name: str) -> bool:
     try:
-        load_plan(file.path, use={step: name})
+        file.load(use={step: name})
     except PlanError:
         return False
     return True
@@ -248,18 +253,23 @@ def files_in(names: Sequence[str]) -> list[Path]:
     return paths
 
 
-def checked(path: Path, check_choices: Callable[[LogicalPlan], object]) -> PlanCheck:
+def checked(
+    path: Path,
+    check_choices: Callable[[LogicalPlan], object],
+    functions: tuple[Path, ...] = (),
+) -> PlanCheck:
     """Load a graph, or a plan with each of its presets, and report all errors.
 
     Args:
         path: The file.
         check_choices: Refuses implementations that do not exist or do not fit. Raises PlanError.
+        functions: Folders of functions that plans may call.
     """
     kind = "graph" if not is_plan(path) and _is_graph(path) else "plan"
     try:
         if kind == "graph":
             return PlanCheck(shown(path), _graph(path), (), kind)
-        ok, warnings = _plan(path, check_choices)
+        ok, warnings = _plan(PlanFile(path, shipped=False, functions=functions), check_choices)
         return PlanCheck(shown(path), ok, (), kind, tuple(map(str, warnings)))
     except PlanError as error:
         return PlanCheck(shown(path), "", tuple(dict.fromkeys(map(str, error.problems))), kind)
@@ -276,15 +286,14 @@ def _graph(path: Path) -> str:
 
 
 def _plan(
-    path: Path, check_choices: Callable[[LogicalPlan], object]
+    file: PlanFile, check_choices: Callable[[LogicalPlan], object]
 ) -> tuple[str, tuple[Problem, ...]]:
     """A summary of a plan, and the warnings about it and its presets. Raises PlanError."""
-    file = PlanFile(path, shipped=False)
     plan = file.plan
     warnings: dict[Problem, None] = {}
     for loaded in (
         plan,
-        *(load_plan(path, preset=preset) for preset in plan.document.get("presets") or {}),
+        *(file.load(preset=preset) for preset in plan.document.get("presets") or {}),
     ):
         warnings |= dict.fromkeys(loaded.warnings)
         if loaded.use:  # the reference of an operator does all of it

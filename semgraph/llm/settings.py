@@ -50,7 +50,8 @@ _NUMBERS: dict[str, type] = {
     "retries.seconds": float,
     "journal.keep_days": int,
 }
-KEYS = ("store", "operators", "models", "limits", "retries", "journal", "journal.path", *_NUMBERS)
+_FOLDERS = ("operators", "functions")
+KEYS = ("store", *_FOLDERS, "models", "limits", "retries", "journal", "journal.path", *_NUMBERS)
 TABLES = ("models", "limits", "retries", "journal")
 ROLES = ("default", "small", "embed")  # the keys of [models] that semgraph itself reads
 _ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -168,12 +169,12 @@ class _Wrong(Exception):
 def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
     if key in _NUMBERS:
         return _number(key, value, _NUMBERS[key])
-    if key == "operators":
+    if key in _FOLDERS:
         folders = [value] if isinstance(value, str | Path) else value
         if not isinstance(folders, list | tuple) or not all(
             isinstance(f, str | Path) for f in folders
         ):
-            raise _Wrong("operators must be a list of folders", there=f"found {value!r}")
+            raise _Wrong(f"{key} must be a list of folders", there=f"found {value!r}")
         return tuple(_path(f, base) for f in folders)
     if key == "journal.path":
         return _path(_text(key, value), base)
@@ -247,6 +248,7 @@ OPENAI_EMBEDDER = "openai:text-embedding-3-small?dimensions=1024"
 _DEFAULTS: dict[str, Any] = {
     "store": "sqlite:.semgraph/graph.db",
     "operators": (),
+    "functions": (),
     "journal.path": Path(".semgraph/journal.db"),
     "journal.keep_days": 30,
     "retries.attempts": 10,
@@ -354,6 +356,11 @@ class Settings:
     def operators(self) -> tuple[Path, ...]:
         """Folders from which implementations may be loaded."""
         return tuple(self["operators"].value)
+
+    @property
+    def functions(self) -> tuple[Path, ...]:
+        """Folders from which functions for expressions may be loaded."""
+        return tuple(self["functions"].value)
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -11,10 +11,11 @@ from typing import Any
 
 from semgraph.llm.base import LLM, Embedder, Payload, Request, Usage
 
+_NEWEST = "o200k_base"
 _ENCODINGS = (
     (
         re.compile(r"(gpt-4o|gpt-4\.1|gpt-4\.5|gpt-5|chatgpt-4o|gpt-oss|o\d)(?![a-z0-9])"),
-        "o200k_base",
+        _NEWEST,
     ),
     (re.compile(r"(gpt-4|gpt-3\.5|text-embedding-(3|ada))(?![a-z0-9])"), "cl100k_base"),
 )
@@ -51,6 +52,26 @@ class TokenCounter:
             return int(_tokenizer(self._encoding).count(text))
         except UnicodeEncodeError:  # lone surrogates are no text in Rust
             return int(_tokenizer(self._encoding).count(text.encode("utf-8", "replace").decode()))
+
+
+def token_spans(text: str) -> list[tuple[int, int]]:
+    """Where each token of a text begins and ends, in OpenAI's newest vocabulary. Tokens that share
+    a character are one.
+
+    >>> token_spans("Hello world")
+    [(0, 5), (5, 11)]
+    """
+    tokenizer = _tokenizer(_NEWEST)
+    spans, start, parts = [], 0, list[int]()
+    for token in tokenizer.encode(text.encode("utf-8", "replace").decode()):
+        parts.append(token)
+        try:
+            decoded = tokenizer.decode(parts)
+        except ValueError:  # it ends within a character
+            continue
+        spans.append((start, start + len(decoded)))
+        start, parts = start + len(decoded), []
+    return spans
 
 
 def _estimate(text: str) -> int:

@@ -17,8 +17,9 @@ import pyarrow as pa
 from semgraph.errors import Fault, Problem
 from semgraph.expr.canonical import canonical
 from semgraph.expr.functions import canonical_json
+from semgraph.expr.own_functions import own_calls
 from semgraph.expr.types import Type
-from semgraph.logical.node import Node
+from semgraph.logical.node import Node, scalars_of, walk
 from semgraph.logical.schema import Graph
 from semgraph.logical.sinks import Sink
 
@@ -240,6 +241,13 @@ class LogicalPlan:
             return self.load(use)
         parsed = {step: Choice.parse(value) for step, value in use.items()}
         return replace(self, use={**self.use, **parsed}) if parsed else self
+
+    @cached_property
+    def functions(self) -> dict[str, str]:
+        """The functions of one's own that it calls, each with the SHA-256 of its file."""
+        scalars = (scalar for node in walk(*self.roots) for scalar in scalars_of(node))
+        calls = (own for scalar in scalars for own in own_calls(scalar.sql))
+        return {own.name: own.digest for own in calls}
 
     @property
     def replaced(self) -> dict[str, Choice]:

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.duckdb import always, expect_type, type_of
-from semgraph.expr.scalar import Scalar
+from semgraph.expr.own_functions import own_calls
+from semgraph.expr.scalar import Scalar, short
 from semgraph.expr.types import ANY_COLUMN, UNKNOWN, type_of_arrow
 from semgraph.logical.graph import How, StoreRead, hit_fields
 from semgraph.logical.node import LabelRead, Needs, Node, RowsTrait, argument, owner_column, under
@@ -182,6 +183,8 @@ class Search(StoreRead):
         if self.where is not None:
             with self.faults_at("where"):
                 expect_type(self.where, result, pa.bool_(), windows=False)
+                if self.label:
+                    _refuse_own(self.where, self.label)
                 self._refuse_ranking(self.where)
         if bool(self.methods) == bool(self.order):
             raise Fault("a search ranks by its methods or by order: one of the two")
@@ -391,3 +394,13 @@ class Search(StoreRead):
 def _paths(where: Scalar | None, order: Iterable[Sort]) -> frozenset[str]:
     scalars = [*([where] if where else []), *(t.by for t in order)]
     return frozenset(path for scalar in scalars for path in scalar.fields)
+
+
+def _refuse_own(where: Scalar, label: str) -> None:
+    """Refuse a function of one's own, which no store can call. Raises Fault."""
+    own = next(own_calls(where.sql), None)
+    if own is not None:
+        what = (
+            f'"{short(where.text)}" calls {own.name}, a function of Python, over the stored {label}'
+        )
+        raise Fault(what, hint="search without it, and filter in a step afterwards")

@@ -49,7 +49,7 @@ def is_pushed(
         label = labels[prop.var]
         return None if prop.name in label.vectors.values() else label.columns[prop.name]
 
-    if part.asks_now or not store.takes(part, alias):
+    if part.asks_now or part.calls_own or not store.takes(part, alias):
         return False
     return compares_alike(
         part, alias, type_of, {} if rows is None else {f.name: f.type for f in rows}

@@ -18,6 +18,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS
+from semgraph.expr.own_functions import REGISTERED
 from semgraph.expr.types import TIMESTAMP
 from semgraph.relational import row_functions
 
@@ -740,6 +741,8 @@ FUNCTIONS |= {
 def _call(tree: exp.Func, scope: NameScope) -> Code:
     name = str(tree.this).lower() if isinstance(tree, exp.Anonymous) else type(tree)
     trees = tree.expressions if isinstance(tree, exp.Anonymous) else _arguments(tree)
+    if isinstance(name, str) and name in REGISTERED:
+        return _own_call(name, trees, scope)
     if name not in FUNCTIONS:
         if is_aggregate_call(tree):
             return aggregate(tree, scope)
@@ -758,6 +761,14 @@ def _call(tree: exp.Func, scope: NameScope) -> Code:
             return Code(f"{function.python}({', '.join(code.text for code in codes)})", gives)
     shown = ", ".join(map(str, kinds))
     raise Unsupported(f"{tree.sql(dialect='duckdb').partition('(')[0].lower()} of {shown}")
+
+
+def _own_call(name: str, trees: Sequence[exp.Expr], scope: NameScope) -> Code:
+    """A call of a function of one's own, which has the types that its file says."""
+    function = REGISTERED[name]
+    wanted = (parameter.kind.arrow for parameter in function.parameters)
+    texts = [as_kind(value(part, scope), kind) for part, kind in zip(trees, wanted, strict=True)]
+    return Code(f"REGISTERED[{name!r}]({', '.join(texts)})", function.result.arrow)
 
 
 def _arguments(tree: exp.Func) -> list[exp.Expr]:
@@ -898,5 +909,5 @@ def _aggregated(tree: exp.Expr, scope: NameScope) -> tuple[str, Code, _Options]:
 
 NAMESPACE: dict[str, Any] = {
     name: own for name, own in vars(row_functions).items() if not name.startswith("_")
-}
+} | {"REGISTERED": REGISTERED}
 """What generated code sees."""

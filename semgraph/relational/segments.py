@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from functools import cached_property, lru_cache, partial
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -25,6 +25,7 @@ from sqlglot import exp
 
 from semgraph.errors import DataError, EngineError
 from semgraph.expr.duckdb import ORDINAL, Prepared, prepared, type_of
+from semgraph.expr.own_functions import FunctionFailed, calls_own, failure_in
 from semgraph.expr.scalar import ROWS, Scalar, from_ast
 from semgraph.expr.types import sql_type
 from semgraph.logical.node import Node, walk
@@ -44,6 +45,7 @@ from semgraph.relational.row_scalars import Unsupported
 from semgraph.relational.rows import RowFunction, compile_rows
 from semgraph.relational.sql import LINEAGE, InputRelations, operator_sql, quote
 
+T = TypeVar("T")
 _LARGE = 20_000  # rows from which a statement leaves the event loop's thread
 
 
@@ -67,6 +69,11 @@ class Segment:
     def function(self) -> RowFunction | Unsupported:
         """The same over few rows, or why only DuckDB computes it."""
         return compile_rows(self.root, [node for _, node in self.inputs], traced=self.traced)
+
+    @cached_property
+    def calls_own(self) -> bool:
+        """Whether it calls a function of one's own."""
+        return calls_own(self.sql)
 
     @cached_property
     def operators(self) -> tuple[Node, ...]:
@@ -188,7 +195,9 @@ async def run_segment(segment: Segment, inputs: Sequence[Batch], now: datetime |
     few, both = executors()
     rows = None
     if sum(batch.num_rows for batch in inputs) <= few:
-        rows = _by_function(segment, inputs, now, both=both)
+        rows = await _in_thread_if(
+            segment.calls_own, partial(_by_function, segment, inputs, now, both=both)
+        )
     if rows is not None and not both:
         return _of_rows(segment, rows)
     tables = (_traced_table(batch) if segment.traced else batch.table for batch in inputs)
@@ -275,7 +284,7 @@ def _by_function(
     try:
         rows = [_traced_rows(batch) if segment.traced else batch.rows for batch in inputs]
         return segment.function(rows, now)
-    except (FallBack, OverflowError):
+    except (FallBack, OverflowError, FunctionFailed):
         return None
     except Exception:
         if both:
@@ -310,18 +319,28 @@ async def execute(
 ) -> pa.Table:
     """Run one statement over Arrow tables and give its rows the canonical types of `schema`.
 
-    Small ones run on the event loop's thread: a hand-off to another costs more than they do.
+    Small ones run on the event loop's thread: a hand-off to another costs more than they do. Those
+    that call a function of one's own never do: it may take its time.
     """
     numbered = {name: Batch.of_table(table).with_ordinal() for name, table in tables.items()}
+    large = sum(table.num_rows for table in tables.values()) > _LARGE
+
+    def run() -> pa.Table:
+        statement = Prepared(sql, numbered) if large else prepared(sql, numbered)
+        return statement.run(numbered, now)
+
     try:
-        if sum(table.num_rows for table in tables.values()) > _LARGE:
-            rows = await asyncio.to_thread(lambda: Prepared(sql, numbered).run(numbered, now))
-        else:
-            rows = prepared(sql, numbered).run(numbered, now)
+        rows = await _in_thread_if(large or calls_own(sql), run)
     except duckdb.Error as error:
+        if (failed := failure_in(str(error))) is not None:
+            raise DataError(failed) from error
         msg = f"a relational segment failed while running: {str(error).splitlines()[0]}"
         raise DataError(msg) from error
     return conform(rows, schema)
+
+
+async def _in_thread_if(apart: bool, run: Callable[[], T]) -> T:
+    return await asyncio.to_thread(run) if apart else run()
 
 
 @lru_cache(maxsize=512)
@@ -401,6 +420,12 @@ def place_error(error: DataError, node: Node) -> DataError:
     if error.problem.position is not None or not isinstance(error.__cause__, duckdb.Error):
         return error.at(node.step, node.origin)
     cause = error.__cause__
+    if failure_in(str(cause)) is not None:
+        what, hint = (
+            error.problem.what,
+            "correct the function, or leave such rows out in a step before",
+        )
+        return DataError(what, step=node.step, position=node.origin, hint=hint)
     hint = next((hint for kind, hint in _HINTS.items() if isinstance(cause, kind)), _HINT)
     what = (
         f"{node.keyword} cannot compute with its rows"

@@ -1,11 +1,12 @@
-"""The implementations of each operator, as tables and as plain data."""
+"""The implementations of each operator and the functions for expressions, as tables and as plain data."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from semgraph.frontend.functions import ListedFunction
 from semgraph.llm.settings import Settings
 from semgraph.semantic.contract import OPERATORS
 from semgraph.semantic.library import FOLDERS, Library, Listed
@@ -39,3 +40,10 @@ def list_lines(by_operator: Mapping[str, list[Listed]], width: int) -> Iterator[
             beside = f"  [{answers}]" if operator in OPERATORS else ""
             yield (operator if i == 0 else "").ljust(wide) + each.signature + beside
             yield from (" " * (wide + 2) + line for line in textwrap.wrap(each.doc, text_width))
+
+
+def function_lines(functions: Sequence[ListedFunction], width: int) -> Iterator[str]:
+    """Each function with its signature and description, or why it cannot be called."""
+    for each in functions:
+        yield from textwrap.wrap(each.signature, width, subsequent_indent="    ")
+        yield from (f"  {line}" for line in textwrap.wrap(each.problem or each.doc, width - 2))

@@ -6,12 +6,9 @@ A file is loaded by its path, on first use. Code is run from these folders only.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import inspect
 import math
 import sys
-import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from functools import cached_property
@@ -28,6 +25,7 @@ from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.optimizer import check_choices, optimized
+from semgraph.python_files import code_folders, files_by_name, module_of
 from semgraph.semantic.clustering import Algorithm, ClusterFile
 from semgraph.semantic.contract import (
     OPERATORS,
@@ -67,26 +65,18 @@ class Library:
     """
 
     def __init__(self, folders: Iterable[Path | str] = ()) -> None:
-        self._folders = [operators_folder(), *(Path(folder) for folder in folders)]
+        form = "<operator>/<implementation>.py"
+        self._folders = code_folders(operators_folder(), folders, "operators", form)
         self._loaded: dict[Path, type[Implementation[Any]]] = {}
         self._cluster_files: dict[Path, ClusterFile] = {}
-        for folder in self._folders:
-            if not folder.is_dir():
-                hint = "name a folder that holds <operator>/<implementation>.py"
-                raise PlanError(Problem(f'no folder "{folder}" of operators', hint=hint))
         self._files  # noqa: B018  # raises early
 
     @cached_property
     def _files(self) -> dict[str, dict[str, Path]]:
-        by_operator: dict[str, dict[str, Path]] = {keyword: {} for keyword in FOLDERS}
-        for folder in dict.fromkeys(folder.resolve() for folder in self._folders):
-            for keyword, files in by_operator.items():
-                for file in _modules_in(folder / keyword):
-                    other = files.setdefault(file.stem, file)
-                    if other != file:
-                        msg = f'two files are {keyword} "{file.stem}": {other} and {file}'
-                        raise PlanError(Problem(msg, hint="rename one of them"))
-        return by_operator
+        return {
+            keyword: files_by_name((folder / keyword for folder in self._folders), keyword)
+            for keyword in FOLDERS
+        }
 
     @staticmethod
     def reference(operator: str) -> Choice:
@@ -185,20 +175,15 @@ class Library:
 
     def _cluster_file(self, file: Path) -> ClusterFile:
         if file not in self._cluster_files:
-            module = _module(Cluster.keyword, file)
+            module = module_of("operators", file, f"{Cluster.keyword}_{file.stem}")
             self._cluster_files[file] = ClusterFile.of(file, module)
         return self._cluster_files[file]
 
     def _load(self, operator: str, file: Path) -> type[Implementation[Any]]:
         if file not in self._loaded:
-            self._loaded[file] = _implementation(operator, file, _module(operator, file))
+            module = module_of("operators", file, f"{operator}_{file.stem}")
+            self._loaded[file] = _implementation(operator, file, module)
         return self._loaded[file]
-
-
-def _modules_in(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return sorted(f for f in folder.iterdir() if f.suffix == ".py" and not f.name.startswith("_"))
 
 
 def signature(name: str, kind: type[Any], *, short: bool = False) -> str:
@@ -214,38 +199,6 @@ def signature(name: str, kind: type[Any], *, short: bool = False) -> str:
 
 def _parameters(kind: type[Any]) -> tuple[Field[Any], ...]:
     return tuple(f for f in fields(kind) if f.init)
-
-
-def _module(operator: str, file: Path) -> ModuleType:
-    """Run a file as a module with a unique name: two files of one name, or two versions of a file
-    edited in a notebook, must not collide in sys.modules.
-    """
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise PlanError(Problem(f"{file}: {error.strerror}", hint="make it readable")) from error
-    digest = hashlib.sha256(str(file).encode() + b"\0" + content).hexdigest()[:8]
-    name = f"_semgraph_operators_{digest}.{operator}_{file.stem}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look up their module while it runs
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        lines = [
-            f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)
-        ]
-        line = error.lineno if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
-        place = f"{file}:{line}" if line else str(file)
-        raise PlanError(
-            Problem(f"{place}: {type(error).__name__}: {error}", hint="correct the file")
-        ) from error
-    return module
 
 
 def _implementation(operator: str, file: Path, module: ModuleType) -> type[Implementation[Any]]:

@@ -16,6 +16,7 @@ from semgraph.execution.record import Run, find_run, write_table
 from semgraph.frontend.document import find_plan, read_file
 from semgraph.llm.settings import OPTION, Setting, Settings
 from semgraph.llm.specs import Kind, parse_spec, without_password
+from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import OnError
 from semgraph.private import private_folder
 
@@ -32,6 +33,7 @@ class Resumed:
         params: The values of the plan's parameters.
         use: The implementations of steps.
         inputs: Its rows.
+        functions: The functions that its expressions call, each with the SHA-256 of its file.
         options: `until`, `write`, `again` and `on_error`.
         chosen: Models, embedder and store as text, with their origins, by key of the settings.
     """
@@ -41,8 +43,20 @@ class Resumed:
     params: Mapping[str, Any] = field(default_factory=dict)
     use: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, pa.Table] = field(default_factory=dict)
+    functions: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     chosen: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def changed_functions(self, plan: LogicalPlan) -> tuple[str, ...]:
+        """A note for each function of one's own that has changed since."""
+        now = plan.functions
+        changed = (
+            name for name, digest in self.functions.items() if now.get(name, digest) != digest
+        )
+        return tuple(
+            f"the function {name} has changed since run {self.run}: rows written before stay as they are"
+            for name in changed
+        )
 
     def merged(
         self,
@@ -130,7 +144,7 @@ def read_resumed(ref: str, runs: Path | None) -> Resumed:
     }
     return Resumed(
         run.name, str(facts["plan"]), facts.get("params") or {}, facts.get("use") or {}, inputs,
-        facts.get("asked") or {}, chosen,
+        facts.get("functions") or {}, facts.get("asked") or {}, chosen,
     )  # fmt: skip
 
 

@@ -72,13 +72,14 @@ class RunRequest:
     record_to: str | Path | None = None
     sample: bool = False  # a few rows of many
     begun: Callable[[str], object] | None = None  # called with the id of the run
+    notes: tuple[str, ...] = ()
 
     def continuing(self, earlier: Resumed) -> RunRequest:
         """This request, with unset options from the resumed run."""
         options = earlier.merged(
             until=self.until, write=self.write, again=self.again, on_error=self.on_error
         )
-        return replace(self, **options)
+        return replace(self, **options, notes=earlier.changed_functions(self.plan))
 
 
 async def run_plan(request: RunRequest, resources: Resources) -> Result:
@@ -103,7 +104,7 @@ async def _run_with(
     _require_prices(physical.logical, opened)
     await _ensure(physical, opened, write=request.write)
     notes = await _migrate(physical.logical, opened, write=request.write and request.until is None)
-    notes = [*map(str, logical.warnings), *notes]
+    notes = [*map(str, logical.warnings), *request.notes, *notes]
     return await RunHandle(request, physical, opened, resources, notes).run()
 
 
@@ -355,6 +356,7 @@ class RunHandle:
         }
         self.record.describe(
             semgraph=version("semgraph"), run=self.id, file=plan.file, params=dict(plan.params), use=use, asked=asked,
+            functions=plan.functions,
             settings=self.settings, **facts,
         )  # fmt: skip
 

@@ -62,6 +62,7 @@ class Session:
             the session leaves open.
         use: Implementations of steps for every plan, such as `{"told": "block(left=10)"}`.
         operators: Folders with your own implementations; code is loaded from nowhere else.
+        functions: Folders with your own functions for expressions; likewise.
         config: A file in place of `./semgraph.toml`.
         max_calls: Limit of model calls in a run; `max_tokens`, `max_usd` and `max_seconds`
             likewise.
@@ -81,6 +82,7 @@ class Session:
         store: str | Store | None = None,
         use: Mapping[str, str] | None = None,
         operators: Sequence[str | Path] = (),
+        functions: Sequence[str | Path] = (),
         config: str | Path | None = None,
         max_calls: int | None = None,
         max_tokens: int | None = None,
@@ -97,6 +99,7 @@ class Session:
             "embedder": embedder if isinstance(embedder, str) else None,
             "store": store if isinstance(store, str) else None,
             "operators": tuple(str(o) for o in operators) or None,
+            "functions": tuple(str(f) for f in functions) or None,
             "limits.max_calls": max_calls,
             "limits.max_tokens": max_tokens,
             "limits.max_usd": max_usd,
@@ -119,7 +122,7 @@ class Session:
         )
         self._owned = Owned()
         self._resources = Resources(self.settings, objects, self._owned)
-        self._plans = LoadedPlans(self.folder)
+        self._plans = LoadedPlans(self.folder, self.settings.functions)
         self._waiting = Waiting(self._owned.is_busy_here)
         weakref.finalize(self, _abandon, self._owned, self._waiting).atexit = False
 

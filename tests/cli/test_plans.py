@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from semgraph.shipped import operators_folder, plans_folder
+from semgraph.shipped import functions_folder, operators_folder, plans_folder
 from tests.cli.conftest import GRAPH, PLAN, Project, Serving
 
 
@@ -332,3 +332,76 @@ def test_a_null_test_is_written_as_one(project: Project) -> None:
         text.replace("filter: nth > $least", "filter: nth IS NOT NULL AND NOT nth IN (8, 9)"),
     )
     assert "nth IS NOT NULL ∧ " in project("explain", "people", "--format", "algebra").out
+
+
+def test_functions_of_a_folder_are_listed_checked_and_called(project: Project) -> None:
+    assert "chunk(text: string, size: int64 = 400" in project("functions", "list").out
+    project.write("mine/shout.py", SHOUT)
+    listed = json.loads(project("functions", "list", "--functions", "mine", "--format", "json").out)
+    assert [(each["name"], each["signature"], each["doc"]) for each in listed][1] == (
+        "shout",
+        "shout(text: string, times: int64 = 1) -> string",
+        "The text, loud.",
+    )
+    assert (
+        project("functions", "check", "mine").out
+        == "shout  1 call, each twice with equal results\n"
+    )
+    project.write("loud.yaml", LOUD)
+    problem = project("plans", "check", "loud.yaml")
+    assert problem.code == 2
+    assert 'there is no function "shout". Functions of your own: --functions DIR' in problem.out
+    assert project("plans", "check", "loud.yaml", "--functions", "mine").code == 0
+    assert project("plans", "show", "loud.yaml", "--functions", "mine").code == 0
+    project.write("semgraph.toml", 'functions = ["mine"]\n')
+    project.write("notes.jsonl", '{"text": "hi"}')
+    assert "HI!!" in project("run", "loud.yaml", "-i", "notes=notes.jsonl", "--store", "memory").out
+
+
+SHOUT = '''def shout(text: str, times: int = 1) -> str:
+    """The text, loud.
+
+    >>> shout("a", 2)
+    'A!!'
+    """
+    return text.upper() + "!" * times
+'''
+LOUD = """plan: loud
+inputs: {notes: {text: string}}
+steps:
+  loud: [{from: notes}, {project: {text: "shout(text, 2)"}}]
+returns: [loud]
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "said", "code"),
+    [
+        ("def made(x: str) -> str:\n    return x\n", "no example calls it: write a doctest", 1),
+        ('def made(x: str) -> str:\n    """As it is.\n\n    >>> made("a")\n    \'b\'\n    """\n    return x\n', "Expected: 'b' Got: 'a'", 1),
+        ('n = []\n\ndef made(x: str) -> int:\n    """Counts.\n\n    >>> made("a") > 0\n    True\n    """\n    n.append(x)\n    return len(n)\n', "another result the second time", 1),
+        ('def made(x: str) -> int:\n    """As it is.\n\n    >>> made("a")\n    \'a\'\n    """\n    return x\n', "returned str 'a', not int64", 1),
+        ("def made(x) -> str:\n    return x\n", 'made gives "x" no type', 2),
+        ("def made(x: str) -> str\n", "SyntaxError", 2),
+    ],
+)  # fmt: skip
+def test_a_function_that_fails_its_check_is_named_with_the_reason(
+    project: Project, source: str, said: str, code: int
+) -> None:
+    project.write("mine/made.py", source)
+    ended = project("functions", "check", "mine")
+    assert said in ended.out
+    assert ended.code == code
+    listed = project("functions", "list", "--functions", "mine")
+    assert listed.code == 0
+
+
+def test_a_folder_without_functions_has_none_to_check(project: Project) -> None:
+    project.write("mine/notes.txt", "")
+    ended = project("functions", "check", "mine")
+    assert (ended.code, '"mine" holds no function' in ended.err) == (2, True)
+    assert project("functions", "check", "nowhere").code == 2
+
+
+def test_the_shipped_functions_pass_their_check(project: Project) -> None:
+    assert project("functions", "check", str(functions_folder())).code == 0

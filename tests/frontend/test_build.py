@@ -37,6 +37,7 @@ class Sample(Node):
 
 class Scope:
     params: ClassVar[dict[str, object]] = {"least": 3}
+    functions = None
     graph = NO_GRAPH
 
 

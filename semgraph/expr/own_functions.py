@@ -1,0 +1,414 @@
+"""Functions of one's own: typed Python functions that expressions call.
+
+In the SQL of a scalar a function has the name `NAME__SHA256`, with the SHA-256 of its file, and all
+its arguments, so that a fingerprint holds both, and two folders do not meet. One wrapper,
+`OwnFunction`, calls it for DuckDB and for the generated functions of rows.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import logging
+import re
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import (
+    Annotated,
+    Any,
+    Protocol,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+import pyarrow as pa
+from sqlglot import exp
+
+from semgraph.errors import Fault, did_you_mean
+from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import PYTHON_TYPES, Type
+from semgraph.python_files import line_in
+
+Json = Annotated[Any, "semgraph.json"]
+"""The type of a parameter that is given the value of a JSON text, and of a result that becomes one."""
+
+_LOG = logging.getLogger("semgraph")
+_LONGEST = 5.0
+"""Seconds of one call after which a warning is logged."""
+_SHOWN = 80  # characters of the arguments in errors
+_LEAST = 10  # of each
+_NAME = re.compile(r"\b([a-z][a-z0-9_]*)__[0-9a-f]{64}\b")
+_INT64 = range(-(2**63), 2**63)
+_ADMITTED = "types: str, int, float, bool, datetime, date, list[T], a TypedDict, Json, T | None"
+
+
+class FunctionFailed(Exception):
+    """A function of one's own raised, or returned what its type does not allow. The text is one line,
+    with the function, its arguments, file and line.
+    """
+
+
+def failure_in(message: str) -> str | None:
+    """The failure of a function that DuckDB's error is about."""
+    _, found, failure = message.partition(f"{FunctionFailed.__name__}: ")
+    return failure.partition("\n")[0] if found else None
+
+
+@dataclass(frozen=True)
+class FunctionParameter:
+    """A parameter of a function.
+
+    Args:
+        name: Its name.
+        kind: Its type; without `null` the function is not called with NULL, and the result is NULL.
+        default: SQL of its value where a call gives none; None if every call must.
+    """
+
+    name: str
+    kind: Type
+    default: str | None = None
+
+    def __str__(self) -> str:
+        default = "" if self.default is None else f" = {self.default}"
+        return f"{self.name}: {self.kind}{default}"
+
+
+@dataclass(frozen=True)
+class OwnFunction:
+    """A function of one's own; called with values as rows hold them.
+
+    Args:
+        name: As plans call it.
+        digest: SHA-256 of its file.
+        file: Where it is defined.
+        python: The function.
+        parameters: Its parameters.
+        result: The type of its result.
+    """
+
+    name: str
+    digest: str
+    file: Path
+    python: Callable[..., Any]
+    parameters: tuple[FunctionParameter, ...]
+    result: Type
+
+    @property
+    def sql_name(self) -> str:
+        """Its name in SQL."""
+        return f"{self.name}__{self.digest}"
+
+    @property
+    def signature(self) -> str:
+        """As tables and errors show it: `chunk(text: string, size: int64 = 200) -> list<string>`."""
+        return f"{self.name}({', '.join(map(str, self.parameters))}) -> {self.result}"
+
+    def __call__(self, *values: Any) -> Any:
+        """The result for one row. Raises FunctionFailed."""
+        pairs = list(zip(values, self.parameters, strict=True))
+        if any(value is None and not own.kind.nullable for value, own in pairs):
+            return None
+        began = time.perf_counter()
+        try:
+            result = self.python(*(_given(value, own.kind) for value, own in pairs))
+        except Exception as error:
+            said = f"raised {_one_line(error)}"
+            raise FunctionFailed(self._called(values, said, line_in(self.file, error))) from error
+        seconds = time.perf_counter() - began
+        if seconds > _LONGEST:
+            _LOG.warning(self._called(values, f"took {seconds:.1f} s", None))
+        return self.converted(result, values)
+
+    def converted(self, result: Any, values: Sequence[Any] = ()) -> Any:
+        """A result as rows hold it. Raises FunctionFailed for one of another type."""
+        try:
+            return _returned(result, self.result)
+        except ValueError as error:
+            raise FunctionFailed(self._called(values, f"returned {error}", None)) from error
+
+    def _called(self, values: Sequence[Any], said: str, line: int | None) -> str:
+        most = max(_SHOWN // max(len(values), 1), _LEAST)
+        shown = ", ".join(_cut(_shown(value), most) for value in values)
+        return f"{self.name}({shown}) {said}, in {self.file}" + (f":{line}" if line else "")
+
+    def on_columns(self, *columns: pa.Array[Any]) -> pa.Array[Any]:
+        """The results for whole Arrow columns. Raises FunctionFailed."""
+        rows = zip(*(column.to_pylist() for column in columns), strict=True)
+        return pa.array([self(*row) for row in rows], self.result.arrow)
+
+
+def _one_line(error: Exception) -> str:
+    message = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (datetime, date)):
+        return value.isoformat()
+    text = value[:_SHOWN] if isinstance(value, str) else value
+    return json.dumps(text, ensure_ascii=False, default=str)
+
+
+# -- values
+
+
+def _given(value: Any, kind: Type) -> Any:
+    """A value as the function gets it: it may change what it gets."""
+    if kind.name == "json" and value is not None:
+        return json.loads(value)
+    return copy.deepcopy(value) if isinstance(value, (list, dict)) else value
+
+
+def _returned(value: Any, kind: Type) -> Any:
+    """A result as rows hold it. Raises ValueError with what is wrong."""
+    if value is None:
+        if not kind.nullable:
+            raise ValueError(f"None, not {kind}: write | None if it may")
+        return None
+    if kind.item is not None and isinstance(value, list):
+        return [_returned(item, kind.item) for item in value]
+    if kind.name == "struct" and isinstance(value, dict):
+        names = [name for name, _ in kind.fields]
+        if sorted(map(str, value)) == sorted(names):
+            return {name: _returned(value[name], part) for name, part in kind.fields}
+    convert = _CONVERTED.get(kind.name)
+    try:
+        converted = None if convert is None else convert(value)
+    except (TypeError, ValueError, OverflowError):
+        converted = None
+    if converted is None:
+        shown = _shown_result(value)
+        raise ValueError(f"{shown}, not {replace(kind, nullable=False)}")
+    return converted
+
+
+def _shown_result(value: Any) -> str:
+    text = repr(value).replace("\n", " ")
+    return f"{type(value).__name__} {_cut(text, _SHOWN)}"
+
+
+def _text(value: Any) -> str | None:
+    if not isinstance(value, str):
+        return None
+    value.encode()  # lone surrogates are no text
+    return str(value)
+
+
+def _int(value: Any) -> int | None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and value in _INT64 else None
+
+
+def _float(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and type(value) is not bool else None
+
+
+def _timestamp(value: Any) -> datetime | None:
+    zoned = isinstance(value, datetime) and value.tzinfo is not None
+    return value.astimezone(UTC) if zoned else None
+
+
+def _json(value: Any) -> str | None:
+    return _text(canonical_json(json.loads(json.dumps(value, allow_nan=False))))
+
+
+_CONVERTED: dict[str, Callable[[Any], Any]] = {
+    "string": _text,
+    "int64": _int,
+    "double": _float,
+    "boolean": lambda value: value if isinstance(value, bool) else None,
+    "timestamp": _timestamp,
+    "date": lambda value: value if type(value) is date else None,
+    "json": _json,
+}
+
+
+# -- signatures
+
+
+def own_function(name: str, digest: str, file: Path, python: Any) -> OwnFunction:
+    """A function with its types, by its annotations. Raises Fault."""
+    if not inspect.isfunction(python):
+        raise Fault(f'holds no function "{name}"', hint=f"write def {name}(text: str) -> str")
+    if inspect.iscoroutinefunction(python) or inspect.isgeneratorfunction(python):
+        raise Fault(f"{name} is no plain function", hint="return the result, a list for several")
+    try:
+        hints = get_type_hints(python, include_extras=True)
+    except Exception as error:
+        raise Fault(f"the types of {name} cannot be read: {_one_line(error)}") from error
+    listed = inspect.signature(python).parameters.values()
+    parameters = tuple(_parameter(name, each, hints) for each in listed)
+    if not parameters:
+        raise Fault(f"{name} has no parameter", hint="a constant is a parameter of the plan")
+    if "return" not in hints:
+        raise Fault(f"{name} does not say what it returns", hint=f"write def {name}(...) -> str")
+    return OwnFunction(
+        name, digest, file, python, parameters, _kind(hints["return"], f"{name} returns")
+    )
+
+
+def _parameter(
+    function: str, own: inspect.Parameter, hints: Mapping[str, Any]
+) -> FunctionParameter:
+    if own.kind not in (own.POSITIONAL_OR_KEYWORD, own.POSITIONAL_ONLY):
+        raise Fault(f"{function} has the parameter {own}", hint="parameters are plain: no *, no **")
+    if own.name not in hints:
+        raise Fault(f'{function} gives "{own.name}" no type', hint=f"write {own.name}: str")
+    kind = _kind(hints[own.name], f'{function}, "{own.name}" is')
+    if own.default is own.empty:
+        return FunctionParameter(own.name, kind)
+    value = own.default
+    fits = value is None if kind.nullable else False
+    if not fits and not (isinstance(value, str | int | float) and _fits(value, kind)):
+        what = f"{function}: {own.name} = {value!r} is no default"
+        raise Fault(what, hint="a default is a text, a number, true, false or None")
+    return FunctionParameter(own.name, kind, exp.convert(value).sql(dialect="duckdb"))
+
+
+def _fits(value: Any, kind: Type) -> bool:
+    try:
+        return _returned(value, kind) is not None
+    except ValueError:
+        return False
+
+
+def _kind(hint: Any, where: str) -> Type:
+    """The type of the plan language for one of Python. Raises Fault."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint == Json:
+        return Type("json")
+    if isinstance(hint, type) and hint in PYTHON_TYPES and hint is not dict:
+        return Type(PYTHON_TYPES[hint])
+    if origin in (Union, types.UnionType) and type(None) in parts and len(parts) == 2:
+        inner = next(part for part in parts if part is not type(None))
+        return replace(_kind(inner, where), nullable=True)
+    if origin is list:
+        return Type("list", item=_kind(parts[0], where))
+    if is_typeddict(hint) and hint.__required_keys__:
+        if hint.__optional_keys__:
+            raise Fault(f"{where} {hint.__name__}, which may lack keys", hint="write T | None")
+        fields = get_type_hints(hint, include_extras=True)
+        return Type("struct", fields=tuple((n, _kind(part, where)) for n, part in fields.items()))
+    shown = getattr(hint, "__name__", None) if origin is None else None
+    raise Fault(f"{where} {shown or hint}, which no column holds", there=_ADMITTED)
+
+
+# -- calls in expressions
+
+
+class FunctionsByName(Protocol):
+    """The functions that the expressions of a plan may call."""
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is one of that name."""
+
+    def __iter__(self) -> Iterator[str]:
+        """Their names."""
+
+    def __getitem__(self, name: str) -> OwnFunction:
+        """One of them, ready to be called in SQL. Raises Fault."""
+
+
+REGISTERED: dict[str, OwnFunction] = {}
+"""The functions that SQL may call, by their names there."""
+_lock = threading.Lock()
+
+
+def register(function: OwnFunction, define: Callable[[OwnFunction], None]) -> None:
+    """Let SQL call a function. `define` is called once for each content of a file."""
+    with _lock:
+        if function.sql_name not in REGISTERED:
+            define(function)
+        REGISTERED[function.sql_name] = function
+
+
+def calls_own(sql: str) -> bool:
+    """Whether SQL calls a function of one's own."""
+    return "__" in sql and any(match[0] in REGISTERED for match in _NAME.finditer(sql))
+
+
+def own_calls(sql: str) -> Iterator[OwnFunction]:
+    """The functions of one's own that SQL calls."""
+    if "__" in sql:
+        yield from (REGISTERED[m[0]] for m in _NAME.finditer(sql) if m[0] in REGISTERED)
+
+
+def plain_names(text: str) -> str:
+    """SQL, or a message about it, with the names that plans write."""
+    return _NAME.sub(lambda m: m[1] if m[0] in REGISTERED else m[0], text) if "__" in text else text
+
+
+def called_of(source: str, functions: FunctionsByName | None) -> list[OwnFunction]:
+    """The functions of one's own that the text of an expression may call. Raises Fault."""
+    if functions is None or "(" not in source:
+        return []
+    lower = source.lower()
+    return [
+        functions[name]
+        for name in functions
+        if name in lower and re.search(rf"\b{name}\s*\(", lower)
+    ]
+
+
+def with_own_calls(tree: exp.Expr, functions: Sequence[OwnFunction]) -> exp.Expr:
+    """A tree in which calls of these functions have their names in SQL and all arguments. Raises
+    Fault.
+    """
+    by_name = {function.name: function for function in functions}
+
+    def change(node: exp.Expr) -> exp.Expr:
+        function = by_name.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) else None
+        if function is None:
+            return node
+        return exp.Anonymous(this=function.sql_name, expressions=_arguments(node, function))
+
+    return tree.transform(change)
+
+
+def _signature(function: OwnFunction) -> str:
+    return f"its signature: {function.signature}"
+
+
+def _arguments(call: exp.Expr, function: OwnFunction) -> list[exp.Expr]:
+    """The argument of each parameter: by position, by name (`size := 3`), or its default."""
+    names = [parameter.name for parameter in function.parameters]
+    values: dict[str, exp.Expr] = {}
+    for place, argument in enumerate(call.expressions):
+        named = isinstance(argument, (exp.PropertyEQ, exp.Kwarg))
+        if not named and place >= len(names):
+            raise Fault(
+                f"{function.name} takes at most {len(names)} arguments", there=_signature(function)
+            )
+        name = argument.this.name if named else names[place]
+        if name not in names:
+            hint = did_you_mean(name, names)
+            raise Fault(
+                f'{function.name} has no parameter "{name}"', there=_signature(function), hint=hint
+            )
+        if name in values:
+            raise Fault(f'{function.name} is given "{name}" twice', there=_signature(function))
+        values[name] = argument.expression if named else argument
+    return [_argument(function, each, values.get(each.name)) for each in function.parameters]
+
+
+def _argument(
+    function: OwnFunction, parameter: FunctionParameter, value: exp.Expr | None
+) -> exp.Expr:
+    if value is not None:
+        return value
+    if parameter.default is None:
+        raise Fault(f'{function.name} needs "{parameter.name}"', there=_signature(function))
+    return exp.maybe_parse(parameter.default, dialect="duckdb")
