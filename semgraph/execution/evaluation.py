@@ -24,6 +24,7 @@ from semgraph.llm.base import Vectors
 from semgraph.llm.stack import Replies, remembering
 from semgraph.logical.iterate import Iterate
 from semgraph.meter import OperatorMetrics, StepMetrics
+from semgraph.physical.loops import IterateRows
 from semgraph.physical.plan import AskModel, GroupEnd, PhysicalNode
 from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch
@@ -336,6 +337,11 @@ class Evaluation:
             await inner._cancel()
         self.failures += inner.failures
         return rows, {f.input_row for f in inner.failures if f.input_row is not None}
+
+    async def start(self, loop: IterateRows) -> None:
+        """Take round 0 of a loop as its last round, for a dry run."""
+        [rows] = await self.batches(loop.inputs[:1])
+        self._batches |= dict.fromkeys(loop.rounds, loop.as_round(rows))
 
     def ended(self, loop: Iterate, groups: Sequence[GroupEnd]) -> None:
         """Note whether each group of a loop has ended."""

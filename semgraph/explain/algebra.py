@@ -10,6 +10,7 @@ from functools import singledispatch
 
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
+from semgraph.logical.iterate import Iterate, Round
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import (
@@ -158,6 +159,21 @@ def symbol(node: Node, name: Name) -> str:
 @symbol.register
 def _(node: Input, name: Name) -> str:
     return "∅" if node.is_empty else node.name
+
+
+@symbol.register
+def _(node: Round, name: Name) -> str:
+    return node.name
+
+
+@symbol.register
+def _(node: Iterate, name: Name) -> str:
+    parts = [f"{node.name} ≤ {node.times:,} rounds"]
+    parts += [f"by {', '.join(node.by)}"] if node.by else []
+    parts += [f"until {_text(node.until)}"] if node.until is not None else []
+    parts += [f"δ {', '.join(node.distinct)}"] if node.distinct else []
+    every = "all " if node.keep == "all" else ""
+    return f"iterate_{{{every}{'; '.join(parts)}}} {name(node.body)} from"
 
 
 @symbol.register

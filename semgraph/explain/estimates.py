@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 from semgraph.execution.observations import ObservationFile, Seen, key_of
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
+from semgraph.logical.iterate import Iterate, Round, loops_of
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input, Join, Limit, Nothing, Union
@@ -112,6 +114,10 @@ def _sizes(most: int) -> list[int]:
     )
 
 
+_FALLING = frozenset(
+    {"1:1", "subset", "collapse"}
+)  # operators that give no more rows than they get
+_MOST_ROWS = 1e9  # of a round, up to which bounds of the next are computed
 Kind = Literal["exact", "seen", "most", "least", "unknown"]
 _RANK: tuple[Kind, ...] = ("exact", "seen", "most", "least", "unknown")
 _SIGNS: Mapping[Kind, str] = {"exact": "", "seen": "≈ ", "most": "≤ ", "least": "≥ "}
@@ -179,6 +185,13 @@ class CallEstimate(NamedTuple):
     seconds: Amount
 
 
+class _EqualRounds(NamedTuple):
+    """A number of rounds of a loop with the same bounds, and the estimator of each."""
+
+    number: int
+    each: Estimator
+
+
 @dataclass
 class Estimator:
     """Estimates for the operators of one plan.
@@ -191,6 +204,9 @@ class Estimator:
         windows: The number of windows of all partitions; without windows, the number of
             partitions.
         tokens: Tokens of the first request of a node, if it depends on the inputs only.
+        around: In a round of a loop, the estimator of the plan around it.
+        loop: That loop.
+        given: The rows of its last round.
     """
 
     plan: PhysicalPlan
@@ -199,9 +215,14 @@ class Estimator:
     counts: Mapping[str, int] | None = None
     windows: int = 1
     tokens: Mapping[Node, float] | None = None
+    around: Estimator | None = None
+    loop: Iterate | None = None
+    given: Mapping[Node, Amount] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._rows: dict[Node, Amount] = {}
+        self._rows: dict[Node, Amount] = dict(self.given)
+        self._rounds: dict[Iterate, list[_EqualRounds]] = {}
+        self._loops = _in_loops(self.plan.roots if self.loop is None else (self.loop.body,))
 
     @classmethod
     def over(
@@ -228,9 +249,16 @@ class Estimator:
         )
 
     def rows(self, node: Node) -> Amount:
-        """The rows of an operator."""
+        """The rows of an operator; of one in a loop, those of all rounds."""
+        if node not in self._rows and self.loop is not None and node not in self.loop.each_round:
+            assert self.around is not None
+            return self.around.rows(node)
+        if node not in self._rows and node in self._loops:
+            rounds = self._rounds_of(self._loops[node])
+            self._rows[node] = total(each.rows(node).times(count) for count, each in rounds)
         if node not in self._rows:
-            before, bound = self._before(node), self._bound(node)
+            before = self._before(node)
+            bound = self._looped(node) if isinstance(node, Iterate) else self._bound(node)
             if (
                 before is not None
                 and node.rows == "subset"
@@ -241,6 +269,48 @@ class Estimator:
                 before = before._replace(value=min(before.value, bound.value))
             self._rows[node] = before or bound
         return self._rows[node]
+
+    def _rounds_of(self, loop: Iterate) -> list[_EqualRounds]:
+        """The rounds of a loop, those with equal bounds together."""
+        if loop not in self._rounds:
+            self._rounds[loop] = list(self._unrolled(loop))
+        return self._rounds[loop]
+
+    def _unrolled(self, loop: Iterate) -> Iterator[_EqualRounds]:
+        rows, left = self.rows(loop.input).at_most(), loop.times
+        known = [self._known(leaf) for leaf in loop.own_rounds]
+        if known and known[0] is not None and known[0].rows_in and rows.known:
+            given = self.rows(loop.input).times(known[0].rows_out / known[0].rows_in, "seen")
+            yield _EqualRounds(1, self._with_round(loop, given))
+            return
+        falls = all(n.rows in _FALLING for n in loop.each_round if not isinstance(n, Round))
+        while left > 0 and (rows.value or not rows.known):
+            each = self._with_round(loop, rows)
+            after = each.rows(loop.body)
+            after = after.at_most() if after.value <= _MOST_ROWS else Amount()
+            count = left if falls or after == rows else 1
+            yield _EqualRounds(count, each)
+            left, rows = left - count, after
+
+    def _with_round(self, loop: Iterate, rows: Amount) -> Estimator:
+        """The estimator of a round over so many rows."""
+        return replace(self, around=self, loop=loop, given=dict.fromkeys(loop.own_rounds, rows))
+
+    def _looped(self, loop: Iterate) -> Amount:
+        """The most rows that a loop gives."""
+        first = self.rows(loop.input)
+        rounds = [(count, each.rows(loop.body)) for count, each in self._rounds_of(loop)]
+        every = [first, *(rows.times(count) for count, rows in rounds)]
+        if loop.keep == "all":
+            most = total(every)
+        elif any(not rows.known for _, rows in rounds):
+            return Amount()
+        else:  # some groups may end at once, the others after the largest round
+            largest = max((rows for _, rows in rounds), default=first)
+            grouped = bool(loop.by) or loop.partitioned
+            falls = largest.value <= first.value
+            most = total([first, largest]) if grouped and not falls else max(first, largest)
+        return most.at_most() if most.kind in {"exact", "seen", "most"} else Amount()
 
     def _known(self, node: Node) -> Seen | None:
         return self.seen.get(key_of(self.plan, node))
@@ -326,7 +396,17 @@ class Estimator:
         return Amount(pairs, worse(worse(left.kind, right.kind), "most"))
 
     def call_estimate(self, node: Semantic) -> CallEstimate:
-        """The expected cost of an operator that calls the model."""
+        """The expected cost of an operator that calls the model; in a loop, that of all rounds."""
+        if self.loop is not None and node not in self.loop.each_round:
+            assert self.around is not None
+            return self.around.call_estimate(node)
+        if node in self._loops:
+            rounds = self._rounds_of(self._loops[node])
+            costs = [(count, each.call_estimate(node)) for count, each in rounds]
+            parts = ([part.times(count) for part in cost] for count, cost in costs)
+            return CallEstimate(
+                *map(total, zip(*parts, strict=True)) if costs else [Amount(0.0, "exact")] * 6
+            )
         left = self.rows(node.inputs[0])
         known = self._known(node)
         items = self._items(node, left, known)
@@ -418,6 +498,12 @@ class Forecast:
 
 def _summed(estimates: list[CallEstimate]) -> dict[str, Amount]:
     return {name: total(getattr(each, name) for each in estimates) for name in CallEstimate._fields}
+
+
+@lru_cache(maxsize=16)
+def _in_loops(roots: tuple[Node, ...]) -> Mapping[Node, Iterate]:
+    """The operators that are computed in each round of a loop, with the outermost one."""
+    return {node: loop for loop in loops_of(*roots) for node in loop.each_round}
 
 
 def _windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:

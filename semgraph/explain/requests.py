@@ -24,6 +24,7 @@ from semgraph.logical.node import Node, walk
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import Meter, StepMetrics
+from semgraph.physical.loops import IterateRows
 from semgraph.physical.plan import PhysicalNode, PhysicalPlan
 from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import AnswerContext
@@ -116,6 +117,7 @@ async def first_prompts(
     prompts = []
     async with Evaluation(runtime, tables, now, windows) as evaluation:
         for node in walk(*plan.roots):
+            await _give_first_rounds(node, evaluation)
             if isinstance(node, Semantic):
                 model = bound(llm, node.prompt.first.role)
                 request = await _first_request(node, evaluation, model, now)
@@ -124,6 +126,15 @@ async def first_prompts(
                 tokens = sum(model.count_tokens(message.content) for message in messages)
                 prompts.append(FirstPrompt(node, messages, tokens, request is not None))
     return prompts
+
+
+async def _give_first_rounds(node: Node, evaluation: Evaluation) -> None:
+    """Give the body of each loop over an operator round 0 as the last round, if it is known."""
+    plan = evaluation.runtime.plan
+    for loop in plan.of_kind(IterateRows):
+        if loop.logical.input is node:
+            with suppress(DryRunEnded):
+                await evaluation.start(loop)
 
 
 async def _first_rows(

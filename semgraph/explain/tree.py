@@ -10,6 +10,7 @@ from typing import Any
 from semgraph.explain.estimates import Amount, Forecast
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
+from semgraph.logical.iterate import Iterate, Round
 from semgraph.logical.node import Node, walk
 from semgraph.logical.relational import Input
 from semgraph.logical.search import Search
@@ -71,8 +72,18 @@ def tree(
         texts = (how, amount, cpu, *asked, prompt, " · ".join(does))
         rows.append((f"{prefix}{branch} {name}", *texts))
         inner = prefix + (" " if branch.startswith("└") else "│")
-        for i, child in enumerate(step["reads"]):
-            visit(child, inner, "└" if i == len(step["reads"]) - 1 else "├")
+        loops = step.get("loops", ())
+        in_loops = {name for loop in loops for name in loop["reads"]}
+        below(inner, [name for name in step["reads"] if name not in in_loops], last=not loops)
+        for i, loop in enumerate(loops):
+            branch = "└" if i == len(loops) - 1 else "├"
+            head = f"{inner}{branch} iterate ≤ {loop['rounds']:,} rounds"
+            rows.append((head, *[""] * (len(_HEADS) - 2), " → ".join([loop["as"], *loop["do"]])))
+            below(inner + (" " if branch == "└" else "│"), loop["reads"], last=True)
+
+    def below(prefix: str, names: Sequence[str], *, last: bool) -> None:
+        for i, child in enumerate(names):
+            visit(child, prefix, "└" if last and i == len(names) - 1 else "├")
 
     for i, name in enumerate(tops):
         visit(name, "", "└" if i == len(tops) - 1 else "├")
@@ -274,7 +285,7 @@ def steps_of(plan: PhysicalPlan) -> list[dict[str, Any]]:
         steps.append(
             {
                 "step": step,
-                "operators": [n.keyword for n in own if not isinstance(n, Input)],
+                "operators": [n.keyword for n in own if not isinstance(n, Input | Round)],
                 "semantic": [_semantic(plan, n) for n in own if isinstance(n, Semantic)],
                 "clusters": [_clustering(plan, n) for n in own if isinstance(n, Cluster)],
                 "store": [_reading(plan, n) for n in own if isinstance(n, (Search, Match, Scan))],
@@ -287,9 +298,23 @@ def steps_of(plan: PhysicalPlan) -> list[dict[str, Any]]:
                 "segments": segments.get(step, []),
                 "part": "ordered" if any(n in plan.ordered for n in own) else "ahead",
                 "reads": sorted({name for n in own for name in _sources(n, last, own)} - {step}),
+                **({"loops": loops} if (loops := _loops(own, last, step)) else {}),
             }
         )
     return steps
+
+
+def _loops(own: list[Node], last: Mapping[Node, str], step: str) -> list[dict[str, Any]]:
+    """The loops of a step: how many rounds at most, what `do` does, and the steps it reads."""
+    loops = []
+    for loop in (node for node in own if isinstance(node, Iterate)):
+        do = [node for node in own if node in loop.each_round]
+        read = {name for n in do for name in _sources(n, last, own)} - {step}
+        operators = [node.keyword for node in do if node not in loop.own_rounds]
+        loops.append(
+            {"as": loop.name, "rounds": loop.times, "do": operators, "reads": sorted(read)}
+        )
+    return loops
 
 
 def _segment(segment: Segment) -> dict[str, Any]:
@@ -307,7 +332,7 @@ def _sources(node: Node, last: Mapping[Node, str], own: list[Node]) -> Iterable[
     for child in node.inputs:
         if child in own_nodes:
             continue
-        if isinstance(child, Input):
+        if isinstance(child, Input | Round):
             yield child.name
         elif child in last:
             yield last[child]

@@ -18,8 +18,9 @@ from semgraph.logical.relational import Aggregate
 from semgraph.logical.typecheck import column_scalar
 from semgraph.physical.failed_rows import without_faulty
 from semgraph.physical.plan import ExecutionContext, GroupEnd, PhysicalNode
-from semgraph.relational.batch import Batch, runtime_schema
+from semgraph.relational.batch import Batch
 from semgraph.relational.segments import Segment, compile_segment, run_segment
+from semgraph.semantic.context import DryRunEnded
 
 _HOLDS = "#until"
 Group = tuple[Hashable, ...]
@@ -37,8 +38,8 @@ class RoundTable(PhysicalNode):
         return [*super().content(), self.loop.body.fingerprint]
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
-        """Raises DataError: there is nothing to compute."""
-        raise DataError(f"no round of step {self.logical.step} is at hand")
+        """Raises DryRunEnded: outside of the loop no round is at hand."""
+        raise DryRunEnded
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +58,7 @@ class IterateRows(PhysicalNode):
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
         """Compute rounds until every group has ended."""
         known = dict(zip(self.inputs[1:], inputs[1:], strict=True))
-        loop = _Rounds(self, _in_order(inputs[0], self._round_schema))
+        loop = _Rounds(self, self.as_round(inputs[0]))
         given = 0
         await loop.judge(None, ctx)
         while loop.goes_on:
@@ -65,7 +66,7 @@ class IterateRows(PhysicalNode):
             given += last.num_rows
             again = {**known, **dict.fromkeys(self.rounds, last)}
             rows, lost = await ctx.again(self.body, again)
-            loop.take(_in_order(rows.without_rows(lost), self._round_schema))
+            loop.take(self.as_round(rows.without_rows(lost)))
             await loop.judge(last, ctx)
         ctx.ended(self.logical, loop.ends())
         for node in self.rounds:
@@ -76,9 +77,9 @@ class IterateRows(PhysicalNode):
         """What the loop does, and its body."""
         return [*super().content(), self.logical.body.fingerprint]
 
-    @cached_property
-    def _round_schema(self) -> pa.Schema:
-        return runtime_schema(self.rounds[0].logical) if self.rounds else self.inputs[0].schema
+    def as_round(self, rows: Batch) -> Batch:
+        """Rows of the body with their columns in the order of the input's."""
+        return _in_order(rows, self.inputs[0].schema)
 
     @cached_property
     def until(self) -> Segment | None:
