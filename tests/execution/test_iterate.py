@@ -9,8 +9,11 @@ import pytest
 
 import semgraph
 from semgraph.conformance.oracle import Mind, Oracle
-from semgraph.errors import DataError
+from semgraph.errors import DataError, PlanError
+from semgraph.execution.record import Run
 from semgraph.execution.result import Result
+from semgraph.frontend.load import load_plan
+from semgraph.provenance import explain
 
 Rows = list[dict[str, Any]]
 EDGES = [{"source": a, "target": b} for a, b in ("ab", "bc", "cd", "da", "xy")]
@@ -338,3 +341,154 @@ def test_a_condition_that_fails_of_a_member_sets_it_aside(tmp_path: Path) -> Non
     result = windowed(tmp_path, f"times: 3, {until}, {DOUBLE}", "all")
     assert {result.keys[f.input_row] for f in result.failed if f.input_row is not None} == {"g0", "g2", "h0"}  # fmt: skip
     assert dict(pairs(result)) == {"g1": 40, "h1": 24}
+
+
+# -- a body that is a plan of its own
+
+LEVEL = """
+plan: raptor_level
+inputs: {below: {corpus: string, id: string, level: int64, text: string, members: list<string>}}
+steps:
+  paired:
+    - from: below
+    - add: {pair: "(row_number() OVER (PARTITION BY corpus ORDER BY id) - 1) // 2"}
+  summed:
+    - from: paired
+    - sem_agg:
+        prompt: "Sum up: {text}"
+        by: [corpus, pair]
+        order: [id]
+        when: count(*) > 1
+        otherwise: {summary: first(text)}
+        returns: {summary: string}
+        add: {ids: list(id ORDER BY id), level: max(level), below: first(members)}
+  above:
+    - from: summed
+    - project:
+        corpus:
+        id: "CASE WHEN len(ids) > 1 THEN array_to_string(ids, '+') ELSE ids[1] END"
+        level: "CASE WHEN len(ids) > 1 THEN level + 1 ELSE level END"
+        text: summary
+        members: "CASE WHEN len(ids) > 1 THEN ids ELSE below END"
+returns: [above]
+"""
+TREE = """
+inputs: {leaves: {corpus: string, id: string, level: int64, text: string, members: list<string>}}
+steps:
+  tree:                                               # up to one root, or until nothing new was made
+    - from: leaves
+    - iterate: {as: level, times: 10, by: [corpus], key: [corpus, id], keep: all,
+                until: "count(*) = 1 OR bool_and(was IS NOT NULL)",
+                do: [{call: {plan: raptor_level, inputs: {below: level}}}]}
+    - distinct: [corpus, id]                          # what went up alone is there once for each round
+returns: [tree]
+"""
+LEAVES = [
+    {"corpus": corpus, "id": f"{corpus}{i}", "level": 0, "text": f"{corpus}{i}", "members": []}
+    for corpus, count in (("p", 5), ("q", 1), ("r", 2))
+    for i in range(count)
+]
+
+
+def summary(texts: list[str], parts: list[dict[str, Any]]) -> dict[str, Any]:
+    found = [text.split("Sum up: ")[1].split("\n", maxsplit=1)[0] for text in texts]
+    return {"summary": "+".join([*(part["summary"] for part in parts), *found])}
+
+
+def tree(folder: Path, oracle: Oracle, **options: Any) -> Result:
+    (folder / "raptor_level.yaml").write_text(LEVEL, encoding="utf-8")
+    (folder / "tree.yaml").write_text("plan: tree\n" + TREE, encoding="utf-8")
+    session = {"journal": False, **options.pop("session", {})}
+    with semgraph.Session(
+        llm=oracle, store="memory", runs=str(folder / "runs"), folder=folder, **session
+    ) as opened:
+        return opened.run(folder / "tree.yaml", inputs={"leaves": LEAVES}, **options)
+
+
+def test_a_tree_grows_up_to_one_root_of_each_corpus(tmp_path: Path) -> None:
+    result = tree(tmp_path, Oracle(Mind(combine=summary)))
+    rows = result.tables["tree"].to_pylist()
+    tops = {row["corpus"]: row for row in rows}
+    assert {name: top["id"] for name, top in tops.items()} == {
+        "p": "p0+p1+p2+p3+p4", "q": "q0", "r": "r0+r1",
+    }  # fmt: skip
+    assert tops["p"]["level"] == 3
+    assert sorted(row["id"] for row in rows if row["corpus"] == "p") == sorted(
+        ["p0", "p1", "p2", "p3", "p4", "p0+p1", "p2+p3", "p0+p1+p2+p3", "p0+p1+p2+p3+p4"]
+    )
+    assert result.notes == ()
+
+
+def test_questions_of_a_called_plan_in_do_have_the_way_of_their_step(tmp_path: Path) -> None:
+    singly = Oracle(Mind(combine=summary))
+    expected = tree(tmp_path, singly).tables["tree"]
+    for name in ("tree/summed", "summed"):
+        plan = load_plan(tmp_path / "tree.yaml", use={name: "fold(rows=2)"})
+        assert str(plan.choice("tree/summed")) == "fold(rows=2)"
+        oracle = Oracle(Mind(combine=summary))
+        assert tree(tmp_path, oracle, use={name: "fold(rows=2)"}).tables["tree"].equals(expected)
+    with pytest.raises(PlanError, match="use names no step"):
+        load_plan(tmp_path / "tree.yaml", use={"level": "fold"})
+
+
+def test_a_tree_that_was_cut_off_asks_the_journal_about_the_rounds_it_made(tmp_path: Path) -> None:
+    journal = str(tmp_path / "journal.sqlite")
+    whole = Oracle(Mind(combine=summary))
+    tree(tmp_path, whole)
+    first, second = (Oracle(Mind(combine=summary)) for _ in range(2))
+    stopped = tree(tmp_path, first, session={"journal": journal, "max_calls": 3})
+    assert stopped.stopped
+    rest = tree(tmp_path, second, session={"journal": journal})
+    assert len(first.requests) == 3
+    assert len(first.requests) + len(second.requests) == len(whole.requests)
+    assert rest.tables["tree"].equals(tree(tmp_path, whole).tables["tree"])
+
+
+def test_a_row_of_a_late_round_leads_back_to_the_input(tmp_path: Path) -> None:
+    result = tree(tmp_path, Oracle(Mind(combine=summary)))
+    assert result.record is not None
+    chain = explain(Run(result.record), "tree:id=p0+p1+p2+p3+p4")
+    leaves = {link.row["id"] for link in chain.links if link.step == "leaves" and link.row}
+    assert leaves == {f"p{i}" for i in range(5)}
+    sums = [link.row["id"] for link in chain.links if link.step == "tree/above" and link.row]
+    assert {"p0+p1", "p2+p3", "p0+p1+p2+p3"} <= set(sums)
+
+
+# -- the store
+
+STORED = """
+graph: graph.yaml
+inputs: {rows: {group_id: string, id: string, name: string, n: int64}}
+windows: {input: rows, partition: group_id, key: id, size: SIZE, ahead: 2}
+steps:
+  found:
+    - from: rows
+    - project: {uuid: id, group_id, name, n}
+    - iterate:
+        as: last
+        times: 2
+        do:
+          - from: last
+          - search: {over: [Person, last], alias: hit, k: 9, methods: {equal: name}}
+          - aggregate: {by: [uuid, group_id, name], add: {n: count(*)}}
+writes: [{merge: {from: found, node: Person, set: {name: name}}}]
+returns: [found]
+"""
+
+
+@pytest.mark.parametrize("size", ["1", "2"])
+def test_a_search_in_a_loop_sees_the_rows_of_its_round_and_what_is_stored(
+    tmp_path: Path, size: str
+) -> None:
+    graph = Path(__file__).parents[1] / "fixtures" / "optimizer" / "graph.yaml"
+    (tmp_path / "graph.yaml").write_text(graph.read_text(encoding="utf-8"), encoding="utf-8")
+    rows = [
+        {"group_id": group, "id": f"{group}{i}", "name": name, "n": 0}
+        for group in "gh"
+        for i, name in enumerate(["ann", "ann", "ben"], 1)
+    ]
+    result = run(tmp_path, STORED.replace("SIZE", size), rows=rows)
+    assert result.committed == 6
+    found = {row["uuid"]: row["n"] for row in result.tables["found"].to_pylist()}
+    hits = [1, 2, 1] if size == "1" else [2, 2, 1]  # of the second window: one stored, one its own
+    assert found == {f"{group}{i}": n for group in "gh" for i, n in enumerate(hits, 1)}
