@@ -60,12 +60,13 @@ from semgraph.semantic.contract import (
 )
 from semgraph.semantic.texts import column_texts, cosines, queries, question_text, row_texts
 from semgraph.semantic.verdicts import ByLogOdds
+from semgraph.semantic.votes import Vote
 
 __all__ = [
     "Block", "ByLogOdds", "Context", "Cost", "Edges", "Implementation", "Limits", "ModelUnavailable",
     "Observed", "Outcome", "Packed", "Part", "PerItem", "Prompt", "Ranking", "Reply", "Request",
     "RowError", "RowEstimate", "Rows", "SemAgg", "SemFilter", "SemJoin", "SemMap", "SemTopk",
-    "Semantic", "Vectors", "alike", "answer_schema", "answer_table", "column_texts", "cosines", "dataclass",
+    "Semantic", "Vectors", "Vote", "alike", "answer_schema", "answer_table", "column_texts", "cosines", "dataclass",
     "field", "key", "log_odds", "outcomes", "pa", "queries", "question_text",
     "refuse_answers", "row_texts",
 ]  # fmt: skip

@@ -20,6 +20,7 @@ import numpy.typing as npt
 T = TypeVar("T")
 Origin = Literal["issued", "journal", "coalesced"]
 YesNo = Literal["json", "word"]
+_SAMPLES = 1_000  # more than a question has
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class Request:
         step: The step that sends it. Not part of the fingerprint.
         words: The answer is one of these words, in one token, and the reply has the probability of
             each. No word is a prefix of another. Empty: the answer has any form.
+        sample: The number of a draw, from 1, of several answers to one question; part of the
+            fingerprint, and of the seed. 0: the answer is not one of several.
     """
 
     role: str
@@ -59,6 +62,12 @@ class Request:
     partition: str = field(default="", compare=False)
     step: str = field(default="", compare=False)
     words: tuple[str, ...] = ()
+    sample: int = 0
+
+    @property
+    def seed(self) -> int:
+        """The seed of a draw, for endpoints that take one."""
+        return self.trial * _SAMPLES + self.sample if self.sample else self.trial
 
     @cached_property
     def fingerprint(self) -> str:
@@ -75,6 +84,8 @@ class Request:
         ]
         if self.words:
             body.append(self.words)
+        if self.sample:
+            body.append({"sample": self.sample})
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

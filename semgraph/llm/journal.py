@@ -582,9 +582,11 @@ def _answer_rows(
     rules = _hashed(json.dumps([message.content for message in messages[:first]]))
     schema = _hashed(request.schema)
     rest = [(message.role, message.content) for message in messages[first:]]
-    words = [request.words] if request.words else []
+    more = (
+        [request.words, request.sample] if request.sample else [request.words] * bool(request.words)
+    )
     own = json.dumps(
-        [request.role, request.max_tokens, request.params, request.trial, rest, *words],
+        [request.role, request.max_tokens, request.params, request.trial, rest, *more],
         ensure_ascii=False,
     )
     usage = f"{reply.usage.prompt} {reply.usage.cached} {reply.usage.completion}"
@@ -613,7 +615,7 @@ def _reply(row: Sequence[Any]) -> Reply:
 
 def _exchange(row: Sequence[Any]) -> Exchange:
     own, attempts, model, scope, partition, step, created, rules, schema = row[8:]
-    role, max_tokens, params, trial, rest, *words = json.loads(_str(own))
+    role, max_tokens, params, trial, rest, *more = json.loads(_str(own))
     system = [Message("system", content) for content in json.loads(_str(rules))]
     request = Request(
         role=role,
@@ -622,7 +624,8 @@ def _exchange(row: Sequence[Any]) -> Exchange:
         max_tokens=max_tokens,
         params=tuple((key, value) for key, value in params),
         trial=trial,
-        words=tuple(words[0]) if words else (),
+        words=tuple(more[0]) if more else (),
+        sample=more[1] if len(more) > 1 else 0,
         partition=_str(partition),
         step=step,
     )

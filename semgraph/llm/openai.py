@@ -248,6 +248,7 @@ Structured = Literal["json_schema", "tool"]
 # `max_tokens` and a temperature.
 _REASONING = re.compile(r"(o\d|gpt-5(?!.*chat))(?![a-z0-9])")
 _DEFAULT_LIMITS = Limits()
+_PATH = "/chat/completions"
 
 
 class OpenAI:
@@ -290,6 +291,7 @@ class OpenAI:
         self._counter = TokenCounter(model)
         self._extra = dict(extra or {})
         self._reasoning = _REASONING.match(model.lower().rpartition("/")[2]) is not None
+        self._seeds = not self._reasoning
         self._wire = Wire(self._name, base_url, api_key, timeout)
         self._prices = Prices(model, url, price)
         self._format = lru_cache(maxsize=256)(self._answer_format)
@@ -325,7 +327,7 @@ class OpenAI:
             ModelUnavailable: The endpoint will answer no request.
             Transient: This attempt failed; the next may succeed.
         """
-        document, seconds = await self._wire.post("/chat/completions", self._body(request))
+        document, seconds = await self._post(request)
         try:
             choice = document["choices"][0]
             message = choice["message"]
@@ -361,6 +363,18 @@ class OpenAI:
         """Close the connections."""
         await self._wire.aclose()
 
+    async def _post(self, request: Request) -> tuple[dict[str, Any], float]:
+        """Send a request; once more without a seed, if the endpoint takes none."""
+        body = self._body(request)
+        try:
+            return await self._wire.post(_PATH, body)
+        except RowError as error:
+            seeded = request.sample and b'"seed":' in body
+            if not seeded or error.kind != "rejected" or "seed" not in str(error).lower():
+                raise
+        self._seeds = False  # draws then differ by the temperature alone
+        return await self._wire.post(_PATH, self._body(request))
+
     def _body(self, request: Request) -> bytes:
         body: dict[str, Any] = {
             "model": self.model,
@@ -369,6 +383,7 @@ class OpenAI:
             ],
             "max_completion_tokens" if self._reasoning else "max_tokens": request.max_tokens,
             **dict(request.params),
+            **({"seed": request.seed} if request.sample and self._seeds else {}),
             **self._extra,
             **(LOGPROBS if request.words else {}),
         }

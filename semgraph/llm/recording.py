@@ -209,7 +209,7 @@ def parts(request: Request) -> dict[str, str]:
                 request.max_tokens,
                 request.params,
                 request.trial,
-                *filter(None, [request.words]),
+                *filter(None, [request.words, request.sample]),
             ]
         ),
         "rows": _hash([(m.role, m.content) for m in request.messages[static:]]),

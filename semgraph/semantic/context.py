@@ -29,6 +29,7 @@ from semgraph.semantic.prompt.groups import GroupPrompts, WindowPrompts
 from semgraph.semantic.prompt.pairs import PairPrompts
 from semgraph.semantic.prompt.reviews import ReviewPrompts
 from semgraph.semantic.prompt.rows import RowPrompts
+from semgraph.semantic.prompt.samples import SamplePrompts
 
 _Task = asyncio.Task[Reply | RowError]
 
@@ -219,6 +220,15 @@ class NodeContext:
     ) -> None:
         """Send requests until each of the items has an outcome."""
         await builder.ask(works)
+
+    async def ask_samples(
+        self, node: Semantic, rows: Rows, count: int, temperature: float
+    ) -> list[list[Outcome]]:
+        """Ask about each item several times; see `semgraph.semantic.contract.Context`."""
+        items = range(rows.items.num_rows)
+        builder = SamplePrompts(self, node, rows, temperature)
+        await self._ask_all(builder, builder.all_works(count), items)
+        return [builder.samples_of(item) for item in items]
 
     async def ask_words(
         self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""

@@ -262,6 +262,17 @@ class Context(Protocol):
         """
         ...
 
+    async def ask_samples(
+        self, node: Semantic, rows: Rows, count: int, temperature: float
+    ) -> list[list[Outcome]]:
+        """Ask about each item alone `count` times (sem_map, sem_filter), with answers drawn at a
+        temperature.
+
+        Each draw is a request of its own: it is journalled and replayed by its number, and has a
+        seed where the endpoint takes one. Returns the outcomes of each item, in order.
+        """
+        ...
+
     async def ask_words(
         self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""
     ) -> list[Outcome]:

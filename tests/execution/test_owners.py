@@ -165,7 +165,7 @@ async def test_a_join_asked_as_a_list_stays_within_a_partition(bench: Bench, rew
     assert_apart(bench)
 
 
-@pytest.mark.parametrize("way", ["packed", "per_row", "reflexion"])
+@pytest.mark.parametrize("way", ["packed", "per_row", "reflexion", "vote"])
 async def test_rows_packed_into_a_prompt_are_of_one_partition_though_no_step_reads_it(
     bench: Bench, way: str
 ) -> None:

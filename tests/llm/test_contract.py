@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -210,3 +211,16 @@ async def test_closing_unused_opens_nothing(model: LLM, server: ModelServer):
 
 def test_requests_of_different_trials_differ(ask: Callable[..., Request]):
     assert ask("x", trial=1).fingerprint != ask("x", trial=2).fingerprint
+
+
+def test_draws_differ_by_number_and_trial(ask: Callable[..., Request]):
+    draws = [ask("x", trial=trial, sample=sample) for trial in (0, 1) for sample in (1, 2, 3)]
+    assert len({request.fingerprint for request in draws}) == len(draws)
+    assert len({request.seed for request in draws}) == len(draws)
+
+
+def test_the_fingerprint_of_what_is_no_draw_is_that_of_earlier_releases():
+    request = Request("default", (Message("user", "hi"),), "{}", 77, (("temperature", 0),), 3)
+    words = replace(request, words=("yes", "no"))
+    assert request.fingerprint == "1d069e441a8d28318ec870a4e0e4e88e853ae23cc454df94c194c2a76ec9edd6"
+    assert words.fingerprint == "9dd7775a24e818ee6e1b42982e08490c62a8a8b50fe67324e0564d078daba6ca"

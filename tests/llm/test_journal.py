@@ -11,6 +11,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,13 @@ async def test_a_recorded_answer_is_not_requested_again(
 
 @pytest.mark.parametrize(
     "other",
-    [{"text": "other"}, {"trial": 1}, {"max_tokens": 1}, {"params": (("temperature", 1),)}],
+    [
+        {"text": "other"},
+        {"trial": 1},
+        {"sample": 1},
+        {"max_tokens": 1},
+        {"params": (("temperature", 1),)},
+    ],
 )
 async def test_everything_that_changes_the_answer_changes_the_fingerprint(
     server, endpoint, journal, ask, other: dict
@@ -93,7 +100,10 @@ async def test_errors_are_not_kept(server: ModelServer, endpoint, journal: Journ
     assert (await model.complete(ask())).origin == "issued"
 
 
-async def test_an_exchange_is_read_back_as_it_was(journal: Journal):
+@pytest.mark.parametrize(
+    "more", [{}, {"sample": 2}, {"words": ("yes", "no")}, {"sample": 3, "words": ("yes", "no")}]
+)
+async def test_an_exchange_is_read_back_as_it_was(journal: Journal, more: dict[str, Any]):
     messages = (
         Message("system", "rules"),
         Message("system", "more rules"),
@@ -110,6 +120,7 @@ async def test_an_exchange_is_read_back_as_it_was(journal: Journal):
         3,
         "g1",
         "facts",
+        **more,
     )
     before = time.time()
     await journal.record(request, REPLY, "openai:m", "arm 1")

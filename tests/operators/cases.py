@@ -14,8 +14,8 @@ from semgraph.logical.plan import Choice
 from semgraph.semantic.contract import OPERATORS
 
 VARIANTS = {
-    "sem_map": ["packed(rows=3)", "packed(rows=1)", "reflexion(rounds=3)"],
-    "sem_filter": ["packed(rows=3)", "cascade(rows=1)"],
+    "sem_map": ["packed(rows=3)", "packed(rows=1)", "reflexion(rounds=3)", "vote(samples=2)"],
+    "sem_filter": ["packed(rows=3)", "cascade(rows=1)", "vote(samples=3, temperature=1)"],
     "sem_join": [
         "block(left=1)", "block(left=2, right=2)", "block(right=1)", "block(pairs=3)", "cascade(jaccard=null)",
         "cascade(pairs=1, accept=0.95)",

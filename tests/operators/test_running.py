@@ -130,7 +130,7 @@ async def test_what_there_is_is_said_of_an_unknown_implementation(tmp_path: Path
     assert "step leaking: " in str(error.value)
     assert (
         'unknown implementation "cascde" of sem_filter. Implementations: per_row, cascade(recall, precision, delta, sample, rows, proxy, role), good, '
-        'logit(threshold, labels, split), lotus(reasoning), packed(rows). Did you mean "cascade"?'
+        'logit(threshold, labels, split), lotus(reasoning), packed(rows), vote(samples, temperature). Did you mean "cascade"?'
         in str(error.value)
     )
 

@@ -30,7 +30,7 @@ SAID = (
     "Ann Weber{c}(user): I work at Acme{c}.",
 )
 WAYS = {
-    "sem_map": ("packed", "per_row", "reflexion"),
+    "sem_map": ("packed", "per_row", "reflexion", "vote"),
     "sem_join": ("block", "nested_loop", "cascade(jaccard=null)"),
     "sem_agg": ("tree", "fold", "single"),
 }

@@ -227,6 +227,8 @@ ESTIMATES = [
     ("sem_topk", "listwise", RowEstimate(50, 0, 50, 1), 4, 2),
     ("sem_map", "reflexion", RowEstimate(100, 0, 100, 0), 200, 2),
     ("sem_filter", "cascade", RowEstimate(100, 0, 100, 0), 5, 1),
+    ("sem_map", "vote", RowEstimate(100, 0, 100, 0), 500, 1),
+    ("sem_filter", "vote(samples=3)", RowEstimate(100, 0, 100, 0), 300, 1),
 ]  # fmt: skip
 
 
@@ -236,7 +238,7 @@ def test_estimates(operator: str, way: str, rows: RowEstimate, calls: float, rou
     cost = get(Library(), operator, way).estimate(node, rows, None)
     assert (cost.calls, cost.rounds, cost.tokens_in) == (calls, rounds, None)
     seen = get(Library(), operator, way).estimate(node, rows, Observed(7, 3, 0.5))
-    asked = calls if way == "reflexion" else rows.items
+    asked = calls if way.startswith(("reflexion", "vote")) else rows.items
     assert (seen.tokens_in, seen.tokens_out) == (7 * asked, 3 * asked)
 
 

@@ -159,7 +159,7 @@ class Local:
     def _body(self, request: Request) -> dict[str, Any]:
         return {
             "temperature": 0,
-            "seed": request.trial,
+            "seed": request.seed,
             **dict(request.params),
             "messages": [
                 {"role": m.role, "content": encodable(m.content)} for m in request.messages

@@ -27,13 +27,14 @@ _LONGEST_REASON = 160
 
 class Work(NamedTuple):
     """A request to make: its items, the calls before it, and the `reason` why the last answer was
-    invalid.
+    invalid; of several answers to one question, the number of the `sample`.
     """
 
     items: tuple[int, ...]
     reason: str = ""
     calls: tuple[str, ...] = ()
     alone: bool = False
+    sample: int = 0
 
 
 class PromptBuilder(ABC):
@@ -51,6 +52,7 @@ class PromptBuilder(ABC):
         self.records = Records(rows.left, own)
         self.needs_logprobs = False  # whether one-word answers need log-probabilities
         self.unusable = 0  # replies about several items that did not answer all of them
+        self.temperature = 0.0  # of samples
         self._headers: dict[tuple[int, str], PromptHeader] = {}
 
     async def ask(self, works: Iterable[Work]) -> None:
@@ -115,7 +117,8 @@ class PromptBuilder(ABC):
             self.rows.partition[left],
             tokens,
         )
-        return worded(request, header) if header.words else request
+        request = worded(request, header) if header.words else request
+        return sampled(request, work.sample, self.temperature) if work.sample else request
 
     def compose_whole(self, work: Work, item: int, header: PromptHeader, *texts: str) -> Request:
         """The request for work that cannot be split. Raises TooLong."""
@@ -204,6 +207,12 @@ def worded(request: Request, header: PromptHeader) -> Request:
         for message in (Message("user", text), Message("assistant", answer))
     ]
     return replace(request, messages=(*before, *examples, question), words=header.words)
+
+
+def sampled(request: Request, number: int, temperature: float) -> Request:
+    """A request for one of several answers, drawn at a temperature."""
+    params = {**dict(request.params), "temperature": temperature}
+    return replace(request, params=tuple(sorted(params.items())), sample=number)
 
 
 def answer_text(reply: Reply | RowError, *, cut: bool = False) -> str:
