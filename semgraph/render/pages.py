@@ -177,6 +177,9 @@ def _operators(body: Any) -> Iterator[str]:
             elif keyword == "union":
                 yield keyword
                 yield from _operators([branch for branch in value if isinstance(branch, list)])
+            elif keyword == "iterate":
+                yield keyword
+                yield from _operators(value.get("do"))
             elif keyword != "from":
                 yield keyword
 

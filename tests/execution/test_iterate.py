@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,15 @@ def test_a_loop_stands_in_a_loop(tmp_path: Path) -> None:
         for _ in range(3):
             n += outer + 2
     assert result.tables["out"].to_pylist() == [{"id": "a", "n": n}]
+
+
+def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "iterate.md").read_text(encoding="utf-8")
+    step = page.split("```yaml\n")[1].split("```", maxsplit=1)[0]
+    inputs = "inputs: {edges: {source: string, target: string}}\nsteps:\n"
+    text = inputs + textwrap.indent(step, "  ") + "returns: [reach]\n"
+    found = run(tmp_path, text, edges=EDGES).tables["reach"]
+    assert found.equals(run(tmp_path, CLOSURE, edges=EDGES).tables["reach"])
 
 
 # -- questions
