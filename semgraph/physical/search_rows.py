@@ -22,6 +22,7 @@ from semgraph.expr.duckdb import ORDINAL, type_of
 from semgraph.expr.functions import overlap
 from semgraph.expr.scalar import PAIRS, Scalar
 from semgraph.expr.types import TIMESTAMP
+from semgraph.logical.node import scalars_of
 from semgraph.physical.search_spec import SearchInput, SearchSpec, step_texts
 from semgraph.physical.vectors import of_one_size
 from semgraph.relational.batch import PARTITION, Batch, Row, runtime_schema
@@ -86,9 +87,11 @@ class _Functions:
 @lru_cache(maxsize=256)
 def _functions_of(spec: SearchSpec) -> _Functions | None:
     """The functions of a search; None where its result over rows is not known to be that of the
-    statement.
+    statement, and where functions of one's own are called, which belong in a thread.
     """
     node = spec.node
+    if any(scalar.calls_own for scalar in scalars_of(node)):
+        return None
 
     def compiled(scalar: Scalar, kind: pa.DataType) -> RowFunction:
         function = column_segment(scalar, node, kind).function

@@ -72,7 +72,7 @@ class _Drawing:
         self.rng = rng
         self.inputs: dict[str, Typed] = dict.fromkeys(INPUTS, COLUMNS)
         self.expressions = Expressions(
-            rng, {name: value for name, value in PARAMS.items() if name != "few"}
+            rng, {name: value for name, value in PARAMS.items() if name != "few"}, python=True
         )
         self.windows = rng.random() < 0.4
         self.failing = rng.random() < 0.6

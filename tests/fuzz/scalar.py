@@ -225,7 +225,15 @@ def _sorted(values: list[Any]) -> list[Any]:
     return sorted(values, key=cmp_to_key(lambda a, b: ordered(a, b, descending=False)))
 
 
+def _chunk(text: str, size: int, overlap: int, by: str) -> list[list[str]]:
+    if size < 1 or overlap or by != "words":
+        raise Uncomputable(f"chunk with {size}, {overlap}, {by}")
+    words = text.split()
+    return [words[first : first + size] for first in range(0, len(words), size)]
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "chunk": _chunk,
     "length": len,
     "len": len,
     "upper": str.upper,
