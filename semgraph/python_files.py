@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
+import threading
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +13,8 @@ from types import ModuleType
 from typing import NamedTuple
 
 from semgraph.errors import PlanError, Problem
+
+_lock = threading.RLock()  # a module that is being run is in sys.modules already
 
 
 class Content(NamedTuple):
@@ -80,6 +83,11 @@ def module_of(kind: str, file: Path, name: str) -> ModuleType:
     Raises:
         PlanError: The file cannot be read, or raises an error; names the line.
     """
+    with _lock:
+        return _module_of(kind, file, name)
+
+
+def _module_of(kind: str, file: Path, name: str) -> ModuleType:
     content = content_of(file)
     digest = hashlib.sha256(str(file).encode() + b"\0" + content.data).hexdigest()[:8]
     name = f"_semgraph_{kind}_{digest}.{name}"

@@ -867,8 +867,7 @@ def table(
     >>> table([{"id": 1, "at": "2025-01-15"}], key="id")
     Frame(input: id int64, at string)
     """
-    own = Functions(tuple(Path(folder) for folder in functions))
-    world = replace(_world(graph, folder), functions=own)
+    world = _world(graph, folder, functions)
     data, spec = _spec(rows, name)
     if key is not None and key not in dict(spec.columns):
         there = "columns: " + ", ".join(data.schema.names)
@@ -900,7 +899,12 @@ def table(
     )
 
 
-def _world(graph: str | Path | Graph | None, folder: str | Path | None) -> World:
+def _world(
+    graph: str | Path | Graph | None,
+    folder: str | Path | None,
+    functions: Sequence[str | Path] = (),
+) -> World:
+    own = Functions(tuple(map(Path, functions)))
     if isinstance(graph, (str, Path)):
         path = Path(graph)
         if not path.is_file():
@@ -909,8 +913,9 @@ def _world(graph: str | Path | Graph | None, folder: str | Path | None) -> World
                     f"no graph file {path}", hint="graph=: the path of a graph.yaml, or a Graph"
                 )
             )
-        return World(read_graph(path), path, Path(folder) if folder is not None else path.parent)
-    return World(graph or NO_GRAPH, None, Path(folder or "."))
+        place = Path(folder) if folder is not None else path.parent
+        return World(read_graph(path), path, place, own)
+    return World(graph or NO_GRAPH, None, Path(folder or "."), own)
 
 
 def _spec(rows: Any, name: str) -> tuple[pa.Table, InputSpec]:
@@ -961,11 +966,12 @@ def scan(
     graph: str | Path | Graph,
     partition: str | None = None,
     folder: str | Path | None = None,
+    functions: Sequence[str | Path] = (),
 ) -> Frame:
     """The stored rows of a label: `from: LABEL`. `partition="all"` reads those of all
-    partitions.
+    partitions. `functions` are folders, as in `table`.
     """
-    world = _world(graph, folder)
+    world = _world(graph, folder, functions)
     arguments = label if partition is None else {"label": label, "partition": partition}
     try:
         node = build(_SOURCES["scan"], arguments, FluentScope(world))

@@ -17,6 +17,7 @@ from semgraph.execution.record import Run
 from semgraph.expr import own_functions
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.load import load_plan
+from tests.execution.conftest import Place
 
 PLAN = """
 plan: called
@@ -184,7 +185,7 @@ def test_it_may_stand_wherever_an_expression_of_rows_may(
     assert rows(tmp_path, folder, inside)[0]["all"] == ["A", "L"]
 
 
-def test_it_is_called_in_a_thread_and_not_when_a_plan_is_loaded(
+async def test_it_is_called_in_a_thread_and_not_when_a_plan_is_loaded(
     tmp_path: Path, own: Callable[..., Path], executor: str
 ) -> None:
     del executor
@@ -197,9 +198,9 @@ def test_it_is_called_in_a_thread_and_not_when_a_plan_is_loaded(
     plan_loaded = load_plan(path, functions=[folder])
     seen = Functions((folder,))["seen_in"].python.__globals__["seen"]
     assert seen == []
-    session(tmp_path, folder).run(plan_loaded, notes=NOTES)
+    await session(tmp_path, folder).arun(plan_loaded, notes=NOTES)
     assert seen
-    assert threading.main_thread() not in seen
+    assert threading.current_thread() not in seen
 
 
 def test_a_long_call_is_a_warning(
@@ -373,7 +374,7 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         ("add: {a: 'initials(text, least := 2)'}", 'initials has no parameter "least". Its signature'),
         ("add: {a: 'initials(text, name := text)'}", 'initials is given "name" twice'),
         ("add: {a: initials(id)}", "No function matches the given name and argument types 'initials(BIGINT, INTEGER_LITERAL)'"),
-        ("limit: {n: \"len(initials('$x'))\"}", "initials"),
+        ("limit: {n: \"len(initials('$x'))\"}", "calls initials, a function of Python: it is called with rows only"),
         ("add: {a: initials(nothing)}", 'no column "nothing"'),
     ],
 )  # fmt: skip
@@ -401,6 +402,15 @@ def test_where_of_a_search_over_a_label_calls_no_function(
         "calls initials, a function of Python, over the stored Note. "
         "Search without it, and filter in a step afterwards"
     ) in str(caught.value)
+
+
+def test_derived_properties_of_a_graph_know_semgraphs_own_functions_only(tmp_path: Path) -> None:
+    (tmp_path / "graph.yaml").write_text(
+        GRAPH.replace("index: [text]", "derived: {parts: chunk(text)}")
+    )
+    (tmp_path / "called.yaml").write_text("graph: graph.yaml\n" + PLAN.replace("STEP", "limit: 1"))
+    with pytest.raises(PlanError, match=r'cannot read "chunk\(text\)". Functions: key, words'):
+        load_plan(tmp_path / "called.yaml")
 
 
 # -- records
@@ -507,3 +517,106 @@ def test_the_page_begins_with_a_plan_that_runs(tmp_path: Path) -> None:
     pieces = result["pieces"].to_pylist()
     assert [(row["id"], row["nth"]) for row in pieces] == [("a", 1), ("a", 2), ("a", 3)]
     assert "".join(row["text"] for row in pieces).replace(" ", "") == body.replace(" ", "")
+
+
+# -- with stores and windows
+
+GRAPH = """
+graph: notes
+key: id
+partition: corpus
+nodes:
+  Note: {properties: {text: string, short: string}, index: [text]}
+"""
+HEAD = """
+graph: graph.yaml
+inputs: {notes: {id: string null, corpus: string, text: string}}
+"""
+WRITING = """
+plan: writing
+windows: {input: notes, partition: corpus, key: id, key_of: [text]}
+writes:
+  - merge: {from: notes, node: Note, key: id, set: {text, short: first_word(text)}}
+"""
+READING = """
+plan: reading
+graph: graph.yaml
+steps:
+  scanned:
+    - from: {label: Note, partition: all}
+    - filter: text <> 'Zoe' AND first_word(text) = short
+  matched:
+    - from: scanned
+    - project: {of: id, corpus}
+    - match: {pattern: "(near:Note {id: of})", where: "first_word(near.text) <> 'Ben'"}
+returns: [scanned, matched]
+"""
+FIRST = "def first_word(text: str) -> str:\n    return text.split()[0]\n"
+
+
+def test_a_row_on_which_it_fails_is_set_aside_and_the_others_are_written(
+    tmp_path: Path, own: Callable[..., Path], place: Place
+) -> None:
+    folder = own(first_word=FIRST)
+    (tmp_path / "graph.yaml").write_text(GRAPH)
+    (tmp_path / "writing.yaml").write_text(HEAD + WRITING)
+    (tmp_path / "reading.yaml").write_text(READING)
+    texts = ["Ann Lee", " ", "Ben Ray", "Zoe"]
+    notes = [{"id": f"n{n}", "corpus": "c", "text": text} for n, text in enumerate(texts)]
+    with session(tmp_path, folder, store=place.spec) as ours:
+        written = ours.run(tmp_path / "writing.yaml", notes=notes)
+        assert written.committed == 3
+        [failure] = written.failed
+        assert 'first_word(" ") raised IndexError: list index out of range' in failure.error
+        result = ours.run(tmp_path / "reading.yaml")
+        stored = {row["text"]: row["short"] for row in result["scanned"].to_pylist()}
+        assert stored == {"Ann Lee": "Ann", "Ben Ray": "Ben"}
+        assert [row["near"]["text"] for row in result["matched"].to_pylist()] == ["Ann Lee"]
+        queries = ours.explain(tmp_path / "reading.yaml", format="queries")
+        statements = [part for part in queries.split("\n\n") if not part.startswith("-- DuckDB")]
+        assert statements
+        assert not any("first_word" in statement for statement in statements)
+
+
+SEARCHING = """
+plan: searching
+inputs: {notes: {id: string, text: string}}
+steps:
+  near:
+    - from: notes
+    - search:
+        over: notes
+        key: id
+        alias: near
+        k: 3
+        methods: [{equal: text, to: first_word(text)}]
+        where: first_word(near.text) <> 'Ben'
+    - project: {id, near: near.text}
+  rounds:
+    - from: notes
+    - iterate:
+        as: last
+        times: 9
+        until: bool_and(first_word(text) = text)
+        do: [{from: last}, {project: {id, text: "first_word(text)"}}]
+returns: [near, rounds]
+"""
+
+
+@pytest.mark.usefixtures("executor")
+async def test_searches_over_steps_and_loops_call_it_in_a_thread(
+    tmp_path: Path, own: Callable[..., Path]
+) -> None:
+    source = (
+        "import threading\nseen = set()\ndef first_word(text: str) -> str:\n"
+        "    seen.add(threading.current_thread())\n    return text.split()[0]\n"
+    )
+    folder = own(first_word=source)
+    (tmp_path / "searching.yaml").write_text(SEARCHING)
+    notes = [{"id": f"n{n}", "text": text} for n, text in enumerate(["Ann", "Ann Lee", "Ben"])]
+    result = await session(tmp_path, folder).arun(tmp_path / "searching.yaml", notes=notes)
+    assert result["near"].to_pylist() == [{"id": "n0", "near": "Ann"}, {"id": "n1", "near": "Ann"}]
+    assert [row["text"] for row in result["rounds"].to_pylist()] == ["Ann", "Ann", "Ben"]
+    seen = Functions((folder,))["first_word"].python.__globals__["seen"]
+    assert seen
+    assert threading.current_thread() not in seen
