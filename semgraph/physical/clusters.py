@@ -12,6 +12,7 @@ import pyarrow as pa
 from semgraph.errors import DataError
 from semgraph.logical.cluster import Cluster
 from semgraph.relational.batch import PARTITION, conform, dense, runtime_schema, values
+from semgraph.relational.row_functions import frozen
 from semgraph.semantic.clustering import Algorithm, Vectors
 
 Edge = tuple[Any, Any, Any]
@@ -85,14 +86,16 @@ def rows_within(
     """
     scope = _scope(node, edges, clustered)
     places = _scopes(clustered, scope)
+    keys = values(clustered.column(node.key))
     numbers, first = dense(list(zip(places, values(clustered.column(node.alias)), strict=True)))
     within: list[list[int]] = [[] for _ in first]
     if not node.source:
-        for row, number in enumerate(numbers):
-            within[number].append(row)
+        for row, (key, number) in enumerate(zip(keys, numbers, strict=True)):
+            if key is not None:
+                within[number].append(row)
         return numbers, within
-    keys = zip(places, values(clustered.column(node.key)), strict=True)
-    number_of = dict(zip(keys, numbers, strict=True))
+    named = zip(places, keys, numbers, strict=True)
+    number_of = {(place, key): number for place, key, number in named if key is not None}
     ends = (values(edges.column(name)) for name in (node.source, node.target))
     for edge, (place, a, b) in enumerate(zip(_scopes(edges, scope), *ends, strict=True)):
         own = number_of.get((place, a))
@@ -110,7 +113,8 @@ def _scope(node: Cluster, edges: pa.Table, nodes: pa.Table) -> list[str]:
 def _scopes(table: pa.Table, names: Sequence[str]) -> list[Hashable]:
     if not names:
         return [()] * table.num_rows
-    return list(zip(*(values(table.column(name)) for name in names), strict=True))
+    columns = (map(frozen, values(table.column(name))) for name in names)
+    return list(zip(*columns, strict=True))
 
 
 def _forest(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:

@@ -255,7 +255,7 @@ def _refuse_rows_without_window(nodes: Iterable[Node]) -> None:
     problems = []
     for node in nodes:
         kinds = {part.partitioned for part in node.inputs}
-        mixed = isinstance(node, Union | Iterate) and len(kinds) > 1
+        mixed = isinstance(node, Union | Iterate | Cluster) and len(kinds) > 1
         loose = any(part.partitioned for part in node.inputs[1:]) and not node.inputs[0].partitioned
         if mixed or (loose and getattr(node, "how", "") != "inner"):
             what = f"{node.keyword} puts rows of no window beside rows of windows"

@@ -135,6 +135,25 @@ returns: [near]
     assert rows == {"ann0": "w", "ann1": "w", "bob0": "x", "bob1": "x"}
 
 
+def test_nodes_of_no_window_are_refused_beside_edges_of_windows(tmp_path: Path) -> None:
+    plan = """
+plan: windowed
+inputs:
+  notes: {id: string, owner: string, at: timestamp, to: string}
+  people: {name: string}
+windows: {input: notes, partition: owner, order: [at], key: id}
+steps:
+  near: [{from: notes}, {cluster: {nodes: people, key: name, source: id, target: to}}]
+returns: [near]
+"""
+    (tmp_path / "windowed.yaml").write_text(plan)
+    notes = [{"id": "a", "owner": "ann", "at": "2026-01-01T00:00:00Z", "to": "b"}]
+    inputs = {"notes": notes, "people": [{"name": "a"}]}
+    said = "step near: cluster puts rows of no window beside rows of windows"
+    with session(tmp_path) as open_session, pytest.raises(PlanError, match=said):
+        open_session.run(tmp_path / "windowed.yaml", inputs=inputs)
+
+
 def test_use_replaces_a_partitioning_algorithm(tmp_path: Path) -> None:
     mine = own(tmp_path, RECORDING)
     apart = clustered(tmp_path, "own", operators=[mine])

@@ -698,6 +698,32 @@ class _Evaluation:
                 rows.append(replace(row, columns=values))
         return Relation([*rest, alias, *([position] if position else [])], rows, relation.windowed)
 
+    def cluster(self, edges: Relation, spec: Mapping[str, Any]) -> Relation:
+        """Each node with the smallest key that edges lead to, in either direction."""
+        nodes = self.relation(spec["nodes"]) if "nodes" in spec else edges
+        by = _names(spec.get("by") or [])
+        scopes = self.keys("cluster", "by", by, nodes)
+        own = [row.columns[spec["key"]] for row in nodes.rows]
+        names = {
+            (scope, key): key for scope, key in zip(scopes, own, strict=True) if key is not None
+        }
+        ends = [
+            [(scope, row.columns[spec[end]]) for end in ("source", "target")]
+            for scope, row in zip(self.keys("cluster", "by", by, edges), edges.rows, strict=True)
+        ]
+        inside = [place for place, pair in enumerate(ends) if all(end in names for end in pair)]
+        for _ in names:  # as often as the longest path is long
+            for place in inside:
+                least = min(names[end] for end in ends[place])
+                names |= dict.fromkeys(ends[place], least)
+        rows = []
+        for scope, key, row in zip(scopes, own, nodes.rows, strict=True):
+            name = names.get((scope, key))
+            within = [p for p in inside if ends[p][0][0] == scope and names[ends[p][0]] == name]
+            sources = row.sources | _all_sources(edges, within if key is not None else [])
+            rows.append(replace(row, columns={**row.columns, spec["alias"]: name}, sources=sources))
+        return Relation([*nodes.names, spec["alias"]], rows, nodes.windowed or edges.windowed)
+
     def require(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
         """A row for which the condition is not true fails."""
         truths = self.truths("require", "where", spec["where"], relation)

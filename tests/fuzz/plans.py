@@ -388,6 +388,7 @@ class _Drawing:
             self.aggregate,
         ]
         drawn += [self.unnest, self.join, self.join, self.group_join, self.group_join, self.require]
+        drawn += [self.cluster]
         drawn += [
             self.sem_filter,
             self.sem_filter,
@@ -597,6 +598,36 @@ class _Drawing:
     def read_people(self, source: Any) -> bool:
         """Whether a relation derives from the input that may be cut into windows."""
         return (source if isinstance(source, str) else source[0]["from"]) in self.of_people
+
+    def cluster(self, typed: Typed) -> Drawn:
+        """What is connected: rows by columns of their own, or those of another relation."""
+        spec: dict[str, Any] = {"alias": self.fresh()}
+        found = typed
+        numbers = [name for name, kind in typed.items() if kind == "int64"]
+        if numbers and self.chance(0.5):  # few keys, many edges
+            one, other = self.fresh(), self.fresh()
+            places = {
+                one: f"abs({self.pick(*numbers)}) % 9",
+                other: f"abs({self.pick(*numbers)}) % 9",
+            }
+            spec |= {"key": one, "source": one, "target": other}
+            found = {**typed, one: "int64", other: "int64", spec["alias"]: "int64"}
+            return [{"add": places}, {"cluster": spec}], found
+        if not self.windows and self.chance(0.5):
+            spec["nodes"], found = self.source()
+        kinds = [k for k in ("int64", "string", "timestamp") if k in found.values()]
+        kinds = [k for k in kinds if k in typed.values()]
+        if not kinds:
+            return self.filter(typed)
+        kind = self.pick(*kinds)
+        ends = [name for name, own in typed.items() if own == kind]
+        spec |= {"source": self.pick(*ends), "target": self.pick(*ends)}
+        keys = [name for name, own in found.items() if own == kind]
+        spec["key"] = spec["source"] if spec["source"] in keys else self.pick(*keys)
+        both = [name for name, own in found.items() if typed.get(name) == own and own != "json"]
+        if both and self.chance(0.4):
+            spec["by"] = self.rng.sample(both, 1)
+        return [{"cluster": spec}], {**found, spec["alias"]: kind}
 
     def join(self, typed: Typed) -> Drawn:
         alias = self.fresh("o")
