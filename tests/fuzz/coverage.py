@@ -37,6 +37,7 @@ CLAUSES: dict[tuple[str, str], dict[str, str]] = {
     ("group_join", "order"): {},
     ("group_join", "limit"): {"NULL": _NUMBER, "NaN": _NUMBER, "ties": _NUMBER},
     ("group_join", "add"): {},
+    ("iterate", "until"): {"ties": "one value of all rows of a group"},
     ("sem_filter", "prompt"): {},
     ("sem_filter", "when"): {"ties": _BY_ROW},
     ("sem_filter", "otherwise"): {"ties": _BY_ROW},

@@ -22,7 +22,7 @@ from tests.fuzz.parsing import NotUnderstood, parse
 from tests.fuzz.rows import FAILING
 from tests.fuzz.scalar import AGGREGATES, Columns, Scope, Sight, evaluate, made_id, sort
 from tests.fuzz.stored import LABEL, PROPERTIES
-from tests.fuzz.values import compare, ordered, same_key
+from tests.fuzz.values import Uncomputable, compare, ordered, same_key
 
 Document = Mapping[str, Any]
 Note = Callable[[str, str, str], None]  # operator, clause, feature
@@ -288,6 +288,7 @@ class _Evaluation:
         self.partition, self.partitions = partition, partitions
         self.params = {**document.get("params", {}), "now": datetime.now(UTC)}
         self.steps: dict[str, Relation] = {}
+        self.rounds: dict[str, Relation] = {}
         self.failed: list[tuple[str, int | None]] = []
         self.step = ""
 
@@ -380,7 +381,7 @@ class _Evaluation:
         if isinstance(source, str):
             if source == LABEL:
                 return self.stored()
-            return self.steps[source] if source in self.steps else self.given[source]
+            return {**self.given, **self.steps, **self.rounds}[source]
         if isinstance(source, dict):
             return self.relation(source["do"])
         first, *rest = source
@@ -681,6 +682,78 @@ class _Evaluation:
         ]
         if len(set(keys)) < len(keys):
             self.note(operator, clause, "ties")
+
+    def iterate(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
+        """Rounds of operators over their own last rows, until each group has ended."""
+        names, every = relation.names, spec.get("keep") == "all"
+        groups = {} if spec.get("by") else {(): 0}
+        for key in self.keys("iterate", "by", _names(spec.get("by")), relation):
+            groups.setdefault(key, len(groups))
+        open_, seen = set(groups), set[Any]()
+        rows, before = self._of_groups(relation.rows, spec, open_, seen), list[Row]()
+        kept: list[tuple[int, int, Row]] = []
+        for number in range(spec["times"] + 1):
+            ended = {group for group in open_ if self._ended(group, rows, before, spec)}
+            over = ended if number < spec["times"] else open_
+            kept += [(number, groups[group], row) for group, row in rows if every or group in over]
+            open_ -= ended
+            if not open_ or number == spec["times"]:
+                break
+            before = [row for group, row in rows if group in open_]
+            self.rounds[spec["as"]] = relation.of(before)
+            failed = len(self.failed)
+            made = self.relation(spec["do"]).rows
+            lost = {member for _, member in self.failed[failed:]} - {None}
+            made = [row for row in made if row.member not in lost]
+            if any(group not in groups for group, _ in self._grouped(made, spec)):
+                raise Uncomputable("a row of another group")
+            rows = self._of_groups(made, spec, open_, seen)
+        if every:
+            names = [*names, "round"]
+            made = [replace(row, columns={**row.columns, "round": n}) for n, _, row in kept]
+        else:
+            made = [row for _, _, row in sorted(kept, key=lambda each: each[1])]
+        made = [replace(row, columns={name: row.columns[name] for name in names}) for row in made]
+        return Relation(names, made, relation.windowed)
+
+    def _grouped(self, rows: Sequence[Row], spec: Mapping[str, Any]) -> list[tuple[Any, Row]]:
+        by = _names(spec.get("by"))
+        return [(tuple(same_key(row.columns[name]) for name in by), row) for row in rows]
+
+    def _of_groups(
+        self, rows: Sequence[Row], spec: Mapping[str, Any], open_: set[Any], seen: set[Any]
+    ) -> list[tuple[Any, Row]]:
+        """The rows of groups that go on, without those that their group has had."""
+        own = [(group, row) for group, row in self._grouped(rows, spec) if group in open_]
+        distinct = _names(spec.get("distinct"))
+        found = []
+        for group, row in own:
+            values = (group, *(same_key(row.columns[name]) for name in distinct))
+            if not distinct or values not in seen:
+                found.append((group, row))
+            seen.add(values)
+        keys = _names(spec.get("key"))
+        named = {tuple(same_key(row.columns[name]) for name in keys) for _, row in found}
+        if keys and len(named) < len(found):
+            raise Uncomputable("two rows with one key")
+        return found
+
+    def _ended(
+        self, group: Any, rows: Sequence[tuple[Any, Row]], before: Sequence[Row], spec: Any
+    ) -> bool:
+        """Whether a group has no rows, or the condition holds of them."""
+        own = [row for other, row in rows if other == group]
+        if not own or "until" not in spec:
+            return not own
+        keys = _names(spec.get("key"))
+        named = {tuple(same_key(row.columns[name]) for name in keys): row.columns for row in before}
+        judged = [
+            {**row.columns, "was": named.get(tuple(same_key(row.columns[name]) for name in keys))}
+            if keys
+            else row.columns
+            for row in own
+        ]
+        return self.aggregates("iterate", {"u": spec["until"]}, judged, "until")["u"] is True
 
     def unnest(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
         """A row for each item of a list."""

@@ -39,6 +39,7 @@ IMPLEMENTATIONS = {
 }
 """Those that answer as the reference does; `lotus` needs a package of its own."""
 LISTS = (STRINGS, NUMBERS, DOUBLES)
+_SQL = {"int64": "BIGINT", "string": "VARCHAR", "timestamp": "TIMESTAMPTZ"}
 PLAIN = ("int64", "double", "string", "boolean", "timestamp")
 
 
@@ -59,7 +60,11 @@ class Case:
 
 def case(seed: int | str) -> Case:
     """The case of a seed."""
-    drawn, more = _Drawing(random.Random(seed)).case(), random.Random(f"{seed}: what is kept")
+    drawing = _Drawing(random.Random(seed))
+    drawn, more = drawing.case(), random.Random(f"{seed}: what is kept")
+    drawing.rng = drawing.expressions.rng = random.Random(f"{seed}: rounds")
+    if drawing.chance(0.35):
+        drawing.iterate_last(drawn.document)
     if "windows" in drawn.document and more.random() < 0.35:
         keep(more, drawn.document)
     return replace(drawn, few=more.randint(0, 12))
@@ -687,6 +692,81 @@ class _Drawing:
             )
             found[name] = ("list", kind)
         return [{"group_join": spec}], found
+
+    # -- loops
+    # ------------------------------------------------------------------------------------------------
+
+    def iterate_last(self, document: dict[str, Any]) -> None:
+        """Let the last step go on with a loop."""
+        name, (_, typed) = list(self.steps.items())[-1]
+        body = document["steps"][name]
+        pipeline = body["do"] if isinstance(body, dict) else body
+        if {"round", "was"} & typed.keys():
+            return
+        self.here = name in self.of_people
+        known = self.chance(0.6)  # else there may be columns that are not among the typed ones
+        pipeline += [{"project": dict.fromkeys(typed)}] if known else []
+        pipeline.append({"iterate": self.loop(dict(typed), known=known)})
+
+    def loop(self, typed: Typed, *, known: bool) -> dict[str, Any]:
+        """The arguments of a loop over a relation with these columns."""
+        spec: dict[str, Any] = {"as": "last", "times": self.pick(0, 1, 2, 3, 5)}
+        if self.chance(0.5):
+            spec["keep"] = "all"
+            if self.chance(0.6):
+                spec["distinct"] = self.some_names(typed)
+        groups = [name for name in ("group_id", "canary", "id") if name in typed]
+        if groups and self.chance(0.6):
+            spec["by"] = self.pick(groups[:1], [self.pick(*groups)])
+        keys = [name for name in ("id", "uuid") if name in typed]
+        seen = dict(typed)
+        if keys and self.chance(0.4):
+            spec["key"] = keys
+            seen["was"] = ("struct", tuple(typed.items()))
+        if self.chance(0.8):
+            spec["until"] = self.pick(
+                f"count(*) {self.pick('<', '>=')} {self.pick(1, 2, 3)}",
+                f"bool_and({self.expressions.touching(seen, 'boolean', 1)})",
+                f"bool_or({self.expressions.draw(seen, 'boolean', 1)})",
+                f"max({self.expressions.leaf(seen, 'int64')}) > {self.pick(0, 2)}",
+                f"max({self.expressions.leaf(seen, 'double')}) > 0.5",
+                f"max({self.expressions.leaf(seen, 'double')}) > 0.5",
+            )
+        spec["do"] = self.body(typed, set(spec.get("by", ())) | set(spec.get("key", ())))
+        if known and self.chance(0.4):  # in any order
+            spec["do"].append({"project": dict.fromkeys(self.rng.sample(list(typed), len(typed)))})
+        return spec
+
+    def body(self, typed: Typed, stay: set[str]) -> list[Any]:
+        """The next round: operators that keep the columns, and those that stay as they are."""
+        free = {name: kind for name, kind in typed.items() if name not in stay}
+        operators: list[Any] = [{"from": "last"}]
+        if self.chance(0.25):
+            operators = [{"union": ["last", [{"from": "last"}, *self.changed(typed, free)]]}]
+        for _ in range(self.rng.randint(1, 3)):
+            operators += self.changed(typed, free)
+        if self.chance(0.2):
+            names = [name for name in typed if typed[name] in PLAIN]
+            if names:
+                name = self.pick(*names)
+                how = self.pick("semi", "anti")
+                operators.append({"join": {"other": "last", "using": [name], "how": how}})
+        return operators
+
+    def changed(self, typed: Typed, free: Typed) -> list[Any]:
+        """An operator that keeps the columns."""
+        ways = [self.filter, self.sort, self.limit, self.distinct, self.require]
+        if self.failing and "s" in typed and self.chance(0.3):
+            question = f"Is it so: {{s}} {'{canary}' if 'canary' in typed and self.here else ''}?"
+            return [{"sem_filter": {"prompt": question}}]
+        if free and self.chance(0.5):
+            plain = {name: kind for name, kind in free.items() if kind in PLAIN}
+            if plain:
+                name = self.pick(*plain)
+                value = self.expressions.draw(typed, plain[name], 1)
+                cast = yaml_kind(plain[name])
+                return [{"add": {name: f"CAST({value} AS {_SQL.get(cast, cast)})"}}]
+        return self.pick(*ways)(dict(typed))[0]
 
     # -- semantic operators
     # --------------------------------------------------------------------------------------
