@@ -145,7 +145,10 @@ def _components(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
 
 
 def _named(groups: Iterable[Iterable[Any]]) -> dict[Any, Any]:
-    return {member: min(group) for group in map(list, groups) for member in group}
+    """Each member with the smallest of its group."""
+    listed = [list(group) for group in groups]
+    least = map(min, listed)
+    return {member: name for name, group in zip(least, listed, strict=True) for member in group}
 
 
 _EXACT = {"forest": _forest, "components": _components}

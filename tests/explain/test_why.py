@@ -174,6 +174,23 @@ async def test_a_row_of_a_cluster_is_made_of_its_node_and_of_the_edges_of_the_cl
     assert (rows_of(chain, "words"), rows_of(chain, "ties", "n")) == ([4], [45])
 
 
+async def test_a_row_of_a_cluster_of_vectors_is_made_of_the_rows_of_the_cluster(
+    tmp_path: Path,
+) -> None:
+    plan = """
+plan: clustered
+inputs: {words: {id: int64 null, v: list<double>}}
+steps:
+  groups: [{from: words}, {cluster: {key: id, vector: v, algorithm: kmeans(k=2), alias: group}}]
+returns: [groups]
+"""
+    keys = [1, 2, 3, 4, None, None]
+    words = [{"id": key, "v": [float(n // 2), n / 10]} for n, key in enumerate(keys)]
+    run = await ran(tmp_path, plan, words=words)
+    assert rows_of(explain(run, "groups:id=3"), "words") == [3, 4]
+    assert rows_of(explain(run, "groups:id=1"), "words") == [1, 2]
+
+
 async def test_a_fact_of_a_memory_is_made_of_the_messages_that_it_names(tmp_path: Path) -> None:
     async with semgraph.Session(
         llm="recorded", embedder="recorded", store="memory", folder=tmp_path, runs=tmp_path / "runs"

@@ -152,7 +152,7 @@ async def test_communities_that_are_no_longer_there_go(memory: Memory) -> None:
     assert len(around["members"]) == 4
 
 
-@pytest.mark.parametrize("algorithm", ["label_propagation", "louvain"])
+@pytest.mark.parametrize("algorithm", ["label_propagation", "louvain", "leiden(resolution=1.1)"])
 async def test_either_algorithm_finds_circles(memory: Memory, algorithm: str) -> None:
     await cliques(memory, [4, 4])
     await memory.run("build_communities", groups=[], params={"algorithm": algorithm})
