@@ -161,6 +161,15 @@ class TestAnswers:
         }
         assert len(texts) == 3
 
+    async def test_draws_of_one_answer_differ_and_are_repeated_by_their_number(self, local):
+        hot = (("temperature", 5.0),)
+        texts = [
+            (await local.complete(ask("Tell.", params=hot, sample=number))).text
+            for number in (1, 2, 3, 2)
+        ]
+        assert len(set(texts)) == 3
+        assert texts[1] == texts[3]
+
     async def test_lone_surrogates_are_accepted(self, local):
         reply = await local.complete(ask("A broken \ud83d emoji."))
         jsonschema.validate(json.loads(reply.text), MOOD)
