@@ -31,6 +31,7 @@ from semgraph.expr.own_functions import (
     REGISTERED,
     OwnFunction,
     calls_own,
+    not_called,
     own_calls,
     plain_names,
     register,
@@ -341,7 +342,7 @@ def bind(sql: str) -> pa.DataType:
     cursor = connection().cursor()
     params: dict[str, Any] = {NOW: None} if _asks_now(sql) else {}
     try:
-        with interruptible():
+        with interruptible(), not_called():
             relation = cursor.sql(sql, params=params) if params else cursor.sql(sql)
             kind: pa.DataType | None = _arrow_type(relation.types[0])
             if kind is None:  # what only Arrow's own reader knows: execute it

@@ -7,7 +7,6 @@ its arguments, so that a fingerprint holds both, and two folders do not meet. On
 
 from __future__ import annotations
 
-import copy
 import inspect
 import json
 import logging
@@ -16,6 +15,8 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -49,6 +50,19 @@ _LEAST = 10  # of each
 _NAME = re.compile(r"\b([a-z][a-z0-9_]*)__[0-9a-f]{64}\b")
 _INT64 = range(-(2**63), 2**63)
 _ADMITTED = "types: str, int, float, bool, datetime, date, list[T], a TypedDict, Json, T | None"
+
+
+_only_types: ContextVar[bool] = ContextVar("only_types", default=False)
+
+
+@contextmanager
+def not_called() -> Iterator[None]:
+    """Functions give NULL meanwhile: DuckDB computes some constants when it looks for types."""
+    token = _only_types.set(True)
+    try:
+        yield
+    finally:
+        _only_types.reset(token)
 
 
 class FunctionFailed(Exception):
@@ -138,10 +152,15 @@ class OwnFunction:
     def _called(self, values: Sequence[Any], said: str, line: int | None) -> str:
         most = max(_SHOWN // max(len(values), 1), _LEAST)
         shown = ", ".join(_cut(_shown(value), most) for value in values)
-        return f"{self.name}({shown}) {said}, in {self.file}" + (f":{line}" if line else "")
+        text = f"{self.name}({shown}) {said}, in {self.file}" + (f":{line}" if line else "")
+        return text.encode("utf-8", "backslashreplace").decode()  # lone surrogates are no text
 
     def on_columns(self, *columns: pa.Array[Any]) -> pa.Array[Any]:
-        """The results for whole Arrow columns. Raises FunctionFailed."""
+        """The results for whole Arrow columns; NULLs while types are looked for. Raises
+        FunctionFailed.
+        """
+        if _only_types.get():
+            return pa.array([None] * len(columns[0]), self.result.arrow)
         rows = zip(*(column.to_pylist() for column in columns), strict=True)
         return pa.array([self(*row) for row in rows], self.result.arrow)
 
@@ -167,9 +186,13 @@ def _shown(value: Any) -> str:
 
 def _given(value: Any, kind: Type) -> Any:
     """A value as the function gets it: it may change what it gets."""
-    if kind.name == "json" and value is not None:
-        return json.loads(value)
-    return copy.deepcopy(value) if isinstance(value, (list, dict)) else value
+    if value is None:
+        return None
+    if kind.item is not None:
+        return [_given(item, kind.item) for item in value]
+    if kind.name == "struct":
+        return {name: _given(value[name], part) for name, part in kind.fields}
+    return json.loads(value) if kind.name == "json" else value
 
 
 def _returned(value: Any, kind: Type) -> Any:

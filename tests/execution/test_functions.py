@@ -168,6 +168,22 @@ def test_a_result_of_type_json_is_a_text_of_json(tmp_path: Path, own: Callable[.
 
 
 @pytest.mark.usefixtures("executor")
+def test_parameters_may_be_lists_and_structs_with_json(
+    tmp_path: Path, own: Callable[..., Path]
+) -> None:
+    source = (
+        "from typing import TypedDict\nfrom semgraph.function import Json\n"
+        "class Entry(TypedDict):\n    name: str | None\n    more: Json | None\n"
+        "def told(entries: list[Entry]) -> str:\n"
+        "    return repr([(entry['name'], entry['more']) for entry in entries])\n"
+    )
+    step = """add: {made: "told([{name: text, more: '[1]'}, {name: 'x', more: NULL}])"}"""
+    first, second, _ = rows(tmp_path, own(told=source), step)
+    assert first["made"] == "[('Ada Lovelace', [1]), ('x', None)]"
+    assert second["made"] == "[(None, [1]), ('x', None)]"
+
+
+@pytest.mark.usefixtures("executor")
 def test_it_may_stand_wherever_an_expression_of_rows_may(
     tmp_path: Path, own: Callable[..., Path]
 ) -> None:
@@ -193,7 +209,7 @@ async def test_it_is_called_in_a_thread_and_not_when_a_plan_is_loaded(
     folder = own(seen_in=source)
     path = plan(
         tmp_path,
-        "add: {a: seen_in(text), b: seen_in('constant'), c: \"CAST(seen_in('1') AS INT)\"}",
+        "add: {a: seen_in(text), b: seen_in('constant'), c: \"CAST(seen_in('1') AS INT)\", d: \"to_json(seen_in('x'))\", e: \"seen_in('x') || 'a'\", f: \"seen_in('x') = 'x'\"}",
     )
     plan_loaded = load_plan(path, functions=[folder])
     seen = Functions((folder,))["seen_in"].python.__globals__["seen"]
@@ -232,6 +248,16 @@ def test_an_exception_names_the_step_the_function_its_line_and_its_arguments(
     )
     assert f"raised IndexError: string index out of range, in {folder / 'broken.py'}:2" in said
     assert "__" not in said
+
+
+@pytest.mark.usefixtures("executor")
+def test_an_exception_may_say_anything(tmp_path: Path, own: Callable[..., Path]) -> None:
+    source = "def broken(n: int) -> str:\n    raise ValueError('two\\nlines \\ud800\\0 FunctionFailed: x')\n"
+    with pytest.raises(DataError, match="broken\\(2\\) raised ValueError: two, in "):
+        rows(tmp_path, own(broken=source), "add: {a: broken(n)}")
+    own(broken="def broken(n: int) -> str:\n    raise ValueError('\\ud800')\n")
+    with pytest.raises(DataError, match=r"raised ValueError: \\ud800, in "):
+        rows(tmp_path, tmp_path / "own", "add: {a: broken(n)}")
 
 
 @pytest.mark.parametrize(
