@@ -24,6 +24,7 @@ from semgraph.execution.runtime import Opened, Runtime
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder, Embeddings, Reply, Request, Usage, Wrapper
 from semgraph.llm.stack import Roles, bound
+from semgraph.logical.iterate import of_first_round
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Choice, LogicalPlan, match_steps
 from semgraph.logical.prompt import plain
@@ -291,8 +292,8 @@ class StepInput:
 def input_of(
     plan: LogicalPlan, node: Semantic, store: Store, library: Library, llm: LLM
 ) -> StepInput:
-    """The plan that computes a step's input, with the plan's implementation of the step. Raises
-    PlanError.
+    """The plan that computes a step's input, with the plan's implementation of the step; in a loop,
+    that of its first round. Raises PlanError.
     """
     physical = compiled(plan, store, library, llm)
     steps = [n for n in _semantic_nodes(physical.roots) if n.step == node.step]
@@ -300,7 +301,7 @@ def input_of(
     small = replace(
         plan,
         writes=plan.writes if grown else (),
-        returns={f"input {i}": source for i, source in enumerate(node.inputs)},
+        returns={f"input {i}": source for i, source in enumerate(of_first_round(plan.roots, node))},
     )
     return StepInput(node, compiled(small, store, library, llm), grown)
 

@@ -14,7 +14,7 @@ from semgraph.errors import Fault, Faults
 from semgraph.expr.duckdb import is_aggregate
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import ANY_COLUMN, UNKNOWN, type_of_arrow
-from semgraph.logical.node import Needs, Node, RowsTrait, argument, walk
+from semgraph.logical.node import Needs, Node, RowsTrait, argument, rewrite, walk
 from semgraph.logical.relational import Input
 from semgraph.logical.typecheck import (
     check_names,
@@ -200,3 +200,13 @@ def loops_of(*roots: Node) -> list[Iterate]:
     loops = [node for node in walk(*roots) if isinstance(node, Iterate)]
     inner = frozenset().union(*(loop.each_round for loop in loops))
     return [loop for loop in loops if loop not in inner]
+
+
+def of_first_round(roots: tuple[Node, ...], node: Node) -> tuple[Node, ...]:
+    """The inputs of an operator below the roots; in a loop, those that it has in the first round."""
+    loops = [n for n in walk(*roots) if isinstance(n, Iterate) and node in n.each_round]
+    inputs = node.inputs
+    for loop in sorted(loops, key=lambda loop: -loop.depth):
+        own = dict.fromkeys(loop.own_rounds, loop.input)
+        inputs = rewrite(inputs, lambda n, own=own: own.get(n, n))  # type: ignore[misc]
+    return inputs

@@ -16,7 +16,8 @@ def ask_late(roots: Roots, _facts: PlanFacts) -> Roots:
     Equal questions share one call, so a join that repeats rows costs no call, nor does a row count
     as failed twice. The join gets the name of the filter's step: it is computed before it. A filter
     is not pulled above an operator with other readers, nor, where a plan has windows, above a join
-    with rows from a store, which would end running ahead.
+    with rows from a store, which would end running ahead. What is asked once for all rounds of a
+    loop stays so.
 
     >>> import semgraph as sg
     >>> from semgraph.optimizer._patterns import outline
@@ -37,7 +38,10 @@ def ask_late(roots: Roots, _facts: PlanFacts) -> Roots:
             n.reads_store for n in walk(*node.inputs[1:])
         )
         changes_partition = node.partitioned and not asking.partitioned
-        if ends_running_ahead or changes_partition or not asking.reads <= node.passes:
+        asked_once = asking.rounds != node.rounds  # in a loop, not in each round
+        if ends_running_ahead or changes_partition or asked_once:
+            return node
+        if not asking.reads <= node.passes:
             return node
         above = replace(node.with_inputs(below, *node.inputs[1:]), step=asking.step)
         return replace(asking.with_inputs(above), late=asking.late or tuple(asking.schema.names))

@@ -502,3 +502,92 @@ def test_a_search_in_a_loop_sees_the_rows_of_its_round_and_what_is_stored(
     found = {row["uuid"]: row["n"] for row in result.tables["found"].to_pylist()}
     hits = [1, 2, 1] if size == "1" else [2, 2, 1]  # of the second window: one stored, one its own
     assert found == {f"{group}{i}": n for group in "gh" for i, n in enumerate(hits, 1)}
+
+
+# -- what others do with a loop
+
+MIXED = """
+graph: graph.yaml
+inputs: {rows: {group_id: string, id: string, text: string}}
+steps:
+  out:
+    - from: rows
+    - iterate:
+        as: last
+        times: 3
+        do:
+          - from: last
+          - sem_filter: {prompt: "Is {text} nice?"}
+          - join: {other: rows, alias: o, where: o.id > id}
+          - project: {group_id, id, text: o.text}
+returns: [out]
+"""
+
+
+def test_a_prompt_of_the_next_round_may_not_show_what_this_one_brings_of_others(
+    tmp_path: Path,
+) -> None:
+    graph = Path(__file__).parents[1] / "fixtures" / "optimizer" / "graph.yaml"
+    (tmp_path / "graph.yaml").write_text(graph.read_text(encoding="utf-8"), encoding="utf-8")
+    rows = [{"group_id": "g", "id": "a", "text": "x"}]
+    with pytest.raises(PlanError, match='its prompt shows "text", which may be of another partition'):  # fmt: skip
+        run(tmp_path, MIXED, rows=rows)
+    confined = MIXED.replace("where: o.id > id", "using: group_id, where: o.id > id")
+    oracle = Oracle(Mind(answer=lambda _: {"answer": "yes"}))
+    assert run(tmp_path, confined, oracle, rows=rows).tables["out"].num_rows == 0
+
+
+def test_a_question_of_a_loop_is_compared_over_the_rows_of_the_first_round(tmp_path: Path) -> None:
+    steps = ASKING.replace('{sem_map: {prompt: "Weight of {topic}?", returns: {weight: int64}}}', '{add: {weight: "1"}}')  # fmt: skip
+    (tmp_path / "looped.yaml").write_text("plan: looped\n" + steps, encoding="utf-8")
+    oracle = Oracle(Mind(answer=counting))
+    inputs = {"rows": [{"id": "a", "n": 1}, {"id": "b", "n": 5}], "topics": []}
+    with semgraph.Session(
+        llm=oracle, store="memory", journal=False, runs="", folder=tmp_path
+    ) as session:
+        ways = ["per_row", "packed(rows=2)"]
+        found = session.compare(tmp_path / "looped.yaml", variants=ways, step="out", inputs=inputs)
+    assert [arm.name for arm in found.arms] == ways
+    assert len(asked(oracle)) == 3  # one for each row, and one for both: none of a later round
+
+
+def test_rounds_are_run_by_their_python_functions_and_saved_as_a_plan(tmp_path: Path) -> None:
+    edges = semgraph.table(EDGES, name="edges")
+    reach = edges.iterate(
+        lambda found: found.join(edges, "e", using={"target": "source"}).project(
+            {"source": None, "target": "e.target"}
+        ),
+        times=20,
+        keep="all",
+        distinct=["source", "target"],
+        step="reach",
+    )
+    path = reach.save(tmp_path / "reach.yaml")
+    saved = load_plan(path)
+    assert saved.fingerprint == reach.to_plan("reach").fingerprint
+    assert saved.returns["reach"].fingerprint == reach.node.fingerprint
+    with semgraph.Session(store="memory", journal=False, runs="") as session:
+        found = session.run(reach).tables["reach"]
+    assert found.equals(run(tmp_path, CLOSURE, edges=EDGES).tables["reach"])
+
+
+def test_functions_of_rounds_may_nest_branch_and_take_names_that_are_taken(tmp_path: Path) -> None:
+    edges = semgraph.table(EDGES, name="edges")
+
+    def both(edges_: semgraph.Frame) -> semgraph.Frame:
+        more = edges_.filter("source <> 'x'")
+        inner = more.iterate(lambda last: semgraph.union([last, more]).distinct(), times=2)
+        return semgraph.union([inner, edges_]).distinct().limit(9)
+
+    loop = edges.iterate(both, times=2, step="loop")
+    again = edges.iterate(lambda edges: edges.limit(2), times=1, step="again")
+    with semgraph.Session(store="memory", journal=False, runs="") as session:
+        assert session.run(loop).tables["loop"].num_rows == 5
+        assert session.run(again).tables["again"].num_rows == 2
+    assert again.to_plan().document["steps"]["again"][1]["iterate"]["as"] == "edges_"
+    with pytest.raises(PlanError, match='"named" names a step inside do'):
+        edges.iterate(lambda last: last.limit(2, step="named"), times=1)
+    with pytest.raises(PlanError, match='iterate, do: do gives "n" besides: project it away'):
+        edges.iterate(lambda last: last.add({"n": "1"}), times=1)
+    with pytest.raises(PlanError, match="every round would be the same"):
+        edges.iterate(lambda _: edges, times=1)
