@@ -297,6 +297,8 @@ def plans_preview(
 def _of_plan(amounts: Mapping[str, Amount]) -> str:
     known = {step: amount for step, amount in amounts.items() if amount.known}
     later = len(amounts) - len(known)
+    if not amounts:
+        return "calls no model"
     if not known:
         return "the number of calls depends on the answers"
     calls = total(known.values())

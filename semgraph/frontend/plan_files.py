@@ -296,7 +296,8 @@ def _plan(
         *(file.load(preset=preset) for preset in plan.document.get("presets") or {}),
     ):
         warnings |= dict.fromkeys(loaded.warnings)
-        if loaded.use:  # the reference of an operator does all of it
+        named = [node for node in walk(*loaded.roots) if node.swappable and not node.calls_model]
+        if loaded.use or named:  # the reference of an operator does all of it
             check_choices(loaded)
     writes = len(plan.writes) + bool(plan.schema)
     made_of = f"{plural(len(plan.steps), 'step')}, {len(file.semantic)} semantic, {plural(writes, 'write')}"

@@ -150,14 +150,15 @@ class Library:
                     hint=hint,
                 )
             )
-        known = (
-            f"Implementations: {', '.join(self._short(operator, n) for n in self.names(operator))}"
+        what, exact = (
+            ("algorithm", EXACT) if operator == Cluster.keyword else ("implementation", ())
         )
+        known = [*exact, *(self._short(operator, n) for n in self.names(operator))]
         raise PlanError(
             Problem(
-                f'unknown implementation "{name}" of {operator}',
-                there=known,
-                hint=did_you_mean(name, files),
+                f'unknown {what} "{name}" of {operator}',
+                there=f"{what.capitalize()}s: {', '.join(known)}",
+                hint=did_you_mean(name, [*exact, *files]),
             )
         )
 

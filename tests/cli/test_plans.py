@@ -105,6 +105,23 @@ def test_a_way_that_a_run_would_refuse_is_refused_by_a_check(
     assert serving.calls == 0
 
 
+def test_an_algorithm_that_there_is_not_is_found_by_a_check(project: Project) -> None:
+    plan = """plan: teams
+inputs: {people: {id: string, next: string}}
+steps:
+  teams:
+    - from: people
+    - cluster: {key: id, source: id, target: next, algorithm: louvian}
+returns: [teams]
+"""
+    project.write("plans/teams.yaml", plan)
+    checked = project("plans", "check", "plans/teams.yaml")
+    assert checked.code == 2
+    assert 'plans/teams.yaml:6:7  step teams: unknown algorithm "louvian"' in checked.out
+    project.write("plans/teams.yaml", plan.replace("louvian", "louvain(resolution=2)"))
+    assert project("plans", "check", "plans/teams.yaml").code == 0
+
+
 def test_a_check_knows_own_ways_where_their_folder_is_named(project: Project) -> None:
     project.write(
         "mine/sem_map/own.py", (operators_folder() / "sem_map" / "per_row.py").read_text()

@@ -177,7 +177,11 @@ def test_an_exact_algorithm_is_not_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("algorithm", "said"),
     [
-        ("louvian", 'unknown implementation "louvian" of cluster.*Did you mean "louvain"'),
+        (
+            "louvian",
+            'unknown algorithm "louvian" of cluster. Algorithms: forest, components, .*Did you mean "louvain"',
+        ),
+        ("component", 'Did you mean "components"'),
         ("louvain(k=2)", 'louvain has no parameter "k". Its parameters: resolution'),
         ("louvain(resolution=much)", 'resolution must be a number, not "much"'),
         ("louvain(resolution=0)", "cannot do this: resolution must be above 0"),
