@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,19 @@ VARIANTS = ["louvain(resolution=3.0)", "leiden(resolution=0.3)", "kmeans(k=2, co
 @pytest.mark.parametrize("name", [*LIBRARY.names("cluster"), *VARIANTS])
 def test_the_contract_holds(name: str, check: str) -> None:
     CLUSTER_CHECKS[check](LIBRARY.algorithm(Choice.parse(name)))
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("kmeans", "scikit-learn"), ("leiden", "graspologic-native")]
+)
+def test_a_package_that_is_missing_is_named_with_the_extra(
+    monkeypatch: pytest.MonkeyPatch, name: str, package: str
+) -> None:
+    algorithm = LIBRARY.algorithm(Choice(name))
+    assert algorithm.refuses() is None
+    module = sys.modules[algorithm.source.function.__module__]
+    monkeypatch.setattr(module, "find_spec", lambda _: None)
+    assert algorithm.refuses() == f'it needs {package}: pip install "semgraph[{name}]"'
 
 
 @pytest.mark.parametrize(
