@@ -12,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache, partial
@@ -195,9 +197,8 @@ async def run_segment(segment: Segment, inputs: Sequence[Batch], now: datetime |
     few, both = executors()
     rows = None
     if sum(batch.num_rows for batch in inputs) <= few:
-        rows = await _in_thread_if(
-            segment.calls_own, partial(_by_function, segment, inputs, now, both=both)
-        )
+        by_function = partial(_by_function, segment, inputs, now, both=both)
+        rows = await apart(by_function) if segment.calls_own else by_function()
     if rows is not None and not both:
         return _of_rows(segment, rows)
     tables = (_traced_table(batch) if segment.traced else batch.table for batch in inputs)
@@ -330,7 +331,10 @@ async def execute(
         return statement.run(numbered, now)
 
     try:
-        rows = await _in_thread_if(large or calls_own(sql), run)
+        if calls_own(sql):
+            rows = await apart(run)
+        else:
+            rows = await asyncio.to_thread(run) if large else run()
     except duckdb.Error as error:
         if (failed := failure_in(str(error))) is not None:
             raise DataError(failed) from error
@@ -339,8 +343,28 @@ async def execute(
     return conform(rows, schema)
 
 
-async def _in_thread_if(apart: bool, run: Callable[[], T]) -> T:
-    return await asyncio.to_thread(run) if apart else run()
+async def apart(run: Callable[[], T]) -> T:
+    """The result of what calls functions of one's own, in a thread for which no process waits at
+    its end: such a function cannot be interrupted.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    context = copy_context()
+
+    def end(set_outcome: Callable[[Any], None], outcome: Any) -> None:
+        if not future.done():  # cancelled
+            set_outcome(outcome)
+
+    def work() -> None:
+        try:
+            ended = partial(end, future.set_result, context.run(run))
+        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+            ended = partial(end, future.set_exception, error)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(ended)
+
+    threading.Thread(target=work, name="semgraph functions", daemon=True).start()
+    return await future
 
 
 @lru_cache(maxsize=512)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sqlite3
 from datetime import UTC, datetime
@@ -233,6 +234,29 @@ def test_a_second_signal_ends_at_once(project: Project, serving: Serving) -> Non
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=HANGS)
     assert process.returncode == 130
+
+
+def test_a_run_ends_though_a_function_of_python_does_not(project: Project) -> None:
+    begun = project.folder / "begun"
+    os.mkfifo(begun)
+    project.write(
+        "own/endless.py",
+        "from pathlib import Path\nimport threading\ndef endless(text: str) -> str:\n"
+        f"    Path({str(begun)!r}).write_text(text)\n"
+        "    threading.Event().wait()\n    return text\n",
+    )
+    project.write(
+        "endless.yaml",
+        "plan: endless\ninputs: {notes: {text: string}}\n"
+        "steps: {made: [{from: notes}, {add: {a: endless(text)}}]}\nreturns: [made]\n",
+    )
+    project.write("notes.jsonl", '{"text": "x"}\n')
+    process = project.start("run", "endless.yaml", "-i", "notes=notes.jsonl", "--functions", "own")
+    assert begun.read_text() == "x"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=HANGS)
+    assert process.returncode == 130
+    assert "Resume: semgraph run endless.yaml --functions own --resume " in err
 
 
 def test_nothing_is_lost_when_the_process_is_killed(project: Project, serving: Serving) -> None:
