@@ -25,6 +25,7 @@ from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input, Join, Limit, Nothing, Union
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import SemAgg, Semantic, SemJoin, SemTopk
+from semgraph.physical.loops import RoundTable
 from semgraph.physical.plan import PhysicalPlan, SqlSegment
 from semgraph.semantic.contract import Cost, Implementation, RowEstimate
 from semgraph.semantic.library import estimated
@@ -278,10 +279,9 @@ class Estimator:
 
     def _unrolled(self, loop: Iterate) -> Iterator[_EqualRounds]:
         rows, left = self.rows(loop.input).at_most(), loop.times
-        known = [self._known(leaf) for leaf in loop.own_rounds]
-        if known and known[0] is not None and known[0].rows_in and rows.known:
-            given = self.rows(loop.input).times(known[0].rows_out / known[0].rows_in, "seen")
-            yield _EqualRounds(1, self._with_round(loop, given))
+        seen = self._seen_rounds(loop)
+        if seen is not None and rows.known:
+            yield _EqualRounds(1, self._with_round(loop, self.rows(loop.input).times(seen, "seen")))
             return
         falls = all(n.rows in _FALLING for n in loop.each_round if not isinstance(n, Round))
         while left > 0 and (rows.value or not rows.known):
@@ -291,6 +291,15 @@ class Estimator:
             count = left if falls or after == rows else 1
             yield _EqualRounds(count, each)
             left, rows = left - count, after
+
+    def _seen_rounds(self, loop: Iterate) -> float | None:
+        """The rows that all rounds of earlier runs were given, for each row of the input."""
+        for leaf in loop.own_rounds:
+            physical = self.plan.nodes[leaf]
+            known = self._known(leaf)
+            if isinstance(physical, RoundTable) and physical.loop is loop and known is not None:
+                return known.rows_out / known.rows_in if known.rows_in else None
+        return None
 
     def _with_round(self, loop: Iterate, rows: Amount) -> Estimator:
         """The estimator of a round over so many rows."""

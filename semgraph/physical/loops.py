@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
 from typing import Any
@@ -29,7 +29,11 @@ Group = tuple[Hashable, ...]
 
 @dataclass(frozen=True, eq=False)
 class RoundTable(PhysicalNode):
-    """The rows of the last round, which the loop gives."""
+    """The rows of the last round, which the loop gives.
+
+    Args:
+        loop: The loop; where several share it, the last of them: their rounds are observed.
+    """
 
     loop: Iterate
 
@@ -53,7 +57,7 @@ class IterateRows(PhysicalNode):
 
     logical: Iterate
     body: PhysicalNode
-    rounds: tuple[PhysicalNode, ...]
+    rounds: tuple[RoundTable, ...]
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
         """Compute rounds until every group has ended."""
@@ -64,13 +68,14 @@ class IterateRows(PhysicalNode):
         while loop.goes_on:
             last = loop.last
             given += last.num_rows
-            again = {**known, **dict.fromkeys(self.rounds, last)}
-            rows, lost = await ctx.again(self.body, again)
+            known.update((node, last) for node in self.rounds)
+            rows, lost = await ctx.again(self.body, known)
             loop.take(self.as_round(rows.without_rows(lost)))
             await loop.judge(last, ctx)
         ctx.ended(self.logical, loop.ends())
         for node in self.rounds:
-            ctx.observe(node, inputs[0].num_rows, given)
+            if node.loop is self.logical:
+                ctx.observe(node, inputs[0].num_rows, given)
         return loop.result(self.schema)
 
     def content(self) -> list[str]:
@@ -95,40 +100,27 @@ class IterateRows(PhysicalNode):
         return compile_segment(held, {judged: ROWS})
 
 
-@dataclass
 class _Rounds:
-    """The groups of a loop and their rounds so far.
+    """The groups of a loop, and their rounds so far.
 
     Args:
         node: The loop.
-        last: The rows of the last round, of groups that go on; before `judge`, of all.
+        rows: Its input, which is round 0.
     """
 
-    node: IterateRows
-    last: Batch
-    number: int = 0
-    places: dict[Group, int] = field(default_factory=dict)
-    ended: dict[Group, bool] = field(default_factory=dict)
-    _open: set[Group] = field(default_factory=set)
-    _seen: set[tuple[Group, Group]] = field(default_factory=set)
-    _kept: list[tuple[int, Batch, list[Group]]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.above = self.last
-        self._groups = self._groups_of(self.last)
+    def __init__(self, node: IterateRows, rows: Batch) -> None:
+        self.node, self.logical, self._above = node, node.logical, rows
+        self.number, self.last, self._groups = 0, rows, self._groups_of(rows)
+        self._places: dict[Group, int] = {}  # the first row of each group in the input
         for place, group in enumerate(self._groups):
-            self.places.setdefault(group, place)
-        if not self.last.has_input_rows and not self.logical.by:
-            self.places = {(None,): 0}
-        self._open = set(self.places)
-        self.ended = dict.fromkeys(self.places, False)
-        self._windows = {group[0] for group in self.places}
+            self._places.setdefault(group, place)
+        if not rows.has_input_rows and not self.logical.by:
+            self._places = {(None,): 0}
+        self._open = set(self._places)
+        self._ended = dict.fromkeys(self._places, False)
+        self._seen: set[tuple[Group, Group]] = set()
+        self._kept: list[tuple[int, Batch, list[Group]]] = []
         self._only(self._unseen())
-
-    @property
-    def logical(self) -> Iterate:
-        """The loop of the plan."""
-        return self.node.logical
 
     @property
     def goes_on(self) -> bool:
@@ -137,8 +129,10 @@ class _Rounds:
 
     def ends(self) -> list[GroupEnd]:
         """Whether each group has ended."""
-        rows = self.above.input_rows() or [None]
-        return [GroupEnd(group, rows[self.places[group]], end) for group, end in self.ended.items()]
+        rows = self._above.input_rows() or [None]
+        return [
+            GroupEnd(group, rows[self._places[group]], end) for group, end in self._ended.items()
+        ]
 
     def take(self, rows: Batch) -> None:
         """Take the rows of the next round, without those of groups that have ended, and those that
@@ -148,7 +142,7 @@ class _Rounds:
         self.last, self._groups = rows, self._groups_of(rows)
         alive = {group[0] for group in self._open}
         for group in self._groups:
-            if group not in self.places and group[0] in alive:
+            if group not in self._places and group[0] in alive:
                 shown = _shown(group[1:])
                 what = f"round {self.number} has a row of the group {shown}, which the rows above have not"
                 raise DataError(what, hint="keep the columns of by as they are")
@@ -174,15 +168,12 @@ class _Rounds:
 
     async def judge(self, before: Batch | None, ctx: ExecutionContext) -> None:
         """End groups without rows, and those of which `until` holds; keep what is to be kept."""
-        over = self._open - set(self._groups)
-        over |= await self._held(before, ctx)
-        last = self.logical.keep == "last"
+        held = await self._held(before, ctx)
+        over = held | (self._open - set(self._groups))
         done = over if self.number < self.logical.times else self._open
-        if last:
-            self._keep([group in done for group in self._groups])
-        else:
-            self._keep([True] * len(self._groups))
-        self.ended |= dict.fromkeys(over, True)
+        every = self.logical.keep == "all"
+        self._keep([every or group in done for group in self._groups])
+        self._ended |= dict.fromkeys(over, True)
         self._open -= over
         self._only([group in self._open for group in self._groups])
 
@@ -206,6 +197,8 @@ class _Rounds:
         except DataError as error:
             [judged], failures = await without_faulty(segment, [judged], ctx.now, error)
             ctx.fail(failures)
+            lost = {failure.input_row for failure in failures}
+            self._only([row not in lost for row in self.last.input_rows()])
             verdicts = await run_segment(segment, [judged], ctx.now)
         holds = verdicts.column(_HOLDS)
         return {group for group, held in zip(self._groups_of(verdicts), holds, strict=True) if held}
@@ -229,10 +222,12 @@ class _Rounds:
         rows = Batch.concatenated(parts)
         groups = [group for _, _, own in self._kept for group in own]
         if every:  # windows are apart, whatever windows are computed together
-            first = {window: n for n, (window, *_) in enumerate(reversed(self.places))}
-            rank = [-first[group[0]] for group in groups]
+            first: dict[Hashable, int] = {}
+            for (window, *_), place in self._places.items():
+                first.setdefault(window, place)
+            rank = [first[group[0]] for group in groups]
         else:
-            rank = [self.places[group] for group in groups]
+            rank = [self._places[group] for group in groups]
         order = sorted(range(len(rank)), key=rank.__getitem__)
         return rows.derived_from(rows).reordered(order)
 

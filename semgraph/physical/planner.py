@@ -141,7 +141,8 @@ class _TreeBuilder:
 
     def _loop(self, node: Iterate) -> IterateRows:
         body = self.physical[node.body]
-        rounds = tuple(self.physical[each] for each in node.own_rounds)
+        given = (self.physical[each] for each in node.own_rounds)
+        rounds = tuple(each for each in given if isinstance(each, RoundTable))
         inputs = (self.physical[node.input], *_outside(body, rounds))
         return IterateRows(node, inputs, body, rounds)
 
@@ -168,7 +169,7 @@ class _TreeBuilder:
         return below if fed and isinstance(below, AskModel) else None
 
 
-def _outside(body: PhysicalNode, rounds: tuple[PhysicalNode, ...]) -> list[PhysicalNode]:
+def _outside(body: PhysicalNode, rounds: Iterable[PhysicalNode]) -> list[PhysicalNode]:
     """What the nodes that rest on a round read of those that do not, the body itself included."""
     rests = dict.fromkeys(rounds, True)
     outside: dict[PhysicalNode, None] = {}

@@ -15,6 +15,7 @@ from semgraph.execution.record import Run
 from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
 from semgraph.provenance import explain
+from tests.execution.conftest import Place
 
 Rows = list[dict[str, Any]]
 EDGES = [{"source": a, "target": b} for a, b in ("ab", "bc", "cd", "da", "xy")]
@@ -30,12 +31,12 @@ def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 both = pytest.mark.usefixtures("executor")
 
 
-def run(folder: Path, text: str, oracle: Oracle | None = None, **inputs: Rows) -> Result:
+def run(
+    folder: Path, text: str, oracle: Oracle | None = None, store: str = "memory", **inputs: Rows
+) -> Result:
     (folder / "looped.yaml").write_text("plan: looped\n" + text, encoding="utf-8")
     options: dict[str, Any] = {} if oracle is None else {"llm": oracle}
-    with semgraph.Session(
-        store="memory", journal=False, runs="", folder=folder, **options
-    ) as session:
+    with semgraph.Session(store=store, journal=False, runs="", folder=folder, **options) as session:
         return session.run(folder / "looped.yaml", inputs=inputs)
 
 
@@ -488,7 +489,7 @@ returns: [found]
 
 @pytest.mark.parametrize("size", ["1", "2"])
 def test_a_search_in_a_loop_sees_the_rows_of_its_round_and_what_is_stored(
-    tmp_path: Path, size: str
+    tmp_path: Path, place: Place, size: str
 ) -> None:
     graph = Path(__file__).parents[1] / "fixtures" / "optimizer" / "graph.yaml"
     (tmp_path / "graph.yaml").write_text(graph.read_text(encoding="utf-8"), encoding="utf-8")
@@ -497,7 +498,7 @@ def test_a_search_in_a_loop_sees_the_rows_of_its_round_and_what_is_stored(
         for group in "gh"
         for i, name in enumerate(["ann", "ann", "ben"], 1)
     ]
-    result = run(tmp_path, STORED.replace("SIZE", size), rows=rows)
+    result = run(tmp_path, STORED.replace("SIZE", size), store=place.spec, rows=rows)
     assert result.committed == 6
     found = {row["uuid"]: row["n"] for row in result.tables["found"].to_pylist()}
     hits = [1, 2, 1] if size == "1" else [2, 2, 1]  # of the second window: one stored, one its own
