@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -255,8 +255,8 @@ class Estimator:
             assert self.around is not None
             return self.around.rows(node)
         if node not in self._rows and node in self._loops:
-            rounds = self._rounds_of(self._loops[node])
-            self._rows[node] = total(each.rows(node).times(count) for count, each in rounds)
+            parts = (each.rows(node).times(count) for count, each in self._all_rounds(node))
+            self._rows[node] = total(parts)
         if node not in self._rows:
             before = self._before(node)
             bound = self._looped(node) if isinstance(node, Iterate) else self._bound(node)
@@ -270,6 +270,11 @@ class Estimator:
                 before = before._replace(value=min(before.value, bound.value))
             self._rows[node] = before or bound
         return self._rows[node]
+
+    def _all_rounds(self, node: Node) -> Iterator[_EqualRounds]:
+        """The rounds in which a node is computed: of each loop that it is in."""
+        for loop in self._loops[node]:
+            yield from self._rounds_of(loop)
 
     def _rounds_of(self, loop: Iterate) -> list[_EqualRounds]:
         """The rounds of a loop, those with equal bounds together."""
@@ -410,8 +415,7 @@ class Estimator:
             assert self.around is not None
             return self.around.call_estimate(node)
         if node in self._loops:
-            rounds = self._rounds_of(self._loops[node])
-            costs = [(count, each.call_estimate(node)) for count, each in rounds]
+            costs = [(count, each.call_estimate(node)) for count, each in self._all_rounds(node)]
             parts = ([part.times(count) for part in cost] for count, cost in costs)
             return CallEstimate(
                 *map(total, zip(*parts, strict=True)) if costs else [Amount(0.0, "exact")] * 6
@@ -510,9 +514,13 @@ def _summed(estimates: list[CallEstimate]) -> dict[str, Amount]:
 
 
 @lru_cache(maxsize=16)
-def _in_loops(roots: tuple[Node, ...]) -> Mapping[Node, Iterate]:
-    """The operators that are computed in each round of a loop, with the outermost one."""
-    return {node: loop for loop in loops_of(*roots) for node in loop.each_round}
+def _in_loops(roots: tuple[Node, ...]) -> Mapping[Node, Sequence[Iterate]]:
+    """The operators that are computed in each round of a loop, with these loops, outermost ones."""
+    found: dict[Node, list[Iterate]] = {}
+    for loop in loops_of(*roots):
+        for node in loop.each_round:
+            found.setdefault(node, []).append(loop)
+    return found
 
 
 def _windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
