@@ -41,7 +41,7 @@ def record_plan(path: Path) -> None:
                 before.run(PLANS / f"{name}.yaml")
         started = time.perf_counter()
         recording = PLANS / "recordings" / f"{path.stem}.jsonl"
-        result = session.run(path, record_to=recording, **example.inputs)
+        result = session.run(path, record_to=recording, inputs=example.inputs)
         calls, failed = result.meter.total().calls_issued, len(result.failed)
         _print(f"{path.stem}: {calls} calls", started, f"{failed} failed")
 

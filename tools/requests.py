@@ -4,7 +4,7 @@
     python -m tools.requests FILE --compare  # compare with a file; exit status 1 if any differ
 
 The plan runs over its example, over the example with types of entities and facts, and over messages
-of a synthetic world, window after window, with a simulated model over HTTP. A digest covers the
+of two synthetic worlds, window after window, with a simulated model over HTTP. A digest covers the
 complete request: with equal files, a rewritten plan sends what the old one sent.
 """
 
@@ -30,9 +30,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
         name: {"preset": name}
         for name in ("graphiti", "reflexion", "combined", "fused", "lean", "bulk")
     },
-    "judged": {"params": {"fuse_resolve": True}},
-    "judged and dated": {"params": {"fuse_resolve": True, "fuse_dates": True}},
-    "shared end": {"params": {"reach": "shared_end"}},
+    "judged": {"use": {"judge": "judge_episode(fuse_dates=false)"}},
+    "judged and dated": {"use": {"judge": "judge_episode", "ask": "ask_together"}},
+    "shared end": {"use": {"find": "find_rivals(reach=shared_end)"}},
 }
 TYPES: dict[str, list[dict[str, Any]]] = {
     "entity_types": [
@@ -72,6 +72,7 @@ async def all_requests() -> dict[str, list[str]]:
         "example": example,
         "typed": {**example, **TYPES},
         "world": {"episodes": World.make(7).rows[:4]},
+        "difficult world": {"episodes": World.make(3, 3, 1).rows[:12]},
     }
     return {
         f"{variant}, {case}": await requests_of(options, **inputs)

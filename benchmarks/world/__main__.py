@@ -120,7 +120,11 @@ async def score(arguments: argparse.Namespace) -> None:
             world = World.make(seed, arguments.people, difficulty)
             async with server_of(arguments) as server:
                 found = await scored(
-                    world, server, params=dict(arguments.param), preset=arguments.preset
+                    world,
+                    server,
+                    params=dict(arguments.param),
+                    preset=arguments.preset,
+                    use=dict(arguments.use),
                 )
             print(line(found, arguments.people), flush=True)
             for one in differences(found) if arguments.show else ():
@@ -162,6 +166,9 @@ def _worlds(parser: argparse.ArgumentParser, named: str) -> None:
         parser.add_argument("--preset", help="of add_episode")
         parser.add_argument(
             "--param", type=_param, action="append", default=[], help="name=value, of add_episode"
+        )
+        parser.add_argument(
+            "--use", type=_param, action="append", default=[], help="step=plan or implementation"
         )
         parser.add_argument("--show", action="store_true", help="the differences, with names")
         return

@@ -33,19 +33,23 @@ class Results:
     Args:
         name: The step that calls it.
         tables: Its results.
+        pruned: Those that a parameter leaves out.
         unknown: Whether it has problems.
         checked: What becomes of a result when it is read.
     """
 
     name: str
     tables: Mapping[str, Node]
+    pruned: Mapping[str, Pruned] = field(default_factory=dict)
     unknown: bool = False
     checked: Callable[[str, Node], Node] = field(default=lambda _, node: node)
 
     def table(self, name: str) -> Node:
-        """A result by name. Raises Fault."""
+        """A result by name. Raises Fault, or Pruned."""
         if self.unknown:
             return Unknown()
+        if name in self.pruned:
+            raise self.pruned[name]
         if name in self.tables:
             return self.checked(name, self.tables[name])
         kind = f"results of {self.name}"
@@ -141,7 +145,7 @@ class Fit:
             return shared_node(Project, node.step, node.origin, input=node, columns=columns)
 
         tables = {name: results.tables.get(name, Unknown()) for name in wanted}
-        return Results(results.name, tables, checked=checked)
+        return Results(results.name, tables, results.pruned, checked=checked)
 
 
 def replacing_arguments(

@@ -118,6 +118,7 @@ class Loader:
         self.writes: list[Sink] = []
         self.schema: SchemaWrite | None = None
         self.returns: dict[str, Node] = {}
+        self.pruned: dict[str, Pruned] = {}  # of its results
         self.choices: dict[str, Choice] = {}
         self.has_lists = False  # among the parameters
         self.broken = False  # whether it has problems
@@ -489,8 +490,8 @@ class Loader:
                 value = self.head.expansion.expand(item, ("returns", name))
             try:
                 self.returns[name] = self.relation(value)
-            except Pruned:
-                return
+            except Pruned as pruned:
+                self.pruned[name] = pruned
 
     # -- choices
 
@@ -656,7 +657,7 @@ class Loader:
         name = step.removeprefix(self.head.prefix)
         if inner.broken:
             return Results(name, {}, unknown=True)
-        return Results(name, inner.returns)
+        return Results(name, inner.returns, inner.pruned)
 
     def _replacement(self, step: str) -> Replacement | None:
         """The plan that `use` puts in the place of a called one; of several, that of the outermost

@@ -80,8 +80,8 @@ def _prompts_without_columns(roots: Iterable[Node]) -> Iterator[Problem]:
 def _unused_parameters(part: LoadedPart) -> Iterator[Problem]:
     declared = part.head.data.get("params") or {}
     mentions = _mentions(part.head.document)
-    if mentions.takes_conditions:
-        return  # what a condition of a caller names is not known
+    if mentions.takes_conditions or not part.raw:
+        return  # what a condition of a caller names is not known; a plan without steps is an interface
     unused = [name for name in declared if name not in mentions.parameters]
     texts = _prompt_files(part) if unused else ()
     in_prompts = {name for text in texts for name in PARAMETER.findall(text)}
@@ -112,12 +112,15 @@ def _mentions(document: Document) -> _Mentions:
     body = {key: value for key, value in document.data.items() if key not in _SILENT}
     texts = _texts(list(body.values()), keys=True)
     of_key: dict[str, list[str]] = {}
+    passed: list[str] = []  # to called plans, by name
     for key, value in _entries(document.data):
+        if key == "call" and isinstance(value, dict) and isinstance(value.get("params"), list):
+            passed += _texts(value["params"])
         if key == "prompt" or key in _CONDITIONS:
             of_key.setdefault(key, []).extend(_texts(value))
     conditions = [text for key in _CONDITIONS for text in of_key.get(key, ())]
     return _Mentions(
-        frozenset(name for text in texts for name in PARAMETER.findall(text)),
+        frozenset([*passed, *(name for text in texts for name in PARAMETER.findall(text))]),
         tuple(dict.fromkeys(of_key.get("prompt", ()))),
         any(map(whole_parameter, conditions)),
     )

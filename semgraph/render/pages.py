@@ -38,7 +38,9 @@ def page(file: PlanFile) -> str:
 
 
 class Notes:
-    """The comments of a plan file: those at its head, and the one on the line of a key."""
+    """The comments of a plan file: those at its head, and those of keys: on the line of the key or on
+    lines of their own above it.
+    """
 
     def __init__(self, text: str, document: Document) -> None:
         self._lines = text.splitlines()
@@ -49,13 +51,20 @@ class Notes:
         return next((i for i, line in enumerate(self._lines) if not line.startswith("#")), 0)
 
     def at(self, *path: str | int) -> str:
-        """The comment at the end of the line of a key; "" if the key is not the first on its line."""
+        """The comment of a key; "" if it has none, or is not the first on its line."""
         key_path: Trail = path
         position = self._document.keys.get(key_path)
         if position is None:
             return ""
-        line = self._lines[position[0] - 1]
-        return _comment(line) if not line[: position[1] - 1].strip(" \"'") else ""
+        row = position[0] - 1
+        line = self._lines[row]
+        if line[: position[1] - 1].strip(" \"'"):
+            return ""
+        above: list[str] = []
+        while row > self._top() and (text := self._lines[row - 1].strip()).startswith("#"):
+            above.insert(0, text.lstrip("# "))
+            row -= 1
+        return _comment(line) or " ".join(above)
 
 
 def _comment(line: str) -> str:

@@ -71,7 +71,7 @@ async def test_what_is_known_of_the_calls_is_said_before_the_first(model, tmp_pa
     told: list[tuple[int, str]] = []
     async with opened(model, tmp_path, store="memory", journal=False) as session:
         await whole(session, say=lambda line: told.append((len(model.requests), line)))
-    known = "≤ 6 calls for mentions, typed_mentions, claims; those of 7 more steps depend on the answers"
+    known = "≤ 6 calls for read/mentions, read/typed_mentions, read/facts; those of 7 more steps depend on the answers"
     assert told[:3] == [
         (0, "whole plans, one trial of each; no limit is set"),
         (0, f"  blocks  {known}"),

@@ -205,7 +205,7 @@ async def test_a_fact_of_a_memory_is_made_of_the_messages_that_it_names(tmp_path
         assert rows_of(chain, "heard", "uuid") == edge["episodes"]
         assert len(rows_of(chain, "episodes", "content")) == len(edge["episodes"])
         asked = {link.step for link in chain.links if link.asked}
-        assert {"claims", "mentions"} <= asked
+        assert {"read/facts", "read/mentions"} <= asked
 
 
 def test_a_record_without_lineage_is_refused_with_what_to_do() -> None:

@@ -78,6 +78,21 @@ steps:
 use: {read: read_fast}
 returns: [read]
 """,
+    "perhaps": """
+inputs: {notes: {id: string, text: string}}
+params: {short: false}
+steps:
+  all: [{from: notes}]
+  first: {if: $short, do: [{from: notes}, {limit: {n: 1, order: id}}]}
+returns: [all, first]
+""",
+    "chosen": """
+inputs: {notes: {id: string, text: string}}
+params: {short: false}
+steps:
+  read: [{call: {plan: perhaps, inputs: [notes], params: [short]}}]
+returns: {all: read.all, first: read.first}
+""",
     "read_one": """
 inputs: {notes: {id: string, text: string}}
 params: {shown: 5}
@@ -124,6 +139,15 @@ def test_parameters_of_the_call_are_passed_unless_the_choice_has_its_own(folder:
     assert names("main.yaml", folder, use=chosen, params={"shown": 3}) == ["Ann", "Ben"]
     own = {"read": "read_fast(shown=2)"}
     assert names("main.yaml", folder, use=own, params={"shown": 3}) == ["An", "Be"]
+
+
+def test_a_result_that_a_parameter_leaves_out_is_left_out_of_the_caller(folder: Path) -> None:
+    assert set(load_plan("chosen.yaml").returns) == {"all"}
+    assert set(load_plan("chosen.yaml", params={"short": True}).returns) == {"all", "first"}
+
+
+def test_parameters_that_a_call_passes_by_name_are_used(folder: Path) -> None:
+    assert load_plan("chosen.yaml").warnings == ()
 
 
 def test_steps_keep_their_names_and_results_have_the_columns_of_the_interface() -> None:

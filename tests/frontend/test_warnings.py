@@ -77,6 +77,11 @@ def test_an_unused_parameter_is_warned_of_at_its_place(load: Load) -> None:
     )
 
 
+def test_a_plan_without_steps_may_declare_parameters_for_plans_in_its_place(load: Load) -> None:
+    text = "plan: none\ninputs: {a: {id: string}}\nparams: {most: 3}\nreturns: [a]\n"
+    assert load(text).warnings == ()
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

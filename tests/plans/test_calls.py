@@ -5,6 +5,7 @@ take.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,57 @@ async def mention_nothing(memory: Memory) -> tuple[Result, list[Numbers]]:
     ]
 
 
+def example_of(name: str, **numbers: int) -> Case:
+    """The example of a part of add_episode."""
+
+    async def case(memory: Memory) -> tuple[Result, list[Numbers]]:
+        given = plan(name).document["example"]["inputs"]
+        return await memory.run(name, inputs=given), [numbers]
+
+    return case
+
+
+async def describe_one_without_facts(memory: Memory) -> tuple[Result, list[Numbers]]:
+    given = {**plan("describe_entities").document["example"]["inputs"], "fresh": []}
+    result = await memory.run("describe_entities", inputs=given)
+    return result, [{"typed": 0, "retold": 1}]
+
+
+async def describe_a_typed_fact(memory: Memory) -> tuple[Result, list[Numbers]]:
+    given = {
+        **plan("describe_facts").document["example"]["inputs"],
+        "relations": [{"name": "WORKS_AT", "fields": '{"since": "date null"}'}],
+    }
+    return await memory.run("describe_facts", inputs=given), [{"typed": 1}]
+
+
+async def resolve_one_in_doubt(
+    memory: Memory, name: str, **numbers: int
+) -> tuple[Result, list[Numbers]]:
+    await memory.hear("I work at Luma.")
+    given = plan(name).document["example"]["inputs"]
+    row = {
+        **given["names"][0],
+        "group_id": "g",
+        "name": "Luma Incorporated",
+        "name_key": "luma incorporated",
+    }
+    return await memory.run(name, inputs={"names": [row]}), [numbers]
+
+
 CASES: dict[str, list[Case]] = {
+    "ask_apart": [example_of("ask_apart", undated=1, compared=1)],
+    "ask_together": [example_of("ask_together", asked=1)],
+    "describe_entities": [
+        example_of("describe_entities", typed=0, retold=0),
+        describe_one_without_facts,
+    ],
+    "describe_facts": [example_of("describe_facts", typed=0), describe_a_typed_fact],
+    "read_combined": [example_of("read_combined", episodes=1)],
+    "read_lean": [example_of("read_lean", episodes=1)],
+    "read_separate": [example_of("read_separate", episodes=1)],
+    "resolve_apart": [partial(resolve_one_in_doubt, name="resolve_apart", mentioned=1, strayed=0)],
+    "resolve_together": [partial(resolve_one_in_doubt, name="resolve_together", resolved=1)],
     "add_episode": [add_episode, add_a_silent_one],
     "add_episode_lean": [add_lean],
     "add_triplet": [add_triplet],

@@ -72,7 +72,7 @@ def test_instructions_are_part_of_what_extraction_is_told() -> None:
 @pytest.mark.parametrize("reach", ["group", "shared_end"])
 @pytest.mark.parametrize("by", ["hybrid", "fulltext", "nearest"])
 def test_every_form_of_a_switch_loads(reach: str, by: str) -> None:
-    load_plan(PLANS / "settle_facts.yaml", params={"reach": reach})
+    load_plan(PLANS / "find_rivals.yaml", params={"reach": reach})
     load_plan(PLANS / "search.yaml", params={"by": by})
 
 
@@ -88,7 +88,7 @@ def test_what_reads_messages_runs_ahead_of_what_depends_on_the_graph() -> None:
     with semgraph.Session(llm="recorded", store="memory", journal=False, runs="") as session:
         told = json.loads(str(session.explain(PLANS / "add_episode.yaml", format="json")))
     steps = {step["step"]: step["part"] for step in told["steps"]}
-    assert {name: steps[name] for name in ("heard", "mentions", "claims")} == dict.fromkeys(
-        ("heard", "mentions", "claims"), "ahead"
-    )
-    assert steps["settled/verdicts"] == "ordered"
+    assert {
+        name: steps[name] for name in ("receive/heard", "read/mentions", "read/facts")
+    } == dict.fromkeys(("receive/heard", "read/mentions", "read/facts"), "ahead")
+    assert steps["settle/ask/verdicts"] == "ordered"

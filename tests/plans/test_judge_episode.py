@@ -58,7 +58,9 @@ def question(memory: Memory) -> str:
 
 
 @pytest.mark.parametrize(
-    "way", [FUSED, {"params": {"fuse_resolve": True}}], ids=["combined", "separate"]
+    "way",
+    [FUSED, {"use": {"judge": "judge_episode(fuse_dates=false)"}}],
+    ids=["combined", "separate"],
 )
 @pytest.mark.parametrize(("hobby", "ends"), [("glider", True), ("cello", False)])
 async def test_what_is_known_of_one_who_was_not_meant_does_not_count(
@@ -158,7 +160,9 @@ async def test_facts_are_looked_for_between_what_names_are_likeliest_to_be(
     said = {"group_id": "g", "content": "Ann(user): Alice works at Acme.", "history": []}
     place = {"episode": "e", "group_id": "g", "turn": 1, "nth": 1}
     names = [
-        said | place | {"uuid": uuid, "name": name, "name_key": name.lower(), "nth": nth}
+        said
+        | place
+        | {"uuid": uuid, "name": name, "name_key": name.lower(), "nth": nth, "type": "Entity"}
         for nth, (uuid, name) in enumerate({"m1": "Alice", "m2": "Acme"}.items(), 1)
     ]
     claim = place | {
@@ -170,21 +174,21 @@ async def test_facts_are_looked_for_between_what_names_are_likeliest_to_be(
     }
     result = await memory.run(
         "judge_episode",
-        episodes=[said | {"uuid": "e", "valid_at": at(1)}],
-        of=names,
+        heard=[said | {"uuid": "e", "valid_at": at(1)}],
+        names=names,
         claims=[claim | {"fact": "Alice works at Acme."}],
         params={"pairs": pairs},
     )
     told = result.tables["verdicts"].to_pylist()
     assert {row["source"]: row["verdict"] for row in told} == verdicts
-    assert [row["same"] for row in result.tables["names"].to_pylist()] == [True]
+    assert [row["same"] for row in result.tables["answered"].to_pylist()] == [True]
 
 
 async def test_with_lean_who_is_who_is_asked_while_reading(memory: Memory) -> None:
     await memory.hear(
         "I work at Luma.",
         "I work at Acme.",
-        params={"extract": "lean", "resolve": "together", "fuse_resolve": True},
+        use={"read": "read_lean", "judge": "judge_episode", "resolve": "resolve_together"},
     )
     assert memory.model.counters.calls == 2
     assert (await memory.graph()).fact("Ann works at Luma")["invalid_at"] is not None

@@ -125,13 +125,13 @@ async def test_a_date_that_cannot_be_had_is_missing_and_the_fact_is_not(remember
         fact = (await memory.graph()).fact("Ann works")
     assert (fact["valid_at"], fact["invalid_at"]) == (None, None)
     assert result.committed == 1
-    assert result.meter.step("settled/dated").rows_failed == 1
+    assert result.meter.step("settle/ask/dated").rows_failed == 1
 
 
 @pytest.mark.parametrize("reach", ["group", "shared_end"])
 async def test_a_fact_between_others_is_ended_too(memory: Memory, reach: str) -> None:
     said = ("I lead Project Kite.", "Bob(user): I lead Project Kite.")
-    await memory.hear(*said, params={"reach": reach})
+    await memory.hear(*said, use={"find": f"find_rivals(reach={reach})"})
     graph = await memory.graph()
     assert graph.fact("Ann leads")["invalid_at"] == graph.fact("Bob leads")["valid_at"]
 
@@ -141,7 +141,7 @@ async def test_reach_says_where_contradictions_are_looked_for(
     memory: Memory, reach: str, calls: int
 ) -> None:
     said = ("I work at Luma.", "Bob(user): Carl works at Acme.")
-    await memory.hear(*said, params={"reach": reach})
+    await memory.hear(*said, use={"find": f"find_rivals(reach={reach})"})
     assert memory.model.calls["verdict"] == calls
 
 

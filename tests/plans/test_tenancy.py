@@ -48,6 +48,8 @@ def rows(*made: dict[str, Any]) -> list[dict[str, Any]]:
     def of(group: str, value: Any) -> Any:
         if isinstance(value, str):
             return value.replace("{c}", canary(group)).replace("{g}", group)
+        if isinstance(value, dict):
+            return {key: of(group, each) for key, each in value.items()}
         return [of(group, each) for each in value] if isinstance(value, list) else value
 
     return [
@@ -106,6 +108,16 @@ def _of(known: dict[str, str], **more: Any) -> list[dict[str, Any]]:
 
 
 MENTIONS = rows(name("m1", "Ann Weber"), name("m2", "Anna Weber"), name("m3", "Anne Webber"))
+NAMES = [{**mention, "type": "Entity"} for mention in MENTIONS]
+HEARD = rows(
+    {"uuid": "{g}x", "turn": 9, "source": "message", "valid_at": at(30), "history": []}
+    | {"content": "Ann Weber{c}(user): I work at Lumen{c}."}
+)
+FACTS = rows(fact(1, "Ann Weber{c} works at Luma{c}."), fact(2, "Ann Weber{c} works at Lumen{c}."))
+PAIRS = rows(
+    {"uuid": "{g}f1", "known": "{g}k", "pool": "same", "rank": 1}
+    | {"old": {"fact": "Ann Weber{c} has a job at Luma{c}."}}
+)
 CASES: dict[str, Case] = {
     "add_episode": lambda m, _, use: m.run("add_episode", episodes=episodes(), use=use),
     "add_episode_lean": lambda m, _, use: m.run("add_episode_lean", episodes=episodes(10), use=use),
@@ -115,15 +127,31 @@ CASES: dict[str, Case] = {
         use=use,
     ),
     "resolve_entities": lambda m, _, use: m.run("resolve_entities", of=MENTIONS, use=use),
-    "settle_facts": lambda m, _, use: m.run(
-        "settle_facts",
-        facts=rows(fact(1, "Ann Weber{c} works at Luma{c}."), fact(2, "Ann Weber{c} works at Lumen{c}.")),
+    "settle_facts": lambda m, _, use: m.run("settle_facts", facts=FACTS, use=use),
+    "ask_apart": lambda m, _, use: m.run("ask_apart", facts=FACTS, pairs=PAIRS, use=use),
+    "ask_together": lambda m, _, use: m.run("ask_together", facts=FACTS, pairs=PAIRS, use=use),
+    "resolve_apart": lambda m, _, use: m.run("resolve_apart", names=NAMES, use=use),
+    "resolve_together": lambda m, _, use: m.run("resolve_together", names=NAMES, use=use),
+    "read_separate": lambda m, _, use: m.run("read_separate", heard=HEARD, use=use),
+    "read_combined": lambda m, _, use: m.run("read_combined", heard=HEARD, use=use),
+    "read_lean": lambda m, _, use: m.run("read_lean", heard=HEARD, use=use),
+    "describe_entities": lambda m, _, use: m.run(
+        "describe_entities",
+        named=[{**row, "entity": row["uuid"], "new": True} for row in NAMES],
+        use=use,
+    ),
+    "describe_facts": lambda m, _, use: m.run(
+        "describe_facts",
+        inputs={
+            "fresh": FACTS,
+            "relations": [{"name": "WORKS_AT", "fields": '{"since": "date null"}'}],
+        },
         use=use,
     ),
     "judge_episode": lambda m, _, use: m.run(
         "judge_episode",
-        episodes=rows({"uuid": "{g}x", "content": "Ann Weber{c}(user): I work at Lumen{c}.", "valid_at": at(30), "history": []}),
-        of=MENTIONS,
+        heard=HEARD,
+        names=NAMES,
         claims=rows(
             {"episode": "{g}x", "turn": 9, "nth": 1, "said_at": at(30), "source": "Ann Weber{c}", "target": "Anna Weber{c}"}
             | {"name": "KNOWS", "fact": "Ann Weber{c} knows Anna Weber{c}."}

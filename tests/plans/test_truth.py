@@ -65,7 +65,7 @@ def asked(model: StandIn) -> Counter[str]:
 OPTIONS: dict[str, dict[str, Any]] = {
     "one by one": {"params": {"window": 1}},
     "all at once": {"params": {"window": "all", "rivals": 60}},
-    "one question for all that is open": {"params": {"fuse_resolve": True}},
+    "one question for all that is open": {"use": {"judge": "judge_episode(fuse_dates=false)"}},
 }
 
 

@@ -14,14 +14,14 @@ from tests.plans.conftest import Memory, at
 
 Remember = Callable[[StandIn], Memory]
 AS_SHIPPED: dict[str, Any] = {}
-FUSED: dict[str, Any] = {"params": {"fuse_dates": True}}
+FUSED: dict[str, Any] = {"use": {"ask": "ask_together"}}
 GRAPHITI: dict[str, Any] = {"preset": "graphiti"}
 COMBINED: dict[str, Any] = {"preset": "combined"}
 BULK: dict[str, Any] = {"preset": "bulk"}
 AT_MOST_TWO: dict[str, Any] = {"preset": "fused"}
-JUDGED: dict[str, Any] = {"params": {"fuse_resolve": True}}
-JUDGED_AND_DATED: dict[str, Any] = {"params": {"fuse_resolve": True, "fuse_dates": True}}
-LEAN: dict[str, Any] = {"params": {"extract": "lean", "resolve": "together"}}
+JUDGED: dict[str, Any] = {"use": {"judge": "judge_episode(fuse_dates=false)"}}
+JUDGED_AND_DATED: dict[str, Any] = {"use": {"judge": "judge_episode", "ask": "ask_together"}}
+LEAN: dict[str, Any] = {"use": {"read": "read_lean", "resolve": "resolve_together"}}
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,9 @@ async def test_the_counts_of_semgraph_equal_those_of_the_server_with_many_faults
 
 async def test_the_graph_of_a_plain_world_is_right() -> None:
     async with StandIn() as server:
-        found = await scored(World.make(3, 3, 1), server, params={"reach": "shared_end"})
+        found = await scored(
+            World.make(3, 3, 1), server, use={"find": "find_rivals(reach=shared_end)"}
+        )
     assert found.score.edges.f1 == found.score.b_cubed.f1 == 1.0
     assert found.score.validity is not None
     assert found.score.validity.f1 == 1.0
@@ -261,7 +263,9 @@ async def test_the_graph_of_a_plain_world_is_right() -> None:
 
 async def test_a_model_that_errs_is_scored_lower() -> None:
     async with StandIn(noise=Noise(drop=0.3)) as server:
-        found = await scored(World.make(3, 3, 1), server, params={"reach": "shared_end"})
+        found = await scored(
+            World.make(3, 3, 1), server, use={"find": "find_rivals(reach=shared_end)"}
+        )
     assert found.score.edges.recall is not None
     assert found.score.edges.recall < 0.9
 
