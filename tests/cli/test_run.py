@@ -351,7 +351,16 @@ def test_a_text_without_a_time_is_of_the_time_of_reading_it(project: Project) ->
 
 
 def test_a_message_is_piped_into_the_shipped_plan(project: Project) -> None:
-    options = ["-i", "episodes=-", "--until", "heard", "--llm", "recorded", "--store", "memory"]
+    options = [
+        "-i",
+        "episodes=-",
+        "--until",
+        "receive/heard",
+        "--llm",
+        "recorded",
+        "--store",
+        "memory",
+    ]
     done = project("run", "add_episode", *options, text="Ann lives in Oslo.\n")
     assert done.code == 0, done.err
     assert "Ann lives in Oslo." in done.out

@@ -347,8 +347,8 @@ async def test_episodes_give_the_graph_that_windows_of_these_sizes_give(
             await store.aclose()
         model.reset()
         fix(monkeypatch, windows)
-        params = {"resolve": "together"}
-        fixed = await work.run(said(texts), params=params, session={"journal": False})
+        use = {"resolve": "resolve_together"}
+        fixed = await work.run(said(texts), use=use, session={"journal": False})
         assert fixed.committed == ready.committed == 5
         assert await place.dump() == graph
         assert wire(model.requests) == asked
