@@ -592,3 +592,46 @@ def test_functions_of_rounds_may_nest_branch_and_take_names_that_are_taken(tmp_p
         edges.iterate(lambda last: last.add({"n": "1"}), times=1)
     with pytest.raises(PlanError, match="every round would be the same"):
         edges.iterate(lambda _: edges, times=1)
+
+
+STOPPED = """
+graph: graph.yaml
+inputs: {rows: {group_id: string, id: string, n: int64}}
+windows: {input: rows, partition: group_id, key: id, size: 1, ahead: 1}
+steps:
+  out:
+    - from: rows
+    - project: {uuid: id, group_id, n}
+    - iterate:
+        as: last
+        times: 3
+        do:
+          - from: last
+          - sem_map: {prompt: "What comes after {n}?", returns: {next: int64}}
+          - join: {other: Person, alias: p, using: uuid, how: anti}
+          - project: {uuid, group_id, n: next}
+writes: [{merge: {from: out, node: Person, set: {name: "CAST(n AS VARCHAR)"}}}]
+returns: [out]
+"""
+
+
+@pytest.mark.parametrize("most", range(1, 9))
+def test_a_run_that_stops_in_any_round_is_resumed_without_asking_twice(
+    tmp_path: Path, most: int
+) -> None:
+    graph = Path(__file__).parents[1] / "fixtures" / "optimizer" / "graph.yaml"
+    (tmp_path / "graph.yaml").write_text(graph.read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "stopped.yaml").write_text("plan: stopped\n" + STOPPED, encoding="utf-8")
+    rows = [{"group_id": "g", "id": f"p{i}", "n": 10 * i} for i in range(3)]
+    asked_of, committed = [], []
+    for limit in (most, 99):
+        oracle = Oracle(Mind(answer=counting))
+        with semgraph.Session(
+            llm=oracle, store=f"sqlite:{tmp_path / 'graph.db'}", journal=str(tmp_path / "journal.db"), runs="",
+            folder=tmp_path, max_calls=limit,
+        ) as session:  # fmt: skip
+            result = session.run(tmp_path / "stopped.yaml", inputs={"rows": rows})
+        asked_of += asked(oracle)
+        committed.append(result.committed)
+    assert len(asked_of) == len(set(asked_of)) == 9
+    assert sum(committed) == 3
