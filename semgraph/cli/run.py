@@ -213,6 +213,9 @@ def explain(
     preset: Preset = None,
     use: Uses = None,
     format: Annotated[Form, typer.Option(help="How it is drawn.")] = Form.tree,  # noqa: A002 - the option's name
+    expand: Annotated[
+        bool, typer.Option("--expand", help="With --format algebra: the steps of called plans too.")
+    ] = False,
     rules: Annotated[bool, typer.Option("--rules", help="What each rewrite changes.")] = False,
     queries: Annotated[
         bool, typer.Option("--queries", help="The SQL, and what the store is asked.")
@@ -251,6 +254,7 @@ def explain(
                 run=run,
                 sample=sample,
                 width=options.out.width,
+                expand=expand,
                 inputs=inputs,
             )
             options.show(*text.splitlines())

@@ -12,7 +12,7 @@ from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.iterate import Iterate, Round
 from semgraph.logical.node import Node, walk
-from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.plan import LogicalPlan, PlanCall
 from semgraph.logical.relational import (
     Add,
     Aggregate,
@@ -39,43 +39,99 @@ _JOINS = {"inner": "⋈", "left": "⟕", "semi": "⋉", "anti": "▷"}
 Name = Callable[[Node], str]
 
 
-def algebra(plan: LogicalPlan) -> str:
+def algebra(plan: LogicalPlan, *, expand: bool = False) -> str:
     """The plan as equations over σ π ⋈ γ μ and the semantic operators, one for each step, then the
-    writes as ←.
+    writes as ←. A called plan is one term.
 
     Operators of an equation are applied from the bottom line upwards, as in f(g(x)).
+
+    Args:
+        plan: The plan.
+        expand: Whether the steps of called plans are equations too.
     """
     empty = {root for root in plan.roots if root.is_empty}
-    operators = (n for n in walk(*plan.roots) if not isinstance(n, (Sink, Input)) or n in empty)
+    operators = [n for n in walk(*plan.roots) if not isinstance(n, (Sink, Input)) or n in empty]
     last = {node.step: node for node in operators if node.step}
-    named = {node: step for step, node in last.items()}
+    calls = {} if expand else {s: call for s, call in plan.called.items() if _is_call(plan, s)}
+    named = {
+        node: step
+        for step, node in last.items()
+        if step not in calls and _caller(node, calls) is None
+    }
+    named |= {
+        node: f"{step}.{result}" if len(call.results) > 1 else step
+        for step, call in calls.items()
+        for result, node in call.results.items()
+        if _caller(node, calls) == step
+    }
 
     def name(node: Node) -> str:
         if node in named:
             return named[node]
+        if _caller(node, calls) is not None and isinstance(node, Project):
+            return name(node.input)  # the columns of the plan in whose place another stands
         if isinstance(node, Input):
             return symbol(node, name)
         lines = _chain(node, name, named)
         return lines[0] if len(lines) == 1 else "(" + " ".join(lines) + ")"
 
-    steps = [node for node in walk(*plan.roots) if node in named]
-    equations = [_equation(f"{named[node]} =", _chain(node, name, named)) for node in steps]
+    equations = {
+        node.step: _equation(f"{named[node]} =", _chain(node, name, named))
+        for node in operators
+        if node in named and node.step not in calls and _caller(node, calls) is None
+    }
+    equations |= {step: _equation(f"{step} =", [_term(call, name)]) for step, call in calls.items()}
+    first = [step for step in plan.document.get("steps") or () if step in equations]
+    steps = dict.fromkeys([*first, *equations]) if calls else equations
     written = [
-        _equation(f"{s.label.name} ← {symbol(s, name)}", [name(s.input)]) for s in plan.writes
+        _equation(f"{s.label.name} ← {symbol(s, name)}", [name(s.input)])
+        for s in plan.writes
+        if _caller(s, calls) is None
     ]
     schema = (
         [f"schema ← {plan.graph.name}{' (anew)' if plan.schema.drop else ''}"]
         if plan.schema is not None
         else []
     )
-    return "\n".join([*schema, *equations, *written])
+    lines = [equations[step] for step in steps]
+    return "\n".join([*schema, *lines, *_written_by_calls(plan, calls), *written])
+
+
+def _is_call(plan: LogicalPlan, step: str) -> bool:
+    """Whether a step of the plan is a call and nothing else."""
+    body = plan.document.get("steps", {}).get(step)
+    body = body.get("do") if isinstance(body, Mapping) else body
+    return isinstance(body, list) and [*map(list, body)] == [["call"]]
+
+
+def _caller(node: Node, calls: Mapping[str, PlanCall]) -> str | None:
+    """The call that a node is inside of."""
+    step, slash, _ = node.step.partition("/")
+    return step if slash and step in calls else None
+
+
+def _term(call: PlanCall, name: Name) -> str:
+    given = dict.fromkeys(name(node) for node in call.inputs.values() if not node.is_empty)
+    return f"{call.by or call.plan}({', '.join(given)})"
+
+
+def _written_by_calls(plan: LogicalPlan, calls: Mapping[str, PlanCall]) -> list[str]:
+    """What the called plans write: `MENTIONS, RELATES_TO ← store`."""
+    writers: dict[str, dict[str, None]] = {}
+    for sink in plan.writes:
+        if caller := _caller(sink, calls):
+            writers.setdefault(sink.label.name, {})[caller] = None
+    labels: dict[str, list[str]] = {}
+    for label, steps in writers.items():
+        labels.setdefault(", ".join(steps), []).append(label)
+    return [f"{', '.join(names)} ← {steps}" for steps, names in labels.items()]
 
 
 def in_full(plan: LogicalPlan) -> str:
     """The algebra with physical details: fetched properties, repeated scans, searches that share a
     round trip.
     """
-    lines = [algebra(plan)]
+    lines = [algebra(plan, expand=True)]
     batches: dict[str, list[str]] = {}
     for node in walk(*plan.roots):
         if isinstance(node, (Scan, Search)) and node.properties is not None:

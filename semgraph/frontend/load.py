@@ -652,6 +652,7 @@ class Loader:
         if self._rounds and (inner.writes or inner.schema is not None):
             raise Fault("the plan that do calls writes: write after the loop", "plan")
         self.called.append(inner)
+        self.calls[step] = replace(self.calls[step], inputs=inner.inputs, results=inner.returns)
         self.writes += inner.writes
         self.schema = self.schema or inner.schema
         name = step.removeprefix(self.head.prefix)

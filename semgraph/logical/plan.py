@@ -198,10 +198,14 @@ def match_steps(pattern: str, steps: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class PlanCall:
-    """A call of a plan: the plan that the step names, and the one that `use` puts in its place."""
+    """A call of a plan: the plan that the step names, the one that `use` puts in its place, and the
+    relations that go in and come out.
+    """
 
     plan: str
     by: Choice | None = None
+    inputs: Mapping[str, Node] = field(default_factory=dict, compare=False, repr=False)
+    results: Mapping[str, Node] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,6 +49,7 @@ class Explanation:
         run: A recorded run, for counts beside the estimates.
         sample: The cost of some of the rows.
         width: Columns of the terminal.
+        expand: Whether the algebra has the steps of called plans.
     """
 
     plan: LogicalPlan
@@ -57,6 +58,7 @@ class Explanation:
     run: Run | None = None
     sample: Sample | None = None
     width: int = WIDTH
+    expand: bool = False
 
     async def text(self, form: ExplainFormat) -> str:
         """The plan in one of the forms. No model is called. The store is read for `prompts` and to
@@ -68,7 +70,7 @@ class Explanation:
         """
         note = "" if self.run is None else _note(self.run, self.plan)
         if form == "algebra":
-            return algebra(self.plan)
+            return algebra(self.plan, expand=self.expand)
         plan = mark_empty(self.plan, self.inputs or {})
         optimized, changes = rewrites.optimized(plan)
         if form == "rules":

@@ -265,6 +265,7 @@ class Session:
         step: str | None = None,
         trials: int = 1,
         width: int = 100,
+        expand: bool = False,
         inputs: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> str:
@@ -283,6 +284,7 @@ class Session:
             step: Their step, if more than one calls the model.
             trials: The number of trials of each.
             width: The width of the tree.
+            expand: With `algebra`: the steps of called plans too.
             inputs: The rows to estimate; by default the plan's example, if it has one.
             more: The same as arguments.
         """
@@ -303,7 +305,13 @@ class Session:
             rows = tables or {}
             some = sample and await sampled(logical, rows, sample, self._resources)
             explanation = Explanation(
-                logical, self._resources, tables, self._recorded(run), some or None, width
+                logical,
+                self._resources,
+                tables,
+                self._recorded(run),
+                some or None,
+                width,
+                expand,
             )
             return await explanation.text(format)
 
