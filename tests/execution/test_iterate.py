@@ -635,3 +635,77 @@ def test_a_run_that_stops_in_any_round_is_resumed_without_asking_twice(
         committed.append(result.committed)
     assert len(asked_of) == len(set(asked_of)) == 9
     assert sum(committed) == 3
+
+
+LEAVING = """
+inputs: {rows: {group_id: string, id: string, numbers: list<int64>}}
+windows: {input: rows, partition: group_id, key: id, size: all}
+steps:
+  out:
+    - from: rows
+    - unnest: {column: numbers, alias: n}
+    - project: [group_id, id, n]
+    - iterate:
+        as: last
+        times: 3
+        do:
+          - from: last
+          - sem_map: {prompt: "What comes after {n}?", returns: {next: int64}}
+          - project: {group_id, id, n: next}
+          - require: {where: n <> 12, says: "'twelve'"}
+returns: [out]
+"""
+
+
+def test_nothing_more_is_asked_about_a_member_that_failed_in_a_round(tmp_path: Path) -> None:
+    oracle = Oracle(Mind(answer=counting))
+    rows = [
+        {"group_id": "g", "id": "a", "numbers": [10, 50]},
+        {"group_id": "g", "id": "b", "numbers": [30]},
+    ]
+    result = run(tmp_path, LEAVING, oracle, rows=rows)
+    assert [row["n"] for row in result.tables["out"].to_pylist()] == [33]
+    numbers = {counting(text)["next"] for text in asked(oracle)}
+    assert numbers == {11, 12, 51, 52, 31, 32, 33}  # 50 leaves with 10, in round 2
+
+
+ORDERED = """
+graph: graph.yaml
+inputs: {rows: {group_id: string, id: string, n: int64}}
+windows: {input: rows, partition: group_id, key: id, size: 1}
+steps:
+  out:
+    - from: rows
+    - project: {uuid: id, group_id, n}
+    - iterate:
+        as: last
+        times: 2
+        do:
+          - from: last
+          - iterate:
+              as: inner_last
+              times: 2
+              do:
+                - from: last
+                - join: {other: [{from: inner_last}, {filter: n < 99}], alias: o, using: uuid}
+                - group_join: {other: Person, alias: p, where: "TRUE", add: {stored: count(*)}}
+                - project: {uuid, group_id, n: n + o.n + stored}
+writes: [{merge: {from: out, node: Person, set: {name: "CAST(n AS VARCHAR)"}}}]
+returns: [out]
+"""
+
+
+def test_loops_in_an_ordered_loop_see_what_earlier_windows_wrote(tmp_path: Path) -> None:
+    graph = Path(__file__).parents[1] / "fixtures" / "optimizer" / "graph.yaml"
+    (tmp_path / "graph.yaml").write_text(graph.read_text(encoding="utf-8"), encoding="utf-8")
+    rows = [{"group_id": "g", "id": f"p{i}", "n": 1} for i in range(3)]
+    found = run(tmp_path, ORDERED, rows=rows).tables["out"].to_pylist()
+    expected = []
+    for stored in range(3):
+        n = 1
+        for _ in range(2):
+            outer = n
+            for _ in range(2):
+                n = outer + n + stored
+        expected.append(n)
+    assert [row["n"] for row in found] == expected
