@@ -111,7 +111,11 @@ def overlap(query: str, text: str) -> float:
     >>> overlap("who leads Phoenix", "Alice leads Phoenix")
     0.6666666666666666
     """
-    a, b = distinct_words(query), distinct_words(text)
+    return overlap_of(distinct_words(query), distinct_words(text))
+
+
+def overlap_of(a: frozenset[str], b: frozenset[str]) -> float:
+    """The overlap of two texts by their distinct words."""
     shared = len(a & b)
     return shared / math.sqrt(len(a) * len(b)) if shared else 0.0
 

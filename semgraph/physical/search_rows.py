@@ -214,10 +214,7 @@ class RowSearch:
         names = ("_q", "method", "score", self.node.graph.key)
         columns = zip(*map(self.hits.column, names), range(self.stored), strict=True)
         hits = self._without_step([_Hit(*hit) for hit in columns])
-        overlaps = [n for n, by in enumerate(self.node.methods) if by.rank == "overlap"]
-        for method in overlaps:
-            hits = self._by_overlap(hits, method)
-        if overlaps:
+        if any(by.rank == "overlap" for by in self.node.methods):
             hits = [hit for hit in hits if hit.score > 0]
         for test in functions.residual if hits else ():
             passes = test([[self._joined(hit.q, hit.place) for hit in hits]], self.now)
@@ -234,17 +231,6 @@ class RowSearch:
             keys[scope].add(key)
         own = [keys.get(scope, ()) for scope in self._scopes(self.left)]
         return [hit for hit in hits if hit.key not in own[hit.q]]
-
-    def _by_overlap(self, hits: list[_Hit], method: int) -> list[_Hit]:
-        """Hits, where those of one method are scored by the words that row and hit share."""
-        assert self.hits is not None
-        sought, texts = self.search.column(method), _texts(self.hits, self.node.texts[method])
-        return [
-            hit._replace(score=overlap(sought[hit.q] or "", texts[hit.place]))
-            if hit.method == method
-            else hit
-            for hit in hits
-        ]
 
     def _step_hits(
         self, pairs: Sequence[Pair], cosines: Mapping[int, Sequence[float | None]]

@@ -22,7 +22,6 @@ from semgraph.relational.sql import quote
 from semgraph.stores.base import Method, SearchQuery, Store
 
 _NAMES = tuple(name for name, _ in RANKING)
-_OVERFETCH = 4  # overlap ranks the best 4k full-text hits of the store anew
 
 
 def conjuncts_for_store(
@@ -185,7 +184,8 @@ class SearchSpec:
                 by.prop,
                 f"{prefix}{i}",
                 by.above,
-                limit and limit * (_OVERFETCH if by.rank == "overlap" else 1),
+                limit,
+                by.rank,
             )
             for i, by in enumerate(node.methods)
         )

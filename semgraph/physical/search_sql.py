@@ -170,20 +170,14 @@ def _stored_hits(spec: SearchSpec) -> str:
     named = {quote(getattr(node, end)): quote(end_column(end)) for end in node.ends}
     ends = "".join(f", {column} AS {name}" for name, column in named.items())
     inner = f"SELECT _q AS {_Q}, method AS {_METHOD}, score AS {_SCORE}, {key} AS {_KEY}, {struct}{ends} FROM {STORED}"
-    cases = [
-        f"WHEN {_METHOD} = {i} THEN overlap({_sought(i)}, {_text(spec.node.texts[i], alias)})"
-        for i, by in enumerate(node.methods)
-        if by.rank == "overlap"
-    ]
-    score = f"CASE {' '.join(cases)} ELSE {INNER}.{_SCORE} END" if cases else f"{INNER}.{_SCORE}"
     terms = [f"({scalar_sql(c, partitioned=False)})" for c in spec.residual]
-    if cases:
+    if any(by.rank == "overlap" for by in node.methods):
         terms.append(f"{_SCORE} > 0")
     if node.within is not None and spec.with_step:
         same = "".join(f" AND {left} = {step}" for left, step in _same_partition(node, STEP))
         terms.append(f"NOT EXISTS (SELECT 1 FROM {STEP} WHERE {STEP}.{key} = {_KEY}{same})")
     where = f" WHERE {' AND '.join(terms)}" if terms else ""
-    own = f"{INNER}.{_Q}, {INNER}.{_METHOD}, {score} AS {_SCORE}, {INNER}.{_KEY}, {INNER}.{alias}"
+    own = f"{INNER}.{_Q}, {INNER}.{_METHOD}, {INNER}.{_SCORE}, {INNER}.{_KEY}, {INNER}.{alias}"
     own += "".join(f", {INNER}.{name}" for name in named)
     hits = f"SELECT {LEFT}.*, {own} FROM ({inner}) AS {INNER} JOIN {LEFT} ON {LEFT}.{ORDINAL} = {INNER}.{_Q}"
     columns = f"{_Q}, {_METHOD}, {_SCORE}, {alias}, {_KEY}{_term_columns(spec)}"

@@ -21,6 +21,8 @@ from semgraph.logical.graph import Pattern
 from semgraph.logical.schema import Derived, Graph, Label
 
 Via = Literal["equal", "fulltext", "nearest", "order"]
+OVERFETCH = 4
+"""How many hits by full text `overlap` ranks, as a multiple of those that it gives."""
 Alias = str | tuple[str, ...] | None
 """The names of which a conjunct reads properties: of a hit, or of a hit and its ends; None: any
 variable of a pattern; "": plain names are properties.
@@ -44,6 +46,9 @@ class Method:
             and a vector of zeros find nothing.
         above: For `nearest`: the similarity that a hit must exceed, strictly.
         k: How many hits to give per row at most, after `where`; None for all.
+        rank: For `fulltext`: `overlap` ranks the best `ranked` hits of the store anew, by the
+            `overlap` of the row's words and their texts, which is their score; ties by key. All
+            properties of the index must be among those that the query returns.
     """
 
     via: Via
@@ -51,6 +56,12 @@ class Method:
     column: str = ""
     above: float = -1.0
     k: int | None = None
+    rank: Literal["store", "overlap"] = "store"
+
+    @property
+    def ranked(self) -> int | None:
+        """How many hits the store ranks for a row; None: all."""
+        return self.k and self.k * (OVERFETCH if self.rank == "overlap" else 1)
 
 
 @dataclass(frozen=True)

@@ -212,6 +212,7 @@ async def ask(
     methods = (
         Method("equal", "name", "name"),
         Method("fulltext", "name", "text"),
+        Method("fulltext", "name", "text", k=2, rank="overlap"),
         Method("nearest", "name", "vector", above=0.3123),
         Method("nearest", "name", "vector"),
         Method("equal", "turn", "least", k=2),

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from semgraph.errors import DataError, EngineError, PlanError, StoreUnavailable
+from semgraph.expr.functions import overlap
 from semgraph.expr.scalar import parse_scalar
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import Method
@@ -335,8 +336,15 @@ def bm25(query, texts, mean):
     return sorted((rounded(-score), key) for key, score in scores.items() if score)
 
 
+@pytest.fixture(params=[0, 2_000], ids=["in postings", "in memory"])
+def words_held(request, monkeypatch):
+    """Of how many rows words are held in memory."""
+    monkeypatch.setattr(fulltext, "_FEW", request.param)
+    return request.param
+
+
 @pytest.fixture
-async def library(file, world, monkeypatch):
+async def library(file, world, monkeypatch, words_held):
     """600 texts of words as frequent as their rank says, in three groups of different sizes."""
     draw = random.Random(5)
     words = [f"w{i}" for i in range(60)]
@@ -386,6 +394,33 @@ async def test_full_text_is_ranked_by_bm25_of_what_a_row_may_see(
         assert [(rounded(-score), key) for n, score, key in hits if n == q] == expected[:k]
 
 
+@pytest.mark.parametrize("k", [3, None])
+async def test_overlap_ranks_the_best_by_bm25_anew(library, file, world, k):
+    rows = world.rows(text=QUERIES, group_id=["a"] * len(QUERIES))
+    queries = [
+        world.query(
+            "Note",
+            Method("fulltext", "content", "text", k=most, rank=rank),
+            properties=("content",),
+        )
+        for most, rank in ((k and 4 * k, "store"), (k, "overlap"))
+    ]
+    ranked, anew = [table.to_pylist() for table in await file.search(queries, rows)]
+    for q, text in enumerate(QUERIES):
+        first = [(hit["content"], hit["uuid"]) for hit in ranked if hit["_q"] == q]
+        expected = sorted((-overlap(text, content), uuid) for content, uuid in first)
+        assert [(-hit["score"], hit["uuid"]) for hit in anew if hit["_q"] == q] == expected[:k]
+
+
+async def test_overlap_compares_words_before_case_folding(file, world, words_held):
+    await world.commit(file, world.write("Note", {"uuid": "n", "content": "ΟΔΟΣ fox"}))
+    method = Method("fulltext", "content", "text", k=1, rank="overlap")
+    query = world.query("Note", method, properties=("content",))
+    [found] = await file.search([query], world.rows(text=["οδοσ fox", "οδος fox"]))
+    assert found.column("score").to_pylist() == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("words_held", [0], indirect=True)
 async def test_postings_of_very_frequent_words_are_not_read(library, file, world):
     read = []
     file.observe(read.append)
@@ -515,6 +550,26 @@ async def test_vectors_are_read_once_and_then_only_what_is_new(crowd, world):
     newest = 'SELECT max(changed) FROM "Person#vector#name_embedding"'
     assert crowd._file._con.execute(newest).fetchone()[0] == version + 1
     assert crowd._memory.vectors._held["Person#vector#name_embedding", "g"] is held
+
+
+async def test_words_are_read_once_and_then_only_what_is_new(crowd, world):
+    read = []
+    crowd.observe(lambda sql: read.append(sql) if '#rows" s CROSS JOIN' in sql else None)
+    query = world.query("Person", Method("fulltext", "name", "text", k=1))
+    rows = world.rows(text=["heron"])
+    for _ in range(2):
+        assert world.keys((await crowd.search([query], rows))[0]) == {}
+    assert len(read) == 1
+    [held] = crowd._memory.words._held.values()
+    version = held.version
+    await world.commit(crowd, world.write("Person", {"uuid": "new", "name": "a heron"}))
+    assert world.keys((await crowd.search([query], rows))[0]) == {0: ["new"]}
+    assert len(read) == 2
+    assert f"changed > {version}" in read[1]
+    await world.commit(crowd, world.write("Person", {"uuid": "new", "turn": 7}))
+    newest = 'SELECT max(changed) FROM "Person#text#person_text#rows"'
+    assert crowd._file._con.execute(newest).fetchone()[0] == version + 1
+    assert [held] == list(crowd._memory.words._held.values())
 
 
 async def test_the_database_passes_an_integrity_check(crowd, world):

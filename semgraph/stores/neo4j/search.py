@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import EngineError
+from semgraph.expr.functions import overlap
 from semgraph.expr.functions import words as plain_words
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Method, SearchQuery
@@ -155,8 +156,10 @@ class _Search:
             method = self._method(branch)
             if branch.index and branch.number not in self.limits:
                 factor = max(_FACTOR, self.of.factors.get(branch.index, 0))
-                all_ = branch.whole or method.k is None
-                self.limits[branch.number] = _ALL if all_ else factor * (method.k or 0) + _FIRST
+                all_ = branch.whole or method.ranked is None
+                self.limits[branch.number] = (
+                    _ALL if all_ else factor * (method.ranked or 0) + _FIRST
+                )
             if method.via != "order":
                 sought = self._sought(branch, rows)
                 more[f"m{branch.number}"] = (
@@ -254,7 +257,7 @@ class _Search:
         self.hits |= fresh
         self.limits |= further
         for number, limit in further.items():
-            index, k = branches[number].index, self._method(branches[number]).k or 1
+            index, k = branches[number].index, self._method(branches[number]).ranked or 1
             self.of.factors[index] = max(self.of.factors.get(index, 0), limit // k)
         return frozenset(further), unfinished
 
@@ -268,7 +271,9 @@ class _Search:
             for (of, q, method), hits in sorted(
                 (key, hits) for key, hits in self.hits.items() if key[0] == number
             )
-            for rank, hit in enumerate(hits)
+            for rank, hit in enumerate(
+                self._ranked(query.methods[method], q, hits, label, schema.names)
+            )
         ]
         columns = list(zip(*ranked, strict=True)) or [()] * len(schema)
         ends = {end_column(end): node for end, (node, _) in end_nodes(self.graph, query).items()}
@@ -282,6 +287,29 @@ class _Search:
             else:
                 arrays.append(column_of(values, label, kind.name, kind.type))
         return pa.table(arrays, schema=schema)
+
+    def _ranked(
+        self, method: Method, q: int, hits: list[list[Any]], label: Label, names: Sequence[str]
+    ) -> list[list[Any]]:
+        """The hits of a row as their method ranks them.
+
+        Args:
+            method: The method.
+            q: The ordinal of the row.
+            hits: Each its score and key, then its other columns.
+            label: Of the hits.
+            names: Of the columns of the result: before those of a hit are four others.
+        """
+        if method.rank == "store":
+            return hits
+        props = next(props for props in label.fulltext.values() if method.prop in props)
+        texts = [names.index(name) - 4 for name in props]
+        sought = column(self.rows, method.column)[self.places[q]].as_py()
+        scored = [
+            [overlap(sought, " ".join(hit[i] for i in texts if hit[i] is not None)), *hit[1:]]
+            for hit in hits
+        ]
+        return sorted(scored, key=lambda hit: (-hit[0], hit[1]))[: method.k]
 
     def _nodes(
         self, values: Sequence[Sequence[Any]], label: Label, kind: pa.StructType
@@ -308,13 +336,13 @@ def _enough(
     if fetched < limit or last is None:
         return True
     if method.via == "nearest":
-        return len(hits) >= (method.k or 0) or last <= method.above
-    return len(hits) >= (method.k or 0) and hits[-1][0] > last
+        return len(hits) >= (method.ranked or 0) or last <= method.above
+    return len(hits) >= (method.ranked or 0) and hits[-1][0] > last
 
 
 def _further(method: Method, passed: int, fetched: int, limit: int) -> int:
     """How many entries to read next."""
-    return max(_MORE * limit, math.ceil(2 * (method.k or 1) * fetched / max(passed, 1)))
+    return max(_MORE * limit, math.ceil(2 * (method.ranked or 1) * fetched / max(passed, 1)))
 
 
 # Full text in Lucene's language, made of plain words: quoted, so that nothing in them is syntax.

@@ -268,7 +268,7 @@ class Hits:
         end = f"{ranked}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
         same_size = f"size(v) = size({sought})"
         index = self.indexes.vectors.get((self.label.name, name), "")
-        if not index or self.pinned or method.k is None:
+        if not index or self.pinned or method.ranked is None:
             return [f"{self._match('')}\nWITH h, {vector} AS v WHERE {same_size}\n{end}"], ""
         own = self.confined(self.query, f"h.{quoted(self.graph.partition)}", "g")
         n, near = known(self.query, self.pattern, own, vector)
@@ -370,7 +370,7 @@ class Hits:
             value = self._value(name)
             order += [f"{value} IS NULL", f"{value} DESC" if descending else value]
         above = f" WHERE score > {float(method.above)!r}" if method.via == "nearest" else ""
-        limit = "" if method.k is None else f" LIMIT {method.k}"
+        limit = "" if method.ranked is None else f" LIMIT {method.ranked}"
         key = f"h.{quoted(self.graph.key)}"
         return f"WITH h, {score} AS score{above}\nWITH h, score ORDER BY {', '.join([*order, key])}{limit}"
 

@@ -4,7 +4,9 @@ The index holds each word together with its partition, so that a search reads th
 own partitions only. Frequencies of words are those of the partitions that a row may see; the mean
 length of texts is that of the table.
 
-The best k rows are exact, although the postings of very frequent words may be left unread
+The words of partitions with few rows are held in memory, and all their rows are scored there.
+
+Of others the best k rows are exact too, although the postings of very frequent words may be left unread
 (MaxScore, Turtle and Flood 1995): words are read from the rarest on, until the others together
 cannot lift another row into the best k. Then only rows read so far are candidates. Their postings
 of the other words come from memory or, where that is cheaper, they are scored from their texts.
@@ -15,19 +17,21 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nsmallest
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from semgraph.expr.functions import distinct_words, overlap_of
 from semgraph.stores.base import Method
 from semgraph.stores.batch_io import column
 from semgraph.stores.sqlite.rows import RankedHit, SearchScope
 from semgraph.stores.sqlite.schema import ID, Table, quote
 from semgraph.stores.sqlite.values import indexed_words, word_counts
 from semgraph.stores.sqlite.vectors import Memory, Postings, file_version
+from semgraph.stores.sqlite.words import WordBlock
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +45,8 @@ _LEAST_WEIGHT = 1e-6
 """Of words in more than half of the rows; all four are those of FTS5."""
 _LISTED = 64
 """Where a row may see more partitions, the whole index is read and its hits are confined."""
+_FEW = 2_000
+"""The words of so many rows are held in memory: all partitions that a row may see, together."""
 _SHORT = 2_000
 """A partition of so many rows has short postings: they are read at once, not counted before."""
 _SCORING = 4
@@ -55,6 +61,11 @@ Hits = list[tuple[float, str, int]]
 def weight(rows: int, holding: int) -> float:
     """The weight of a word that so many rows hold (inverse document frequency)."""
     return max(math.log((rows - holding + 0.5) / (holding + 0.5)), _LEAST_WEIGHT)
+
+
+def saturated(count: int, length: int, mean_length: float) -> float:
+    """How much a word counts that a row of so many words has so often."""
+    return count * (_K1 + 1) / (count + _K1 * (1 - _B + _B * length / mean_length))
 
 
 class QueryWord(NamedTuple):
@@ -80,7 +91,8 @@ class FullTextIndex:
     """
 
     def __init__(self, con: sqlite3.Connection, table: Table, prop: str, memory: Memory) -> None:
-        self.con, self.table = con, table
+        self.con, self.table, self.prop = con, table, prop
+        self._words = memory.words
         full, self.properties = table.words(prop)
         self.name, self._full = quote(full), full
         self._cache = memory.texts
@@ -110,6 +122,17 @@ class FullTextIndex:
         ends = ", ".join(f"(SELECT {end}({part}) FROM {table})" for end in ("min", "max"))
         first, last = self.con.execute(f"SELECT {ends}").fetchone()
         return first if first == last else None
+
+    def blocks(self, partitions: Sequence[str | None]) -> list[WordBlock] | None:
+        """The words of some partitions; None if these have many rows."""
+        names = [partition for partition in partitions if partition is not None]
+        rows = 0
+        for name in names:
+            known = self._words.known(self.table, self.prop, name)
+            rows += self.size(name) if known is None else known
+        if rows > _FEW or len(names) < len(partitions):
+            return None
+        return self._words.blocks(self.con, self.table, self.prop, names)
 
     def holding(self, word: str, partition: str | None) -> int:
         """How many rows of a partition (None: all) hold a word."""
@@ -162,21 +185,24 @@ class FullTextIndex:
         """A word of a partition (None: of any) as an FTS5 query."""
         return f'"{word}_"*' if partition is None else f'"{word}_{self._number(partition)}"'
 
-    def score(self, ids: Sequence[int], words: Sequence[QueryWord]) -> Hits:
-        """Score rows from their texts; those without any of the words are left out."""
+    def texts(self, ids: Sequence[int]) -> Iterator[Any]:
+        """Id, key and texts of some rows."""
         texts = ", ".join(f"t.{quote(name)}" for name in self.properties)
         sql = (
             f"SELECT t.{ID}, t.{self.table.key}, {texts} FROM {self.table.name} t "
             f"WHERE t.{ID} IN (SELECT value FROM json_each(?))"
         )
+        yield from self.con.execute(sql, (json.dumps(ids),))
+
+    def score(self, ids: Sequence[int], words: Sequence[QueryWord]) -> Hits:
+        """Score rows from their texts; those without any of the words are left out."""
         hits: Hits = []
-        for row, key, *cells in self.con.execute(sql, (json.dumps(ids),)):
+        for row, key, *cells in self.texts(ids):
             counts, length = word_counts(tuple(filter(None, cells)))
-            least = _K1 * (1 - _B + _B * length / self.mean_length)
             score = 0.0
             for word in words:
                 if count := counts.get(word.text):
-                    score += word.weight * (count * (_K1 + 1) / (count + least))
+                    score += word.weight * saturated(count, length, self.mean_length)
             if score:
                 hits.append((-score, key, row))
         return hits
@@ -258,28 +284,110 @@ class Sums:
         return self.ids[order].tolist(), self.scores[order].tolist()
 
 
-class RarestFirst:
-    """The best rows for the words of one query.
+class TextRanking(Protocol):
+    """The rows for the words of one query."""
+
+    def take(self, k: int | None) -> Hits:
+        """The best k rows (None: all), best first, ties by key."""
+        ...
+
+    def score(self, ids: Sequence[int]) -> Hits:
+        """Some rows; those without any of the words are left out."""
+        ...
+
+    def plain_words(self, ids: Sequence[int]) -> Iterable[frozenset[str]]:
+        """The words of some rows, as `overlap` compares them."""
+        ...
+
+
+def ranking(
+    index: FullTextIndex, query: Sequence[str], partitions: Sequence[str | None]
+) -> TextRanking:
+    """The rows for the words of a query.
 
     Args:
         index: The index.
         query: The words.
         partitions: Those that the row may see; `[None]`: all.
     """
+    blocks = index.blocks(partitions)
+    if blocks is None:
+        return RarestFirst(index, query, partitions)
+    return InMemory(blocks, query, index.mean_length)
+
+
+def _weighted(rows: int, counts: Iterable[tuple[int, str]]) -> list[QueryWord]:
+    """Words with how many of the rows hold them, the rarest first; without those that none holds."""
+    return [QueryWord(word, weight(rows, n)) for n, word in sorted(counts) if n]
+
+
+class InMemory:
+    """The rows for the words of one query, of partitions whose words are in memory."""
+
+    def __init__(
+        self, blocks: Sequence[WordBlock], query: Sequence[str], mean_length: float
+    ) -> None:
+        self._blocks = blocks
+        rows = sum(block.count for block in blocks)
+        counts = (
+            (sum(len(block.postings.get(word, ())) for block in blocks), word) for word in query
+        )
+        self._words = _weighted(rows, counts)
+        self._mean_length = mean_length
+
+    def take(self, k: int | None) -> Hits:
+        """As `TextRanking.take`."""
+        hits = [hit for block in self._blocks for hit in self._hits(block, None)]
+        return sorted(hits) if k is None else nsmallest(k, hits)
+
+    def score(self, ids: Sequence[int]) -> Hits:
+        """As `TextRanking.score`."""
+        rows = set(ids)
+        return [hit for block in self._blocks for hit in self._hits(block, rows)]
+
+    def plain_words(self, ids: Sequence[int]) -> Iterable[frozenset[str]]:
+        """As `TextRanking.plain_words`."""
+        for row in ids:
+            yield next(block.rows[row].plain for block in self._blocks if row in block.rows)
+
+    def _hits(self, block: WordBlock, rows: set[int] | None) -> Hits:
+        """The rows of a block that hold a word; only some rows unless None."""
+        scores: dict[int, float] = {}
+        for word in self._words:
+            counts = block.postings.get(word.text, {})
+            for row in counts if rows is None else rows & counts.keys():
+                count, length = counts[row], block.rows[row].length
+                score = word.weight * saturated(count, length, self._mean_length)
+                scores[row] = scores.get(row, 0.0) + score
+        return [(-score, block.rows[row].key, row) for row, score in scores.items()]
+
+
+class RarestFirst:
+    """The rows for the words of one query, by postings that are read as far as needed."""
 
     def __init__(
         self, index: FullTextIndex, query: Sequence[str], partitions: Sequence[str | None]
     ) -> None:
         self.index, self.partitions = index, partitions
         rows = sum(index.size(partition) for partition in partitions)
-        counts = [(sum(index.holding(word, part) for part in partitions), word) for word in query]
-        self.words = [QueryWord(word, weight(rows, n)) for n, word in sorted(counts) if n]
+        counts = ((sum(index.holding(word, part) for part in partitions), word) for word in query)
+        self.words = _weighted(rows, counts)
+
+    def score(self, ids: Sequence[int]) -> Hits:
+        """As `TextRanking.score`."""
+        return self.index.score(ids, self.words)
+
+    def plain_words(self, ids: Sequence[int]) -> Iterable[frozenset[str]]:
+        """As `TextRanking.plain_words`."""
+        texts = {row: cells for row, _, *cells in self.index.texts(ids)}
+        for row in ids:
+            yield distinct_words(" ".join(filter(None, texts[row])))
 
     def take(self, k: int | None) -> Hits:
-        """The best k rows (None: all), best first, ties by key."""
+        """As `TextRanking.take`."""
         sums, rest = self._read(k)
         if k is None:
-            return sorted(self.index.score(sums.ids.tolist(), self.words))
+            return sorted(self.score(sums.ids.tolist()))
         sums = sums.at_least(sums.best(k) * (1 - _SLACK) - rest)
         if not rest:
             sums = self._without_late_ties(sums, k)
@@ -287,7 +395,7 @@ class RarestFirst:
         hits: Hits = []
         floor, chunk = 0.0, max(2 * k, _CHUNK)
         while ids and scores[0] >= floor:
-            hits = nsmallest(k, [*hits, *self.index.score(ids[:chunk], self.words)])
+            hits = nsmallest(k, [*hits, *self.score(ids[:chunk])])
             if len(hits) == k:
                 floor = -hits[-1][0] * (1 - _SLACK) - rest
             del ids[:chunk], scores[:chunk]
@@ -333,8 +441,12 @@ class FullText:
     @cached_property
     def queries(self) -> list[list[str]]:
         """The distinct words of each row."""
+        return [list(dict.fromkeys(indexed_words(text))) for text in self._texts]
+
+    @cached_property
+    def _texts(self) -> list[str]:
         texts = column(self.scope.request.rows, self.method.column).to_pylist()
-        return [list(dict.fromkeys(indexed_words(text or ""))) for text in texts]
+        return [text or "" for text in texts]
 
     def hits(self, con: sqlite3.Connection, memory: Memory) -> Iterator[RankedHit]:
         """The hits, ties by key."""
@@ -344,22 +456,24 @@ class FullText:
             if not query or seen == ():
                 continue
             confined = seen is not None and len(seen) > _LISTED
-            best = RarestFirst(index, query, (None,) if seen is None or confined else seen)
+            best = ranking(index, query, (None,) if seen is None or confined else seen)
             q = self.scope.request.ordinals[row]
-            hits = self._passing(con, best, q, confined=confined)
+            hits = self._passing(con, best, q, confined=confined)[: self.method.ranked]
+            if self.method.rank == "overlap":
+                hits = _by_overlap(best, hits, self._texts[row])
             for rank, (score, _, row_id) in enumerate(hits[: self.method.k]):
                 yield RankedHit(q, rank, -score, row_id)
 
     def _passing(
-        self, con: sqlite3.Connection, best: RarestFirst, q: int, *, confined: bool
+        self, con: sqlite3.Connection, best: TextRanking, q: int, *, confined: bool
     ) -> Hits:
         """The best rows that pass the conditions: of more and more, as long as fewer than k pass."""
-        k, scope = self.method.k, self.scope
+        k, scope = self.method.ranked, self.scope
         if not scope.where and not confined:
             return best.take(k)
         if scope.pinned:
             passing = [row for _, _, row, _ in scope.all_passing(con, [q])]
-            return sorted(best.index.score(passing, best.words))
+            return sorted(best.score(passing))
         wanted = None if k is None else max(4 * k, _CHUNK)
         while True:
             hits = best.take(wanted)
@@ -368,3 +482,12 @@ class FullText:
             if wanted is None or len(hits) < wanted or len(passed) >= (k or 0):
                 return [hit for hit in hits if hit[2] in passed]
             wanted *= 8
+
+
+def _by_overlap(best: TextRanking, hits: Hits, text: str) -> Hits:
+    """Hits by the words that they share with a text, best first, ties by key."""
+    sought, words = distinct_words(text), best.plain_words([row for _, _, row in hits])
+    shared = (
+        (-overlap_of(sought, own), key, row) for (_, key, row), own in zip(hits, words, strict=True)
+    )
+    return sorted(shared)

@@ -6,6 +6,8 @@ label or property can have:
 - `Label#text#index`: FTS5 over the words of the index's properties, each as `word_N` with the
   number of its partition: the postings of a partition are a term of their own, those of all
   partitions a prefix;
+- `Label#text#index#rows`: the indexed rows with their partition and the version of the file in which
+  their texts changed last;
 - `Label#vector#property`: vectors with their partition and the version of the file that they came
   with;
 - `Label#by#property`, `Label#ends#source`: indexes;
@@ -111,6 +113,11 @@ class Table:
         index, properties = next((i, p) for i, p in self.label.fulltext.items() if prop in p)
         return _words_name(self.label, index), properties
 
+    def indexed_rows(self, prop: str) -> tuple[str, tuple[str, ...]]:
+        """The table that stamps the rows of a property's index, and all properties in it."""
+        full, properties = self.words(prop)
+        return _rows_name(full), properties
+
     def vectors(self, name: str) -> str:
         """The table of a vector property."""
         return f"{self.label.name}#vector#{name}"
@@ -165,36 +172,35 @@ class Table:
         put = f"{number} INSERT INTO {fts} (rowid, {cells}) VALUES (new.{ID}, {new});"
         take = f"INSERT INTO {fts} ({fts}, rowid, {cells}) VALUES ('delete', old.{ID}, {old});"
         read = [self.partition, *map(quote, properties)]
-        differ = " OR ".join(f"old.{c} IS NOT new.{c}" for c in read)
         yield self._trigger(full, "INSERT", "", put)
         yield self._trigger(full, "DELETE", "", take)
-        yield self._trigger(
-            full, "UPDATE", f"OF {', '.join(read)}", f"{take} {put}", f"WHEN {differ}"
-        )
+        yield self._trigger(full, "UPDATE", *_changed(read, f"{take} {put}"))
+        yield from self._indexed_rows(_rows_name(full), properties)
+
+    def _indexed_rows(self, full: str, properties: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+        table = quote(full)
+        yield from _stamped(full)
+        put = f"INSERT INTO {table} VALUES (new.{ID}, new.{self.partition}, {_VERSION});"
+        take = f"DELETE FROM {table} WHERE {ID} = old.{ID};"
+        stamp = f"UPDATE {table} SET changed = {_VERSION} WHERE {ID} = old.{ID};"
+        yield self._trigger(full, "INSERT", "", put)
+        yield self._trigger(full, "DELETE", "", take)
+        yield self._trigger(full, "UPDATE", *_changed([*map(quote, properties)], stamp))
+        yield self._trigger(f"{full}#moved", "UPDATE", *self._moved(table))
+        yield from _gone(full)
 
     def _vectors(self, full: str) -> Iterator[tuple[str, str]]:
-        table, part = quote(full), self.partition
-        body = f"({ID} INTEGER PRIMARY KEY, part TEXT NOT NULL, changed INTEGER NOT NULL, vector BLOB NOT NULL)"
-        yield full, f"CREATE TABLE {table} {body}"
-        yield (
-            f"{full}#changed",
-            f"CREATE INDEX {quote(full + '#changed')} ON {table} (part, changed)",
-        )
-        gone = (
-            f'INSERT INTO "#gone" VALUES ({text(full)}, old.part, {_VERSION}) '
-            "ON CONFLICT DO UPDATE SET version = excluded.version;"
-        )
-        moved = f"UPDATE {table} SET part = new.{part}, changed = {_VERSION} WHERE {ID} = old.{ID};"
+        table = quote(full)
+        yield from _stamped(full, "vector BLOB NOT NULL")
         yield self._trigger(full, "DELETE", "", f"DELETE FROM {table} WHERE {ID} = old.{ID};")
-        yield self._trigger(
-            full, "UPDATE", f"OF {part}", moved, f"WHEN old.{part} IS NOT new.{part}"
-        )
-        for event, of in (("DELETE", ""), ("UPDATE", "OF part")):
-            name = f"{full}#gone#{event.lower()}"
-            yield (
-                name,
-                f"CREATE TRIGGER {quote(name)} AFTER {event} {of} ON {table} BEGIN {gone} END",
-            )
+        yield self._trigger(full, "UPDATE", *self._moved(table))
+        yield from _gone(full)
+
+    def _moved(self, table: str) -> tuple[str, str, str]:
+        """Of an update that moves a row: what it updates, what follows, and when."""
+        part = self.partition
+        moved = f"UPDATE {table} SET part = new.{part}, changed = {_VERSION} WHERE {ID} = old.{ID};"
+        return f"OF {part}", moved, f"WHEN old.{part} IS NOT new.{part}"
 
     def _trigger(
         self, full: str, event: str, of: str, body: str, when: str = ""
@@ -204,6 +210,32 @@ class Table:
             name,
             f"CREATE TRIGGER {quote(name)} AFTER {event} {of} ON {self.name} {when} BEGIN {body} END",
         )
+
+
+def _changed(columns: list[str], body: str) -> tuple[str, str, str]:
+    """Of an update of some columns: what it updates, what follows, and when."""
+    differ = " OR ".join(f"old.{c} IS NOT new.{c}" for c in columns)
+    return f"OF {', '.join(columns)}", body, f"WHEN {differ}"
+
+
+def _stamped(full: str, more: str = "") -> Iterator[tuple[str, str]]:
+    """A table of rows with their partition and the version of the file that they came with."""
+    columns = [f"{ID} INTEGER PRIMARY KEY", "part TEXT NOT NULL", "changed INTEGER NOT NULL"]
+    yield full, f"CREATE TABLE {quote(full)} ({', '.join([*columns, *filter(None, [more])])})"
+    name = f"{full}#changed"
+    yield name, f"CREATE INDEX {quote(name)} ON {quote(full)} (part, changed)"
+
+
+def _gone(full: str) -> Iterator[tuple[str, str]]:
+    """The triggers that note the version at which a partition lost a row of such a table."""
+    gone = (
+        f'INSERT INTO "#gone" VALUES ({text(full)}, old.part, {_VERSION}) '
+        "ON CONFLICT DO UPDATE SET version = excluded.version;"
+    )
+    for event, of in (("DELETE", ""), ("UPDATE", "OF part")):
+        name = f"{full}#gone#{event.lower()}"
+        trigger = f"CREATE TRIGGER {quote(name)} AFTER {event} {of} ON {quote(full)}"
+        yield name, f"{trigger} BEGIN {gone} END"
 
 
 def number_partitions(source: str) -> str:
@@ -216,6 +248,11 @@ def number_partitions(source: str) -> str:
 
 def _words_name(label: Label, index: str) -> str:
     return f"{label.name}#text#{index}"
+
+
+def _rows_name(full: str) -> str:
+    """The table that stamps the rows of a full-text table."""
+    return f"{full}#rows"
 
 
 def tables_of(graph: Graph) -> dict[str, Table]:
@@ -331,10 +368,14 @@ def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> No
 
 
 def _fill(con: sqlite3.Connection, name: str, tables: Mapping[str, Table]) -> None:
-    """Fill a new full-text table from existing rows."""
+    """Fill a new full-text table, or one that stamps its rows, from existing rows."""
     for table in tables.values():
         for index, properties in table.label.fulltext.items():
-            if name == _words_name(table.label, index):
+            full = _words_name(table.label, index)
+            if name == _rows_name(full):
+                columns = f"{ID}, {table.partition}, {_VERSION}"
+                con.execute(f"INSERT INTO {quote(name)} SELECT {columns} FROM {table.name}")
+            if name == full:
                 cells = ", ".join(f"c{i}" for i in range(len(properties)))
                 row = table.words_row(properties)
                 con.execute(

@@ -58,7 +58,7 @@ from semgraph.stores.sqlite.schema import (
 )
 from semgraph.stores.sqlite.search import PreparedSearch
 from semgraph.stores.sqlite.vectors import Memory
-from semgraph.stores.sqlite.write import EncodedMerge, clear, commit, states
+from semgraph.stores.sqlite.write import EncodedMerge, clear, commit, next_version, states
 from semgraph.turns import Turns
 
 T = TypeVar("T")
@@ -179,6 +179,7 @@ class SqliteStore:
         def make_ready(con: sqlite3.Connection) -> None:
             check_file(con, self.name)
             bring_up_to_date(con, tables)
+            next_version(con)
             fill_derived(con, tables)
             check_dimensions(con, tables, dimensions, self.name)
             self._dimensions = read_dimensions(con)
@@ -204,6 +205,7 @@ class SqliteStore:
         tables = self._tables
 
         def work(con: sqlite3.Connection) -> dict[tuple[str, str], int]:
+            next_version(con)
             return {**fill_derived(con, tables), **count_unembedded(con, tables)}
 
         lacked = await self._file.run(work, writes=True, large=True)
@@ -349,6 +351,7 @@ class SqliteStore:
         while self._readers:
             await self._readers.popitem()[0].close()
         self._of_main.vectors.clear()
+        self._of_main.words.clear()
 
     def _table(self, label: str) -> Table:
         if label not in self.graph.labels:

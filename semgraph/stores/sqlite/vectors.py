@@ -1,23 +1,24 @@
-"""Caches of an SQLite file: vectors, and postings of full text.
+"""Caches of an SQLite file: vectors, the words of full text, and its postings.
 
-Vectors are one block per partition, synchronized with the file whoever writes to it.
+Vectors and words are one block per partition, synchronized with the file whoever writes to it.
 
-Each transaction that writes raises the file's version and stamps the vectors that it wrote with it;
-a deleted vector leaves the version at which its partition lost one. So within a read a block
-knows by two look-ups whether it is current, and else reads only what is newer than itself, or all
-if one was deleted.
+Each transaction that writes raises the file's version and stamps the vectors and the indexed rows
+that it wrote with it; a deleted one leaves the version at which its partition lost one. So within
+a read a block knows by two look-ups whether it is current, and else reads only what is newer than
+itself, or all if one was deleted.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from semgraph.stores.cosine import Block
-from semgraph.stores.sqlite.schema import quote
+from semgraph.stores.sqlite.schema import ID, Table, quote
+from semgraph.stores.sqlite.words import WordBlock
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,9 +35,17 @@ _DISTINCT = (
 )
 
 
+class _Sized(Protocol):
+    @property
+    def bytes(self) -> int: ...
+
+
+B = TypeVar("B", bound=_Sized)
+
+
 @dataclass
-class _CachedBlock:
-    block: Block
+class _CachedBlock(Generic[B]):
+    block: B
     version: int
 
 
@@ -46,22 +55,68 @@ def file_version(con: sqlite3.Connection) -> int:
     return version
 
 
-class VectorCache:
-    """Blocks by table and partition; the least recently used go when they take more than `limit`
-    bytes.
+class BlockCache(Generic[B]):
+    """Blocks by the table that stamps their rows, by partition, and by what else tells them apart;
+    the least recently used go when they take more than `limit` bytes.
     """
 
-    def __init__(self, limit: int = 4 << 30) -> None:
+    def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._held: OrderedDict[tuple[str, str], _CachedBlock] = OrderedDict()
+        self._held: OrderedDict[tuple[str, ...], _CachedBlock[B]] = OrderedDict()
         self._grown = False
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._held.clear()
+
+    def _current(
+        self,
+        con: sqlite3.Connection,
+        name: tuple[str, ...],
+        make: Callable[[], B],
+        read: Callable[[_CachedBlock[B]], None],
+        version: int,
+    ) -> B:
+        """A block as of a version.
+
+        Args:
+            con: The connection.
+            name: Table, partition, and what else tells it apart.
+            make: Makes an empty block.
+            read: Puts all that is newer than a block into it.
+            version: Of the file.
+        """
+        held = self._held.get(name)
+        if held is None or (held.version != version and _lost(con, name, held.version)):
+            held = self._held[name] = _CachedBlock(make(), -1)
+        if held.version != version:
+            read(held)
+            held.version = version
+            self._grown = True
+        self._held.move_to_end(name)
+        return held.block
+
+    def _forget(self, in_use: int) -> None:
+        if not self._grown:
+            return
+        held = sum(one.block.bytes for one in self._held.values())
+        while held > self.limit and len(self._held) > in_use:
+            held -= self._held.popitem(last=False)[1].block.bytes
+        self._grown = False
+
+
+class VectorCache(BlockCache[Block]):
+    """The vectors of partitions."""
+
+    def __init__(self, limit: int = 4 << 30) -> None:
+        super().__init__(limit)
 
     def known(self, table: str, partitions: Iterable[str] | None) -> int | None:
         """How many vectors are held of some partitions (None: of all that are held); None if one is
         not held at all.
         """
         if partitions is None:
-            counts = [held.block.count for (name, _), held in self._held.items() if name == table]
+            counts = [held.block.count for name, held in self._held.items() if name[0] == table]
             return sum(counts) if counts else None
         cached = [self._held.get((table, partition)) for partition in partitions]
         return (
@@ -75,50 +130,77 @@ class VectorCache:
         version = file_version(con)
         if partitions is None:
             partitions = [part for (part,) in con.execute(_DISTINCT.format(table=quote(table)))]
-        blocks = [self._block(con, table, partition, size, version) for partition in partitions]
-        if self._grown:
-            self._forget(len(blocks))
+        blocks = [self._block(con, (table, part), size, version) for part in partitions]
+        self._forget(len(blocks))
         return [block for block in blocks if block.count]
 
-    def clear(self) -> None:
-        """Forget all."""
-        self._held.clear()
-
     def _block(
-        self, con: sqlite3.Connection, table: str, partition: str, size: int, version: int
+        self, con: sqlite3.Connection, name: tuple[str, str], size: int, version: int
     ) -> Block:
-        name = (table, partition)
         held = self._held.get(name)
-        if (
-            held is None
-            or held.block.size != size
-            or (held.version != version and _lost(con, name, held.version))
-        ):
-            held = self._held[name] = _CachedBlock(Block(size), -1)
-        if held.version != version:
-            _read(con, table, partition, held)
-            held.version = version
-            self._grown = True
-        self._held.move_to_end(name)
-        return held.block
+        if held is not None and held.block.size != size:
+            del self._held[name]
 
-    def _forget(self, in_use: int) -> None:
-        held = sum(one.block.bytes for one in self._held.values())
-        while held > self.limit and len(self._held) > in_use:
-            held -= self._held.popitem(last=False)[1].block.bytes
-        self._grown = False
+        def read(held: _CachedBlock[Block]) -> None:
+            _read_vectors(con, name, held)
+
+        return self._current(con, name, lambda: Block(size), read, version)
 
 
-def _lost(con: sqlite3.Connection, name: tuple[str, str], version: int) -> bool:
-    """Whether a vector was deleted since a version."""
-    row = con.execute('SELECT version FROM "#gone" WHERE name = ? AND part = ?', name).fetchone()
+class WordCache(BlockCache[WordBlock]):
+    """The words of partitions with few rows."""
+
+    def __init__(self, limit: int = 1 << 28) -> None:
+        super().__init__(limit)
+
+    def known(self, table: Table, prop: str, partition: str) -> int | None:
+        """How many rows are held of a partition; None if it is not held."""
+        held = self._held.get(_words_name(table, prop, partition))
+        return None if held is None else held.block.count
+
+    def blocks(
+        self, con: sqlite3.Connection, table: Table, prop: str, partitions: Sequence[str]
+    ) -> list[WordBlock]:
+        """The current blocks of some partitions, within a transaction."""
+        version = file_version(con)
+        stamps, properties = table.indexed_rows(prop)
+        texts = ", ".join(f"t.{quote(name)}" for name in properties)
+        newer = (
+            f"SELECT t.{ID}, t.{table.key}, {texts} FROM {quote(stamps)} s "
+            f"CROSS JOIN {table.name} t WHERE s.part = ? AND s.changed > ? AND t.{ID} = s.{ID}"
+        )
+
+        def block(partition: str) -> WordBlock:
+            def read(held: _CachedBlock[WordBlock]) -> None:
+                for row, key, *cells in con.execute(newer, (partition, held.version)):
+                    held.block.put(row, key, [text for text in cells if text])
+
+            return self._current(con, _words_name(table, prop, partition), WordBlock, read, version)
+
+        blocks = [block(partition) for partition in partitions]
+        self._forget(len(blocks))
+        return blocks
+
+
+def _words_name(table: Table, prop: str, partition: str) -> tuple[str, ...]:
+    stamps, properties = table.indexed_rows(prop)
+    return stamps, partition, *properties
+
+
+def _lost(con: sqlite3.Connection, name: tuple[str, ...], version: int) -> bool:
+    """Whether a row was deleted since a version."""
+    sql = 'SELECT version FROM "#gone" WHERE name = ? AND part = ?'
+    row = con.execute(sql, name[:2]).fetchone()
     return row is not None and row[0] > version
 
 
-def _read(con: sqlite3.Connection, table: str, partition: str, held: _CachedBlock) -> None:
+def _read_vectors(
+    con: sqlite3.Connection, name: tuple[str, str], held: _CachedBlock[Block]
+) -> None:
     """Put all that is newer than the block into it."""
     import numpy as np
 
+    table, partition = name
     newer = f"FROM {quote(table)} WHERE part = ? AND changed > ?"
     if not held.block.count:
         held.block.reserve(
@@ -188,4 +270,5 @@ class Memory:
 
     def __init__(self) -> None:
         self.vectors = VectorCache()
+        self.words = WordCache()
         self.texts = TextCache()
