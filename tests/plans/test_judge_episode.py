@@ -86,7 +86,7 @@ async def test_both_ends_may_be_in_doubt(memory: Memory) -> None:
     graph = await memory.graph()
     assert graph.arrows == [("Alice Chen", "SAID", "Bob Marsh")]
     assert len(graph.fact("Alice")["episodes"]) == 1
-    assert memory.model.calls == {"entities facts": 1, "names facts": 1}
+    assert memory.model.calls == {"entities facts": 1, "names facts": 1, "summary": 1}
 
 
 async def test_only_what_is_open_is_shown(memory: Memory) -> None:
@@ -130,6 +130,7 @@ async def test_what_is_not_answered_is_asked_about_as_without_it(
         assert model.calls == {
             "entities facts": 1,
             "names facts": 1,
+            "summary": 1,
             "match": 1,
             "since until duplicates contradicts": 1,
         }
@@ -145,7 +146,7 @@ async def test_an_answer_is_kept_for_what_was_shown(remember: Remember) -> None:
         await planted(memory, "alice", "luma", Alice_Chen_works_at_Luma=("alice", "luma"))
         await memory.hear("Alice works at Acme.", **FUSED)
         graph = await memory.graph()
-        assert model.calls == {"entities facts": 1, "names facts": 1}
+        assert model.calls == {"entities facts": 1, "names facts": 1, "summary": 1}
     assert {"Alice", "Alice Chen"} <= set(graph.names)
     assert graph.fact("Alice Chen works")["invalid_at"] is None
 

@@ -113,9 +113,13 @@ async def test_every_variant_builds_the_same_graph(memory: Memory) -> None:
     )
 
 
-async def test_of_names_and_facts_in_one_call_a_name_without_a_fact_goes(memory: Memory) -> None:
-    await memory.hear("I work at Luma, by the way Rome is nice.", "Bob is here.", **COMBINED)
-    assert "Bob" not in (await memory.graph()).names
+@pytest.mark.parametrize("only_linked", [False, True])
+async def test_of_names_and_facts_in_one_call_a_name_without_a_fact_stays_unless_it_is_to_go(
+    memory: Memory, only_linked: bool
+) -> None:
+    use = {"read": f"read_combined(only_linked={str(only_linked).lower()})"}
+    await memory.hear("I work at Luma.", "Bob is here.", **COMBINED, use=use)
+    assert ("Bob" in (await memory.graph()).names) is not only_linked
 
 
 async def test_a_second_look_finds_what_was_passed_over(memory: Memory) -> None:
