@@ -27,15 +27,15 @@ from semgraph.session import Session
 Figures = dict[str, float | int]
 
 
-def grown(episodes: int, number: int, facts: int, _: int) -> Figures:
-    """Episodes of many groups in a process of its own, over a store with facts of another group;
-    then the same again.
+def grown(episodes: int, number: int, facts: int, before: int, _: int) -> Figures:
+    """Episodes of many groups in a process of its own, over a store with facts of another group,
+    and after so many other episodes of each group; then the same again.
 
     `first_` and `last_` are of the first and the last tenth of the episodes: CPU an episode, and
     the memory of the process at its end.
     """
     file = str(file_of(facts)) if facts else ""
-    words = (str(episodes), str(number), file)
+    words = (str(episodes), str(number), file, str(before))
     figures: Figures = json.loads(last_line_of("benchmarks.engine.growth", *words))
     return figures
 
@@ -78,9 +78,10 @@ def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
-async def measured(episodes: int, number: int, file: str) -> Figures:
+async def measured(episodes: int, number: int, file: str, before: int) -> Figures:
     """The same in this process."""
-    rows, tenths = groups(episodes, number), Tenths(episodes)
+    rows, tenths = groups(episodes + before * number, number), Tenths(episodes)
+    earlier, rows = rows[: before * number], rows[before * number :]
     with tempfile.TemporaryDirectory() as folder, serving() as server:
         graph = Path(folder) / "graph.db"
         if file:
@@ -91,6 +92,8 @@ async def measured(episodes: int, number: int, file: str) -> Figures:
         try:
             async with Session(**given, journal=False, runs="") as session:
                 await session.arun(PLAN, episodes=[{**row, "group_id": "warm"} for row in rows[:3]])
+                if earlier:
+                    await session.arun(PLAN, episodes=earlier)
                 server.reset()
                 began, cpu = time.perf_counter(), time.process_time()
                 first = await session.arun(PLAN, episodes=rows, progress=tenths.note)
@@ -114,4 +117,5 @@ async def measured(episodes: int, number: int, file: str) -> Figures:
 
 if __name__ == "__main__":
     os.environ.setdefault("OPENAI_API_KEY", "none")
-    print(json.dumps(asyncio.run(measured(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))))
+    many, number, file, before = sys.argv[1:]
+    print(json.dumps(asyncio.run(measured(int(many), int(number), file, int(before)))))

@@ -49,8 +49,9 @@ def test_growth_compares_the_last_tenth_with_the_first(monkeypatch: pytest.Monke
     assert (figures["first_ms"], figures["last_ms"], figures["growth"]) == (10, 30, 3)
 
 
-def test_episodes_are_measured_in_one_run_and_known_in_the_next() -> None:
-    figures = asyncio.run(growth.measured(20, 2, ""))
+@pytest.mark.parametrize("before", [0, 5])
+def test_episodes_are_measured_in_one_run_and_known_in_the_next(before: int) -> None:
+    figures = asyncio.run(growth.measured(20, 2, "", before))
     assert figures["calls"] > 20
     assert figures["again_calls"] == 0
     assert figures["first_ms"] > 0
