@@ -17,7 +17,7 @@ class StepMetrics:
     requests sent. Tokens and dollars count issued calls only. `dollars` is None once a call had no
     known price. `rows_in` and `rows_out` are None if unknown: inside a statement that computes
     several steps. `unusable` are answers about several rows that missed some of them, which were
-    asked about again.
+    asked about again; `refused` are answers that did not meet a check and were requested again.
     """
 
     operator: str = ""
@@ -37,6 +37,7 @@ class StepMetrics:
     round_trips: int = 0
     embeddings: int = 0
     unusable: int = 0
+    refused: int = 0
 
     def add(self, other: StepMetrics) -> None:
         """Add another step's counters to this one, in place."""

@@ -57,6 +57,7 @@ from semgraph.semantic.contract import (
     answer_schema,
     log_odds,
     refuse_answers,
+    refuse_check,
 )
 from semgraph.semantic.texts import column_texts, cosines, queries, question_text, row_texts
 from semgraph.semantic.verdicts import ByLogOdds
@@ -68,5 +69,5 @@ __all__ = [
     "RowError", "RowEstimate", "Rows", "SemAgg", "SemFilter", "SemJoin", "SemMap", "SemTopk",
     "Semantic", "Vectors", "Vote", "alike", "answer_schema", "answer_table", "column_texts", "cosines", "dataclass",
     "field", "key", "log_odds", "outcomes", "pa", "queries", "question_text",
-    "refuse_answers", "row_texts",
+    "refuse_answers", "refuse_check", "row_texts",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from semgraph.frontend.prompt_files import read_prompt
 from semgraph.logical.prompt import Prompt, Template, show
 
 PLANS = Path(__file__).parents[2] / "plans"
-_AGAIN = re.compile(r"(?:\n\n|\A)Your last answer was not valid: .*\Z", re.DOTALL)
+_AGAIN = re.compile(r"(?:\n\n|\A)Your last answers? w(?:as|ere) not valid: .*\Z", re.DOTALL)
 _LINE = re.compile(
     r"^(?P<number>\d+)\. (?P<part>part )?(?P<record>\{.*?\})(?: compare with: (?P<with>all|[\d, ]+))?$",
     re.MULTILINE,

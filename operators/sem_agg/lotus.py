@@ -30,6 +30,7 @@ from semgraph.operator import (
     answer_table,
     dataclass,
     pa,
+    refuse_check,
 )
 from semgraph.semantic.prompt.answers import AnswerSchema, Invalid
 from semgraph.semantic.prompt.records import answer_instructions
@@ -42,8 +43,8 @@ class Lotus(Implementation[SemAgg]):
     same = False
 
     def refuses(self, node: SemAgg, limits: Limits) -> str | None:  # noqa: ARG002
-        """It needs LOTUS."""
-        return lacking()
+        """It needs LOTUS, and a step without a check."""
+        return refuse_check(node, "LOTUS asks about an item once") or lacking()
 
     def estimate(self, node: SemAgg, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
         """A call for each group that fits the model."""

@@ -28,6 +28,7 @@ from semgraph.operator import (
     answer_table,
     dataclass,
     pa,
+    refuse_check,
 )
 from semgraph.semantic.prompt.answers import AnswerSchema, Invalid
 from semgraph.semantic.prompt.records import answer_instructions
@@ -40,8 +41,8 @@ class Lotus(Implementation[SemMap]):
     same = True
 
     def refuses(self, node: SemMap, limits: Limits) -> str | None:  # noqa: ARG002
-        """It needs LOTUS."""
-        return lacking()
+        """It needs LOTUS, and a step without a check."""
+        return refuse_check(node, "LOTUS asks about an item once") or lacking()
 
     def estimate(self, node: SemMap, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
         """A call for each row, in one round."""

@@ -201,7 +201,7 @@ def mind(operator: str) -> Mind:
 @dataclass
 class Case:
     """Rows of a check: for each left row its name, partition, prompt, reference (the context) and
-    group.
+    group. `again`: the answers were refused, that of item (or group) 3 because of `wrong-3-`.
     """
 
     operator: str
@@ -217,6 +217,7 @@ class Case:
     both: bool = False
     answers: bool = True
     forms: bool = False
+    again: bool = False
 
     def node(self) -> Any:
         """The node."""
@@ -249,13 +250,15 @@ class Case:
                 }
             )
         partitions = self.partition or ["p"] * n
-        return Rows(
+        rows = Rows(
             left,
             right,
             self._items(n),
             partitions,
             [0 if not (self.by or self.forms) or k == "a" else 1 for k in kinds],
         )
+        units = len(rows.groups()) if self.operator == "sem_agg" else rows.items.num_rows
+        return rows.again({i: f"wrong-{i}-" for i in range(units)}) if self.again else rows
 
     def _items(self, n: int) -> pa.Table:
         columns: dict[str, Sequence[int]] = {"left": range(n)}

@@ -35,6 +35,9 @@ _EARLIER = "\n\nThe answer given:\n"
 _PACKED = frozenset({"answers", "matches", "ranking"})
 
 
+_REPEATED = re.compile(r"\n\nYour last answers? w(?:as|ere) not valid: ")
+
+
 def nothing_missed(text: str, answer: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001
     """A review without corrections: nothing is added to lists, and all other values are correct."""
     return {name: [] if isinstance(value, list) else value for name, value in answer.items()}
@@ -192,7 +195,7 @@ def parts(request: Request) -> tuple[str, str]:
     system, user = request.messages[0].content, request.messages[-1].content
     if user.startswith("Context:"):
         user = user.split("\n\n", 1)[1]
-    return system, user.split("\n\nYour last answer was not valid", 1)[0]
+    return system, _REPEATED.split(user, maxsplit=1)[0]
 
 
 def question(system: str, leads: tuple[str, ...] = _LEADS) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -20,13 +20,16 @@ from semgraph.conformance.oracle import (
     Mind,
     Oracle,
     Remembering,
+    call_id,
     packed,
 )
 from semgraph.errors import BudgetReached, EngineError
 from semgraph.expr.functions import alike, canonical_json
+from semgraph.expr.scalar import parse_scalar
 from semgraph.llm.base import LLM, Limits, Reply, Request
 from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import plain
+from semgraph.logical.semantic import Check
 from semgraph.semantic.contract import SCORE, Implementation, RowEstimate
 from semgraph.semantic.library import invalid_cost
 from semgraph.semantic.watch import Blocked, named
@@ -328,6 +331,31 @@ async def forms(candidate: Candidate) -> None:
         )
 
 
+async def refused(candidate: Candidate) -> None:
+    """The requests about an item whose answer a check refused say why; or a node with a check is
+    refused (sem_map, sem_join, sem_agg).
+    """
+    where = {"sem_map": "size > 0", "sem_join": "verdict <> ''", "sem_agg": "rows > 0"}
+    if candidate.operator not in where:
+        return
+    case = some(candidate.operator, 8, again=True)
+    scalars = parse_scalar(where[candidate.operator]), parse_scalar("'wrong'")
+    node = replace(case.node(), check=Check(*scalars))
+    if candidate.implementation.refuses(node, Limits()) is not None:
+        return
+    llm = Oracle(mind(candidate.operator))
+    table = await candidate.answers(case, llm, node)
+    said = {call_id(request): request.messages[-1].content for request in llm.requests}
+    for answer in table.to_pylist():
+        if answer["error"] is None and answer.get("match", True):
+            texts = [said.get(call, "") for call in answer["calls"]]
+            expect(
+                any(f"wrong-{answer['item']}-" in text for text in texts),
+                "no request says why the last answer was refused: send what rows.reasons says, "
+                "or refuse a node with a check",
+            )
+
+
 async def too_long(candidate: Candidate) -> None:
     """A row longer than the model's context is an error of that row; no request is too long."""
     llm = Oracle(mind(candidate.operator), _SMALL)
@@ -477,6 +505,7 @@ CHECKS: dict[str, Callable[[Candidate], Awaitable[None]]] = {
     "odd text": odd_text,
     "kept apart": groups,
     "answers of several forms": forms,
+    "refused answers": refused,
     "a row too long": too_long,
     "full window": full_window,
     "wrong ids": wrong_ids,

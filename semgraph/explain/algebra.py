@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import singledispatch
 
+from semgraph.formats import plural
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.iterate import Iterate, Round
@@ -30,7 +31,15 @@ from semgraph.logical.relational import (
 )
 from semgraph.logical.schema import Label
 from semgraph.logical.search import Search
-from semgraph.logical.semantic import Embed, SemAgg, SemFilter, SemJoin, SemMap, SemTopk
+from semgraph.logical.semantic import (
+    Answering,
+    Embed,
+    SemAgg,
+    SemFilter,
+    SemJoin,
+    SemMap,
+    SemTopk,
+)
 from semgraph.logical.sinks import Merge, Sink
 from semgraph.logical.typecheck import Columns, Sort, Stop, Using
 
@@ -353,6 +362,12 @@ def _stop(stop: Stop | None, *, fed: bool) -> str:
     return f"; until there are {stop.n}{per}{order}"
 
 
+def _check(node: Answering) -> str:
+    if node.check is None:
+        return ""
+    return f"; check {node.check.where}, {plural(node.check.retries, 'retry', 'retries')}"
+
+
 @symbol.register
 def _(node: Embed, name: Name) -> str:
     return f"embed_{{{_cols(node.add)}}}"
@@ -361,20 +376,22 @@ def _(node: Embed, name: Name) -> str:
 @symbol.register
 def _(node: SemMap, name: Name) -> str:
     when = f" when {node.when}" if node.when is not None else ""
-    return f"sem_map[{node.prompt.first.name}{when}{_stop(node.stop, fed=node.fed)}]"
+    stop = _stop(node.stop, fed=node.fed)
+    return f"sem_map[{node.prompt.first.name}{when}{_check(node)}{stop}]"
 
 
 @symbol.register
 def _(node: SemFilter, name: Name) -> str:
     when = f" when {node.when} else {node.otherwise}" if node.when is not None else ""
-    return f"sem_filter[{node.prompt.first.name}{when}{_stop(node.stop, fed=node.fed)}]"
+    stop = _stop(node.stop, fed=node.fed)
+    return f"sem_filter[{node.prompt.first.name}{when}{_check(node)}{stop}]"
 
 
 @symbol.register
 def _(node: SemJoin, name: Name) -> str:
     on = _using(node.using, node.where)
     keep = f", one by {_sort(node.order) or 'order'}" if node.keep == "one" else ""
-    join = f"sem_join[{node.prompt.first.name}{keep}]"
+    join = f"sem_join[{node.prompt.first.name}{_check(node)}{keep}]"
     return f"{join} {_JOINS[node.how]}_{{{on or 'all pairs'}}} {name(node.other)} as {node.alias}"
 
 
@@ -382,7 +399,7 @@ def _(node: SemJoin, name: Name) -> str:
 def _(node: SemAgg, name: Name) -> str:
     when = f" when {node.when}" if node.when is not None else ""
     add = f"; {_cols(node.add)}" if node.add else ""
-    return f"sem_agg[{node.prompt.first.name}{when}; γ_{{{', '.join(node.by)}{add}}}]"
+    return f"sem_agg[{node.prompt.first.name}{when}{_check(node)}; γ_{{{', '.join(node.by)}{add}}}]"
 
 
 @symbol.register

@@ -24,7 +24,7 @@ from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input, Join, Limit, Nothing, Union
 from semgraph.logical.search import Search
-from semgraph.logical.semantic import SemAgg, Semantic, SemJoin, SemTopk
+from semgraph.logical.semantic import Answering, SemAgg, Semantic, SemJoin, SemTopk
 from semgraph.physical.loops import RoundTable
 from semgraph.physical.plan import PhysicalPlan, SqlSegment
 from semgraph.semantic.contract import Cost, Implementation, RowEstimate
@@ -471,7 +471,9 @@ class Estimator:
         return left.at_most() if node.gated else left
 
     def _expected(self, node: Semantic, left: Amount, items: Amount) -> Amount:
-        """Calls estimated by the implementation. Windows and partitions share no calls."""
+        """Calls estimated by the implementation. Windows and partitions share no calls; an answer that
+        does not meet a check is requested again alone.
+        """
         implementation = self.plan.model_call(node).implementation
         right = self.rows(node.inputs[1]).value if len(node.inputs) > 1 else 0.0
         rows = RowEstimate(left.value, right, items.value, 0.0)
@@ -480,6 +482,10 @@ class Estimator:
             plan.windows is None and plan.graph.partition in node.inputs[0].schema.names
         )
         calls = most_calls(implementation, node, rows, self.windows if partitioned else 1)
+        if isinstance(node, Answering) and node.check is not None:
+            alone = most_calls(implementation, node, rows, math.ceil(rows.items))
+            again = node.check.retries * alone.number
+            calls = Calls(calls.number + again, calls.bound and alone.bound)
         return Amount(calls.number, "most" if calls.bound else "seen")
 
 

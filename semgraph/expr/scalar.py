@@ -667,6 +667,24 @@ def replace_column(scalar: Scalar, column: str, text: str) -> Scalar:
     return from_ast(tree.this)
 
 
+def replace_roots(scalar: Scalar, values: Mapping[str, Scalar]) -> Scalar:
+    """A scalar with expressions in place of columns, also where it reads a field of them. Its text
+    stays.
+
+    >>> replace_roots(parse_scalar("m.at > n"), {"m": parse_scalar("known[m]")}).sql
+    '"known"["m"]."at" > "n"'
+    """
+    tree = exp.Paren(this=scalar.ast)
+    for column in [c for c in tree.find_all(exp.Column) if any(_path_of(c))]:
+        first, *fields = column.parts
+        if first.name in values:
+            value: exp.Expr = values[first.name].ast
+            for part in fields:
+                value = exp.Dot(this=value, expression=part.copy())
+            column.replace(value)
+    return from_ast(tree.this, scalar.text)
+
+
 def column_path(tree: exp.Expr) -> str | None:
     """The path of a column or struct field, such as `cand.name`; None for all else."""
     fields: list[str] = []

@@ -11,13 +11,23 @@ from semgraph.expr.duckdb import always, constant
 from semgraph.expr.own_functions import FunctionsByName
 from semgraph.expr.scalar import MOST_DEEP, NOW, Scalar, conjunction, parse_scalar, reserved
 from semgraph.expr.types import ANY_COLUMN
-from semgraph.frontend.document import kind_of, rest_of, rests, unknown, unknown_key, wrong
+from semgraph.frontend.document import (
+    kind_of,
+    known_keys,
+    mapping,
+    rest_of,
+    rests,
+    unknown,
+    unknown_key,
+    wrong,
+)
 from semgraph.logical.graph import Pattern, parse_pattern
 from semgraph.logical.node import Node
 from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import PromptSet
 from semgraph.logical.schema import NAME, PATH, Graph
 from semgraph.logical.search import SearchMethod
+from semgraph.logical.semantic import Check
 from semgraph.logical.typecheck import Columns, Sort, Using, column_scalar
 
 UNKNOWN_SCALAR = column_scalar(ANY_COLUMN)
@@ -447,7 +457,65 @@ def read_prompt(value: Any, scope: Scope, options: Options) -> PromptSet | None:
     return prompts.of_role(role) if role and prompts is not None else prompts
 
 
+Parts = Mapping[str, tuple[Reader, Mapping[str, Any]]]
+
+
+def read_parts(
+    value: Any, what: str, parts: Parts, needed: Mapping[str, str], scope: Scope, options: Options
+) -> tuple[dict[str, Any], list[Fault]]:
+    """The parts of an argument that is a mapping, and what is wrong with them.
+
+    Args:
+        value: The mapping.
+        what: The argument.
+        parts: The reader of each part, with further options.
+        needed: The parts that must be there, each with a hint.
+        scope: What names mean.
+        options: The options of the argument.
+    """
+    data = mapping(value, f"{what}: {{{', '.join(parts)}}}")
+    faults = known_keys(data, parts, what)
+    faults += [
+        Fault(f'{what} needs "{key}"', hint=hint)
+        for key, hint in needed.items()
+        if data.get(key) is None
+    ]
+    values: dict[str, Any] = {}
+    for key, (read, more) in parts.items():
+        try:
+            if data.get(key) is not None:
+                values[key] = under(key, read, data[key], scope, {**options, **more})
+        except Fault as fault:
+            faults.append(fault)
+    return values, faults
+
+
+_MOST_RETRIES = 10
+
+
+def read_check(value: Any, scope: Scope, options: Options) -> Check:
+    """A condition of answers, and what is said about one that does not meet it."""
+    values, faults = read_parts(value, "check", _CHECK, _NEEDED, scope, options)
+    if values.get("retries", 0) > _MOST_RETRIES:
+        faults.append(Fault(f"at most {_MOST_RETRIES} retries, not {values['retries']}", "retries"))
+    if faults:
+        raise Faults(faults)
+    return Check(**values)
+
+
+_NEEDED = {
+    "where": "the condition that answers must meet",
+    "message": "what the model is told about an answer that does not meet it",
+}
+_CHECK: Parts = {
+    "where": (read_scalar, {}),
+    "message": (read_scalar, {}),
+    "retries": (read_number, {}),
+}
+
+
 READERS: dict[str, Reader] = {
+    "check": read_check,
     "relation": read_relation,
     "relations": read_relations,
     "scalar": read_scalar,

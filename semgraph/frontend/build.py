@@ -59,7 +59,7 @@ from semgraph.logical.relational import (
 )
 from semgraph.logical.schema import Graph
 from semgraph.logical.search import Search, SearchMethod
-from semgraph.logical.semantic import Embed, SemAgg, SemFilter, SemJoin, SemMap, SemTopk
+from semgraph.logical.semantic import Check, Embed, SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.sinks import Delete, Merge, Sink
 from semgraph.logical.typecheck import Sort
 
@@ -453,19 +453,24 @@ class _Arguments:
         if isinstance(part, Scalar):
             self.values[name] = UNKNOWN_SCALAR
             return part != UNKNOWN_SCALAR
+        if isinstance(value, Check):
+            del self.values[name]
+            return True
         if isinstance(part, PromptSet):
             any_prompt = _any_prompt(part, pairs=issubclass(self.cls, SemJoin))
             self.values[name] = any_prompt
             return any_prompt != part
         if isinstance(value, tuple) and len(path) > 1 and isinstance(path[1], int):
-            i = path[1]
-            if i >= len(value) or isinstance(value[i], Node):
-                return False
-            places = self.places.setdefault(name, list(range(len(value))))
-            self.values[name] = value[:i] + value[i + 1 :]
-            del places[i : i + 1]
-            return bool(self.values[name]) or self.fields[name].default is not dataclasses.MISSING
+            return self._forget_item(name, value, path[1])
         return False
+
+    def _forget_item(self, name: str, value: tuple[Any, ...], i: int) -> bool:
+        if i >= len(value) or isinstance(value[i], Node):
+            return False
+        places = self.places.setdefault(name, list(range(len(value))))
+        self.values[name] = value[:i] + value[i + 1 :]
+        del places[i : i + 1]
+        return bool(self.values[name]) or self.fields[name].default is not dataclasses.MISSING
 
     def _forget_column(self, argument_name: str, column: str) -> None:
         """Make a column unknown, or leave it out, if that was of no use."""

@@ -139,6 +139,7 @@ class SemanticMethods:
         schema: str | None = None,
         role: str | None = None,
         refs: Mapping[str, Mapping[str, Any]] | None = None,
+        check: Mapping[str, Any] | None = None,
     ) -> Frame:
         """Each row with typed columns that the model answers; rows without `when` are not sent to
         it and take `otherwise`.
@@ -146,7 +147,9 @@ class SemanticMethods:
         `schema` is a column with the JSON Schema of the answer, row by row: `{"field": {"type":
         "string"}}`. `refs` are relations whose rows the answers name: `{"known": {"of": rows,
         "using": "id", "shows": ["text"]}}` shows numbered records where the prompt says `{known}`,
-        and an answer of type `ref<known>` is the row.
+        and an answer of type `ref<known>` is the row. `check` is a condition of the answers: `{"where":
+        "length(product) < 30", "message": "'too long'"}` requests an answer again that does not
+        meet it.
 
         >>> from semgraph.frontend.frame import table
         >>> tickets = table([{"id": 1, "body": "The kettle leaks."}])
@@ -155,7 +158,7 @@ class SemanticMethods:
         """
         answers = {"prompt": prompt, "returns": returns, "role": role}
         rest = {"when": when, "otherwise": otherwise, "on_error": on_error, "schema": schema}
-        return self.then("sem_map", {**answers, **rest, "refs": refs})
+        return self.then("sem_map", {**answers, **rest, "refs": refs, "check": check})
 
     @makes_step
     def sem_filter(
@@ -166,9 +169,11 @@ class SemanticMethods:
         returns: Types | None = None,
         when: str | None = None,
         otherwise: str | bool | None = None,
+        check: Mapping[str, Any] | None = None,
     ) -> Frame:
         """The rows for which the model says yes, with typed columns that it answers before that;
-        rows without `when` are not sent to it and stay if `otherwise` is true.
+        rows without `when` are not sent to it and stay if `otherwise` is true. Answers that do not
+        meet the `check` are requested again.
 
         >>> from semgraph.frontend.frame import table
         >>> tickets = table([{"id": 1, "body": "The kettle leaks."}])
@@ -176,7 +181,8 @@ class SemanticMethods:
         ['id', 'body', 'reason']
         """
         asked = {"prompt": prompt, "returns": returns, "role": role, "on_error": on_error}
-        return self.then("sem_filter", {**asked, "when": when, "otherwise": otherwise})
+        rest = {"when": when, "otherwise": otherwise, "check": check}
+        return self.then("sem_filter", {**asked, **rest})
 
     @makes_step
     def sem_join(
@@ -192,11 +198,15 @@ class SemanticMethods:
         returns: Types | None = None,
         on_error: OnError = "raise",
         role: str | None = None,
+        check: Mapping[str, Any] | None = None,
     ) -> Frame:
-        """Pairs for which the model says yes, among those that `using` and `where` allow."""
+        """Pairs for which the model says yes, among those that `using` and `where` allow; answers
+        about them that do not meet the `check` are requested again.
+        """
         pairs = {"other": other, "alias": alias, "using": using, "where": where}
         rest = {"keep": keep, "order": order, "how": how, "returns": returns, "on_error": on_error}
-        return self.then("sem_join", {"prompt": prompt, "role": role, **pairs, **rest})
+        asked = {"prompt": prompt, "role": role, "check": check}
+        return self.then("sem_join", {**asked, **pairs, **rest})
 
     @makes_step
     def sem_agg(
@@ -210,9 +220,11 @@ class SemanticMethods:
         add: Columns | None = None,
         on_error: OnError = "raise",
         role: str | None = None,
+        check: Mapping[str, Any] | None = None,
     ) -> Frame:
         """A row for each group of equal `by`, with answers made from its rows and aggregates `add`;
-        groups without `when`, an aggregate, are not sent to the model and take `otherwise`.
+        groups without `when`, an aggregate, are not sent to the model and take `otherwise`; answers
+        that do not meet the `check` are requested again.
 
         >>> from semgraph.frontend.frame import table
         >>> tickets = table([{"id": 1, "city": "Riga", "body": "The kettle leaks."}])
@@ -224,7 +236,7 @@ class SemanticMethods:
         """
         asked = {"prompt": prompt, "returns": returns, "role": role, "by": by, "order": order}
         rest = {"when": when, "otherwise": otherwise, "add": add, "on_error": on_error}
-        return self.then("sem_agg", {**asked, **rest})
+        return self.then("sem_agg", {**asked, **rest, "check": check})
 
     @makes_step
     def sem_topk(

@@ -198,6 +198,11 @@ def _refs() -> Schema:
     return {**_map(_closed(records, ["of", "shows"])), "propertyNames": _NAMED}
 
 
+def _check() -> Schema:
+    parts = {"where": _KINDS["scalar"](), "message": dict(_SCALAR), "retries": _KINDS["number"]()}
+    return _closed(parts, ["where", "message"])
+
+
 def _over() -> Schema:
     pair = {"type": "array", "prefixItems": [_TEXT, _ANY_RELATION], "minItems": 2, "maxItems": 2}
     return _either(_TEXT, pair, {"$ref": "#/$defs/pipeline"})
@@ -227,6 +232,7 @@ _KINDS: dict[str, Callable[[], Schema]] = {
     "using": _using,
     "prompt": _prompt,
     "refs": _refs,
+    "check": _check,
     "over": _over,
     "methods": _methods,
     "pattern": lambda: dict(_TEXT),

@@ -8,32 +8,34 @@ records and reads numbers, and a project that puts the rows in place of the numb
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from semgraph.errors import Fault, Faults, Position, did_you_mean
 from semgraph.expr.duckdb import expect_type
-from semgraph.expr.scalar import Scalar, parse_scalar, read_from
+from semgraph.expr.scalar import Scalar, parse_scalar, read_from, replace_roots
 from semgraph.expr.types import Type
 from semgraph.frontend.arguments import (
+    Parts,
     Scope,
     read_choice,
     read_columns,
     read_name,
     read_number,
     read_order,
+    read_parts,
     read_relation,
     read_scalar,
     read_using,
     under,
 )
-from semgraph.frontend.document import known_keys, mapping
+from semgraph.frontend.document import mapping
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import Prompt, PromptSet
 from semgraph.logical.relational import Add, GroupJoin, Project
-from semgraph.logical.semantic import Answers, SemMap
+from semgraph.logical.semantic import Answers, Check, SemMap
 from semgraph.logical.typecheck import (
     Columns,
     Sort,
@@ -105,20 +107,7 @@ def read_refs(value: Any, scope: Scope, options: Mapping[str, Any]) -> Refs:
 
 
 def _read_ref(name: str, value: Any, scope: Scope, options: Mapping[str, Any]) -> Ref:
-    arguments = mapping(value, "records: {of, using, shows}")
-    faults = list(known_keys(arguments, _PARTS, "refs"))
-    faults += [
-        Fault(f'refs needs "{key}"', hint=hint)
-        for key, hint in _REQUIRED.items()
-        if arguments.get(key) is None
-    ]
-    values: dict[str, Any] = {}
-    for key, (read, more) in _PARTS.items():
-        try:
-            if arguments.get(key) is not None:
-                values[key] = under(key, read, arguments[key], scope, {**options, **more})
-        except Fault as fault:
-            faults.append(fault)
+    values, faults = read_parts(value, "refs", _PARTS, _REQUIRED, scope, options)
     if NUMBER in dict(values.get("shows", ())):
         hint = "write number: COLUMN for numbers that the rows have"
         faults.append(Fault('shows has "number", which the engine adds', "shows", hint=hint))
@@ -132,7 +121,7 @@ def _read_ref(name: str, value: Any, scope: Scope, options: Mapping[str, Any]) -
 
 
 _REQUIRED = {"of": "the relation whose rows are named", "shows": "what the prompt shows of a row"}
-_PARTS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+_PARTS: Parts = {
     "of": (read_relation, {}),
     "using": (read_using, {}),
     "where": (read_scalar, {}),
@@ -187,8 +176,11 @@ def with_refs(
         except Fault as fault:
             raise fault.under("refs", ref.name) from None
     numbers_of = tuple((name, ref.unknown) for name, ref in refs.items())
-    asked = build(SemMap, step, origin, **{**values, "input": rows, "numbers_of": numbers_of})
     rows_of = {name: (collected[name], ref.number) for name, ref in refs.items()}
+    own = {"input": rows, "numbers_of": numbers_of}
+    if values.get("check") is not None:
+        own["check"] = _over_named_rows(values["check"], answers, rows_of)
+    asked = build(SemMap, step, origin, **{**values, **own})
     columns = [(name, f'"{name}"') for name in source.schema.names if name not in dict(answers)]
     columns += [(name, _named_rows(f'"{name}"', kind, rows_of)) for name, kind in answers]
     project = tuple((name, parse_scalar(text)) for name, text in columns)
@@ -256,6 +248,19 @@ def _check_records(ref: Ref, left: pa.Schema) -> None:
             faults.append(fault)
     if faults:
         raise Faults(faults)
+
+
+def _over_named_rows(
+    check: Check, answers: Answers, rows_of: Mapping[str, tuple[str, str]]
+) -> Check:
+    """A check of rows, over the numbers that the model answers."""
+    rows = {
+        name: parse_scalar(_named_rows(f'"{name}"', kind, rows_of))
+        for name, kind in answers
+        if kind.refs
+    }
+    where, message = (replace_roots(scalar, rows) for scalar in check.scalars)
+    return replace(check, where=where, message=message)
 
 
 def _named_rows(text: str, kind: Type, rows_of: Mapping[str, tuple[str, str]]) -> str:

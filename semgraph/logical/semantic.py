@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from semgraph.errors import Fault
+from semgraph.errors import Fault, Faults
 from semgraph.expr.duckdb import check_columns, expect_type
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import Type
@@ -40,6 +40,28 @@ from semgraph.logical.typecheck import (
 
 OnError = Literal["raise", "null"]
 Answers = tuple[tuple[str, Type], ...]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A condition that answers must meet. An answer for which `where` is not true is requested again
+    with the text of `message`, at most `retries` times; then it is an error of its row.
+    """
+
+    tag: ClassVar[str] = "Check"
+    where: Scalar
+    message: Scalar
+    retries: int = 2
+
+    @property
+    def scalars(self) -> tuple[Scalar, Scalar]:
+        """Its expressions."""
+        return self.where, self.message
+
+    @property
+    def roots(self) -> frozenset[str]:
+        """The columns and answers that it reads."""
+        return self.where.roots | self.message.roots
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -99,6 +121,52 @@ class Semantic(Node):
         )
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Answering(Semantic):
+    """A semantic operator with typed answers, which a `check` may judge."""
+
+    check: Check | None = argument("check", default=None, added=True)
+
+    def fit_check(self, schema: pa.Schema) -> None:
+        """Refuse a check that does not fit what it sees, or judges no answer. Raises Fault."""
+        if self.check is None:
+            return
+        faults: list[Fault] = []
+        where, message = self.check.scalars
+        parts = (("where", where, pa.bool_()), ("message", message, pa.string()))
+        for key, scalar, kind in parts:
+            try:
+                expect_type(scalar, schema, kind, windows=False)
+            except Fault as fault:
+                faults.append(fault.under("check", key))
+        if not faults and not self.check.where.roots & dict(self.answers).keys():
+            names = ", ".join(name for name, _ in self.answers)
+            there = f"its answers: {names}" if names else None
+            hint = "name one, or filter the rows before" if names else "write returns: {NAME: TYPE}"
+            faults.append(Fault("check reads no answer", "check", "where", there=there, hint=hint))
+        if faults:
+            raise Faults(faults)
+
+    @property
+    def seen_by_check(self) -> pa.Schema:
+        """What its check sees: the columns of the result."""
+        return self.schema
+
+    @property
+    def reads(self) -> frozenset[str]:
+        own = frozenset[str]() if self.check is None else self.check.roots
+        return super().reads | (own & frozenset(self.input.schema.names))
+
+    @property
+    def check_scalars(self) -> tuple[Scalar, ...]:
+        """The expressions of its check, if it has one."""
+        return () if self.check is None else self.check.scalars
+
+
+def _with_verdict(schema: pa.Schema) -> pa.Schema:
+    return merged(schema, [pa.field("keep", pa.bool_())])
+
+
 def needs_answers(node: Semantic) -> None:
     """Refuse a prompt that returns nothing."""
     if not node.answers:
@@ -108,11 +176,21 @@ def needs_answers(node: Semantic) -> None:
         )
 
 
-__all__ = ["OnError", "SemAgg", "SemFilter", "SemJoin", "SemMap", "SemTopk", "Semantic"]
+__all__ = [
+    "Answering",
+    "Check",
+    "OnError",
+    "SemAgg",
+    "SemFilter",
+    "SemJoin",
+    "SemMap",
+    "SemTopk",
+    "Semantic",
+]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SemMap(Semantic):
+class SemMap(Answering):
     """Each row, with typed columns that the model answers. Rows without `when` are not asked and
     take `otherwise`.
 
@@ -148,7 +226,9 @@ class SemMap(Semantic):
         if self.form:
             self._check_form()
         check_standing_in(self.otherwise, schema, "otherwise", self.answer_fields())
-        return merged(schema, self.answer_fields())
+        result = merged(schema, self.answer_fields())
+        self.fit_check(result)
+        return result
 
     def _check_form(self) -> None:
         with self.faults_at("form"):
@@ -173,7 +253,7 @@ class SemMap(Semantic):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SemFilter(Semantic):
+class SemFilter(Answering):
     """The rows for which the model says yes to the prompt, with typed answers if it returns some.
     Rows without `when` are not asked; they stay, with NULL answers, if `otherwise` is true.
 
@@ -210,7 +290,17 @@ class SemFilter(Semantic):
             lacking = "when" if self.when is None else "otherwise"
             hint = "when: which rows are asked about; otherwise: whether the others stay"
             raise Fault(f"when and otherwise belong together, and {lacking} is missing", hint=hint)
-        return merged(schema, self.answer_fields())
+        result = merged(schema, self.answer_fields())
+        if self.check is not None and "keep" in self.check.roots:
+            with self.faults_at("check"):
+                fresh(schema, "keep", "the verdict")
+        self.fit_check(_with_verdict(result))
+        return result
+
+    @property
+    def seen_by_check(self) -> pa.Schema:
+        """The columns of the result, and the verdict `keep`."""
+        return _with_verdict(self.schema)
 
     @property
     def gated(self) -> bool:
@@ -227,7 +317,7 @@ class SemFilter(Semantic):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SemJoin(Semantic):
+class SemJoin(Answering):
     """Pairs of rows for which the model says yes, among the pairs that `using` and `where` allow
     (without either: all).
 
@@ -270,7 +360,20 @@ class SemJoin(Semantic):
             fresh(both, f.name, "the answer")
         result = merged(both, self.answer_fields())
         check_sort(self.order, result)
+        self.fit_check(result)
         return left if self.how in {"semi", "anti"} else result
+
+    @property
+    def seen_by_check(self) -> pa.Schema:
+        """The columns of both rows, and the answers."""
+        both = combined(self.input.schema, self.other.schema, self.alias, self.fields)
+        return merged(both, self.answer_fields())
+
+    @property
+    def _scalars(self) -> list[Scalar]:
+        """The expressions over both rows."""
+        where = [] if self.where is None else [self.where]
+        return [*where, *(term.by for term in self.order), *self.check_scalars]
 
     @property
     def gated(self) -> bool:
@@ -295,29 +398,26 @@ class SemJoin(Semantic):
 
     @property
     def reads(self) -> frozenset[str]:
-        scalars = [*([self.where] if self.where else []), *(t.by for t in self.order)]
         own = frozenset(a.split(".")[0] for a, _ in self.using)
-        columns = (super().reads | own).union(*(s.roots for s in scalars))
+        columns = (super().reads | own).union(*(s.roots for s in self._scalars))
         return columns & frozenset(self.input.schema.names)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         if self.how in {"semi", "anti"}:
             return self
-        scalars = [*([self.where] if self.where else []), *(t.by for t in self.order)]
         return self.with_fields(
-            fields=joined_fields(needed, self.alias, self.using, scalars, self.other.schema)
+            fields=joined_fields(needed, self.alias, self.using, self._scalars, self.other.schema)
         )
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
-        scalars = [*([self.where] if self.where else []), *(t.by for t in self.order)]
         wanted = frozenset[str]() if self.how in {"semi", "anti"} else under(needed, self.alias)
-        wanted = with_own(wanted, self.alias, self.using, scalars)
+        wanted = with_own(wanted, self.alias, self.using, self._scalars)
         own = frozenset(self.prompt.other_fields) | owner_column(self.other, self.owner)
         return (None if wanted is None else wanted | own,)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SemAgg(Semantic):
+class SemAgg(Answering):
     """One row for each group of equal `by`, with answers made from its rows in `order`, and
     aggregates `add` beside them.
 
@@ -358,6 +458,7 @@ class SemAgg(Semantic):
             with self.faults_at("add"):
                 fresh(result, f.name, "the aggregate")
             result = result.append(f)
+        self.fit_check(result)
         return result
 
     @property
@@ -371,7 +472,8 @@ class SemAgg(Semantic):
         return (super().reads | frozenset(self.by)).union(*(s.roots for s in scalars))
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        return self.with_fields(add=needed_columns(self.add, needed))
+        own = frozenset[str]() if self.check is None else self.check.roots
+        return self.with_fields(add=needed_columns(self.add, needed | own))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

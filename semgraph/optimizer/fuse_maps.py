@@ -18,7 +18,7 @@ def fuse_maps(roots: Roots, facts: PlanFacts) -> Roots:
     """Fuse two operators that answer for each row, where neither reads an answer of the other.
 
     They stand one above the other, or side by side over the same rows, with the same implementation.
-    Gated operators are left alone.
+    Gated operators, and those with refs or a check, are left alone.
 
     >>> import semgraph as sg
     >>> from semgraph.optimizer._patterns import outline
@@ -39,6 +39,7 @@ def _is_map(node: Node) -> TypeGuard[Semantic]:
         and node.rows == "1:1"
         and not node.gated
         and not getattr(node, "numbers_of", ())
+        and getattr(node, "check", None) is None
     )
 
 

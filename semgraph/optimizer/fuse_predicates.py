@@ -60,7 +60,7 @@ def _sees_the_pair(node: Semantic, join: SemJoin) -> bool:
     """Whether a filter reads only what is asked about in each pair of the join, and the join gives
     a row for each pair.
     """
-    if join.how != "inner" or join.keep != "all" or node.gated:
+    if join.how != "inner" or join.keep != "all" or join.check is not None or node.gated:
         return False
     fields = node.prompt.fields
     other = {path[len(join.alias) + 1 :] for path in fields if path.startswith(f"{join.alias}.")}

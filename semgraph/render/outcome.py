@@ -236,6 +236,8 @@ def remarks(result: Result, plan: LogicalPlan, typed: str, restart: str = "") ->
     for step, m in result.meter.steps.items():
         if m.unusable:
             yield f"! {step}: {plural(m.unusable, 'packed answer')} did not answer every row; the rest was requested again"
+        if m.refused:
+            yield f"! {step}: {plural(m.refused, 'answer')} did not meet the check; requested again"
     if result.failed:
         yield from _failures(result, plan, restart or typed)
     if result.stopped:

@@ -7,7 +7,7 @@ Implementations never see `how`, `keep` or `on_error`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet, plain
-from semgraph.logical.semantic import Semantic, SemMap
+from semgraph.logical.semantic import Answering, Check, Semantic, SemMap
 from semgraph.relational.batch import (
     INPUT_ROW,
     Batch,
@@ -26,8 +26,9 @@ from semgraph.relational.batch import (
     values,
 )
 from semgraph.semantic.answers import answer_table, check_answer, outcomes, shaped
+from semgraph.semantic.check import refused, with_refusals
+from semgraph.semantic.context import NodeContext
 from semgraph.semantic.contract import (
-    Context,
     Implementation,
     Outcome,
     Rows,
@@ -150,7 +151,7 @@ class AnswerContext:
     """
 
     implementation: Implementation[Any]
-    ctx: Context
+    ctx: NodeContext
     partitions: Sequence[str]
     partition_column: str
     now: datetime | None
@@ -198,17 +199,20 @@ async def ask(
     context: AnswerContext,
     times: Sequence[int] = (),
     owners: Sequence[str] | None = None,
+    beside: pa.Table | None = None,
 ) -> pa.Table:
     """Pass items to the implementation and check its answers: every item once, in order.
 
     A row without a prompt is not sent: it gets an error. `times` says how many equal rows each left
-    row stands for. `owners` are the partitions of the left rows, if no column has them.
+    row stands for. `owners` are the partitions of the left rows, if no column has them. `beside` is
+    what the node's check sees beside the answer of each item (for sem_agg: of each group).
     """
     prompts = _prompts(left, node.prompt)
-    refused = _refused(node, left, items, prompts)
-    part, units = _without_refused(node, items, refused)
+    unasked = _unasked(node, left, items, prompts)
+    part, units = _without_unasked(node, items, unasked)
     other = None if right is None else _flat(right, node.prompt.other_fields)
     numbers = [p or 0 for p in prompts]
+    plain = node
     if isinstance(node, SemMap) and node.form:
         node, numbers = shaped(node, values(pick(left, node.form)), numbers)
     rows = Rows(
@@ -220,18 +224,84 @@ async def ask(
         times,
     )
     if not part.num_rows:
-        return _with_errors(node, answer_schema(node).empty_table(), units, refused)
+        return _with_errors(node, answer_schema(node).empty_table(), units, unasked)
+    if isinstance(plain, Answering) and plain.check is not None and beside is not None:
+        seen = beside.take(pa.array(units, pa.int64()))
+        table = await _checked(plain, plain.check, node, rows, seen, context)
+    else:
+        table = await _answers(node, rows, context)
+    return _with_errors(node, table, units, unasked)
+
+
+async def _answers(node: Semantic, rows: Rows, context: AnswerContext) -> pa.Table:
+    """The answers of the implementation, in the order of the items."""
     table = await watched(context.implementation, node, rows, context.ctx)
     check_answer(node, rows, table, context.implementation)
     if records := numbers_of_rows(node, rows.left):
-        known = [records[left] for left in values(part.column("left"))]
+        known = [records[left] for left in values(rows.items.column("left"))]
         answered = outcomes(node, table)
         if (valid := checked_outcomes(node, answered, known)) != answered:
             table = answer_table(node, valid)
-    return _with_errors(node, table, units, refused)
+    return table.sort_by("item")
 
 
-def _refused(
+async def _checked(
+    node: Answering,
+    check: Check,
+    asked: Semantic,
+    rows: Rows,
+    beside: pa.Table,
+    context: AnswerContext,
+) -> pa.Table:
+    """The answers; those that do not meet the check are requested again, then they are errors.
+
+    Args:
+        node: The operator of the plan.
+        check: Its check, with the retries that are left.
+        asked: The operator that the implementation answers.
+        rows: The items.
+        beside: What the check sees beside the answer of each.
+        context: The implementation and its environment.
+    """
+    table = await _answers(asked, rows, context)
+    messages = await refused(node, check, table, beside, context.now)
+    if not messages or not check.retries:
+        return with_refusals(table, messages) if messages else table
+    context.ctx.refused(len(messages))
+    again = await _checked(
+        node,
+        replace(check, retries=check.retries - 1),
+        asked,
+        rows.again(messages),
+        beside.take(pa.array(list(messages), pa.int64())),
+        context,
+    )
+    return _replaced(table, list(messages), again)
+
+
+def _replaced(table: pa.Table, places: Sequence[int], again: pa.Table) -> pa.Table:
+    """Answers with those to a repeated request in the place of refused ones. An error also names
+    the calls of the refused answer.
+    """
+    calls = values(table.column("calls"))
+    own = [
+        [*dict.fromkeys((*calls[place], *late))] if error else late
+        for place, late, error in zip(
+            places, values(again.column("calls")), values(again.column("error")), strict=True
+        )
+    ]
+    names = again.column_names
+    again = again.set_column(names.index("item"), "item", pa.array(places, pa.int64()))
+    again = again.set_column(
+        names.index("calls"),
+        again.schema.field("calls"),
+        pa.array(own, again.schema.field("calls").type),
+    )
+    rest = sorted(set(range(table.num_rows)) - set(places))
+    return pa.concat_tables([table.take(pa.array(rest, pa.int64())), again]).sort_by("item")
+
+
+def _unasked(
     node: Semantic, left: pa.Table, items: pa.Table, prompts: Sequence[int | None]
 ) -> dict[int, str]:
     """The error for each item (for sem_agg: each group) that has a row without a prompt, or without
@@ -241,13 +311,13 @@ def _refused(
 
 
 def _without_records(node: Semantic, left: pa.Table, items: pa.Table) -> dict[int, str]:
-    refused: dict[int, str] = {}
+    unasked: dict[int, str] = {}
     for name in needed_records(node):
         listed = values(left.column(name))
         for item, row in enumerate(values(items.column("left"))):
             if not listed[row]:
-                refused[item] = f"no_records: {name} is empty: ask only when: len({name}) > 0"
-    return refused
+                unasked[item] = f"no_records: {name} is empty: ask only when: len({name}) > 0"
+    return unasked
 
 
 def _without_prompt(
@@ -274,14 +344,14 @@ def _units(node: Semantic, items: pa.Table) -> list[int]:
     )
 
 
-def _without_refused(
-    node: Semantic, items: pa.Table, refused: Mapping[int, str]
+def _without_unasked(
+    node: Semantic, items: pa.Table, unasked: Mapping[int, str]
 ) -> tuple[pa.Table, list[int]]:
-    """The items without refused ones, groups renumbered, and the original number of each answer."""
+    """The items that are asked about, groups renumbered, and the original number of each answer."""
     numbers = _units(node, items)
-    if not refused:
+    if not unasked:
         return items, list(dict.fromkeys(numbers))
-    accepted = [i for i, unit in enumerate(numbers) if unit not in refused]
+    accepted = [i for i, unit in enumerate(numbers) if unit not in unasked]
     part = items.take(pa.array(accepted, pa.int64()))
     if "group" in part.column_names:
         renumbered, _ = dense(values(part.column("group")))
@@ -292,16 +362,17 @@ def _without_refused(
 
 
 def _with_errors(
-    node: Semantic, table: pa.Table, units: Sequence[int], refused: Mapping[int, str]
+    node: Semantic, table: pa.Table, units: Sequence[int], unasked: Mapping[int, str]
 ) -> pa.Table:
-    """The answers with their original numbers, and the errors of refused items, in order."""
-    table = table.sort_by("item")
-    if not refused:
+    """The answers with their original numbers, and the errors of items that were not asked about,
+    in order.
+    """
+    if not unasked:
         return table
-    errors = answer_table(node, [Outcome(None, error) for error in refused.values()])
+    errors = answer_table(node, [Outcome(None, error) for error in unasked.values()])
     numbered = [
         part.set_column(0, "item", pa.array(list(numbers), pa.int64()))
-        for part, numbers in ((table, units), (errors, refused))
+        for part, numbers in ((table, units), (errors, unasked))
     ]
     return pa.concat_tables(numbered, promote_options="default").sort_by("item")
 
@@ -313,7 +384,8 @@ def prompt_texts(table: pa.Table, paths: Sequence[str]) -> list[str]:
 
 
 class QuestionKey(NamedTuple):
-    """The key of a row: its partition, the columns that prompts read, and its answer schema.
+    """The key of a row: its partition, the columns that prompts read, its answer schema, and the
+    columns that its check reads.
 
     Rows with equal keys are one question.
     """
@@ -321,6 +393,7 @@ class QuestionKey(NamedTuple):
     partition: str
     text: str
     form: str | None
+    checked: str = ""
 
 
 def question_keys(node: Semantic, rows: pa.Table, context: AnswerContext) -> list[QuestionKey]:
@@ -328,7 +401,22 @@ def question_keys(node: Semantic, rows: pa.Table, context: AnswerContext) -> lis
     form = node.form if isinstance(node, SemMap) else ""
     forms = values(pick(rows, form)) if form else [""] * rows.num_rows
     texts = prompt_texts(rows, node.prompt.fields)
-    return list(map(QuestionKey, partition_names(rows, context), texts, forms))
+    checked = check_texts(node, rows)
+    return list(map(QuestionKey, partition_names(rows, context), texts, forms, checked))
+
+
+def beside_answers(node: Semantic, rows: pa.Table) -> pa.Table | None:
+    """The columns of rows that the check of their operator reads; None if it has none."""
+    check = node.check if isinstance(node, Answering) else None
+    if check is None:
+        return None
+    return rows.select([name for name in node.input.schema.names if name in check.roots])
+
+
+def check_texts(node: Semantic, rows: pa.Table) -> list[str]:
+    """The columns that the check of an operator reads of each row, as JSON."""
+    beside = beside_answers(node, rows)
+    return [""] * rows.num_rows if beside is None else prompt_texts(beside, beside.column_names)
 
 
 def evidence(

@@ -198,6 +198,8 @@ class NodeContext:
         """
         items = range(rows.items.num_rows)
         builder = self._builder(node, rows)
+        if rows.reasons:
+            blocks = ([item] for block in blocks for item in block)
         await self._ask_all(builder, builder.works(blocks), items)
         self._metrics.unusable += builder.unusable
         missing = [item for item in items if item not in builder.outcomes]
@@ -234,6 +236,7 @@ class NodeContext:
         self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""
     ) -> list[Outcome]:
         """Ask for one word about each item; see `semgraph.semantic.contract.Context`."""
+        rows = rows._replace(reasons=())  # an answer is refused, not the word before it
         if role:
             return await self._ask_role(node, rows, words, role)
         items = range(rows.items.num_rows)
@@ -276,6 +279,10 @@ class NodeContext:
     def note(self, text: str) -> None:
         """Add a note for the user."""
         self.notes.setdefault(text)
+
+    def refused(self, answers: int) -> None:
+        """Count answers that did not meet the check of the node, and are requested again."""
+        self._metrics.refused += answers
 
     async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
         """Aggregate each part in one call; see `semgraph.semantic.contract.Context`."""

@@ -50,6 +50,8 @@ class Rows(NamedTuple):
             never share a request.
         times: For each left row, the number of rows of the relation that it represents because the
             prompt does not distinguish them (sem_map, sem_filter); () if each represents one.
+        reasons: For each item why its earlier answers were refused, if these items are asked again;
+            () if they are asked for the first time. The requests of the context say it.
     """
 
     left: pa.Table
@@ -58,6 +60,7 @@ class Rows(NamedTuple):
     partition: Sequence[str]
     prompt: Sequence[int]
     times: Sequence[int] = ()
+    reasons: Sequence[tuple[str, ...]] = ()
 
     def blocks(
         self,
@@ -104,7 +107,26 @@ class Rows(NamedTuple):
 
     def only(self, items: Sequence[int]) -> Rows:
         """The same rows with some of the items, renumbered in this order."""
-        return self._replace(items=self.items.take(pa.array(items, pa.int64())))
+        own = [self.reasons[item] for item in items] if self.reasons else ()
+        return self._replace(items=self.items.take(pa.array(items, pa.int64())), reasons=own)
+
+    def again(self, reasons: Mapping[int, str]) -> Rows:
+        """The same rows with the items (for sem_agg: the groups) whose answers were refused,
+        renumbered in this order, each with the reason beside earlier ones.
+        """
+        units: Sequence[Any] = range(self.items.num_rows)
+        if "group" in self.items.column_names:
+            units = self.items.column("group").to_pylist()
+        items = [item for item, unit in enumerate(units) if unit in reasons]
+        part = self.only(items)
+        before = part.reasons or [()] * len(items)
+        own = [(*b, reasons[units[i]]) for b, i in zip(before, items, strict=True)]
+        if "group" in self.items.column_names:
+            place = {unit: number for number, unit in enumerate(reasons)}
+            groups = pa.array([place[units[item]] for item in items], pa.int64())
+            at = part.items.column_names.index("group")
+            part = part._replace(items=part.items.set_column(at, "group", groups))
+        return part._replace(reasons=own)
 
     def groups(self) -> list[list[int]]:
         """The items of each group, in their order, for sem_agg and sem_topk."""
@@ -257,8 +279,8 @@ class Context(Protocol):
 
         One item is sent in the prompt's words, several as numbered records. A block that mixes
         partitions, prompts or contexts, or does not fit the model, becomes several calls. Ids and
-        types are checked, and missing or wrong answers are requested again. Returns what `answer`
-        must return. An item in no block is an EngineError.
+        types are checked, and missing or wrong answers are requested again. Items with `reasons` are
+        sent alone. Returns what `answer` must return. An item in no block is an EngineError.
         """
         ...
 
@@ -430,6 +452,16 @@ def refuse_answers(node: Semantic, because: str) -> str | None:
     """
     names = ", ".join(name for name, _ in node.answers)
     return f"{because}, and the prompt also returns {names}; use packed" if names else None
+
+
+def refuse_check(node: Semantic, because: str) -> str | None:
+    """The reason why an implementation whose requests do not say why an answer was refused cannot
+    answer a node with a check, or None.
+    """
+    checked = getattr(node, "check", None) is not None
+    return (
+        f"{because}, and the step has a check; use {REFERENCES[node.keyword]}" if checked else None
+    )
 
 
 SCORE = "score"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -38,6 +38,7 @@ from semgraph.semantic.ask import (
     ask,
     evidence,
     failures,
+    prompt_texts,
     question_keys,
 )
 
@@ -65,12 +66,17 @@ async def row_groups(
 
 
 async def _ask_groups(
-    node: SemAgg | SemTopk, rows: pa.Table, groups: Sequence[Sequence[int]], context: AnswerContext
+    node: SemAgg | SemTopk,
+    rows: pa.Table,
+    groups: Sequence[Sequence[int]],
+    context: AnswerContext,
+    beside: pa.Table | None = None,
 ) -> pa.Table:
     """Answer groups of rows."""
     pairs = [(number, row) for number, group in enumerate(groups) for row in group]
     numbers, lefts = (pa.array([pair[i] for pair in pairs], pa.int64()) for i in (0, 1))
-    return await ask(node, rows, None, pa.table({"group": numbers, "left": lefts}), context)
+    items = pa.table({"group": numbers, "left": lefts})
+    return await ask(node, rows, None, items, context, beside=beside)
 
 
 @lru_cache(maxsize=256)
@@ -120,18 +126,16 @@ async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerConte
     rows_by_group = await row_groups(node.input, node.by, node.order, table, context.now)
     asked, otherwise, add = await _group_values(node, table, rows_by_group, context.now)
     groups = [rows for rows, own in zip(rows_by_group, asked, strict=True) if own]
-    keys = question_keys(node, table, context)
-    kinds, _ = dense(keys)
-    numbers, first = dense([tuple(kinds[row] for row in rows) for rows in groups])  # equal groups
-    answers = await _ask_groups(node, table, [groups[i] for i in first], context)
-    answers = answers.take(pa.array(numbers, pa.int64()))
-    errors = values(answers.column("error"))
-    renumber = {int(g): n for n, g in enumerate(np.flatnonzero(asked))}
     heads = [min(rows) for rows in rows_by_group]
     first_rows = table.take(pa.array(heads, pa.int64()))
     columns: dict[str, Any] = {
         name: first_rows.column(name) for name in (*node.by, *hidden(node)[1:])
     }
+    keys = question_keys(node, table, context)
+    beside = _beside(node, columns | add, asked)
+    answers = await _distinct_groups(node, table, keys, groups, beside, context)
+    errors = values(answers.column("error"))
+    renumber = {int(g): n for n, g in enumerate(np.flatnonzero(asked))}
     place = pa.array([renumber.get(g) for g in range(len(rows_by_group))], pa.int64())
     for f in node.answer_fields():
         column = answers.column(f.name).combine_chunks().take(place)
@@ -161,6 +165,37 @@ async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerConte
         ],
         about=[tuple(rows_by_group[g]) for g in renumber],
     )
+
+
+def _beside(node: SemAgg, groups: Mapping[str, Any], asked: Flags) -> pa.Table | None:
+    """The columns of the groups that are asked about which the check reads; None without a check."""
+    if node.check is None:
+        return None
+    columns = {name: column for name, column in groups.items() if name in node.check.roots}
+    return pa.table(columns).filter(pa.array(asked)) if columns else pa.table({})
+
+
+async def _distinct_groups(
+    node: SemAgg,
+    table: pa.Table,
+    keys: Sequence[QuestionKey],
+    groups: Sequence[Sequence[int]],
+    beside: pa.Table | None,
+    context: AnswerContext,
+) -> pa.Table:
+    """The answer for each group; groups of equal rows are one question, if the check sees the same
+    of them.
+    """
+    kinds, _ = dense(keys)
+    seen = [""] * len(groups)
+    if beside is not None and beside.num_columns:
+        seen = prompt_texts(beside, beside.column_names)
+    rows = [tuple(kinds[row] for row in own) for own in groups]
+    numbers, first = dense(list(zip(rows, seen, strict=True)))
+    if beside is not None:
+        beside = beside.take(pa.array(first, pa.int64()))
+    answers = await _ask_groups(node, table, [groups[i] for i in first], context, beside)
+    return answers.take(pa.array(numbers, pa.int64()))
 
 
 async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.scalar import LEFT, RIGHT, ROWS, STEP
-from semgraph.logical.node import Node, walk
+from semgraph.logical.node import Node, under, walk
 from semgraph.logical.semantic import SemJoin
 from semgraph.relational.batch import (
     INPUT_ROW,
@@ -28,6 +28,8 @@ from semgraph.semantic.ask import (
     AnswerContext,
     Answered,
     ask,
+    beside_answers,
+    check_texts,
     evidence,
     failures,
     known_partitions,
@@ -105,9 +107,11 @@ async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerCon
     lefts, rights, owners = _of_one_partition(node, left, right, candidates, context)
     left_texts = prompt_texts(left, node.prompt.fields)
     right_texts = prompt_texts(right, node.prompt.other_fields)
-    sides, sides_first = dense([right_texts[r] for r in rights])  # equal right rows are one
+    checked = _right_check_texts(node, right)
+    sides, sides_first = dense([(right_texts[r], checked[r]) for r in rights])
     distinct_right = right.take(pa.array([rights[i] for i in sides_first], pa.int64()))
-    keys = list(zip(owners, [left_texts[row] for row in lefts], strict=True))
+    questions = list(zip(left_texts, check_texts(node, left), strict=True))
+    keys = [(owner, *questions[row]) for owner, row in zip(owners, lefts, strict=True)]
     answers = await _answers(node, left, distinct_right, (lefts, sides), keys, context)
     errors, match = values(answers.column("error")), values(answers.column("match"))
     keeps_failed = node.on_error == "null"
@@ -167,7 +171,7 @@ async def _answers(
     left: pa.Table,
     right: pa.Table,
     pairs: tuple[Sequence[int], Sequence[int]],
-    keys: Sequence[tuple[str, str]],
+    keys: Sequence[tuple[str, str, str]],
     context: AnswerContext,
 ) -> pa.Table:
     """The answer for each pair of a left row and a distinct right row; pairs with equal prompts are
@@ -178,8 +182,8 @@ async def _answers(
         left: Its left rows.
         right: The distinct right rows.
         pairs: The left and the right row of each pair.
-        keys: For each pair the partition and what the prompt reads of the left row: a left row
-            without a partition is one row for each partition that it is compared with.
+        keys: For each pair the partition and what the prompt and the check read of the left row: a
+            left row without a partition is one row for each partition that it is compared with.
         context: The context.
     """
     kinds, first = dense(keys)  # equal left rows are one
@@ -192,9 +196,38 @@ async def _answers(
         }
     )
     rows = left.take(pa.array([pairs[0][i] for i in first], pa.int64()))
-    answers = await ask(node, rows, right, items, context, owners=[keys[i][0] for i in first])
+    owners = [keys[i][0] for i in first]
+    beside = _beside(node, rows, right, items)
+    answers = await ask(node, rows, right, items, context, owners=owners, beside=beside)
     place = {question: item for item, question in enumerate(distinct)}
     return answers.take(pa.array([place[question] for question in questions], pa.int64()))
+
+
+def _right_check_texts(node: SemJoin, right: pa.Table) -> list[str]:
+    """The columns that the join's check reads of each right row, as JSON."""
+    if node.check is None or node.alias not in node.check.roots:
+        return [""] * right.num_rows
+    paths = frozenset(path for scalar in node.check.scalars for path in scalar.fields)
+    return prompt_texts(right, sorted(under(paths, node.alias) or right.column_names))
+
+
+def _beside(node: SemJoin, left: pa.Table, right: pa.Table, items: pa.Table) -> pa.Table | None:
+    """What the join's check reads of both rows of each item; None without a check."""
+    lefts, rights = (
+        side.take(items.column(name)) for side, name in ((left, "left"), (right, "right"))
+    )
+    beside = beside_answers(node, lefts)
+    if beside is None or node.check is None or node.alias not in node.check.roots:
+        return beside
+    columns = dict(zip(beside.column_names, beside.columns, strict=True))
+    return pa.table({**columns, node.alias: _right_rows(node, rights)})
+
+
+def _right_rows(node: SemJoin, right: pa.Table) -> pa.StructArray:
+    """Right rows as structs."""
+    fields = [f for f in node.other.schema if node.fields is None or f.name in node.fields]
+    arrays = [right.column(f.name).combine_chunks() for f in fields]
+    return pa.StructArray.from_arrays(arrays, fields=fields)
 
 
 def _matched(
@@ -210,9 +243,7 @@ def _matched(
     left, right = inputs
     result = left.take(pa.array(pairs[0], pa.int64()))
     other = right.take(pa.array(pairs[1], pa.int64())).combine_chunks()
-    fields = [f for f in node.other.schema if node.fields is None or f.name in node.fields]
-    arrays = [other.column(f.name).combine_chunks() for f in fields]
-    result = result.append_column(node.alias, pa.StructArray.from_arrays(arrays, fields=fields))
+    result = result.append_column(node.alias, _right_rows(node, other))
     for name in _hidden_of_right(node):
         result = result.append_column(name, other.column(name))
     for f in node.answer_fields():

@@ -33,6 +33,7 @@ from semgraph.semantic.ask import (
     Failure,
     QuestionKey,
     ask,
+    beside_answers,
     evidence,
     failures,
     question_keys,
@@ -259,7 +260,7 @@ async def _answers(
     node: SemMap | SemFilter, left: pa.Table, context: AnswerContext, times: Sequence[int] = ()
 ) -> pa.Table:
     items = pa.table({"left": pa.array(range(left.num_rows), pa.int64())})
-    return await ask(node, left, None, items, context, times)
+    return await ask(node, left, None, items, context, times, beside=beside_answers(node, left))
 
 
 async def _reusing_known(

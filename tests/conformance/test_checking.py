@@ -70,7 +70,7 @@ def test_the_first_file_passes_the_check_as_it_is_written(tmp_path: Path, operat
     assert max(map(len, lines)) <= 120
     checked = semgraph("check", str(tmp_path / "mine"))
     assert checked.exit_code == 0
-    assert checked.stdout == f"{operator}/my_way  16 passed\n"
+    assert checked.stdout == f"{operator}/my_way  17 passed\n"
 
 
 def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
@@ -136,17 +136,28 @@ def test_what_is_passed_and_failed_is_told_in_a_line_each(tmp_path: Path) -> Non
     assert done.exit_code == 1
     assert done.stdout.splitlines() == [
         (
-            f"sem_filter/bad   15 passed · 1 failed: no rows: Mine in {file} broke its contract: it returned columns (name: string, "
+            f"sem_filter/bad   16 passed · 1 failed: no rows: Mine in {file} broke its contract: it returned columns (name: string, "
             "at: timestamp[us, tz=UTC], kind: string, reference: string), expected (item: int64, keep: bool, error: string, "
             "calls: list<item: string>). Correct its `answer`"
         ),
-        "sem_filter/good  16 passed",
+        "sem_filter/good  17 passed",
     ]
     found = json.loads(semgraph("check", str(tmp_path), "--format", "json").stdout)
     assert [(one["name"], one["passed"], list(one["failed"])) for one in found] == [
-        ("sem_filter/bad", 15, ["no rows"]),
-        ("sem_filter/good", 16, []),
+        ("sem_filter/bad", 16, ["no rows"]),
+        ("sem_filter/good", 17, []),
     ]
+
+
+def test_requests_about_refused_answers_say_why_or_a_check_is_refused(tmp_path: Path) -> None:
+    silent = "return await ctx.ask_packed(node, rows._replace(reasons=()), rows.blocks(node))"
+    file = write(tmp_path, "mine", silent, node="SemJoin")
+    done = semgraph("check", str(tmp_path))
+    assert "refused answers: no request says why the last answer was refused" in done.stdout
+    with file.open("a") as lines:
+        lines.write("    def refuses(self, node, limits):\n")
+        lines.write("        return refuse_check(node, 'it asks once')\n")
+    assert semgraph("check", str(tmp_path)).stdout == "sem_join/mine  17 passed\n"
 
 
 BLOCKS = "rows.blocks(node)"
@@ -225,7 +236,7 @@ def test_a_cause_is_said_once(tmp_path: Path) -> None:
 def test_an_estimate_that_is_none_is_found(tmp_path: Path) -> None:
     write(tmp_path, "bad", ASK, calls="1 / rows.left")
     (checked,) = check_folder(tmp_path)
-    said = "sem_filter/bad  15 passed · 1 failed: estimate: ZeroDivisionError: division by zero, for 0 rows"
+    said = "sem_filter/bad  16 passed · 1 failed: estimate: ZeroDivisionError: division by zero, for 0 rows"
     assert list(report_lines(checked)) == [said]
 
 
@@ -297,7 +308,7 @@ def test_a_file_that_cannot_be_loaded_stops_no_other(tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert done.stdout.splitlines() == [
         f"sem_filter/bad   not checked: {bad}:2: ModuleNotFoundError: No module named 'nothing_of_this_name'. Correct the file",
-        "sem_filter/good  16 passed",
+        "sem_filter/good  17 passed",
     ]
 
 
@@ -349,9 +360,9 @@ def test_the_implementation_in_the_documentation_is_whole_and_passes(tmp_path: P
     file = tmp_path / "sem_join" / "sorted_block.py"
     file.parent.mkdir()
     file.write_text(code)
-    assert semgraph("check", str(tmp_path)).stdout == "sem_join/sorted_block  16 passed\n"
+    assert semgraph("check", str(tmp_path)).stdout == "sem_join/sorted_block  17 passed\n"
     file.write_text(code.replace("order=self.order)", "order=self.order)[:3]"))
-    said = "sem_join/sorted_block  15 passed · 1 failed: kept apart: SortedBlock in "
+    said = "sem_join/sorted_block  16 passed · 1 failed: kept apart: SortedBlock in "
     line = 1 + code[: code.index("order=self.order)")].count("\n")
     assert semgraph("check", str(tmp_path)).stdout == (
         f"{said}{file}:{line}: item 6 is in no block: put each item in one\n"

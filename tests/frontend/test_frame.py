@@ -311,6 +311,15 @@ STEPS = st.sampled_from(
             o, "o", {"id": "count(o.id)"}, using="customer", order="o.id", limit=2
         ),
         lambda f, o: f.sem_filter('Is {body}: "nice", {{or}} not?\nSay so.'),
+        lambda f, o: f.sem_filter(
+            "Is {body} nice?",
+            returns={"why": "string"},
+            check={
+                "where": ["length(why) > 3", "keep OR id > 1"],
+                "message": "'short: ' || why",
+                "retries": 1,
+            },
+        ).project(f.columns),
         lambda f, o: (
             f.sem_map(
                 {"by": "customer", "c9": "Is {body} a?", "otherwise": "Is {body} b?"},

@@ -105,9 +105,9 @@ class PromptBuilder(ABC):
     ) -> Request:
         """The request for some work on `count` items, one of them `item`."""
         left = self.keys.left[item]
-        context = self.keys.context(left)
-        repeat = f"Your last answer was not valid: {work.reason[:_LONGEST_REASON]}. Answer again, in the form asked for."
-        user = paragraphs(header.lead, context, *texts, repeat if work.reason else "")
+        user = paragraphs(
+            header.lead, self.keys.context(left), *texts, self._repetition(work, item)
+        )
         tokens = header.answer_tokens(count, self.ctx.limits)
         request = self.ctx.request(
             header.prompt,
@@ -122,8 +122,19 @@ class PromptBuilder(ABC):
 
     def compose_whole(self, work: Work, item: int, header: PromptHeader, *texts: str) -> Request:
         """The request for work that cannot be split. Raises TooLong."""
-        self.budget.require(header, 1, self.keys.context(self.keys.left[item]), *texts)
+        reasons = self.rows.reasons[item] if self.rows.reasons else ()
+        self.budget.require(header, 1, self.keys.context(self.keys.left[item]), *texts, *reasons)
         return self.compose(work, item, header, 1, *texts)
+
+    def _repetition(self, work: Work, item: int) -> str:
+        """What a request says about earlier answers that were refused; "" if there are none."""
+        reasons = [*self.rows.reasons[item]] if self.rows.reasons else []
+        reasons += [work.reason[:_LONGEST_REASON]] if work.reason else []
+        if not reasons:
+            return ""
+        subject = "answer was" if len(reasons) == 1 else "answers were"
+        why = "; ".join(reasons)
+        return f"Your last {subject} not valid: {why}. Answer again, in the form asked for."
 
     def word_header(self, prompt: Prompt, words: Words) -> PromptHeader:
         """The static part of one-word requests: the rules are in the user message, as in the
