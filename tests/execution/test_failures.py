@@ -42,7 +42,7 @@ async def test_a_row_that_gets_no_answer_is_set_aside_and_the_others_are_committ
     result = await simple.run(episodes)
     assert (result.committed, result.exit_code) == (4, 3)
     assert {(f.input_row, f.row["content"]) for f in result.failed} == {(2, BAD)}
-    assert {f.step for f in result.failed} <= {"mentions", "claims"}
+    assert {f.step for f in result.failed} <= {"read/mentions", "read/facts"}
     names = {row["name"] for row in (await simple.place.dump())["Entity"].values()}
     assert names == {"Ann", "Luma", "Rome", "Ben"}
     assert await texts_of(simple) == sorted(row["content"] for row in episodes), (
@@ -63,7 +63,7 @@ async def test_failed_rows_are_kept_as_they_were_given_and_can_be_given_again(si
         "group_id": "g", "content": BAD, "valid_at": "2025-01-15T09:01:00Z", "name": "one", "source": "message",
         "source_description": None, "uuid": None, "previous": None, "saga": None, "follows": None,
     }  # fmt: skip
-    assert step in {"mentions", "claims"}
+    assert step in {"read/mentions", "read/facts"}
     assert "refused" in error
     simple.model.poison("refusal", "nothing like it")
     second = await simple.run([row])
@@ -100,7 +100,7 @@ def _verdicts_about(model: Watched, text: str) -> Any:
 
 async def test_on_error_stop_ends_its_group_alone(simple: Work, tmp_path: Path) -> None:
     simple.model.poison("refusal", BAD)
-    plan = variant(tmp_path, ("size: $window", "size: $window\n  on_error: stop"))
+    plan = variant(tmp_path, ("size: $window", "size: $window, on_error: stop"))
     episodes = [*with_bad(3, 1, "a"), *said(STORY[:3], "b")]
     result = await simple.run(episodes, plan=plan)
     assert result.exit_code == 1
@@ -162,7 +162,7 @@ async def test_on_error_null_keeps_rows_without_answers(simple: Work) -> None:
     simple.model.poison("refusal", BAD)
     result = await simple.run(with_bad(2, 1), on_error="null")
     assert (result.committed, result.failed, result.exit_code) == (3, (), 0)
-    assert result.meter.step("mentions").rows_failed == 1
+    assert result.meter.step("read/mentions").rows_failed == 1
 
 
 async def test_faults_that_pass_change_nothing_but_the_attempts(simple: Work) -> None:

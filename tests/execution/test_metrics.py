@@ -29,7 +29,7 @@ async def test_calls_add_up_with_64_in_flight_and_groups_share_no_answer(
     simple: Work, tmp_path: Path
 ) -> None:
     model = simple.model
-    plan = variant(tmp_path, ("size: $window", "size: $window\n  ahead: 256"))
+    plan = variant(tmp_path, ("size: $window", "size: $window, ahead: 256"))
     model.gate.clear()
     task = asyncio.create_task(simple.run(flood(140), plan=plan, session={"store": "memory"}))
     await model.until(lambda: len(model.arrived) >= 64 or task.done())
@@ -46,7 +46,7 @@ async def test_calls_add_up_with_64_in_flight_and_groups_share_no_answer(
     )
     asked = sum(calls(step) for step in result.meter.steps.values())
     assert asked == calls(total)
-    mentions = result.meter.step("mentions")
+    mentions = result.meter.step("read/mentions")
     assert (mentions.rows_in, calls(mentions)) == (280, 280)
     assert total.dollars is None or total.dollars > 0
 
@@ -72,9 +72,9 @@ async def test_each_step_counts_its_own(simple: Work) -> None:
         name: step.calls_issued for name, step in result.meter.steps.items() if step.calls_issued
     }
     asked = simple.model.counters.by_question
-    assert by_step["mentions"] == asked["entities"] == 6
-    assert by_step["claims"] == asked["facts"] == 6
-    assert by_step["settled/verdicts"] == asked["verdict"]
+    assert by_step["read/mentions"] == asked["entities"] == 6
+    assert by_step["read/facts"] == asked["facts"] == 6
+    assert by_step["settle/ask/verdicts"] == asked["verdict"]
     assert sum(by_step.values()) == sum(asked.values())
 
 
