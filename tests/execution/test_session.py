@@ -260,8 +260,8 @@ async def test_until_gives_the_rows_of_a_step_and_asks_no_more_than_that_needs(
 
 async def test_until_in_a_plan_that_writes_writes_nothing(work: Work) -> None:
     async with work.session() as session:
-        result = await session.arun(PLAN, episodes=said(STORY[:3]), until="claims", rows=2)
-    assert result.tables["claims"].num_rows == 2
+        result = await session.arun(PLAN, episodes=said(STORY[:3]), until="read/facts", rows=2)
+    assert result.tables["read/facts"].num_rows == 2
     assert (result.committed, dict(result.written)) == (0, {})
     assert await work.place.dump() == {}
 
@@ -395,7 +395,7 @@ async def test_the_record_holds_what_was_run_with_what_and_what_came_of_it(
     assert not any(b"sk-of-the-test" in content for content in written)
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["total"] == result.meter.total().as_dict()
-    assert metrics["steps"]["mentions"]["calls_issued"] == 3
+    assert metrics["steps"]["read/mentions"]["calls_issued"] == 3
     assert (folder / "plan.yaml").read_text().startswith("plan: add_episode")
     assert pq.read_table(folder / "inputs" / "episodes.parquet").num_rows == 3
     assert not (folder / "failed.jsonl").exists()
@@ -407,16 +407,19 @@ async def test_the_record_holds_the_rows_of_each_step_and_the_evidence_of_each_a
     result = await simple.run(said(STORY[:5]))
     assert result.record is not None
     mentions = pa.concat_tables(
-        [pq.read_table(p) for p in sorted((result.record / "steps" / "mentions").glob("*.parquet"))]
+        [
+            pq.read_table(p)
+            for p in sorted((result.record / "steps" / "read" / "mentions").glob("*.parquet"))
+        ]
     )
     assert sorted(set(mentions["_m"].to_pylist())) == [0, 1, 2, 3, 4]
-    assert mentions.num_rows == result.meter.step("mentions").rows_out
-    inner = list((result.record / "steps" / "settled" / "verdicts").glob("*.parquet"))
+    assert mentions.num_rows == result.meter.step("read/mentions").rows_out
+    inner = list((result.record / "steps" / "settle" / "ask" / "verdicts").glob("*.parquet"))
     assert inner, "steps of a called plan have folders of their own"
     answers = pa.concat_tables(
         [
             pq.read_table(p)
-            for p in sorted((result.record / "answers" / "mentions").glob("*.parquet"))
+            for p in sorted((result.record / "answers" / "read" / "mentions").glob("*.parquet"))
         ]
     )
     assert answers.num_rows == 5
@@ -442,7 +445,7 @@ async def test_progress_tells_of_answers_and_commits_until_all_are_done(simple: 
     assert [s for s in seen if s[0] == ""] == [("", 0, 3), ("", 1, 3), ("", 2, 3), ("", 3, 3)]
     last = {step: (done, total) for step, done, total in seen}
     assert all(done == total for done, total in last.values())
-    assert last["mentions"] == (3, 3)
+    assert last["read/mentions"] == (3, 3)
 
 
 @pytest.mark.parametrize(("own", "during"), [(700, 50_000), (9_000, 9_000)])
