@@ -88,7 +88,7 @@ def test_the_installed_package_lists_and_checks_its_plans(installed: Path, tmp_p
     names = {plan["plan"] for plan in plans}
     assert names == {path.stem for path in (ROOT / "plans").glob("*.yaml")} - {"graph"}
     semgraph(installed, tmp_path, "plans", "check", "add_episode")
-    assert "sem_map" in semgraph(
+    assert "read = read_separate(" in semgraph(
         installed, tmp_path, "explain", "--format", "algebra", "add_episode"
     )
 

@@ -379,7 +379,7 @@ async def test_the_record_holds_what_was_run_with_what_and_what_came_of_it(
         "done",
         9,
     )
-    assert (facts["use"]["resolved/told"], facts["use"]["summaries"]) == (
+    assert (facts["use"]["resolve/mentioned/told"], facts["use"]["describe/summaries"]) == (
         "nested_loop",
         "packed(rows=30)",
     )
@@ -414,7 +414,7 @@ async def test_the_record_holds_the_rows_of_each_step_and_the_evidence_of_each_a
     )
     assert sorted(set(mentions["_m"].to_pylist())) == [0, 1, 2, 3, 4]
     assert mentions.num_rows == result.meter.step("read/mentions").rows_out
-    inner = list((result.record / "steps" / "settle" / "ask" / "verdicts").glob("*.parquet"))
+    inner = list((result.record / "steps" / "settle" / "find" / "pairs").glob("*.parquet"))
     assert inner, "steps of a called plan have folders of their own"
     answers = pa.concat_tables(
         [

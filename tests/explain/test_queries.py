@@ -62,7 +62,9 @@ async def test_the_statements_of_engine_and_store_are_shown(
     assert "age" in reads["grown"]
     assert "KNOWS" in reads["known"]
     assert "age" in reads["known"]
-    assert ("bm25" if store == "memory" else "db.index.fulltext.queryNodes") in reads["hits"]
+    assert ('FROM "Person"' if store == "memory" else "db.index.fulltext.queryNodes") in reads[
+        "hits"
+    ]
     assert "-- DuckDB: both" in text
     assert oracle.requests == []
 
