@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from semgraph.frontend.plan_files import PlanFile, listed
+from semgraph.logical.plan import Choice
 from semgraph.render.pages import first_sentence, page, table
 
 INDEX = "README.md"
@@ -14,6 +15,24 @@ INDEX = "README.md"
 
 def pages(files: Sequence[PlanFile]) -> dict[str, str]:
     """The pages of some plans, and an index, by file name. Raises PlanError."""
+    called = _called_by_others(files)
+    index = [
+        "# Plans",
+        "",
+        "Made by `make pages` from `plans/*.yaml`.",
+        "",
+        *_listed(file for file in files if file.plan.name not in called),
+        "",
+        "## Plans that other plans call",
+        "",
+        "Some of them stand for one another: `semgraph plans ways PLAN` lists those that fit a call.",
+        "",
+        *_listed(file for file in files if file.plan.name in called),
+    ]
+    return {f"{file.plan.name}.md": page(file) for file in files} | {INDEX: "\n".join(index) + "\n"}
+
+
+def _listed(files: Iterable[PlanFile]) -> list[str]:
     rows = [
         (
             f"[{file.plan.name}]({file.plan.name}.md)",
@@ -22,14 +41,20 @@ def pages(files: Sequence[PlanFile]) -> dict[str, str]:
         )
         for file in files
     ]
-    index = [
-        "# Plans",
-        "",
-        "Made by `make pages` from `plans/*.yaml`.",
-        "",
-        *table(("plan", "does", "steps that ask a model"), rows),
+    return table(("plan", "does", "steps that ask a model"), rows)
+
+
+def _called_by_others(files: Sequence[PlanFile]) -> set[str]:
+    """The plans that a call or the `use` of a preset names, but those that cut their own input into
+    windows: add_episode is called too, and is no part of another.
+    """
+    names = {call.plan for file in files for call in file.plan.called.values()}
+    presets = [
+        preset for file in files for preset in file.plan.document.get("presets", {}).values()
     ]
-    return {f"{file.plan.name}.md": page(file) for file in files} | {INDEX: "\n".join(index) + "\n"}
+    chosen = [value for preset in presets for value in preset.get("use", {}).values()]
+    names |= {Choice.parse(value).name for value in chosen}
+    return names - {file.plan.name for file in files if file.plan.windows is not None}
 
 
 def write(files: Sequence[PlanFile], folder: Path) -> list[Path]:
