@@ -62,12 +62,12 @@ def algebra(plan: LogicalPlan, *, expand: bool = False) -> str:
     operators = [n for n in walk(*plan.roots) if not isinstance(n, (Sink, Input)) or n in empty]
     last = {node.step: node for node in operators if node.step}
     calls = {} if expand else {s: call for s, call in plan.called.items() if _is_call(plan, s)}
-    named = {
+    own = {
         node: step
         for step, node in last.items()
         if step not in calls and _caller(node, calls) is None
     }
-    named |= {
+    named = own | {
         node: f"{step}.{result}" if len(call.results) > 1 else step
         for step, call in calls.items()
         for result, node in call.results.items()
@@ -85,9 +85,9 @@ def algebra(plan: LogicalPlan, *, expand: bool = False) -> str:
         return lines[0] if len(lines) == 1 else "(" + " ".join(lines) + ")"
 
     equations = {
-        node.step: _equation(f"{named[node]} =", _chain(node, name, named))
+        own[node]: _equation(f"{own[node]} =", _chain(node, name, named))
         for node in operators
-        if node in named and node.step not in calls and _caller(node, calls) is None
+        if node in own
     }
     equations |= {step: _equation(f"{step} =", [_term(call, name)]) for step, call in calls.items()}
     first = [step for step in plan.document.get("steps") or () if step in equations]
@@ -120,8 +120,8 @@ def _caller(node: Node, calls: Mapping[str, PlanCall]) -> str | None:
 
 
 def _term(call: PlanCall, name: Name) -> str:
-    given = dict.fromkeys(name(node) for node in call.inputs.values() if not node.is_empty)
-    return f"{call.by or call.plan}({', '.join(given)})"
+    inputs = dict.fromkeys(name(node) for node in call.inputs.values() if not node.is_empty)
+    return f"{call.by or call.plan}({', '.join(inputs)})"
 
 
 def _written_by_calls(plan: LogicalPlan, calls: Mapping[str, PlanCall]) -> list[str]:

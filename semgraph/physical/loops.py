@@ -63,11 +63,11 @@ class IterateRows(PhysicalNode):
         """Compute rounds until every group has ended."""
         known = dict(zip(self.inputs[1:], inputs[1:], strict=True))
         loop = _Rounds(self, self.as_round(inputs[0]))
-        given = 0
+        rows_in = 0
         await loop.judge(None, ctx)
         while loop.goes_on:
             last = loop.last
-            given += last.num_rows
+            rows_in += last.num_rows
             known.update((node, last) for node in self.rounds)
             rows, lost = await ctx.again(self.body, known)
             loop.take(self.as_round(rows.without_rows(lost)))
@@ -75,7 +75,7 @@ class IterateRows(PhysicalNode):
         ctx.ended(self.logical, loop.ends())
         for node in self.rounds:
             if node.loop is self.logical:
-                ctx.observe(node, inputs[0].num_rows, given)
+                ctx.observe(node, inputs[0].num_rows, rows_in)
         return loop.result(self.schema)
 
     def content(self) -> list[str]:
