@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from benchmarks.world.canaries import CANARIES
 from semgraph import redaction
@@ -27,6 +29,14 @@ from semgraph.execution.executor import Executor
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile("repeatable")  # `--hypothesis-profile random` draws new cases
+
+
+def pytest_configure() -> None:
+    """Cases that repeat must not depend on what was imported before: Hypothesis draws one in twenty
+    from the constants of all imported modules of the project.
+    """
+    if settings.get_current_profile_name() == "repeatable":
+        providers._get_local_constants = Constants
 
 
 KEPT = ("SEMGRAPH_HOME", "SEMGRAPH_OFFLINE", "SEMGRAPH_RENEW", "SEMGRAPH_SEGMENTS")

@@ -380,7 +380,7 @@ def _term(value: Any, scope: Scope) -> Sort:
 def read_using(value: Any, scope: Scope, options: Options) -> Using:
     """Columns that must be equal: a name, a list of names, or {left: right}."""
     if not isinstance(value, Mapping):
-        return tuple((path, path) for path in _each(value, lambda v: read_path(v, scope, options)))
+        return tuple(_each(value, lambda path: (read_path(path, scope, options), path)))
     pairs = []
     for left, right in value.items():
         path = read_path(left, scope, options)
