@@ -38,11 +38,16 @@ class SemgraphError(Exception):
 
 @dataclass(frozen=True)
 class Position:
-    """A place in a file that the user wrote. Lines and columns count from 1."""
+    """A place in a file that the user wrote. Lines and columns count from 1.
+
+    `algorithm` is that of the argument of this name, for the place of an operator that has one: it
+    is looked up when the plan is loaded.
+    """
 
     file: str
     line: int
     column: int
+    algorithm: Position | None = None
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"

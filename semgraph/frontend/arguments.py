@@ -286,7 +286,11 @@ def read_choice(value: Any, scope: Scope, options: Options) -> str:
 def read_algorithm(value: Any, scope: Scope, options: Options) -> str:
     """A name with parameters, as in `use`: `louvain(resolution=1.2)`, `{louvain: {resolution: 1.2}}`."""
     del scope, options
-    return str(Choice.parse(value))
+    try:
+        return str(Choice.parse(value))
+    except Fault as fault:
+        what = fault.what.replace("implementation", "algorithm")
+        raise Fault(what, *fault.path, hint="write louvain, or louvain(resolution=1.2)") from None
 
 
 def read_scalar(value: Any, scope: Scope, options: Options) -> Scalar:

@@ -363,6 +363,9 @@ class Loader:
     ) -> Relation:
         """One operator on the relation above it. Raises Fault or Pruned."""
         origin = self.head.document.position(*path, key=True)
+        if keyword == Cluster.keyword:
+            written = self.head.document.position(*path, "algorithm")
+            origin = replace(origin, algorithm=written)
         lists = self.has_lists and keyword != "call"
         self.head.state.count(origin, _brought(value, self.params) if lists else 0)
         if keyword == "from":

@@ -84,6 +84,14 @@ class Cluster(Node):
             raise Fault("weight is that of edges: name source and target", "weight")
 
     def _check_types(self, edges: pa.Schema, nodes: pa.Schema) -> None:
+        kind = nodes.field(self.key).type
+        if pa.types.is_nested(kind):
+            raise Fault(f'"{self.key}" is {type_of_arrow(kind)}: a key is one value', "key")
+        for name, arg in ((self.source, "source"), (self.target, "target")):
+            if name:
+                _check_equal(edges, name, nodes, self.key, (arg,))
+        for i, name in enumerate(self.by):
+            _check_equal(edges, name, nodes, name, ("by", i))
         if self.weight:
             kind = edges.field(self.weight).type
             number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
@@ -130,3 +138,15 @@ class Cluster(Node):
     def empty_over(self, empty: Sequence[bool]) -> bool:
         """Without nodes there is nothing to cluster."""
         return empty[-1]
+
+
+def _check_equal(
+    edges: pa.Schema, name: str, nodes: pa.Schema, other: str, path: tuple[str | int, ...]
+) -> None:
+    """Refuse a column of the edges of another type than the nodes' that it is compared with."""
+    one, two = edges.field(name).type, nodes.field(other).type
+    if one != two and UNKNOWN not in {one, two}:
+        msg = (
+            f'"{name}" of an edge is {type_of_arrow(one)}, "{other}" of a node {type_of_arrow(two)}'
+        )
+        raise Fault(msg, *path, hint="cast one of them in a step before")

@@ -12,10 +12,11 @@ import pyarrow as pa
 from semgraph.errors import DataError
 from semgraph.logical.cluster import Cluster
 from semgraph.relational.batch import PARTITION, conform, dense, runtime_schema, values
-from semgraph.relational.row_functions import frozen
+from semgraph.relational.row_functions import frozen, ordered
 from semgraph.semantic.clustering import Algorithm, Vectors
 
 Edge = tuple[Any, Any, Any]
+_LEAST, _GREATEST = 1e-100, 1e100  # sums and products of such weights are exact enough
 
 
 def clusters(
@@ -34,23 +35,19 @@ def clusters(
             cluster these keys.
     """
     scope = _scope(node, edges, nodes)
-    keys = values(nodes.column(node.key))
+    keys = _names(nodes, node.key)
     places = _scopes(nodes, scope)
-    vectors = values(nodes.column(node.vector)) if node.vector else [None] * len(keys)
-    members: dict[Hashable, dict[Any, Any]] = {}
-    for place, key, vector in zip(places, keys, vectors, strict=True):
-        if key is not None:
-            members.setdefault(place, {}).setdefault(key, vector)
+    members = _members(node, nodes, keys, places)
     by_scope = _edges_by_scope(node, edges, scope)
     clusters_by_scope = {
-        place: _EXACT[node.algorithm](own, by_scope.get(place, []))
+        place: _EXACT[node.choice.name](node, own, by_scope.get(place, []))
         if algorithm is None
         else _partitioned(node, algorithm, own, by_scope.get(place, []))
         for place, own in members.items()
     }
     column = pa.array(
         [
-            None if key is None else clusters_by_scope[place].get(key, key)
+            None if key is None else _value(clusters_by_scope[place][key])
             for place, key in zip(places, keys, strict=True)
         ],
         nodes.schema.field(node.key).type,
@@ -58,18 +55,49 @@ def clusters(
     return conform(nodes.append_column(node.alias, column), runtime_schema(node))
 
 
+def _names(table: pa.Table, column: str) -> list[Any]:
+    """The values of a column of keys or ends of edges; a NaN is equal to another."""
+    return list(map(ordered, values(table.column(column))))
+
+
+def _value(name: Any) -> Any:
+    """A key as it is stored."""
+    return math.nan if name is ordered(math.nan) else name
+
+
+def _members(
+    node: Cluster, nodes: pa.Table, keys: Sequence[Any], places: Sequence[Hashable]
+) -> dict[Hashable, dict[Any, Any]]:
+    """The keys of each group, with their vectors. Raises DataError if a key has two vectors."""
+    vectors = values(nodes.column(node.vector)) if node.vector else [None] * len(keys)
+    members: dict[Hashable, dict[Any, Any]] = {}
+    for place, key, vector in zip(places, keys, vectors, strict=True):
+        if key is None:
+            continue
+        first = members.setdefault(place, {}).setdefault(key, vector)
+        if first is not vector and frozen(first) != frozen(vector):
+            what = f'rows of {key!r} have different vectors "{node.vector}"'
+            by = [*node.by, node.key]
+            raise DataError(what, hint=f"keep one of them in a step before: {_first_of(by)}")
+    return members
+
+
+def _first_of(by: Sequence[str]) -> str:
+    return f"{{limit: {{n: 1, by: [{', '.join(by)}], order: ...}}}}"
+
+
 def _edges_by_scope(
     node: Cluster, edges: pa.Table, scope: Sequence[str]
 ) -> dict[Hashable, list[Edge]]:
+    """The edges of each group; an end that is NULL names no node."""
     by_scope: dict[Hashable, list[Edge]] = {}
     if not node.source:
         return by_scope
     weights = values(edges.column(node.weight)) if node.weight else [1.0] * edges.num_rows
-    pairs = zip(
-        values(edges.column(node.source)), values(edges.column(node.target)), weights, strict=True
-    )
-    for place, edge in zip(_scopes(edges, scope), pairs, strict=True):
-        by_scope.setdefault(place, []).append(edge)
+    ends = (_names(edges, node.source), _names(edges, node.target))
+    for place, edge in zip(_scopes(edges, scope), zip(*ends, weights, strict=True), strict=True):
+        if edge[0] is not None and edge[1] is not None:
+            by_scope.setdefault(place, []).append(edge)
     return by_scope
 
 
@@ -86,8 +114,8 @@ def rows_within(
     """
     scope = _scope(node, edges, clustered)
     places = _scopes(clustered, scope)
-    keys = values(clustered.column(node.key))
-    numbers, first = dense(list(zip(places, values(clustered.column(node.alias)), strict=True)))
+    keys = _names(clustered, node.key)
+    numbers, first = dense(list(zip(places, _names(clustered, node.alias), strict=True)))
     within: list[list[int]] = [[] for _ in first]
     if not node.source:
         for row, (key, number) in enumerate(zip(keys, numbers, strict=True)):
@@ -96,7 +124,7 @@ def rows_within(
         return numbers, within
     named = zip(places, keys, numbers, strict=True)
     number_of = {(place, key): number for place, key, number in named if key is not None}
-    ends = (values(edges.column(name)) for name in (node.source, node.target))
+    ends = (_names(edges, name) for name in (node.source, node.target))
     for edge, (place, a, b) in enumerate(zip(_scopes(edges, scope), *ends, strict=True)):
         own = number_of.get((place, a))
         if own is not None and own == number_of.get((place, b)):
@@ -117,25 +145,25 @@ def _scopes(table: pa.Table, names: Sequence[str]) -> list[Hashable]:
     return list(zip(*columns, strict=True))
 
 
-def _forest(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
+def _forest(node: Cluster, keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
     """Follow source → target to the end. A cycle ends at its smallest member."""
     target: dict[Any, Any] = {}
     for source, end, _ in edges:
         if target.setdefault(source, end) != end:
-            hint = "keep one of them in a step before: {limit: {n: 1, by: source, order: ...}}"
+            hint = f"keep one of them in a step before: {_first_of([*node.by, node.source])}"
             raise DataError(f'cluster forest: "{source}" has two targets', hint=hint)
     roots: dict[Any, Any] = {}
     for key in keys:
-        path, node = [], key
-        while node in target and node not in path and node not in roots:
-            path.append(node)
-            node = target[node]
-        root = roots.get(node, node) if node not in path else min(path[path.index(node) :])
-        roots |= dict.fromkeys(path, root)
+        path, end = dict[Any, int](), key
+        while end in target and end not in path and end not in roots:
+            path[end] = len(path)
+            end = target[end]
+        root = min(list(path)[path[end] :]) if end in path else roots.get(end, end)
+        roots |= dict.fromkeys([*path, end], root)
     return roots
 
 
-def _components(keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
+def _components(_node: Cluster, keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
     import networkx as nx
 
     graph = nx.Graph()
@@ -160,7 +188,9 @@ def _partitioned(
     """The clusters of one group: sorted keys and edges, so that the order of rows is no part."""
     keys = sorted(vectors)
     numbers = algorithm.labels(
-        keys, _between(keys, edges, node.weight), _array(node, keys, vectors)
+        list(map(_value, keys)),
+        _between(keys, edges, node.weight),
+        _array(node, keys, vectors),
     )
     groups: dict[int, list[Any]] = {}
     for key, number in zip(keys, numbers, strict=True):
@@ -171,20 +201,30 @@ def _partitioned(
 def _between(
     keys: Sequence[Any], edges: Sequence[Edge], weight: str
 ) -> list[tuple[int, int, float]]:
-    """The edges between different keys by their places, sorted, the weights of a pair summed."""
+    """The edges between different keys by their places, sorted, the weights of a pair summed. A
+    pair whose weights sum to 0 has none.
+    """
     place = {key: i for i, key in enumerate(keys)}
     weights: dict[tuple[int, int], list[float]] = {}
     for source, target, own in edges:
         a, b = place.get(source), place.get(target)
-        if a is None or b is None or a == b:
-            continue
-        if own is None or not math.isfinite(own):
-            what = (
-                f'weight "{weight}" of {source!r} → {target!r} is {"NULL" if own is None else own}'
-            )
-            raise DataError(what, hint=f"filter such edges, or write coalesce({weight}, 1)")
-        weights.setdefault((min(a, b), max(a, b)), []).append(float(own))
-    return [(a, b, math.fsum(each)) for (a, b), each in sorted(weights.items())]
+        if a is not None and b is not None and a != b:
+            checked = _checked(own, f'weight "{weight}" of {source!r} → {target!r}', weight)
+            weights.setdefault((min(a, b), max(a, b)), []).append(checked)
+    sums = ((a, b, math.fsum(each)) for (a, b), each in sorted(weights.items()))
+    return [edge for edge in sums if edge[2]]
+
+
+def _checked(weight: Any, what: str, name: str) -> float:
+    """A weight as a double. Raises DataError if algorithms cannot compute with it."""
+    if weight is None or not math.isfinite(weight):
+        shown = "NULL" if weight is None else weight
+        hint = f"filter such edges, or write coalesce({name}, 1)"
+        raise DataError(f"{what} is {shown}", hint=hint)
+    if weight and not _LEAST <= abs(weight) <= _GREATEST:
+        hint = f"a weight is 0, or from {_LEAST:g} to {_GREATEST:g}"
+        raise DataError(f"{what} is {weight}", hint=hint)
+    return float(weight)
 
 
 def _array(node: Cluster, keys: Sequence[Any], vectors: Mapping[Any, Any]) -> Vectors | None:
@@ -199,4 +239,12 @@ def _array(node: Cluster, keys: Sequence[Any], vectors: Mapping[Any, Any]) -> Ve
     if len(sizes) > 1:
         listed = ", ".join(f"{size} ({key!r})" for size, key in sorted(sizes.items()))
         raise DataError(f'vectors "{node.vector}" have different lengths: {listed}')
-    return np.array([vectors[key] for key in keys], dtype=float)
+    array = np.array([vectors[key] for key in keys], dtype=float)
+    wrong = np.argwhere(~(np.abs(array) <= _GREATEST))  # NaN, too, which stands for NULL
+    if len(wrong):
+        row, place = map(int, wrong[0])
+        number = vectors[keys[row]][place]
+        shown = "NULL" if number is None else number
+        what = f'vector "{node.vector}" of {keys[row]!r} has {shown}'
+        raise DataError(what, hint=f"its numbers are from -{_GREATEST:g} to {_GREATEST:g}")
+    return array

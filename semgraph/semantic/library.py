@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType, NoneType, UnionType
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from semgraph.errors import EngineError, PlanError, Problem, SemgraphError, did_you_mean
+from semgraph.errors import EngineError, PlanError, Position, Problem, SemgraphError, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import Limits
 from semgraph.logical.cluster import EXACT, Cluster
@@ -376,12 +376,18 @@ def choose(
             elif isinstance(node, Cluster) and node.swappable:
                 algorithms[node] = _algorithm_of(node, plan, library)
         except PlanError as error:
-            problems += [
-                Problem(p.what, node.step, node.origin, p.there, p.hint) for p in error.problems
-            ]
+            place = _place(node, plan)
+            problems += [Problem(p.what, node.step, place, p.there, p.hint) for p in error.problems]
     if problems:
         raise PlanError(*problems)
     return Chosen(implementations, algorithms)
+
+
+def _place(node: Node, plan: LogicalPlan) -> Position | None:
+    """Where the choice of a node is written, if it is its own algorithm; else the node's place."""
+    if isinstance(node, Cluster) and node.origin and not plan.choice(node.step):
+        return node.origin.algorithm or node.origin
+    return node.origin
 
 
 def _implementation_of(

@@ -196,7 +196,14 @@ def test_a_wrong_choice_is_refused_before_anything_is_run(
     mine = own(tmp_path, RECORDING)
     with pytest.raises(PlanError, match=said) as caught:
         clustered(tmp_path, algorithm, operators=[mine])
-    assert re.search(r"teams.yaml:9:7  step teams", str(caught.value))
+    column = PLAN.splitlines()[8].index("ALGORITHM") + 1
+    assert f"teams.yaml:9:{column}  step teams" in str(caught.value)
+
+
+def test_an_unknown_algorithm_of_use_is_reported_at_the_operator(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match='Did you mean "leiden"') as caught:
+        clustered(tmp_path, "louvain", use="leidne")
+    assert "teams.yaml:9:7  step teams" in str(caught.value)
 
 
 def test_what_an_algorithm_needs_must_be_named(tmp_path: Path) -> None:
@@ -251,6 +258,47 @@ def test_the_rows_are_nodes_and_edges_at_once(tmp_path: Path) -> None:
     assert [row["cluster"] for row in parts] == ["a", "a", "z"]
 
 
+def test_an_edge_with_an_end_that_is_null_is_none(tmp_path: Path) -> None:
+    chain = [{"id": "a", "next": "b"}, {"id": "b", "next": None}, {"id": "c", "next": None}]
+    chain += [{"id": "a", "next": None}, {"id": None, "next": "x"}, {"id": None, "next": "y"}]
+    ends = semgraph.table(chain).cluster(
+        key="id", source="id", target="next", algorithm="forest", alias="end"
+    )
+    with session(tmp_path) as open_session:
+        rows = open_session.run(ends).rows()
+    assert [row["end"] for row in rows] == ["b", "b", "c", "b", None, None]
+
+
+def test_a_nan_is_a_key_like_another(tmp_path: Path) -> None:
+    rows = [{"id": 1.0, "to": 2.0}, {"id": 9.0, "to": 2.0}, {"id": 8.0, "to": 9.0}]
+    nan = {
+        name: f'CASE WHEN "{name}" = 9 THEN \'NaN\'::DOUBLE ELSE "{name}" END'
+        for name in ("id", "to")
+    }
+    table = semgraph.table([*rows, {"id": 9.0, "to": 2.0}]).add(nan)
+    expected = {
+        "forest": [2.0] * 4,
+        "components": [1.0, 8.0, 8.0, 8.0],
+        "louvain": [1.0, 8.0, 8.0, 8.0],
+    }
+    with session(tmp_path) as open_session:
+        for algorithm, names in expected.items():
+            frame = table.cluster(key="id", source="id", target="to", algorithm=algorithm)
+            assert [row["cluster"] for row in open_session.run(frame).rows()] == names
+
+
+def test_a_weight_of_0_ties_nothing(tmp_path: Path) -> None:
+    rows = [("a", "b", 0.0), ("c", "d", 2.0), ("c", "d", -2.0), ("b", "d", 0.0), ("d", "d", 3.0)]
+    ties = semgraph.table([dict(zip(("id", "to", "w"), row, strict=True)) for row in rows])
+    with session(tmp_path) as open_session:
+        for algorithm in ("label_propagation", "louvain", "leiden"):
+            frame = ties.cluster(
+                key="id", source="id", target="to", weight="w", algorithm=algorithm
+            )
+            found = [row["cluster"] for row in open_session.run(frame).rows()]
+            assert found == ["a", "c", "c", "b", "d"], algorithm
+
+
 def test_a_node_whose_key_is_null_is_in_no_cluster(tmp_path: Path) -> None:
     rows = [{"id": "b", "to": "a"}, {"id": None, "to": "a"}, {"id": "a", "to": None}]
     table = semgraph.table(rows)
@@ -266,6 +314,8 @@ def test_a_node_whose_key_is_null_is_in_no_cluster(tmp_path: Path) -> None:
         ([], {"times": None}, r'weight "times" of \'b2\' → \'a1\' is NULL'),
         ({"v": None}, [], r'vector "v" of \'b2\' is NULL'),
         ({"v": [1.0]}, [], r"different lengths: 1 \('b2'\), 2 \('b1'\)"),
+        ({"v": [1e200, 1.0]}, [], r'vector "v" of .b2. has 1e\+200'),
+        ({"name": "b1"}, [], r"rows of .b1. have different vectors \"v\".* by: \[place, name\]"),
         ([], {"times": -9}, "cluster by louvain: a weight is negative"),
     ],
 )
@@ -280,6 +330,18 @@ def test_values_that_cannot_be_clustered_are_errors_of_the_step(
             talks=[TALKS[0] | dict(talks), *TALKS[1:]],
         )
     assert "teams.yaml:9:7  step teams" in str(caught.value)
+
+
+@pytest.mark.parametrize("weight", [1.7e308, 5e-324])
+def test_a_weight_out_of_range_is_an_error(tmp_path: Path, weight: float) -> None:
+    ties = semgraph.table(
+        [{"id": "a", "to": "b", "w": weight}, {"id": "b", "to": "a", "w": weight}]
+    )
+    for algorithm in ("louvain", "leiden", "label_propagation"):
+        frame = ties.cluster(key="id", source="id", target="to", weight="w", algorithm=algorithm)
+        said = 'weight "w" of .* A weight is 0, or from 1e-100 to 1e\\+100'
+        with session(tmp_path) as open_session, pytest.raises(DataError, match=said):
+            open_session.run(frame)
 
 
 @pytest.mark.parametrize(
