@@ -152,6 +152,10 @@ class Draw:
             else None
         )
 
+    def overlooks(self, *key: object) -> bool:
+        """Whether a part of the prompt is not seen: it counts as a missing entry."""
+        return self._hit("drop", *key) is not None
+
     def yes(self, said: bool, *key: object) -> bool:
         """A yes or no."""
         return said != bool(self._hit("verdict", *key))

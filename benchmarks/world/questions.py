@@ -8,8 +8,8 @@ with answers that are compared with `answer`.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import pairwise, zip_longest
@@ -20,6 +20,10 @@ from benchmarks.world.gold import Entity, Fact, Gold
 from benchmarks.world.world import World
 
 KINDS = ("now", "then", "since", "before", "two hops", "unanswerable")
+"""Kinds that a few messages answer."""
+
+WIDER = ("three hops", "global")
+"""Kinds for memories that walk, or that summarise: over three facts, and over all of a kind."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,8 @@ class Question:
         answer: A name, names in alphabetical order with ", " between them, or a day (2024-03-01);
             "" if unanswerable.
         kind: `now` (valid at the time), `then` (valid in a month), `since` (the first day),
-            `before` (the predecessor of the valid fact), `two hops`, `unanswerable`.
+            `before` (the predecessor of the valid fact), `two hops`, `unanswerable`, `three hops`,
+            `global` (over all facts of a kind).
         subject: The name of its subject, as in the text.
         edges: Keys of the gold facts that answer it, the one with the answer first; none if
             unanswerable.
@@ -46,7 +51,9 @@ class Question:
     about: datetime | None = None
 
 
-def questions(world: World, at: datetime, *, count: int, seed: int = 1) -> list[Question]:
+def questions(
+    world: World, at: datetime, *, count: int, seed: int = 1, kinds: Sequence[str] = KINDS
+) -> list[Question]:
     """Questions at a time, the same for the same arguments; of each kind as many as possible.
 
     Args:
@@ -54,20 +61,21 @@ def questions(world: World, at: datetime, *, count: int, seed: int = 1) -> list[
         at: The time; only messages up to it count, and it is "now".
         count: The number of questions.
         seed: Of the random choice among the possible ones.
+        kinds: Those of `KINDS` and `WIDER` that are asked.
 
     Raises:
         ValueError: The world has fewer questions by then; has their number.
     """
     draw = random.Random(f"questions/{world.seed}/{world.difficulty!s}/{seed}/{at.isoformat()}")
     known = _Known(world, at, draw)
-    kinds = [_drawn(draw, make(known)) for make in _MAKERS]
-    turns = (one for turn in zip_longest(*kinds) for one in turn if one is not None)
+    made = [_drawn(draw, make(known)) for kind, make in _MAKERS.items() if kind in kinds]
+    turns = (one for turn in zip_longest(*made) for one in turn if one is not None)
     found = [one for _, one in zip(range(count), turns, strict=False)]
     if len(found) < count:
         raise ValueError(
             f"{len(found)} questions can be asked of this world at {at:%Y-%m-%d}, not {count}: have more people"
         )
-    return sorted(found, key=lambda one: KINDS.index(one.kind))
+    return sorted(found, key=lambda one: (*KINDS, *WIDER).index(one.kind))
 
 
 def _drawn(draw: random.Random, made: Iterator[Question]) -> list[Question]:
@@ -270,11 +278,54 @@ def _unknown(known: _Known) -> Iterator[Question]:
         yield Question(text, "", "unanswerable", who, ())
 
 
-_MAKERS: tuple[Callable[[_Known], Iterator[Question]], ...] = (
-    _present,
-    _past,
-    _begun,
-    _earlier,
-    _hops,
-    _unknown,
-)
+def _further(known: _Known) -> Iterator[Question]:
+    """Where the one lives or works whom the leader of a project knows."""
+    for fact in known.now:
+        if fact.relation != "LEADS" or not known.one("LEADS", target=fact.target):
+            continue
+        what = known.name(fact.target)
+        if friend := known.one("KNOWS", source=fact.source):
+            them = f"the one whom the one who leads {what} knows"
+            for one in _beyond(known, friend, what, them, friend.target):
+                yield replace(one, kind="three hops", edges=(*one.edges, fact.key))
+
+
+_CHANGED = {
+    "WORKS_AT": ("Who has changed jobs?", "Which organisations do people work at?", "Who works at {}?"),
+    "LIVES_IN": ("Who has moved to another place?", "Which places do people live in?", "Who lives in {}?"),
+}  # fmt: skip
+
+
+def _wide(known: _Known) -> Iterator[Question]:
+    """All that have changed, all that there is, and all at one place."""
+    for relation, (changed, there, here) in _CHANGED.items():
+        every = [f for f in known.told_facts if f.relation == relation]
+        now = [f for f in every if f.holds(known.at)]
+        if not all({f.source, f.target} <= set(known.entities) for f in every):
+            continue  # somebody is known by a short name alone
+        moved = {
+            f.source for f in every if len({o.target for o in every if o.source == f.source}) > 1
+        }
+        both = [f for f in every if f.source in moved]
+        yield _listing(known, changed, both, moved)
+        yield _listing(known, there, now, {f.target for f in now})
+        for place in dict.fromkeys(f.target for f in now):
+            found = [f for f in now if f.target == place]
+            yield _listing(known, here.format(known.name(place)), found, {f.source for f in found})
+
+
+def _listing(known: _Known, text: str, facts: Sequence[Fact], keys: set[str]) -> Question:
+    answer = ", ".join(sorted(known.name(key) for key in keys))
+    return Question(text, answer, "global", "", tuple(f.key for f in facts), known.at)
+
+
+_MAKERS: Mapping[str, Callable[[_Known], Iterator[Question]]] = {
+    "now": _present,
+    "then": _past,
+    "since": _begun,
+    "before": _earlier,
+    "two hops": _hops,
+    "unanswerable": _unknown,
+    "three hops": _further,
+    "global": _wide,
+}

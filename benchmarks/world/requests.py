@@ -87,12 +87,12 @@ class Question:
 
 
 class Reader:
-    """A parser of requests. It knows the prompts of a folder, and takes all others as questions in
-    words.
+    """A parser of requests. It knows the prompts of a folder of plans and of the folders in it, and
+    takes all others as questions in words.
     """
 
     def __init__(self, folder: Path = PLANS) -> None:
-        paths = sorted((folder / "prompts").glob("*.md"))
+        paths = sorted(folder.glob("**/prompts/*.md"))
         self._prompts = sorted(
             (_read(path, path.stat().st_mtime_ns) for path in paths), key=_fixed, reverse=True
         )  # a row of a few fixed words could be a row of any prompt
@@ -137,7 +137,9 @@ class Reader:
                 _names(prompt) == list(schema)
                 and (found := invert(_whole(prompt), text)) is not None
             ):
-                return Question(_skill(schema), "row", True, {1: found}, schema=schema)
+                return Question(
+                    _skill(schema), "row", True, {1: found}, schema=schema, said=text, rules=rules
+                )
         return Question(
             _skill(schema), "row", False, {1: {}}, schema=schema, said=text, rules=rules
         )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.world.answers import memory, reading
+from benchmarks.world.answers.answering import answered
 from benchmarks.world.answers.fields import Source, combined, filled
 from benchmarks.world.answers.gathering import GROUPS
 from benchmarks.world.answers.memory import Answer
@@ -27,15 +28,13 @@ def document(question: Question, row: Row, noise: Draw) -> dict[str, Any]:
     """
     match question.form:
         case "row":
-            told = noise.answer(_of_row(question, question.lefts[1], row), question.schema, 1)
+            told = _of_row(question, question.lefts[1], row, noise, 1)
             return told if question.given is None else _missed(told, question.given)
         case "records":
-            each = {n: _of_row(question, record, row) for n, record in question.lefts.items()}
-            return {
-                "answers": [
-                    {"id": n, **noise.answer(a, question.schema, n)} for n, a in each.items()
-                ]
+            each = {
+                n: _of_row(question, record, row, noise, n) for n, record in question.lefts.items()
             }
+            return {"answers": [{"id": n, **answer} for n, answer in each.items()]}
         case "pair":
             ((pair, values),) = _of_pairs(question)
             values = noise.verdict(values, question.schema, *pair)
@@ -55,12 +54,22 @@ def document(question: Question, row: Row, noise: Draw) -> dict[str, Any]:
     return noise.answer(_of_group(question), question.schema, 1)
 
 
-def _of_row(question: Question, record: Record, row: Row) -> Answer:
+def _of_row(question: Question, record: Record, row: Row, noise: Draw, number: int) -> Answer:
+    """The answer about one record, with its errors."""
+    if question.shipped and question.skill == "answer sources":
+        found = answered(record, lambda *key: noise.overlooks(number, *key))
+    else:
+        found = _true(question, record, row)
+    return noise.answer(found, question.schema, number)
+
+
+def _true(question: Question, record: Record, row: Row) -> Answer:
+    """The answer about one record, without errors."""
     if question.shipped and "said" in record and "known" in record:
         return row("read", record)
     if question.shipped and question.skill == "attributes":
         return reading.attributes(record, question.schema["attributes"])
-    if question.shipped:
+    if question.shipped and question.skill in memory.ROWS:
         return row(question.skill, record)
     return _in_words(
         question,

@@ -1,0 +1,1 @@
+"""Published memories and baselines over the same conversations, under one accounting."""

@@ -1,0 +1,149 @@
+"""Conversations with questions whose answers are known, and the score of the answers."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from benchmarks.public.scores import normal, token_f1
+from benchmarks.world.dates import iso
+from benchmarks.world.messages import speaker_of
+from benchmarks.world.questions import KINDS, WIDER, questions
+from benchmarks.world.world import World
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question with its answer.
+
+    Args:
+        id: Its name.
+        text: In words.
+        answer: Names with commas between them, or a day; "" if the conversation does not tell.
+        kind: Its kind, for the table.
+        evidence: Ids of turns: of each set one is needed to know the answer.
+    """
+
+    id: str
+    text: str
+    answer: str
+    kind: str
+    evidence: Sequence[frozenset[str]] = ()
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """Turns, as the write plans of memories take them, and questions after the last one.
+
+    Args:
+        name: The partition of its rows.
+        turns: Rows of `turns`: conversation, id, at, speaker, text.
+        asked: The questions.
+        at: The time of the questions.
+    """
+
+    name: str
+    turns: Sequence[Mapping[str, Any]]
+    asked: Sequence[Asked]
+    at: datetime
+
+    @property
+    def questions(self) -> list[dict[str, Any]]:
+        """Rows of `questions`, as the read plans take them."""
+        return [
+            {"conversation": self.name, "id": one.id, "question": one.text, "at": iso(self.at)}
+            for one in self.asked
+        ]
+
+
+def of_world(
+    seed: int, people: int = 8, difficulty: str | int = 1, count: int = 48, *, noise: float = 0.0
+) -> Conversation:
+    """A conversation of a synthetic world, with questions of all kinds.
+
+    Args:
+        seed: Of the world.
+        people: Its people; about nine turns for each.
+        difficulty: Of the wording, as in `World.make`.
+        count: The number of questions.
+        noise: The share of turns of small talk that is put between the others.
+    """
+    hard = f"{difficulty},talk={noise}" if noise else difficulty
+    world = World.make(seed, people, hard, group=f"world-{seed}")
+    end = world.episodes[-1].at
+    told = {fact.key: frozenset(fact.episodes) for fact in world.gold().facts}
+    found = questions(world, end, count=count, seed=seed, kinds=(*KINDS, *WIDER))
+    asked = [
+        Asked(f"q{i}", one.text, one.answer, one.kind, tuple(told[key] for key in one.edges))
+        for i, one in enumerate(found, start=1)
+    ]
+    return Conversation(world.group, [_turn(world.group, row) for row in world.rows], asked, end)
+
+
+def _turn(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    speaker, text = speaker_of(row["content"])
+    return {
+        "conversation": group,
+        "id": row["uuid"],
+        "at": row["valid_at"],
+        "speaker": speaker,
+        "text": text,
+    }
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good answers are.
+
+    Args:
+        f1: The mean F1 of their words; of a question without an answer 1 if it is declined, else 0.
+        recall: The mean share of the needed facts of which an answer cites a turn.
+        by_kind: The mean F1 of each kind of question.
+    """
+
+    f1: float
+    recall: float
+    by_kind: Mapping[str, float] = field(default_factory=dict)
+
+
+def score(asked: Sequence[Asked], answers: Sequence[Mapping[str, Any]]) -> Score:
+    """The score of answers; a question without a row counts 0.
+
+    Args:
+        asked: The questions.
+        answers: Rows with `id`, `answer` (null: declined) and `evidence`, ids of turns.
+    """
+    given = {row["id"]: row for row in answers}
+    each = {
+        one.id: f1(one.answer, given[one.id]["answer"]) if one.id in given else 0.0 for one in asked
+    }
+    kinds = {
+        one.kind: [each[other.id] for other in asked if other.kind == one.kind] for one in asked
+    }
+    cited = [
+        _recall(one, given.get(one.id, {}).get("evidence") or ()) for one in asked if one.evidence
+    ]
+    return Score(
+        statistics.fmean(each.values()),
+        statistics.fmean(cited) if cited else 0.0,
+        {kind: statistics.fmean(values) for kind, values in kinds.items()},
+    )
+
+
+def f1(truth: str, answer: str | None) -> float:
+    """F1 of the words of an answer; declined answers are right where there is none.
+
+    >>> f1("Luma, Acme Labs", "Acme Labs")
+    0.8
+    """
+    if not truth or not answer:
+        return float(not truth and not answer)
+    return token_f1(normal(answer).split(), normal(truth).split())
+
+
+def _recall(one: Asked, evidence: Sequence[str]) -> float:
+    cited = set(evidence)
+    return statistics.fmean(bool(cited & turns) for turns in one.evidence)

@@ -1,0 +1,102 @@
+"""One conversation told to one memory, and the questions about it: what both cost, and how good the
+answers are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.memories.conversations import Conversation, Score, score
+from benchmarks.memories.memories import Memory
+from benchmarks.suite.serving import dollars
+from benchmarks.world import StandIn
+from semgraph.execution.result import Result
+from semgraph.llm.embed.openai import OpenAIEmbedder
+from semgraph.llm.openai import OpenAI
+from semgraph.session import Session
+from semgraph.stores.sqlite.store import SqliteStore
+
+DIMENSIONS = 256
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run of a plan costs.
+
+    Args:
+        calls: Chats.
+        tokens_in: Tokens of prompts.
+        tokens_out: Tokens of answers.
+        usd: Dollars at list price.
+        seconds: Wall time.
+        cpu: CPU seconds of this process.
+        failed: Rows that failed.
+    """
+
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    usd: float
+    seconds: float
+    cpu: float
+    failed: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A memory over a conversation: what it costs to write and to read, and the score."""
+
+    write: Cost
+    read: Cost
+    score: Score
+    answers: list[dict[str, Any]]
+
+
+async def measured(session: Session, memory: Memory, conversation: Conversation) -> Measured:
+    """Tell a conversation to a memory, then ask.
+
+    Args:
+        session: With the store that the memory is kept in.
+        memory: The memory.
+        conversation: The turns, and the questions.
+    """
+    turns = [dict(turn) for turn in conversation.turns]
+    _, write = await _run(session, memory.write, dict(memory.write_options), turns=turns)
+    result, read = await _run(
+        session, memory.read, dict(memory.read_options), questions=conversation.questions
+    )
+    answers = result.tables["answers"].to_pylist()
+    return Measured(write, read, score(conversation.asked, answers), answers)
+
+
+async def _run(
+    session: Session, plan: str, options: dict[str, Any], **inputs: Any
+) -> tuple[Result, Cost]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = await session.arun(plan, **inputs, **options)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    if result.stopped:
+        msg = f"{plan} stopped before its end: {result.stopped}"
+        raise RuntimeError(msg)
+    total = result.meter.total()
+    return result, Cost(
+        total.calls_issued, total.tokens_in, total.tokens_out, dollars(total.tokens_in, total.tokens_out), wall, cpu,
+        len(result.failed),
+    )  # fmt: skip
+
+
+async def over_world(memory: Memory, conversation: Conversation, server: StandIn) -> Measured:
+    """The same with the simulated model and an empty store in memory."""
+    llm = OpenAI("gpt-4.1-mini", server.base_url, "none")
+    embedder = OpenAIEmbedder("stand-in", DIMENSIONS, server.base_url, "none")
+    store = SqliteStore(":memory:")
+    try:
+        async with Session(
+            llm=llm, embedder=embedder, store=store, journal=False, runs=""
+        ) as session:
+            return await measured(session, memory, conversation)
+    finally:
+        await asyncio.gather(llm.aclose(), embedder.aclose(), store.aclose())
