@@ -20,6 +20,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -191,7 +192,13 @@ class Fault(Exception):
 
     def under(self, *prefix: str | int) -> Fault:
         """The same fault, seen from further out."""
-        return Fault(self.what, *prefix, *self.path, there=self.there, hint=self.hint)
+        return self.at(*prefix, *self.path)
+
+    def at(self, *path: str | int) -> Fault:
+        """The same fault at another path."""
+        fault = copy(self)
+        fault.path = path
+        return fault
 
 
 class Faults(Fault):

@@ -12,7 +12,8 @@ import re
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -469,15 +470,28 @@ def _columns_read(scalar: Scalar, schema: pa.Schema, groups: str = "") -> pa.Sch
     return pa.schema(columns)
 
 
+class UnknownFunction(Fault):
+    """A call of a function that is not there. `name` is its name."""
+
+    name: str = ""
+
+    def nearest_of(self, own: Iterable[str] = ()) -> UnknownFunction:
+        """The same with a hint that names the nearest of the functions of all plans and of these."""
+        fault = copy(self)
+        fault.hint = did_you_mean(self.name, {*own, *_catalog(connection()).callable})
+        return fault
+
+
 def refused(scalar: Scalar, error: str) -> Fault:
     """What DuckDB says of a scalar, in its first line; of a function that is not there, the nearest
     that plans may call.
     """
     unknown = _NO_FUNCTION.search(error)
     if unknown is not None:
-        hint = did_you_mean(unknown["name"], _catalog(connection()).callable)
         what = f'"{short(scalar.text)}": there is no function "{unknown["name"]}"'
-        return Fault(what, there="functions of your own: --functions DIR", hint=hint)
+        fault = UnknownFunction(what, there="functions of your own: --functions DIR")
+        fault.name = unknown["name"]
+        return fault.nearest_of()
     name = _first_aggregate(scalar)
     if UNGROUPED.search(error) and name:
         hint = "compute it in an aggregate or a group_join step and use its column here"

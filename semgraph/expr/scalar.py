@@ -96,15 +96,40 @@ def depth(text: str) -> int:
 
 
 class Faithful(DuckDB):
-    """DuckDB's dialect, where paths into JSON stay texts.
+    """DuckDB's dialect, where paths into JSON stay texts, and a list comprehension is of all before
+    its FOR.
 
-    sqlglot reads them by rules of its own: it drops the slice of `$[1:2]`, cannot write `$..name`,
+    sqlglot reads paths by rules of its own: it drops the slice of `$[1:2]`, cannot write `$..name`,
     and takes `a.b` for a path, which is one key in DuckDB.
     """
+
+    class Parser(DuckDB.Parser):  # type: ignore[misc, valid-type]  # assigned there
+        """sqlglot's, which reads `[a <> b FOR a IN list]` as `[a <> (b FOR a IN list)]`."""
+
+        def parse(self, raw_tokens: list[Token], sql: str | None = None) -> list[exp.Expr | None]:
+            """The trees of statements."""
+            trees: list[exp.Expr | None] = super().parse(raw_tokens, sql)
+            for tree in trees:
+                for node in [] if tree is None else list(tree.find_all(exp.Comprehension)):
+                    _of_whole_item(node)
+            return trees
 
     def to_json_path(self, path: exp.Expr | None) -> exp.Expr | None:
         """The path as it is."""
         return path
+
+
+def _of_whole_item(comprehension: exp.Comprehension) -> None:
+    """Let a comprehension take what its item of a list has before it."""
+    item: exp.Expr = comprehension
+    while isinstance(item.parent, (exp.Binary, exp.Unary)) and not isinstance(
+        item.parent, exp.Paren
+    ):
+        item = item.parent
+    if item is not comprehension and isinstance(item.parent, exp.Array):
+        comprehension.replace(comprehension.this)
+        item.replace(comprehension)
+        comprehension.set("this", item)
 
 
 _DIALECT = Faithful()
@@ -835,6 +860,8 @@ def _bound_names(node: exp.Expr) -> set[str]:
         if isinstance(parent, exp.Lambda):
             names |= {e.name for e in parent.expressions}
         if isinstance(parent, exp.Comprehension):
-            names.add(parent.expression.name)
+            names |= {
+                each.name for each in (parent.expression, parent.args.get("position")) if each
+            }
         parent = parent.parent
     return names

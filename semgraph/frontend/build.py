@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 
 from semgraph.errors import Fault, Faults, Position, did_you_mean, each
+from semgraph.expr.duckdb import UnknownFunction
 from semgraph.expr.scalar import Scalar, parse_scalar, reserved
 from semgraph.expr.types import ANY_COLUMN, UNKNOWN, holds_unknown, parse_type, type_of_arrow
 from semgraph.frontend.arguments import (
@@ -33,7 +34,6 @@ from semgraph.frontend.document import (
     KeyFault,
     in_new_words,
     kind_of,
-    replaced,
     rests,
     unknown_key,
 )
@@ -218,7 +218,7 @@ def _no_mapping(cls: type[Node], value: Any) -> Fault:
 
 
 def _without(fault: Fault, first: str) -> Fault:
-    return replaced(fault, *fault.path[1:]) if fault.path[:1] == (first,) else fault
+    return fault.at(*fault.path[1:]) if fault.path[:1] == (first,) else fault
 
 
 def _unknown(cls: type[Node], source: Node | None) -> Node:
@@ -389,6 +389,8 @@ class _Arguments:
         wrong. False if the operator is nothing without it.
         """
         written = self._as_written(fault)
+        if isinstance(written, UnknownFunction):
+            written = written.nearest_of(self.scope.functions)
         repeated = any(fault.what == written.what for fault in self.faults)
         follows = not first and not fault.path
         if not repeated and not follows and not self._reads_unknown(fault.path):
@@ -409,7 +411,7 @@ class _Arguments:
             key = "over"
         elif key in self.fields:
             key = self.fields[str(key)].metadata.get("key", key)
-        return replaced(fault, key, *rest)
+        return fault.at(key, *rest)
 
     def _part(self, path: tuple[str | int, ...]) -> Any:
         """The part of an argument that a path names."""

@@ -42,16 +42,6 @@ class KeyFault(Fault):
     value.
     """
 
-    def under(self, *prefix: str | int) -> KeyFault:
-        """The same fault, seen from further out."""
-        return KeyFault(self.what, *prefix, *self.path, there=self.there, hint=self.hint)
-
-
-def replaced(fault: Fault, *path: str | int) -> Fault:
-    """A single fault at another path."""
-    kind = KeyFault if isinstance(fault, KeyFault) else Fault
-    return kind(fault.what, *path, there=fault.there, hint=fault.hint)
-
 
 def kind_of(value: object) -> str:
     """A plain value, in the words of messages.

@@ -393,6 +393,8 @@ def _array(tree: exp.Array, scope: NameScope) -> Code:
 
 
 def _comprehension(tree: exp.Comprehension, scope: NameScope) -> Code:
+    if tree.args.get("position") is not None:
+        raise Unsupported("the places of items")
     items, condition = value(tree.args["iterator"], scope), tree.args.get("condition")
     name, inner = scope.bind(tree.expression.name, _item(items))
     made = value(tree.this, inner)

@@ -22,7 +22,7 @@ from sqlglot import exp
 from semgraph.errors import EngineError, Fault
 from semgraph.expr import Scalar, Type
 from semgraph.expr.duckdb import type_of as type_of_scalar
-from semgraph.expr.scalar import ROWS, Faithful, to_sql
+from semgraph.expr.scalar import ROWS, Faithful, from_ast
 from semgraph.expr.types import TIMESTAMP, type_of_arrow
 from semgraph.stores.base import Alias
 from semgraph.stores.batch_io import column
@@ -228,14 +228,8 @@ def _value(tree: exp.Expr) -> Value:
         for node in tree.walk()
     ):
         raise _Unsupported
-    bound = {name.name for node in tree.find_all(exp.Lambda) for name in node.expressions}
-    bound |= {node.expression.name for node in tree.find_all(exp.Comprehension)}
-    paths = {
-        ".".join(_path(column))
-        for column in tree.find_all(exp.Column)
-        if _path(column)[0] not in bound
-    }
-    return Value(to_sql(tree), tuple(sorted(paths)))
+    scalar = from_ast(tree)
+    return Value(scalar.sql, scalar.columns)
 
 
 def _pair(tree: exp.EQ, alias: Alias) -> Test | None:

@@ -402,6 +402,9 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         ("add: {a: initials(id)}", "No function matches the given name and argument types 'initials(BIGINT, INTEGER_LITERAL)'"),
         ("limit: {n: \"len(initials('$x'))\"}", "calls initials, a function of Python: it is called with rows only"),
         ("add: {a: initials(nothing)}", 'no column "nothing"'),
+        ("add: {a: inital(text)}", 'there is no function "inital". Functions of your own: --functions DIR. Did you mean "initials"?'),
+        ("filter: inital(text) = 'A'", 'Did you mean "initials"?'),
+        ("aggregate: {by: [id], add: {a: max(inital(text))}}", 'Did you mean "initials"?'),
     ],
 )  # fmt: skip
 def test_a_wrong_call_is_refused_at_its_place(
