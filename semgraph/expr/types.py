@@ -249,6 +249,7 @@ def parse_type(text: str) -> Type:
     return kind
 
 
+@lru_cache(maxsize=1024)
 def parse_answer_type(text: str) -> Type:
     """Read the type of an answer, which may be `ref<NAME>`. Raises Fault."""
     tokens = list(_tokens(text))

@@ -41,7 +41,7 @@ from semgraph.frontend.refs import REFS, read_refs, refuse_unnamed, with_refs
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.iterate import Iterate
-from semgraph.logical.node import Node, argument, walk
+from semgraph.logical.node import Node, argument, relation_fields, same_columns, walk
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import (
     Add,
@@ -190,22 +190,44 @@ def build_or_unknown(
 
 
 _nodes: WeakValueDictionary[Hashable, Node] = WeakValueDictionary()
+_latest: WeakValueDictionary[Hashable, Node] = WeakValueDictionary()  # by all but the relations
 N = TypeVar("N", bound=Node)
 
 
 def shared_node(cls: type[N], step: str, origin: Position | None, **values: Any) -> N:
     """A node with these values: that of another load, if it is still in use. A plan and its presets
-    share most of theirs. Raises Fault.
+    share most of theirs. Over other relations with the same columns, it needs no checks. Raises
+    Fault.
     """
     # a graph cannot be hashed; the node keeps it, so no other has its id
-    parts = ((name, id(v) if isinstance(v, Graph) else v) for name, v in values.items())
+    parts = [(name, id(v) if isinstance(v, Graph) else v) for name, v in values.items()]
     key = (cls, step, origin, *parts)
     node = _nodes.get(key)
     if node is None:
-        node = cls(step=step, origin=origin, **values)
-        check_result(node)
-        _nodes[key] = node
+        relations = [name for name in relation_fields(cls) if values.get(name)]
+        others = (part for part in parts if part[0] not in relations)
+        place = (cls, step, origin, *relations, *others)
+        node = _over(_latest.get(place), [values[name] for name in relations])
+        if node is None:
+            node = cls(step=step, origin=origin, **values)
+            check_result(node)
+        _nodes[key] = _latest[place] = node
     return cast("N", node)
+
+
+def _over(node: Node | None, relations: Iterable[Any]) -> Node | None:
+    """The operator over other relations with the same columns; None if there are other columns, or
+    if its checks look at more than columns.
+    """
+    if node is None or isinstance(node, Iterate):
+        return None
+    inputs = [n for value in relations for n in (value if isinstance(value, tuple) else (value,))]
+    if len(inputs) != len(node.inputs) or any(
+        one.partitioned != other.partitioned or not same_columns(one, other)
+        for one, other in zip(node.inputs, inputs, strict=True)
+    ):
+        return None
+    return node.with_inputs(*inputs)
 
 
 def _no_mapping(cls: type[Node], value: Any) -> Fault:

@@ -352,6 +352,8 @@ class LoadState:
         graphs: Graph files read so far; None for one with problems.
         operators: How many operators have been built.
         brought: How many items the lists of parameters have in their expressions.
+        counted: All that was counted, with the operators and items of plans that were replaced.
+        shared: Called plans that other loads of the same files have loaded.
     """
 
     folders: tuple[Path, ...] = ()
@@ -361,6 +363,8 @@ class LoadState:
     graphs: dict[Path, Graph | None] = field(default_factory=dict)
     operators: int = 0
     brought: int = 0
+    counted: int = 0
+    shared: Any = None
     _too_many: Problem | None = None
 
     def count(self, origin: Position, brought: int = 0) -> None:
@@ -370,6 +374,7 @@ class LoadState:
         """
         self.operators += 1
         self.brought += brought
+        self.counted += 1 + brought
         if self._too_many is None and self.operators > MOST_OPERATORS:
             what = f"a plan has at most {MOST_OPERATORS:,} operators, with those of the plans that it calls"
             hint = "split it into several plans, each with a run of its own"

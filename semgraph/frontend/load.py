@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -69,6 +69,7 @@ from semgraph.frontend.document import (
 from semgraph.frontend.dump import write_yaml
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.head import (
+    MOST_OPERATORS,
     Head,
     LoadState,
     own_inputs,
@@ -115,6 +116,7 @@ class Loader:
         self.built: dict[str, Relation | Pruned] = {}
         self.called: list[Loader] = []
         self.calls: dict[str, PlanCall] = {}
+        self.call_steps: list[str] = []  # with those of plans that were replaced
         self.writes: list[Sink] = []
         self.schema: SchemaWrite | None = None
         self.returns: dict[str, Node] = {}
@@ -591,7 +593,7 @@ class Loader:
         arguments = self._call_arguments(value)
         path = at("plan", self._called_file, arguments["plan"])
         self.calls[step] = PlanCall(arguments["plan"])
-        replacement = self._replacement(step)
+        replacement = self.replacement(step)
         if replacement is None:
             inner = self._called(path, arguments, step, origin, scope)
             return self._results(inner, step)
@@ -635,17 +637,25 @@ class Loader:
         """
         state = self.head.state
         before, outer = len(state.problems), state.open
-        inner = Loader(Head(state, read_file(path), path.parent, f"{step}/"), self)
+        head = Head(state, read_file(path), path.parent, f"{step}/")
+        shared: SharedCalls | None = state.shared
         state.open = (*outer, path)
         try:
-            self._read_called_head(inner.head, arguments)
+            if shared is None:
+                self._read_called_head(head, arguments)
+            else:
+                head = shared.head(self, head, arguments, self._read_called_head)
+            inner = Loader(head, self)
             if len(state.problems) == before and not inner.head.unknown_graph:
                 given = arguments.get("inputs")
-                inner.load(
-                    at("inputs", call_inputs, scope or self, inner.head, given, step, origin)
-                )
+                inputs = at("inputs", call_inputs, scope or self, inner.head, given, step, origin)
+                if shared is None:
+                    inner.load(inputs)
+                else:
+                    inner = shared.loaded(self, inner, inputs, arguments.get("preset"))
         finally:
             state.open = outer
+        self.call_steps += [step, *inner.call_steps]
         graphs = self.head.unknown_graph or inner.head.unknown_graph
         inner.broken = graphs or len(state.problems) > before
         return inner
@@ -663,7 +673,7 @@ class Loader:
             return Results(name, {}, unknown=True)
         return Results(name, inner.returns, inner.pruned)
 
-    def _replacement(self, step: str) -> Replacement | None:
+    def replacement(self, step: str) -> Replacement | None:
         """The plan that `use` puts in the place of a called one; of several, that of the outermost
         plan.
         """
@@ -762,6 +772,100 @@ class Loader:
         raise Fault(what, "plan", hint=f"add graph: {graph} to this plan")
 
 
+class SharedCalls:
+    """Called plans that loads of one plan with several presets or choices share.
+
+    Two calls of one step are the same if plan, parameters and inputs are, and if `use` of the
+    callers replaces the same plans in it. A called plan with problems is loaded again, so that each
+    load reports them.
+    """
+
+    def __init__(self) -> None:
+        self._heads: dict[tuple[Any, ...], tuple[Head, Graph]] = {}
+        self._calls: dict[tuple[Any, ...], list[_SharedCall]] = {}
+
+    def head(
+        self,
+        caller: Loader,
+        head: Head,
+        arguments: Mapping[str, Any],
+        read: Callable[[Head, Mapping[str, Any]], None],
+    ) -> Head:
+        """The head of a called plan, read if no other load has read it for such arguments."""
+        params, preset = canonical(arguments.get("params")), canonical(arguments.get("preset"))
+        key = (id(head.document), params, preset, id(caller.head.graph))
+        if key in self._heads:
+            return replace(self._heads[key][0], state=head.state, prefix=head.prefix)
+        problems = len(head.state.problems)
+        read(head, arguments)
+        if len(head.state.problems) == problems and not head.unknown_graph:
+            self._heads[key] = head, caller.head.graph  # held, so that no other has its id
+        return head
+
+    def loaded(
+        self, caller: Loader, inner: Loader, inputs: Mapping[str, Node], preset: str | None
+    ) -> Loader:
+        """The loader of a called plan with its body over these inputs."""
+        head, state = inner.head, inner.head.state
+        key = (
+            state.open, head.prefix, id(head.document), preset, canonical(head.params),
+            tuple(inputs.items()), caller.depth,
+        )  # fmt: skip
+        calls = self._calls.setdefault(key, [])
+        for call in calls:
+            if call.serves(caller):
+                state.operators += call.operators
+                state.brought += call.brought
+                state.counted += call.counted
+                return call.loader
+        before = len(state.problems), state.operators, state.brought, state.counted
+        inner.load(inputs)
+        problems, operators, brought, counted = before
+        if len(state.problems) == problems:
+            calls.append(
+                _SharedCall(
+                    inner,
+                    {step: _plan_used(caller, step) for step in inner.call_steps},
+                    state.operators - operators,
+                    state.brought - brought,
+                    state.counted - counted,
+                )
+            )
+        return inner
+
+
+@dataclass(frozen=True)
+class _SharedCall:
+    """A called plan without problems, as its loader has read it.
+
+    Args:
+        loader: The loader.
+        used: The plans that `use` of the callers names for the calls in it.
+        operators: The number of its operators.
+        brought: The number of items that lists of parameters have in its expressions.
+        counted: The most that these were while it was loaded, or more.
+    """
+
+    loader: Loader
+    used: Mapping[str, str]
+    operators: int
+    brought: int
+    counted: int
+
+    def serves(self, caller: Loader) -> bool:
+        """Whether a call by this loader is the same, and surely within the limits of a plan."""
+        state = caller.head.state
+        return max(state.operators, state.brought) + self.counted <= MOST_OPERATORS and all(
+            _plan_used(caller, step) == value for step, value in self.used.items()
+        )
+
+
+def _plan_used(caller: Loader, step: str) -> str:
+    """The plan that `use` of a caller puts in the place of the one that a step calls, as a text."""
+    replacement = caller.replacement(step)
+    return "" if replacement is None else canonical(replacement.value)
+
+
 def _parameters_of(condition: Any, params: Mapping[str, Any]) -> str:
     """The values of the parameters of a `when`: `way is short and flag is false`."""
     keys = condition if isinstance(condition, Mapping) else [condition]
@@ -845,6 +949,7 @@ def load_document(
     graphs: Mapping[Path, Graph] | None = None,
     confined: bool = True,
     functions: Functions | None = None,
+    shared: SharedCalls | None = None,
 ) -> LogicalPlan:
     """A checked plan from plain data with positions.
 
@@ -859,12 +964,13 @@ def load_document(
         graphs: Graphs that are known already, by the path of their file.
         confined: Whether the files that the plan names must be in its folder, or shipped.
         functions: The functions of one's own that it may call; None: the shipped ones.
+        shared: Called plans of other loads of this plan, while its files stay as they are.
 
     Raises:
         PlanError: With everything that is wrong.
     """
     functions = functions or Functions()
-    state = LoadState(folders, functions, open=(path,), graphs=dict(graphs or {}))
+    state = LoadState(folders, functions, open=(path,), graphs=dict(graphs or {}), shared=shared)
     head = Head(state, document, path.parent, confined=confined)
     if not isinstance(document.data, Mapping):
         what = "a plan is a mapping with plan, inputs, steps and so on"

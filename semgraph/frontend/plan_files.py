@@ -13,8 +13,9 @@ from semgraph.errors import Fault, PlanError, Problem
 from semgraph.formats import plural
 from semgraph.frontend.calls import declared_inputs
 from semgraph.frontend.document import find_plan, inside, read_file, shown, walk_paths
+from semgraph.frontend.functions import Functions
 from semgraph.frontend.head import read_graph
-from semgraph.frontend.load import load_plan
+from semgraph.frontend.load import SharedCalls, load_document
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.prompt import Prompt
@@ -39,7 +40,18 @@ class PlanFile:
 
     def load(self, **options: Any) -> LogicalPlan:
         """The plan with other options of `load_plan`. Raises PlanError."""
-        return load_plan(self.path, functions=self.functions, **options)
+        return load_document(
+            read_file(self.path), self.path, functions=self._functions, shared=self._shared,
+            **options,
+        )  # fmt: skip
+
+    @cached_property
+    def _functions(self) -> Functions:
+        return Functions(self.functions)
+
+    @cached_property
+    def _shared(self) -> SharedCalls:
+        return SharedCalls()
 
     @cached_property
     def semantic(self) -> list[Semantic]:

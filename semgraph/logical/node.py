@@ -224,7 +224,7 @@ class Node(ABC):
     def inputs(self) -> tuple[Node, ...]:
         """The relations it reads, the pipeline's own first."""
         relations: list[Node] = []
-        for name in _relation_fields(type(self)):
+        for name in relation_fields(type(self)):
             value = getattr(self, name)
             relations += value if isinstance(value, tuple) else [value] if value else []
         return tuple(relations)
@@ -286,13 +286,13 @@ class Node(ABC):
             return self
         rest = iter(inputs)
         changed: dict[str, Any] = {}
-        for name in _relation_fields(type(self)):
+        for name in relation_fields(type(self)):
             value = getattr(self, name)
             if isinstance(value, Node):
                 changed[name] = next(rest)
             elif isinstance(value, tuple):
                 changed[name] = tuple(next(rest) for _ in value)
-        same = len(inputs) == len(self.inputs) and all(map(_same_columns, inputs, self.inputs))
+        same = len(inputs) == len(self.inputs) and all(map(same_columns, inputs, self.inputs))
         return self._copy((*_OF_CONTENT, *_OF_SCHEMAS) if same else _OF_CONTENT, changed)
 
     def _copy(self, known: tuple[str, ...], changed: dict[str, Any]) -> Self:
@@ -316,7 +316,7 @@ class Node(ABC):
         arguments = ", ".join(
             f"{name}={shortened(_brief(getattr(self, name)), 80)}"
             for name, f in fields.items()
-            if name not in _relation_fields(type(self)) and getattr(self, name) != f.default
+            if name not in relation_fields(type(self)) and getattr(self, name) != f.default
         )
         kinds = Counter(node.keyword or type(node).__name__ for node in self.inputs)
         inputs = ", ".join(f"{n} {kind}" if n > 1 else kind for kind, n in kinds.items())
@@ -353,7 +353,8 @@ def _known_below(node: Node, name: str) -> None:
             done.add(top)
 
 
-def _same_columns(one: Node, other: Node) -> bool:
+def same_columns(one: Node, other: Node) -> bool:
+    """Whether two relations have equal schemas."""
     return one.schema is other.schema or one.schema.equals(other.schema)
 
 
@@ -369,12 +370,13 @@ def _fields(cls: type[Node]) -> tuple[str, ...]:
 
 @cache
 def _content_fields(cls: type[Node]) -> tuple[str, ...]:
-    other = {"step", "origin", *_relation_fields(cls)}
+    other = {"step", "origin", *relation_fields(cls)}
     return tuple(f.name for f in dataclasses.fields(cls) if f.name not in other)
 
 
 @cache
-def _relation_fields(cls: type[Node]) -> tuple[str, ...]:
+def relation_fields(cls: type[Node]) -> tuple[str, ...]:
+    """The fields that hold relations, in the order of `inputs`."""
     return tuple(f.name for f in _arguments(cls) if f.metadata["kind"] in _RELATIONS)
 
 

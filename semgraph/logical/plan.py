@@ -39,7 +39,7 @@ class InputSpec:
     columns: tuple[tuple[str, Type], ...]
     optional: bool = False
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """The columns as Arrow."""
         return pa.schema([pa.field(name, kind.arrow) for name, kind in self.columns])

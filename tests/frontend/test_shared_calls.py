@@ -1,0 +1,134 @@
+"""Loads of one plan with several presets share called plans; each plan and error is as if alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from semgraph.errors import PlanError
+from semgraph.frontend import head
+from semgraph.frontend import load as load_module
+from semgraph.frontend.load import Loader, load_plan
+from semgraph.frontend.plan_files import PlanFile
+from semgraph.logical.plan import LogicalPlan
+from semgraph.shipped import plans_folder
+from tests.frontend.conftest import Folder
+
+PLANS = {
+    "main": """
+plan: main
+inputs: {notes: {id: string, text: string}}
+params: {least: 1}
+presets:
+  same: {params: {least: 2}}
+  other: {use: {first: small}}
+  deep: {use: {second/within: small}}
+  large: {use: {first: larger}}
+  wrong: {use: {second/within: lacks}}
+steps:
+  first: [{call: {plan: medium, inputs: [notes]}}]
+  second: [{call: {plan: outer, inputs: [notes]}}]
+  kept: [{union: [first, second]}, {filter: length(text) > $least}]
+returns: [kept]
+""",
+    "outer": """
+plan: outer
+inputs: {notes: {id: string, text: string}}
+steps:
+  within: [{call: {plan: medium, inputs: [notes]}}]
+  shown: [{from: within}, {filter: id <> ''}]
+returns: [shown]
+""",
+    "small": """
+plan: small
+inputs: {notes: {id: string, text: string}}
+steps: {rows: [{from: notes}]}
+returns: [rows]
+""",
+    "medium": """
+plan: medium
+inputs: {notes: {id: string, text: string}}
+steps: {rows: [{from: notes}, {add: {text: upper(text)}}]}
+returns: [rows]
+""",
+    "larger": """
+plan: larger
+inputs: {notes: {id: string, text: string}}
+steps: {rows: [{from: notes}, {add: {text: upper(text)}}, {add: {text: lower(text)}}]}
+returns: [rows]
+""",
+    "lacks": """
+plan: lacks
+inputs: {notes: {id: string, text: string}}
+steps: {rows: [{from: notes}, {project: [id]}]}
+returns: [rows]
+""",
+}
+PRESETS = (None, "same", "other", "deep", "large", "wrong", None, "wrong", "other")
+
+
+@pytest.fixture
+def file(folder: Folder) -> PlanFile:
+    for name, text in PLANS.items():
+        folder.write(f"{name}.yaml", text)
+    return PlanFile(folder.path / "main.yaml", shipped=False)
+
+
+def outcome(load: Any, **options: Any) -> Any:
+    """What a load says of a plan: what it is, or its problems."""
+    try:
+        plan: LogicalPlan = load(**options)
+    except PlanError as error:
+        return [str(problem) for problem in error.problems]
+    nodes = {name: (node.fingerprint, str(node.schema)) for name, node in plan.steps.items()}
+    writes = [node.fingerprint for node in plan.writes]
+    return plan.fingerprint, nodes, writes, plan.use, plan.warnings, plan.called, plan.replaced
+
+
+def test_a_plan_is_the_same_after_loads_with_other_presets(file: PlanFile) -> None:
+    for preset in PRESETS:
+        alone = outcome(lambda **options: load_plan(file.path, **options), preset=preset)
+        assert outcome(file.load, preset=preset) == alone
+        assert isinstance(alone, list) == (preset == "wrong")
+
+
+@pytest.mark.parametrize("most", range(4, 14))
+def test_the_limit_of_operators_counts_shared_plans(
+    file: PlanFile, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    for module in (head, load_module):
+        monkeypatch.setattr(module, "MOST_OPERATORS", most)
+    for preset in PRESETS:
+        alone = outcome(lambda **options: load_plan(file.path, **options), preset=preset)
+        assert outcome(file.load, preset=preset) == alone
+
+
+def test_equal_calls_are_loaded_once(file: PlanFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    load = Loader.load
+
+    def counted(loader: Loader, *args: Any) -> None:
+        loaded.append(f"{loader.head.prefix}{loader.head.data['plan']}")
+        load(loader, *args)
+
+    monkeypatch.setattr(Loader, "load", counted)
+    plans = [file.plan]
+    assert loaded == ["main", "first/medium", "second/outer", "second/within/medium"]
+    loaded.clear()
+    plans.append(file.load(preset="same"))
+    assert loaded == ["main"]
+    loaded.clear()
+    plans.append(file.load(preset="deep"))
+    assert loaded == ["main", "second/outer", "second/within/small"]
+    loaded.clear()
+    plans.append(file.load(use={"first": "medium"}))
+    assert loaded == ["main"]
+
+
+def test_every_preset_of_add_episode_is_the_same_with_shared_calls() -> None:
+    path = plans_folder() / "add_episode.yaml"
+    shared = PlanFile(path, shipped=True)
+    for preset in (None, *shared.plan.document["presets"]):
+        alone = outcome(lambda **options: load_plan(path, **options), preset=preset)
+        assert outcome(shared.load, preset=preset) == alone
