@@ -1,5 +1,5 @@
-"""Each implementation of each operator over one task, LOTUS beside it, and the quality lost by
-sharing a call.
+"""Each implementation of each operator over one task, LOTUS beside it, the quality lost by sharing a
+call, and the quality won by asking several times.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ LATENCY = 0.05
 JOINED, FILTERED, RANKED = "sem_join 20 x 20", "sem_filter 100 rows", "sem_topk 5 of 50"
 REFERENCES = ("per_row", "nested_loop", "single", "pointwise")
 RATES, GROWTHS, SIZES = (0.01, 0.05), (0.0, 0.02, 0.1), (1, 2, 5, 10, 20)
+VOTED, SAMPLES = (0.05, 0.2), (1, 3, 5, 9)
 SLOW = (
     'lotus(method="heap")',
     'lotus(method="naive")',
@@ -43,7 +44,7 @@ def _peer(task: str, way: str, trial: int) -> Figures:  # noqa: ARG001 - nothing
 
 def cases() -> Sequence[Case]:
     """Each implementation of each task, those of LOTUS in its environment; then implementations
-    that share a call, with a noisy model.
+    that share a call or ask several times, with a noisy model.
     """
     settings = {"latency_s": LATENCY, "in_flight": 64}
     found: list[Case] = []
@@ -65,7 +66,7 @@ def cases() -> Sequence[Case]:
             )
             for way in LOTUS.get(task, ())
         ]
-    return [*found, *_sharing()]
+    return [*found, *_sharing(), *_voting()]
 
 
 def _slow(task: str, way: str) -> bool:
@@ -86,6 +87,16 @@ def _sharing() -> Iterator[Case]:
             quick = task == FILTERED and rate == RATES[0] and growth == GROWTHS[-1]
             settings = {"way": way, "latency_s": 0, "in_flight": 64, "noise": noise}
             yield Case(key, partial(_ours, task, way, 0, noise), settings, quick=quick, seconds=120)
+
+
+def _voting() -> Iterator[Case]:
+    """How often each row is asked about, times how often the model errs; each draw errs by itself."""
+    for rate, samples in product(VOTED, SAMPLES):
+        way = "per_row" if samples == 1 else f"vote(samples={samples})"
+        name, noise = f"{100 * rate:g} % of draws", f"verdict={rate}"
+        key = _key(FILTERED, "vote", noise=name) | {"samples": samples}
+        settings = {"way": way, "latency_s": 0, "in_flight": 64, "noise": noise}
+        yield Case(key, partial(_ours, FILTERED, way, 0, noise), settings, seconds=120)
 
 
 def _key(task: str, way: str, noise: str = "none") -> dict[str, str | int]:
@@ -175,6 +186,17 @@ BENCHMARK = Benchmark(
             (Column("calls", "calls"), Column("tokens_in", "tokens in"), Column("f1", "F1", "{:.3f}")),
             where={"size": SIZES},
         ),
+        Table(
+            "What does asking several times buy, with a model that errs?",
+            ("task", "noise", "samples"),
+            (
+                Column("calls", "calls"), Column("tokens_in", "tokens in"), Column("recall", "recall", "{:.3f}"),
+                Column("precision", "precision", "{:.3f}"), Column("f1", "F1", "{:.3f}"),
+            ),
+            where={"samples": SAMPLES},
+            note="1 is `per_row`, the rest `vote(samples=N)`. The errors of two draws are independent here; those of a "
+            "real model are not, so it gains less.",
+        ),
     ),
     charts=(
         *(
@@ -195,7 +217,8 @@ BENCHMARK = Benchmark(
         Contest("way", REFERENCES, COSTS, QUALITY, where={"noise": "none"}, ours=tuple(
             way for ways in WAYS.values() for way in ways if way not in REFERENCES)),
         Contest("size", (1,), {}, {"f1": "F1"}, where={"size": SIZES}),
+        Contest("samples", (1,), {"calls": "calls"}, {}, where={"samples": SAMPLES}),
     ),
     loses="An implementation that shares calls makes fewer, longer ones. If a model errs more with more items in a call, "
-    "sharing costs F1: `size` is the number of items in a call.",
+    "sharing costs F1: `size` is the number of items in a call. `vote` pays `samples` calls for each row.",
 )  # fmt: skip
