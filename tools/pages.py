@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from semgraph.frontend.plan_files import PlanFile, listed
-from semgraph.logical.plan import Choice
+from semgraph.frontend.plan_files import PlanFile, callers, listed
 from semgraph.render.pages import first_sentence, page, table
 
 INDEX = "README.md"
@@ -15,7 +14,7 @@ INDEX = "README.md"
 
 def pages(files: Sequence[PlanFile]) -> dict[str, str]:
     """The pages of some plans, and an index, by file name. Raises PlanError."""
-    called = _called_by_others(files)
+    called = callers(files)
     index = [
         "# Plans",
         "",
@@ -32,7 +31,7 @@ def pages(files: Sequence[PlanFile]) -> dict[str, str]:
     return {f"{file.plan.name}.md": page(file) for file in files} | {INDEX: "\n".join(index) + "\n"}
 
 
-def _listed(files: Iterable[PlanFile]) -> list[str]:
+def _listed(files: Iterable[PlanFile]) -> Iterator[str]:
     rows = [
         (
             f"[{file.plan.name}]({file.plan.name}.md)",
@@ -42,19 +41,6 @@ def _listed(files: Iterable[PlanFile]) -> list[str]:
         for file in files
     ]
     return table(("plan", "does", "steps that ask a model"), rows)
-
-
-def _called_by_others(files: Sequence[PlanFile]) -> set[str]:
-    """The plans that a call or the `use` of a preset names, but those that cut their own input into
-    windows: add_episode is called too, and is no part of another.
-    """
-    names = {call.plan for file in files for call in file.plan.called.values()}
-    presets = [
-        preset for file in files for preset in file.plan.document.get("presets", {}).values()
-    ]
-    chosen = [value for preset in presets for value in preset.get("use", {}).values()]
-    names |= {Choice.parse(value).name for value in chosen}
-    return names - {file.plan.name for file in files if file.plan.windows is not None}
 
 
 def write(files: Sequence[PlanFile], folder: Path) -> list[Path]:

@@ -20,13 +20,15 @@ functions = typer.Typer(help="Functions that expressions call.", no_args_is_help
 @app.command("list")
 @everywhere
 def list_plans(options: CommonOptions) -> None:
-    """Show the plans in ./plans and those that come with semgraph."""
+    """Show the plans in ./plans and those that come with semgraph; below them the parts, which
+    other plans call.
+    """
     from semgraph.frontend.plan_files import listed
-    from semgraph.render.plans import described, list_lines
+    from semgraph.render.plans import described_list, list_lines
 
     plan_files = listed(options.settings().functions)
     if options.json:
-        options.dump([described(file) for file in plan_files])
+        options.dump(described_list(plan_files))
     else:
         options.show(*list_lines(plan_files, options.out.width))
 

@@ -17,7 +17,7 @@ from semgraph.frontend.functions import Functions
 from semgraph.frontend.head import read_graph
 from semgraph.frontend.load import SharedCalls, load_document
 from semgraph.logical.node import walk
-from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.shipped import plans_folder
@@ -80,6 +80,37 @@ def listed(functions: tuple[Path, ...] = ()) -> list[PlanFile]:
                 own = is_shipped or folder.resolve() == plans_folder().resolve()
                 files.setdefault(path.stem, PlanFile(path, own, functions))
     return list(files.values())
+
+
+def callers(files: Sequence[PlanFile]) -> dict[str, tuple[str, ...]]:
+    """The plans that others call, or name in the `use` of a preset, each with the plans that do.
+
+    Plans that cut their own input into windows are not among them: add_episode is called too, and
+    is no part of another. A plan with errors calls nothing.
+    """
+    found: dict[str, dict[str, None]] = {}
+    windowed: set[str] = set()
+    for file in files:
+        try:
+            plan = file.plan
+        except PlanError:
+            continue
+        if plan.windows is not None:
+            windowed.add(plan.name)
+        for name in _named_plans(plan):
+            found.setdefault(name, {})[plan.name] = None
+    known = {file.path.stem for file in files} - windowed
+    return {name: tuple(sorted(by)) for name, by in found.items() if name in known}
+
+
+def _named_plans(plan: LogicalPlan) -> Iterator[str]:
+    """The plans that a plan itself calls, and those that its presets put in their place."""
+    own = [call for step, call in plan.called.items() if "/" not in step]
+    yield from (call.plan for call in own)
+    yield from (choice.name for choice in plan.replaced.values())
+    for preset in (plan.document.get("presets") or {}).values():
+        for value in preset.get("use", {}).values():
+            yield Choice.parse(value).name
 
 
 def is_plan(path: Path) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -10,10 +10,14 @@ from typing import Any
 from semgraph.errors import PlanError
 from semgraph.formats import plural
 from semgraph.frontend.document import shown
-from semgraph.frontend.plan_files import CalledPlan, PlanCheck, PlanFile
+from semgraph.frontend.plan_files import CalledPlan, PlanCheck, PlanFile, callers
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
-from semgraph.render.tables import Column, lines
+from semgraph.render.pages import first_sentence
+from semgraph.render.tables import GAP, Column, fit, lines
+
+Callers = Mapping[str, tuple[str, ...]]
+"""The plans that call a plan, by its name."""
 
 
 def described(file: PlanFile) -> dict[str, Any]:
@@ -41,28 +45,73 @@ def described(file: PlanFile) -> dict[str, Any]:
     }
 
 
+def described_list(files: Sequence[PlanFile]) -> list[dict[str, Any]]:
+    """Plans as plain data, each with the plans that call it; those that none calls come first.
+    Raises PlanError.
+    """
+    plans, parts, called = grouped(files)
+    return [
+        described(file) | {"called_by": list(called.get(file.path.stem, ()))}
+        for file in (*plans, *parts)
+    ]
+
+
 def _implementation(plan: LogicalPlan, node: Semantic) -> str:
     return str(plan.use[node.step]) if node.step in plan.use else "reference"
 
 
+def grouped(files: Sequence[PlanFile]) -> tuple[list[PlanFile], list[PlanFile], Callers]:
+    """The plans, the parts that other plans call, and by which plans."""
+    called = callers(files)
+    parts = [file for file in files if file.path.stem in called]
+    return [file for file in files if file not in parts], parts, called
+
+
 def list_lines(files: Sequence[PlanFile], width: int) -> Iterator[str]:
-    """A line for each plan."""
-    rows = []
-    for file in files:
-        where = "shipped" if file.shipped else str(file.path.parent)
-        try:
-            plan = file.plan
-        except PlanError as error:
-            rows.append((file.path.stem, where, "", "", "", f"✗ {error.problems[0]}"))
-            continue
-        doc = plan.doc.strip().splitlines()
-        steps = plural(len(plan.steps), "step")
-        rows.append((plan.name, where, steps, f"{len(file.semantic)} semantic", "writes" if plan.writes or plan.schema else "",
-                     doc[0] if doc else ""))  # fmt: skip
-    titles = ("plan", "from", "steps", "", "", "description")
-    cells = list(zip(*rows, strict=True)) if rows else [()] * len(titles)
-    columns = [Column(title, column) for title, column in zip(titles, cells, strict=True)]
+    """A line for each plan; below them, a line for each part that other plans call."""
+    plans, parts, called = grouped(files)
+    yield from _table("plan", plans, width)
+    if parts:
+        yield from ("", "parts: plans that other plans call")
+        yield from _table("part", parts, width, called)
+
+
+_LEAST = 24  # the narrowest description
+
+
+def _table(
+    title: str, files: Sequence[PlanFile], width: int, called: Callers | None = None
+) -> Iterator[str]:
+    """The plans as a table; the plans that call them, then their descriptions, fill the line."""
+    rows = [_row(file) for file in files]
+    cells = list(zip(*rows, strict=True)) if rows else [()] * 5
+    columns = [
+        Column(name, own, right=name == "asks")
+        for name, own in zip((title, "from", "asks", "writes"), cells, strict=False)
+    ]
+    filling: dict[str, Sequence[str]] = {"description": cells[-1]}
+    if called is not None:
+        filling = {"called by": [", ".join(called[f.path.stem]) for f in files], **filling}
+    for name, texts in filling.items():
+        rest = width - sum(column.width() + GAP for column in columns)
+        if rest >= _LEAST:
+            columns.append(Column(name, [_cut(text, rest) for text in texts]))
     yield from lines(columns, width, indent=0)
+
+
+def _row(file: PlanFile) -> tuple[str, ...]:
+    """The cells of a plan: its name, its folder, the steps that ask a model, its description."""
+    where = "shipped" if file.shipped else str(file.path.parent)
+    try:
+        plan = file.plan
+    except PlanError as error:
+        return (file.path.stem, where, "✗", "", f"✗ {error.problems[0]}")
+    writes = "yes" if plan.writes or plan.schema else ""
+    return (plan.name, where, str(len(file.semantic) or ""), writes, first_sentence(plan.doc))
+
+
+def _cut(text: str, width: int) -> str:
+    return fit(text, width).rstrip()
 
 
 def called_lines(calls: Sequence[CalledPlan], width: int) -> Iterator[str]:

@@ -27,6 +27,48 @@ def test_own_plans_and_shipped_ones_are_listed(project: Project) -> None:
     assert found["people"]["writes"] == ["Note", "Person", "KNOWS"]
 
 
+def test_plans_are_listed_before_the_parts_that_other_plans_call(project: Project) -> None:
+    project.env["COLUMNS"] = "80"
+    lines = project("plans", "list").out.splitlines()
+    assert lines[0].split() == ["plan", "from", "asks", "writes", "description"]
+    middle = lines.index("parts: plans that other plans call")
+    assert lines[middle + 1].split() == ["part", "from", "asks", "writes", "called", "by"]
+    plans, parts = (
+        {line.split()[0]: line for line in part if line}
+        for part in (lines[1:middle], lines[middle + 2 :])
+    )
+    assert {"people", "add_episode", "search", "pagerank"} <= plans.keys()
+    assert parts["find_rivals"].endswith("judge_episode, settle_facts")
+    assert parts["read_lean"].endswith("add_episode, add_episode_lean"), "named by presets"
+    listed = json.loads(project("plans", "list", "--format", "json").out)
+    assert [each["plan"] for each in listed] == [*plans, *parts]
+    called = {each["plan"]: each["called_by"] for each in listed}
+    assert called["resolve_entities"] == [
+        "add_triplet",
+        "judge_episode",
+        "resolve_apart",
+        "resolve_together",
+    ]
+    assert not any(called[name] for name in plans)
+    assert all(called[name] for name in parts)
+
+
+def test_a_part_of_ones_own_is_listed_with_its_caller(project: Project) -> None:
+    project.write(
+        "plans/inner.yaml",
+        "plan: inner\ninputs: {rows: {n: int64}}\nsteps: {a: [{from: rows}]}\nreturns: [a]\n",
+    )
+    project.write(
+        "plans/outer.yaml",
+        "plan: outer\ninputs: {rows: {n: int64}}\nsteps: {b: [{call: {plan: inner, inputs: [rows]}}]}\nreturns: [b.a]\n",
+    )
+    called = {
+        each["plan"]: each["called_by"]
+        for each in json.loads(project("plans", "list", "--format", "json").out)
+    }
+    assert (called["inner"], called["outer"]) == (["outer"], [])
+
+
 def test_a_broken_plan_is_listed_with_its_problem(project: Project) -> None:
     project.write("plans/broken.yaml", "plan: broken\nsteps: {a: [{from: b}]}\nreturns: [a]\n")
     (line,) = [
@@ -117,7 +159,7 @@ returns: [teams]
     project.write("plans/teams.yaml", plan)
     checked = project("plans", "check", "plans/teams.yaml")
     assert checked.code == 2
-    assert 'plans/teams.yaml:6:7  step teams: unknown algorithm "louvian"' in checked.out
+    assert 'plans/teams.yaml:6:63  step teams: unknown algorithm "louvian"' in checked.out
     project.write("plans/teams.yaml", plan.replace("louvian", "louvain(resolution=2)"))
     assert project("plans", "check", "plans/teams.yaml").code == 0
 
