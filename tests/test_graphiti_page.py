@@ -24,7 +24,7 @@ ELSEWHERE = (
     "hit.",
     "list_has_any",
     "((hit.",
-    "groups=[]",
+    "-i groups=all",
     "graph.yaml",
     "expired_at",
     "source",

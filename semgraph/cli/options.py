@@ -51,8 +51,8 @@ Inputs = Annotated[
     typer.Option(
         "-i",
         "--input",
-        metavar="NAME=FILE|-|TEXT|[]",
-        help="Rows: .jsonl, .csv, .parquet; FILE:COLUMN=SOURCE,… renames; - is a text, -.jsonl rows; [] is none.",
+        metavar="NAME=FILE|-|TEXT|[]|all",
+        help="Rows: .jsonl, .csv, .parquet; FILE:COLUMN=SOURCE,… renames; - a text, -.jsonl rows; [] none; all: all groups.",
     ),
 ]
 Params = Annotated[

@@ -18,6 +18,7 @@ from semgraph.frontend.arguments import Pruned, Scope
 from semgraph.frontend.build import Unknown, shared_node
 from semgraph.frontend.document import Trail, known_keys, mapping, unknown
 from semgraph.frontend.head import Head, input_schema
+from semgraph.logical.absent import all_partitions
 from semgraph.logical.node import Node
 from semgraph.logical.plan import Choice, InputSpec, Windowing
 from semgraph.logical.relational import Add, Nothing, Project
@@ -207,8 +208,8 @@ def _lacks(name: str, wanted: Any, node: Node) -> Iterator[str]:
 def call_inputs(
     scope: Scope, inner: Head, value: Any, step: str, origin: Position | None
 ) -> dict[str, Node]:
-    """The inputs of a called plan: relations of the caller, or none for optional ones. Raises
-    Faults or Pruned.
+    """The inputs of a called plan: relations of the caller; for optional ones that are not given,
+    none, or all partitions of the store. Raises Faults or Pruned.
     """
     arguments = mapping(value, "a mapping of relations")
     faults = known_keys(arguments, inner.inputs, "the called plan")
@@ -231,8 +232,10 @@ def call_inputs(
     # an input without rows belongs to the partitions that the others belong to
     windowed = any(node.partitioned for node in relations.values())
     for name, spec in inner.inputs.items():
-        if name not in relations:
-            called = f"{step}/{name}"
+        called = f"{step}/{name}"
+        if name not in relations and spec.or_all:
+            relations[name] = all_partitions(inner.graph, called, origin)
+        elif name not in relations:
             values = {"name": called, "columns": spec.schema, "windowed": windowed}
             relations[name] = shared_node(Nothing, called, origin, **values)
     return relations

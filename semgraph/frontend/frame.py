@@ -59,7 +59,7 @@ from semgraph.frontend.inputs import check_rows, columns_of
 from semgraph.frontend.load import Loader, dump, load_document
 from semgraph.logical.iterate import Iterate, Round
 from semgraph.logical.node import Node, walk
-from semgraph.logical.plan import InputSpec, LogicalPlan
+from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import NAME, Graph
 from semgraph.logical.sinks import Sink
@@ -784,11 +784,7 @@ def _document(
         "doc": doc,
         "graph": _graph(world),
         "inputs": {i: _columns(made) for i, made in recorded.inputs.items()},
-        "optional": [
-            name
-            for name, made in recorded.inputs.items()
-            if made.spec is not None and made.spec.optional
-        ],
+        "optional": _optional(recorded.inputs),
         "windows": _windows(recorded.inputs),
         "steps": recorded.steps,
         "writes": sinks,
@@ -837,6 +833,12 @@ def _columns(made: Made) -> dict[str, str]:
     return {name: str(kind) for name, kind in made.spec.columns}
 
 
+def _optional(inputs: Mapping[str, Made]) -> list[str] | dict[str, str]:
+    specs = {name: made.spec for name, made in inputs.items() if made.spec is not None}
+    optional = {n: ALL if spec.or_all else "none" for n, spec in specs.items() if spec.optional}
+    return optional if ALL in optional.values() else list(optional)
+
+
 def _windows(inputs: Mapping[str, Made]) -> dict[str, Any]:
     cut = {name: made.windows for name, made in inputs.items() if made.windows}
     if len(cut) > 1:
@@ -857,7 +859,7 @@ def table(
     graph: str | Path | Graph | None = None,
     folder: str | Path | None = None,
     windows: Mapping[str, Any] | None = None,
-    optional: bool = False,
+    optional: bool | Literal["all"] = False,
     functions: Sequence[str | Path] = (),
 ) -> Frame:
     """Rows as a relation.
@@ -870,7 +872,8 @@ def table(
         folder: Where `prompts/` and called plans are; else beside the graph file, else the working
             directory.
         windows: How the rows are cut into windows, as in a plan's `windows` without `input`.
-        optional: Whether a saved plan runs without these rows too: then there are none.
+        optional: Whether a saved plan runs without these rows too: then there are none; `all`: then
+            they are all partitions of the store.
         functions: Folders with functions of your own for expressions.
 
     Raises:
@@ -892,11 +895,14 @@ def table(
             if windows is None
             else read_windows({"input": name, **windows}, {name: spec}, world.graph.partition)
         )
-        spec = read_optional(
-            [name] if optional else [], {name: spec}, (), name if cut is not None else ""
-        )[name]
     except Fault as fault:
         raise call_error("windows", fault) from None
+    meaning = {name: ALL} if optional == ALL else [name] if optional else []
+    ordered = name if cut is not None else ""
+    try:
+        spec = read_optional(meaning, {name: spec}, (), ordered, world.graph)[name]
+    except Fault as fault:
+        raise call_error("optional", fault) from None
     checked = check_rows(
         spec, data, key=key or (cut.key if cut else ""), partition=cut.partition if cut else ""
     )

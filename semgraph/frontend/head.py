@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -38,7 +38,7 @@ from semgraph.frontend.document import (
 )
 from semgraph.frontend.functions import Functions
 from semgraph.logical.node import Node
-from semgraph.logical.plan import POSITION, TURN, InputSpec, Windowing
+from semgraph.logical.plan import ALL, POSITION, TURN, InputSpec, Windowing
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import NAME, Graph
 
@@ -86,29 +86,64 @@ def read_inputs(value: Any) -> tuple[dict[str, InputSpec], list[Fault]]:
 
 
 def read_optional(
-    value: Any, inputs: Mapping[str, InputSpec], broken: Iterable[str], ordered: str
+    value: Any,
+    inputs: Mapping[str, InputSpec],
+    broken: Iterable[str],
+    ordered: str,
+    graph: Graph | None,
 ) -> dict[str, InputSpec]:
-    """The inputs, with the optional ones marked. Raises Faults."""
-    names: tuple[str, ...] = READERS["names"](value or [], _NO_SCOPE, {})
-    faults = []
+    """The inputs, with the optional ones marked: a list of names, or what each stands for where it is
+    not given, `none` or `all`. Raises Faults.
+
+    Args:
+        value: The value of `optional`.
+        inputs: The declared inputs without problems.
+        broken: The names of the others; "" if they are not known.
+        ordered: The input that is cut into windows.
+        graph: The plan's graph; None if its file has problems.
+    """
+    what = "names of inputs, or {NAME: all}"
+    meanings = mapping(value, what) if isinstance(value, Mapping) else {}
+    names: tuple[str, ...] = READERS["names"](list(meanings) or value or [], _NO_SCOPE, {})
+    faults: list[Fault] = []
     for i, name in enumerate(names):
+        place, at_name = (KeyFault, name) if meanings else (Fault, i)
         if name not in inputs and name not in broken and "" not in broken:
             there = "inputs: " + (", ".join(inputs) or "none")
-            faults.append(
-                Fault(
-                    f'optional names no input: "{name}"',
-                    i,
-                    there=there,
-                    hint=did_you_mean(name, inputs),
-                )
-            )
+            what = f'optional names no input: "{name}"'
+            faults.append(place(what, at_name, there=there, hint=did_you_mean(name, inputs)))
         if name == ordered:
-            faults.append(
-                Fault(f'"{name}" is cut into windows: without its rows there is nothing to run', i)
-            )
+            what = f'"{name}" is cut into windows: without its rows there is nothing to run'
+            faults.append(place(what, at_name))
+    for name, meaning in meanings.items():
+        faults += _meaning_faults(name, meaning, inputs.get(name), graph)
     if faults:
         raise Faults(faults)
-    return {name: replace(spec, optional=name in names) for name, spec in inputs.items()}
+    return {
+        name: replace(spec, optional=name in names, or_all=meanings.get(name) == ALL)
+        for name, spec in inputs.items()
+    }
+
+
+def _meaning_faults(
+    name: str, meaning: Any, spec: InputSpec | None, graph: Graph | None
+) -> Iterator[Fault]:
+    """What is wrong with the meaning of an input that is not given."""
+    if meaning not in ("none", ALL):
+        what = f'an input that is not given has no rows or all partitions, not "{meaning}"'
+        yield Fault(what, name, hint=f"write {name}: none, or {name}: all")
+    elif meaning == ALL and graph is not None:
+        if not graph.nodes:
+            what = f"{name} stands for all partitions of the store, and this plan has no graph"
+            yield Fault(what, name, hint="write graph: graph.yaml")
+        elif spec is not None and [(n, k.name) for n, k in spec.columns] != [
+            (graph.partition, "string")
+        ]:
+            there = "its columns: " + ", ".join(f"{n} ({k})" for n, k in spec.columns)
+            column = f"{graph.partition} (string)"
+            what = f"{name} stands for all partitions of the store: it has one column, {column}"
+            hint = f"write {name}: {{{graph.partition}: string}}"
+            yield Fault(what, name, there=there, hint=hint)
 
 
 def _columns(value: Any) -> tuple[tuple[str, Type], ...]:
@@ -672,8 +707,9 @@ def _inputs(head: Head) -> None:
 
 
 def _optional(head: Head) -> None:
+    graph = None if head.unknown_graph else head.graph
     head.inputs = read_optional(
-        head.data.get("optional"), head.inputs, head.unknown_inputs, _cut_input(head)
+        head.data.get("optional"), head.inputs, head.unknown_inputs, _cut_input(head), graph
     )
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from semgraph.errors import Fault, InputError, PlanError, Problem, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, type_of_arrow
-from semgraph.logical.plan import InputSpec, LogicalPlan
+from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
 from semgraph.logical.prompt import plain
 
 _SLASHED = re.compile(r"\s*\d{1,4}[/.]\d{1,2}[/.]\d{1,4}")
@@ -569,15 +569,17 @@ _NO_ROWS = "[]"
 
 @dataclass(frozen=True)
 class LoadedInput:
-    """The rows of an input, with the declared columns, and the name of their source."""
+    """The rows of an input, with the declared columns, or `all` for all partitions of the store, and
+    the name of their source.
+    """
 
     name: str
-    rows: pa.Table
+    rows: pa.Table | str
     source: str
 
 
 def read_inputs(options: Sequence[str], plan: LogicalPlan) -> dict[str, LoadedInput]:
-    """Every `NAME=FILE`, `NAME=-`, `NAME=-.jsonl`, `NAME=[]` or `NAME=text`, by input.
+    """Every `NAME=FILE`, `NAME=-`, `NAME=-.jsonl`, `NAME=[]`, `NAME=all` or `NAME=text`, by input.
 
     Raises:
         PlanError: An option names no input of the plan, or none at all, or one twice.
@@ -613,6 +615,8 @@ def _split(option: str, plan: LogicalPlan) -> tuple[str, str]:
 
 
 def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> LoadedInput:
+    if spec.or_all and value == ALL:
+        return LoadedInput(spec.name, ALL, "the store")
     cut = plan.windows if plan.windows and plan.windows.input == spec.name else None
     path, renames = _file(spec, value)
     if value == _NO_ROWS:

@@ -280,7 +280,10 @@ _KEY_SCHEMAS: dict[str, Schema] = {
         "propertyNames": _NAMED,
         "additionalProperties": _map(_TEXT),
     },
-    "optional": {"description": "Inputs that need not be given: without rows.", **_names()},
+    "optional": {
+        "description": "Inputs that need not be given: without rows, or all partitions of the store.",
+        **_either(_names(), {"type": "object", "additionalProperties": {"enum": ["none", "all"]}}),
+    },
     "params": {
         "description": "Parameters and their defaults.",
         "type": "object",

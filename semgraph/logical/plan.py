@@ -25,6 +25,8 @@ from semgraph.logical.sinks import Sink
 
 POSITION = "position"
 TURN = "turn"
+ALL = "all"
+"""Given for an input that may be left out: all partitions of the store."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,13 @@ class InputSpec:
     """A declared input: typed columns. A nullable one may be missing; the key of `windows` may be
     NULL and is then made.
 
-    An optional input without rows of its own is empty.
+    An optional input that is not given is empty or, with `or_all`, has all partitions of the store.
     """
 
     name: str
     columns: tuple[tuple[str, Type], ...]
     optional: bool = False
+    or_all: bool = False
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -206,6 +209,14 @@ class PlanCall:
     by: Choice | None = None
     inputs: Mapping[str, Node] = field(default_factory=dict, compare=False, repr=False)
     results: Mapping[str, Node] = field(default_factory=dict, compare=False, repr=False)
+
+    def over(self, changed: Mapping[Node, Node]) -> PlanCall:
+        """The call with these relations in the place of its own."""
+        inputs, results = (
+            {name: changed[node] for name, node in relations.items()}
+            for relations in (self.inputs, self.results)
+        )
+        return replace(self, inputs=inputs, results=results)
 
 
 @dataclass(frozen=True, eq=False)

@@ -112,6 +112,9 @@ def _inputs(
     plan: LogicalPlan, inputs: Mapping[str, LoadedInput], requested: RequestedOptions
 ) -> Iterator[str]:
     for each in inputs.values():
+        if isinstance(each.rows, str):
+            yield f"input  {each.source}: all {_partition(plan).removesuffix('_id')}s"
+            continue
         values = (
             each.rows.column(_partition(plan)).to_pylist()
             if _partition(plan) in each.rows.column_names

@@ -86,7 +86,8 @@ def _inputs(file: PlanFile, notes: Notes) -> Iterator[str]:
     rows = []
     for name, spec in file.plan.inputs.items():
         comment = notes.at("inputs", name)
-        note = "; ".join(part for part in ("optional" if spec.optional else "", comment) if part)
+        without = "optional: all" if spec.or_all else "optional" if spec.optional else ""
+        note = "; ".join(part for part in (without, comment) if part)
         rows.append((f"**{name}**", "", note))
         rows += [
             (column, f"`{kind}`", notes.at("inputs", name, column)) for column, kind in spec.columns

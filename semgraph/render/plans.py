@@ -132,7 +132,8 @@ def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
         yield from wrap(line, width, initial_indent="  ", subsequent_indent="  ") or [""]
     for name, spec in plan.inputs.items():
         yield ""
-        yield f"input {name}{' (optional)' if spec.optional else ''}"
+        without = " (optional: all)" if spec.or_all else " (optional)" if spec.optional else ""
+        yield f"input {name}{without}"
         columns = [
             Column("column", [n for n, _ in spec.columns]),
             Column("type", [str(t) for _, t in spec.columns]),

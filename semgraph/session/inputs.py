@@ -15,8 +15,9 @@ from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
 from semgraph.execution.result import Result
 from semgraph.formats import dollars, plural
 from semgraph.frontend.inputs import check_rows
+from semgraph.logical.absent import without_absent
 from semgraph.logical.node import Node, walk
-from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.plan import ALL, LogicalPlan
 from semgraph.logical.relational import Input
 from semgraph.logical.sinks import Delete, Merge
 from semgraph.meter import StepMetrics
@@ -38,9 +39,11 @@ def example_rows(plan: LogicalPlan) -> Example:
     example = plan.document.get("example")
     if not example:
         names = ", ".join(plan.inputs)
+        every = "".join(f"; -i {name}=all" for name, spec in plan.inputs.items() if spec.or_all)
         raise PlanError(
             Problem(
-                f"plan {plan.name} has no example: give its inputs ({names})", hint="-i NAME=FILE"
+                f"plan {plan.name} has no example: give its inputs ({names})",
+                hint=f"-i NAME=FILE{every}",
             )
         )
     return Example(example.get("inputs") or {}, tuple(example.get("after") or ()))
@@ -61,10 +64,17 @@ def _is_input(node: Node, name: str) -> bool:
     return isinstance(node, Input) and node.name == name
 
 
+def is_all(value: object) -> bool:
+    """Whether it is the word for all partitions of the store, in the place of rows."""
+    return isinstance(value, str) and value == ALL
+
+
 def typed_inputs(
     plan: LogicalPlan, inputs: Mapping[str, Any], rows: int | None
 ) -> dict[str, pa.Table]:
-    """Every input as a typed table; without rows, the example's. Raises PlanError or InputError."""
+    """Every input as a typed table; without rows, the example's. An input that stands for all
+    partitions of the store has none. Raises PlanError or InputError.
+    """
     for name in inputs:
         if name not in plan.inputs:
             there = "inputs: " + (", ".join(plan.inputs) or "none")
@@ -82,6 +92,8 @@ def typed_inputs(
             plan.windows if plan.windows is not None and plan.windows.input == name else None
         )
         value = source.get(name)
+        if spec.or_all and (value is None or is_all(value)):
+            continue
         if value is None and spec.optional:
             value = []
         if value is None:
@@ -135,7 +147,10 @@ async def run_before(
         )
         if plan.inputs:
             done += await run_before(one, prepare, resources)
-        last = await run_plan(replace(one, inputs=typed_inputs(plan, {}, None)), resources)
+        tables = typed_inputs(plan, {}, None)
+        last = await run_plan(
+            replace(one, plan=without_absent(plan, tables), inputs=tables), resources
+        )
         done.append(last)
         if last.stopped:
             later = request.plan.name

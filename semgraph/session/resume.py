@@ -16,7 +16,7 @@ from semgraph.execution.record import Run, find_run, write_table
 from semgraph.frontend.document import find_plan, read_file
 from semgraph.llm.settings import OPTION, Setting, Settings
 from semgraph.llm.specs import Kind, parse_spec, without_password
-from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.plan import ALL, LogicalPlan
 from semgraph.logical.semantic import OnError
 from semgraph.private import private_folder
 
@@ -46,6 +46,11 @@ class Resumed:
     functions: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     chosen: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def rows(self, plan: LogicalPlan) -> dict[str, Any]:
+        """Its rows, with the word for inputs of all partitions; none without a run."""
+        absent = {name: ALL for name, spec in plan.inputs.items() if spec.or_all and self.run}
+        return {**absent, **self.inputs}
 
     def changed_functions(self, plan: LogicalPlan) -> tuple[str, ...]:
         """A note for each function of one's own that has changed since."""

@@ -22,6 +22,7 @@ from semgraph.frontend.head import read_graph
 from semgraph.frontend.load import LoadedPlans
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.settings import Settings
+from semgraph.logical.absent import without_absent
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import OnError
 from semgraph.session.inputs import refuse_taken, run_before, sampled, typed_inputs
@@ -223,7 +224,8 @@ class Session:
             resume: A run to resume: its rows, parameters, implementations, models and store,
                 unless others are given.
             inputs: Tables by the names of the plan's inputs: Arrow, pandas, or lists of mappings.
-                Without any, a frame's own, else the plan's example.
+                Without any, a frame's own, else the plan's example. `"all"`: all partitions of the
+                store, for an input that is `optional: {NAME: all}`.
             more: The same as arguments, `tickets=rows`, for names that are no argument here.
 
         Raises:
@@ -240,7 +242,7 @@ class Session:
             logical, rows_by_input, {"rows": rows, "until": until, "again": again, "fresh": fresh}
         )
         earlier = self.resumed(resume)
-        rows_by_input = rows_by_input or dict(earlier.inputs)
+        rows_by_input = rows_by_input or earlier.rows(logical)
         resources = self._resources.under(earlier.settings(self.settings))
         request = RunRequest(
             logical, {}, until, again, fresh, write, on_error, progress, self.runs, record_to,
@@ -251,7 +253,9 @@ class Session:
             resources = resources.sharing()
             first = await run_before(request, self.prepare, resources)
         tables = typed_inputs(logical, rows_by_input, rows)
-        request = replace(request, inputs=tables).continuing(earlier)
+        request = replace(request, plan=without_absent(logical, tables), inputs=tables).continuing(
+            earlier
+        )
         return replace(await run_plan(request, resources), first=tuple(first))
 
     def explain(
@@ -298,6 +302,7 @@ class Session:
         }
         has_rows = rows_by_input or not logical.inputs or logical.document.get("example")
         tables = typed_inputs(logical, rows_by_input, None) if has_rows else None
+        logical = logical if tables is None else without_absent(logical, tables)
 
         async def work() -> str:
             if compare is not None:
@@ -388,6 +393,7 @@ class Session:
         }
         logical = self.prepare(plan, params=params, preset=preset, use=use)
         tables = typed_inputs(logical, rows_by_input, rows)
+        logical = without_absent(logical, tables)
         quiet: Say = lambda _line: None  # noqa: E731
         request = ComparisonRequest(
             logical, tables, checked, step or "", truth, trials, self.runs, fresh, say or quiet

@@ -341,6 +341,20 @@ def test_a_text_is_one_row(project: Project) -> None:
     assert "Ann" in piped.out.splitlines()[2]
 
 
+def test_all_groups_are_meant_by_a_word(project: Project) -> None:
+    project.write(
+        "plans/groups.yaml",
+        "plan: groups\ngraph: graph.yaml\ninputs: {groups: {group_id: string}}\n"
+        "optional: {groups: all}\nreturns: [groups]\n",
+    )
+    assert project("run", "people").code == 0
+    done = project("run", "groups", "-i", "groups=all")
+    assert done.err.splitlines()[1] == "input  the store: all groups"
+    assert done.out.splitlines()[0] == "groups: 1 row"
+    assert "scan Person, of all partitions" in project("explain", "groups", "-i", "groups=all").out
+    assert "-i groups=all" in project("run", "groups").err
+
+
 def test_a_text_without_a_time_is_of_the_time_of_reading_it(project: Project) -> None:
     today = f"{datetime.now(UTC):%Y-%m-}"
     done = project("run", "people", "-i", "notes=-", text="Ann knows Bob.")

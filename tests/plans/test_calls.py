@@ -112,13 +112,13 @@ async def add_triplet(memory: Memory) -> tuple[Result, list[Numbers]]:
 async def build(memory: Memory) -> tuple[Result, list[Numbers]]:
     sizes = [1, 2, 8, 9, 20, 33]
     await cliques(memory, sizes)
-    return await memory.run("build_communities", groups=[]), [{"n": n} for n in sizes]
+    return await memory.run("build_communities", groups="all"), [{"n": n} for n in sizes]
 
 
 async def update(memory: Memory) -> tuple[Result, list[Numbers]]:
     sizes = [3, 7, 12]
     await cliques(memory, [*sizes, 2])
-    await memory.run("build_communities", groups=[])
+    await memory.run("build_communities", groups="all")
     news = [
         {
             "uuid": f"g{c:02}-{i:03}",

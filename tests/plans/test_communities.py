@@ -81,7 +81,7 @@ async def test_an_entity_without_facts_is_a_community_of_one_and_costs_nothing(
     memory: Memory,
 ) -> None:
     await cliques(memory, [1, 1])
-    result = await memory.run("build_communities", groups=[])
+    result = await memory.run("build_communities", groups="all")
     assert await found(memory) == {frozenset({"Pg00-000"}), frozenset({"Pg01-000"})}
     assert {(c["name"], c["summary"]) for c in (await memory.around())["communities"]} == {
         ("Pg00-000", "Pg00-000 works at C0."),
@@ -95,7 +95,7 @@ async def test_without_groups_all_are_built_and_a_named_one_leaves_the_others_al
 ) -> None:
     for group in ("g", "h", ""):
         await cliques(memory, [2], group)
-    await memory.run("build_communities", groups=[])
+    await memory.run("build_communities", groups="all")
     first = (await memory.around())["communities"]
     assert sorted(c["group_id"] for c in first) == ["", "g", "h"]
     await cliques(memory, [2, 3], "h")
@@ -104,6 +104,8 @@ async def test_without_groups_all_are_built_and_a_named_one_leaves_the_others_al
     rest = (await memory.around())["communities"]
     assert [c for c in rest if c["group_id"] != "h"] == [c for c in first if c["group_id"] != "h"]
     assert sum(c["group_id"] == "h" for c in rest) == 2
+    result = await memory.run("build_communities", groups=[])
+    assert result.tables["communities"].num_rows == 0
     await memory.run("build_communities", groups=[{"group_id": ""}])
     assert sorted(c["group_id"] for c in (await memory.around())["communities"]) == [
         "",
@@ -122,9 +124,9 @@ async def test_a_group_that_is_not_there_has_no_communities(memory: Memory) -> N
 
 async def test_building_communities_twice_gives_the_same_communities(memory: Memory) -> None:
     await cliques(memory, [3, 2, 1])
-    await memory.run("build_communities", groups=[])
+    await memory.run("build_communities", groups="all")
     before = await memory.around()
-    await memory.run("build_communities", groups=[])
+    await memory.run("build_communities", groups="all")
     after = await memory.around()
     assert after["communities"] == before["communities"], "when they were made too"
     assert {(e["uuid"], e["source"], e["target"]) for e in after["members"]} == {
@@ -134,7 +136,7 @@ async def test_building_communities_twice_gives_the_same_communities(memory: Mem
 
 async def test_communities_that_are_no_longer_there_go(memory: Memory) -> None:
     await cliques(memory, [2, 2])
-    await memory.run("build_communities", groups=[])
+    await memory.run("build_communities", groups="all")
     fact = {
         "uuid": "bridge",
         "group_id": "g",
@@ -145,7 +147,7 @@ async def test_communities_that_are_no_longer_there_go(memory: Memory) -> None:
     }
     more = [fact | {"uuid": f"bridge{i}"} for i in range(3)]
     await memory.session.arun(memory.here("planted.yaml"), entities=[], facts=more)
-    await memory.run("build_communities", groups=[])
+    await memory.run("build_communities", groups="all")
     around = await memory.around()
     assert len(around["communities"]) < 3
     assert {e["source"] for e in around["members"]} == {c["uuid"] for c in around["communities"]}
@@ -155,23 +157,23 @@ async def test_communities_that_are_no_longer_there_go(memory: Memory) -> None:
 @pytest.mark.parametrize("algorithm", ["label_propagation", "louvain", "leiden(resolution=1.1)"])
 async def test_either_algorithm_finds_circles(memory: Memory, algorithm: str) -> None:
     await cliques(memory, [4, 4])
-    await memory.run("build_communities", groups=[], params={"algorithm": algorithm})
+    await memory.run("build_communities", groups="all", params={"algorithm": algorithm})
     assert sorted(len(one) for one in await found(memory)) == [4, 4]
 
 
 async def test_with_a_fan_in_of_eight_it_takes_an_eighth_of_the_calls(memory: Memory) -> None:
     n = await cliques(memory, [8, 8, 8, 8, 5, 5, 1, 1, 1, 1, 1, 1])
-    ours = await memory.run("build_communities", groups=[])
+    ours = await memory.run("build_communities", groups="all")
     assert ours.meter.total().calls_issued == 6 == n // 8
     first = {frozenset(one) for one in await found(memory)}
-    theirs = await memory.run("build_communities", groups=[], preset="graphiti")
+    theirs = await memory.run("build_communities", groups="all", preset="graphiti")
     assert theirs.meter.total().calls_issued == n == 48
     assert await found(memory) == first
 
 
 async def test_a_large_community_is_told_by_a_tree(memory: Memory) -> None:
     await cliques(memory, [20])
-    result = await memory.run("build_communities", groups=[])
+    result = await memory.run("build_communities", groups="all")
     assert result.meter.total().calls_issued == 4, "of seven, of seven, of six, and of these three"
     (told,) = (await memory.around())["communities"]
     assert told["summary"].count("works at C0.") == 20
@@ -200,7 +202,7 @@ async def test_it_takes_as_many_round_trips_however_many_entities_there_are(memo
 @both_stores
 async def test_what_is_new_about_a_member_is_put_into_its_community(memory: Memory) -> None:
     await memory.hear(*PAIRS)
-    await memory.run("build_communities", groups=[])
+    await memory.run("build_communities", groups="all")
     ann = (await memory.graph()).entity("Ann")
     news = [
         {"uuid": ann["uuid"], "group_id": "g", "name": "Ann", "summary": "Ann leads Project Kite."}
@@ -215,7 +217,7 @@ async def test_what_is_new_about_a_member_is_put_into_its_community(memory: Memo
 
 async def test_what_a_community_says_already_costs_nothing(memory: Memory) -> None:
     await memory.hear(*PAIRS)
-    await memory.run("build_communities", groups=[])
+    await memory.run("build_communities", groups="all")
     before = await memory.around()
     ann = (await memory.graph()).entity("Ann")
     rows = [
@@ -231,7 +233,7 @@ async def test_entities_of_one_community_are_told_in_one_call_and_none_is_lost(
     memory: Memory,
 ) -> None:
     await cliques(memory, [3])
-    await memory.run("build_communities", groups=[])
+    await memory.run("build_communities", groups="all")
     rows = [
         {
             "uuid": f"g00-00{i}",
@@ -250,7 +252,7 @@ async def test_entities_of_one_community_are_told_in_one_call_and_none_is_lost(
 
 async def test_an_entity_without_one_joins_that_of_most_of_its_facts(memory: Memory) -> None:
     await cliques(memory, [3, 3])
-    await memory.run("build_communities", groups=[])
+    await memory.run("build_communities", groups="all")
     new = {"uuid": "new", "group_id": "g", "name": "New", "summary": "New knows them."}
     tie = {"group_id": "g", "name": "KNOWS", "fact": "x"}
     stored = [
@@ -270,7 +272,7 @@ async def test_an_entity_without_one_joins_that_of_most_of_its_facts(memory: Mem
 
 async def test_one_that_knows_nobody_joins_nothing(memory: Memory) -> None:
     await cliques(memory, [2])
-    await memory.run("build_communities", groups=[])
+    await memory.run("build_communities", groups="all")
     new = {"uuid": "new", "group_id": "g", "name": "New", "summary": "New."}
     await memory.session.arun(memory.here("planted.yaml"), entities=[new], facts=[])
     result = await memory.run("update_communities", entities=[new])
@@ -281,7 +283,7 @@ async def test_one_that_knows_nobody_joins_nothing(memory: Memory) -> None:
 async def test_an_update_sees_the_communities_of_its_own_group_alone(memory: Memory) -> None:
     await cliques(memory, [2], "g")
     await cliques(memory, [2], "h")
-    await memory.run("build_communities", groups=[])
+    await memory.run("build_communities", groups="all")
     before = await memory.around()
     wrong = [{"uuid": "h00-000", "group_id": "g", "name": "x", "summary": "Not theirs."}]
     result = await memory.run(

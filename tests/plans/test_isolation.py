@@ -29,7 +29,7 @@ async def told_twice(memory: Memory) -> dict[str, Any]:
             for m, one in enumerate(SAID)
         ]
         await memory.hear(*said)
-    await memory.run("build_communities", groups=[])
+    await memory.run("build_communities", groups="all")
     graph, around = await memory.graph(), await memory.around()
     (ann,) = (e["uuid"] for e in graph.entities if (e["name"], e["group_id"]) == ("Ann", "g"))
     (saga,) = (s["uuid"] for s in around["sagas"] if s["group_id"] == "g")
