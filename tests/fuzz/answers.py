@@ -20,9 +20,9 @@ def number(text: str) -> int:
     return zlib.crc32(text.strip().replace("-0.0", "0.0").encode("utf-8", "surrogatepass"))
 
 
-def yes(text: str) -> bool:
-    """The answer to a yes/no question: mostly yes."""
-    return bool(number(text) % 3)
+def yes(*texts: str) -> bool:
+    """The answer to a yes/no question: mostly yes. Before it may stand why others were refused."""
+    return bool(number("\n".join(text.strip() for text in texts)) % 3)
 
 
 def score(text: str) -> int:

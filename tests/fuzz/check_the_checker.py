@@ -94,6 +94,26 @@ def replaced_columns_move() -> None:
     del Add.first_needs
 
 
+def equal_questions_are_checked_once() -> None:
+    """Rows of one question share the check of the first."""
+    _replace("semgraph.semantic.ask", "check_texts", lambda _: lambda _node, rows: [""] * len(rows))
+
+
+def reasons_are_those_of_other_rows() -> None:
+    """What was wrong with an answer is told to the row behind it."""
+    from semgraph.semantic.contract import Rows
+
+    again = Rows.again
+
+    def turned(rows: Rows, reasons: Any) -> Rows:
+        places = list(reasons)
+        return again(
+            rows, dict(zip(places, map(reasons.get, places[1:] + places[:1]), strict=True))
+        )
+
+    Rows.again = turned  # type: ignore[method-assign]
+
+
 FAULTS = (
     constants_are_places,
     aggregates_stand_anywhere,
@@ -102,6 +122,8 @@ FAULTS = (
     windows_in_input_order,
     failed_rows_stay,
     replaced_columns_move,
+    equal_questions_are_checked_once,
+    reasons_are_those_of_other_rows,
 )
 
 

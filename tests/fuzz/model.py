@@ -16,6 +16,8 @@ from tests.fuzz import answers
 from tests.fuzz.rows import FAILING
 
 _CANARY = re.compile(r"canary-\w+")
+_REFUSED = re.compile(r"not valid: (.*)\. Answer again, in the form asked for\.\Z", re.DOTALL)
+_UNKNOWN = re.compile(r"(?:; )?[\w.]+ has -?\d+, which is the number of no record\Z")
 
 
 class Model(Oracle):
@@ -44,21 +46,34 @@ class Model(Oracle):
         )
 
 
+def _refusals(request: Request) -> list[str]:
+    """Why earlier answers did not meet the check, as one text; an answer of a wrong form comes again."""
+    found = _REFUSED.search(request.messages[-1].content)
+    said = _UNKNOWN.sub("", found[1]) if found else ""
+    return [said] if said else []
+
+
 def _mind(request: Request) -> Mind:
     kinds = _kinds(json.loads(request.schema))
+    said = _refusals(request)
 
     def answer(text: str) -> dict[str, Any]:
         if kinds.get("answer") == "yes or no":
-            verdict = {"answer": "yes" if answers.yes(text) else "no"}
+            verdict = {"answer": "yes" if answers.yes(*said, text) else "no"}
             rest = {name: kind for name, kind in kinds.items() if name != "answer"}
-            return {n: answers.of_group(n, kind, [text]) for n, kind in rest.items()} | verdict
-        return {name: answers.of_group(name, kind, [text]) for name, kind in kinds.items()}
+            return {
+                n: answers.of_group(n, kind, [*said, text]) for n, kind in rest.items()
+            } | verdict
+        return {name: answers.of_group(name, kind, [*said, text]) for name, kind in kinds.items()}
 
     def combine(texts: list[str], _earlier: list[dict[str, Any]]) -> dict[str, Any]:
-        return {name: answers.of_group(name, kind, texts) for name, kind in kinds.items()}
+        return {name: answers.of_group(name, kind, [*said, *texts]) for name, kind in kinds.items()}
 
     def match(left: str, right: str) -> dict[str, Any] | None:
-        return {} if answers.yes(left + right) else None
+        if not answers.yes(*said, left + right):
+            return None
+        texts = [*said, left + right]
+        return {name: answers.of_group(name, kind, texts) for name, kind in kinds.items()}
 
     return Mind(
         answer=answer, match=match, combine=combine, score=lambda text: float(answers.score(text))
@@ -74,7 +89,7 @@ def _kinds(schema: Mapping[str, Any]) -> dict[str, str]:
     return {
         name: _kind(body)
         for name, body in properties.items()
-        if name not in {"id", "left", "right"}
+        if name not in {"id", "left", "right", "match"}
     }
 
 

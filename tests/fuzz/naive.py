@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 from itertools import pairwise
 from typing import Any
 
@@ -365,14 +365,30 @@ class _Evaluation:
     def _needed(self, step: str, named: Mapping[str, str]) -> bool:
         """Whether a result or a step that is needed reads it: what nobody reads is not computed."""
         text = {
-            name: json.dumps(operators, default=str)
+            name: json.dumps(self._chosen(operators), default=str)
             for name, operators in self.document["steps"].items()
+            if not self._left_out(name)
         }
         return step in named.values() or any(
             f'"{step}"' in text[other] and self._needed(other, named)
             for other in text
             if other != step
         )
+
+    def _chosen(self, value: Any) -> Any:
+        """A part of the document with the picked form in place of each switch."""
+        if isinstance(value, list):
+            return [self._chosen(part) for part in value]
+        if not isinstance(value, dict):
+            return value
+        if list(value) == ["switch"]:
+            return self._chosen(self._form(value["switch"]))
+        return {key: self._chosen(part) for key, part in value.items()}
+
+    def _form(self, forms: Mapping[str, Any]) -> Any:
+        """The form of a switch that its parameter picks."""
+        picked = self.settled(forms["on"])
+        return forms[str(picked).lower() if isinstance(picked, bool) else str(picked)]
 
     def relation(self, source: Any) -> Relation:
         """What a name or a list of operators stands for."""
@@ -556,10 +572,7 @@ class _Evaluation:
 
     def switch(self, forms: Mapping[str, Any]) -> Relation:
         """One of several forms, by a parameter."""
-        picked = self.settled(forms["on"])
-        return self.relation(
-            forms[str(picked).lower() if isinstance(picked, bool) else str(picked)]
-        )
+        return self.relation(self._form(forms))
 
     # -- relational operators
     # ------------------------------------------------------------------------------------
@@ -855,16 +868,23 @@ class _Evaluation:
         alias: str,
         pairs: Sequence[tuple[int, int]],
         how: str,
+        names: Iterable[str] = (),
+        answered: Mapping[tuple[int, int], Columns] | None = None,
     ) -> Relation:
-        rows = []
+        """The pairs, each with the answers about it, and for a left join the other left rows."""
+        rows, answered = [], answered or {}
         for i, row in enumerate(left.rows):
-            mine = [_pair(row, right.rows[j], alias) for k, j in pairs if k == i]
+            both = {j: _pair(row, right.rows[j], alias) for k, j in pairs if k == i}
+            mine = [
+                replace(pair, columns={**pair.columns, **answered.get((i, j), {})})
+                for j, pair in both.items()
+            ]
             if not mine and how == "left":
                 if right.windowed and not left.windowed:
                     raise Refused("rows of no window")
-                mine = [replace(row, columns={**row.columns, alias: None})]
+                mine = [replace(row, columns={**row.columns, **dict.fromkeys((alias, *names))})]
             rows += mine
-        return Relation([*left.names, alias], rows, left.windowed or right.windowed)
+        return Relation([*left.names, alias, *names], rows, left.windowed or right.windowed)
 
     def group_join(self, left: Relation, spec: Mapping[str, Any]) -> Relation:
         """Each left row with aggregates of its matches."""
@@ -907,6 +927,29 @@ class _Evaluation:
             self.note(operator, "prompt", "ties")
         return found
 
+    def _checked(
+        self,
+        operator: str,
+        spec: Mapping[str, Any],
+        row: Columns,
+        ask: Callable[[Sequence[str]], Columns | None],
+    ) -> Columns | None:
+        """The first answer that meets the check, where there is one: `ask` gets the reasons why
+        earlier answers were refused. Raises NoAnswer.
+        """
+        check = spec.get("check")
+        reasons: list[str] = []
+        while (found := ask(["; ".join(reasons)] if reasons else [])) is not None and check:
+            seen = Relation([], [Row({**row, **found})])
+            if self.truths(operator, "check", check["where"], seen) == [True]:
+                break
+            [message] = self.values(operator, "check", check["message"], seen)
+            if len(reasons) == check.get("retries", 2):
+                self.note(operator, "check", "failures")
+                raise answers.NoAnswer
+            reasons.append((message or "").strip().rstrip(".") or "it does not meet the check")
+        return found
+
     def sem_filter(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
         """The rows for which the model says yes, with its answers; a row without `when` stays if
         `otherwise` is true.
@@ -921,16 +964,20 @@ class _Evaluation:
         some = relation.of([relation.rows[place] for place in places])
         texts = dict(zip(places, self.questions("sem_filter", spec["prompt"], some), strict=True))
         kept, returns = spec.get("on_error") == "null", spec.get("returns") or {}
-        rows = []
+        rows, failed = [], []
         for place, row in enumerate(relation.rows):
-            text = texts.get(place)
-            found = dict.fromkeys(returns)
-            if text is not None and FAILING not in text:
-                found = _answered(returns, [text], answers.of_group)
-            if stay[place] if text is None else kept if FAILING in text else answers.yes(text):
+            found = {**dict.fromkeys(returns), "keep": stay[place]}
+            if (text := texts.get(place)) is not None:
+                try:
+                    ask = partial(_filtered, returns, text)
+                    found = self._checked("sem_filter", spec, row.columns, ask) or {}
+                except answers.NoAnswer:
+                    found["keep"] = kept
+                    failed.append(place)
+            if found.pop("keep"):
                 rows.append(replace(row, columns={**row.columns, **found}))
         if not kept:
-            self._without(relation, [place for place, text in texts.items() if FAILING in text])
+            self._without(relation, failed)
         return Relation([*relation.names, *returns], rows, relation.windowed)
 
     def sem_map(self, relation: Relation, spec: Mapping[str, Any]) -> Relation:
@@ -969,13 +1016,12 @@ class _Evaluation:
                     name: other[name][place] if name in other else None for name in spec["returns"]
                 }
             else:
-                found = _answered(spec["returns"], [text], answers.of_group)
-                failing = FAILING in text
+                ask = partial(_mapped, spec["returns"], text, records, place)
                 try:
-                    found = found if failing else _led_back(spec["returns"], found, records, place)
+                    found = self._checked("sem_map", spec, shown.rows[place].columns, ask) or {}
                 except answers.NoAnswer:
-                    found, failing = dict.fromkeys(spec["returns"]), True
-                failed += [place] if failing else []
+                    found = dict.fromkeys(spec["returns"])
+                    failed.append(place)
             sources = row.sources.union(*(r.sources[place] for r in records))
             rows.append(replace(row, columns={**row.columns, **found}, sources=sources))
         result = Relation([*relation.names, *spec["returns"]], rows, relation.windowed)
@@ -1021,18 +1067,21 @@ class _Evaluation:
             condition = {"when": spec.get("when", "TRUE")}
             asked = self.aggregates("sem_agg", condition, group, "when")["when"]
             other = self.aggregates("sem_agg", spec.get("otherwise") or {}, group, "otherwise")
+            add = self.aggregates("sem_agg", spec.get("add") or {}, group)
+            own = {name: head.columns[name] for name in by}
             if asked is not True:
                 found = {name: other.get(name) for name in spec["returns"]}
             else:
-                found = _answered(
-                    spec["returns"], [texts[place] for place in places], answers.of_group
-                )
                 mixed = len({self._owner(relation, place) for place in places}) > 1
-                if mixed or any(FAILING in texts[place] for place in places):
+                ask = partial(
+                    _grouped, spec["returns"], [texts[place] for place in places], mixed=mixed
+                )
+                try:
+                    found = self._checked("sem_agg", spec, {**own, **add}, ask) or {}
+                except answers.NoAnswer:
                     failed.append(len(rows))
-                    found = dict.fromkeys(found)
-            add = self.aggregates("sem_agg", spec.get("add") or {}, group)
-            values = {**{name: head.columns[name] for name in by}, **found, **add}
+                    found = dict.fromkeys(spec["returns"])
+            values = {**own, **found, **add}
             rows.append(Row(values, head.member, _all_sources(relation, places)))
         names = [*by, *spec["returns"], *(spec.get("add") or {})]
         result = Relation(names, rows, relation.windowed)
@@ -1073,23 +1122,24 @@ class _Evaluation:
             [*left.names, alias], [_pair(left.rows[i], right.rows[j], alias) for i, j in pairs]
         )
         texts = self.questions("sem_join", spec["prompt"], both)
-        failed = list(
-            dict.fromkeys(i for (i, _), text in zip(pairs, texts, strict=True) if FAILING in text)
+        returns, failed, matching = spec.get("returns") or {}, [], {}
+        for n, (row, text) in enumerate(zip(both.rows, texts, strict=True)):
+            try:
+                ask = partial(_matched, returns, text)
+                if (found := self._checked("sem_join", spec, row.columns, ask)) is not None:
+                    matching[n] = found
+            except answers.NoAnswer:
+                failed.append(pairs[n][0])
+        dropped = [] if spec.get("on_error") == "null" else failed
+        self.failed += [(self.step, left.rows[i].member) for i in dropped]
+        chosen = [n for n in matching if pairs[n][0] not in dropped]
+        both = replace(
+            both,
+            rows=[
+                replace(row, columns={**row.columns, **matching.get(n, {})})
+                for n, row in enumerate(both.rows)
+            ],
         )
-        if spec.get("on_error") == "null":
-            dropped: list[int] = []
-        else:
-            dropped = failed
-            self.failed += [
-                (self.step, left.rows[i].member)
-                for (i, _), text in zip(pairs, texts, strict=True)
-                if FAILING in text
-            ]
-        chosen = [
-            n
-            for n, text in enumerate(texts)
-            if FAILING not in text and answers.yes(text) and pairs[n][0] not in dropped
-        ]
         if spec.get("keep") == "one":
             chosen = self._first_match(both, pairs, chosen, spec)
         matched = {pairs[n][0] for n in chosen}
@@ -1097,7 +1147,9 @@ class _Evaluation:
         if how in {"semi", "anti"}:
             return left.of([left.rows[i] for i in rest if (i in matched) == (how == "semi")])
         kept = [(rest.index(pairs[n][0]), pairs[n][1]) for n in chosen]
-        return self._paired(left.of([left.rows[i] for i in rest]), right, alias, kept, how)
+        found = dict(zip(kept, (matching[n] for n in chosen), strict=True))
+        left = left.of([left.rows[i] for i in rest])
+        return self._paired(left, right, alias, kept, how, returns, found)
 
     def _owner(self, relation: Relation, place: int) -> str | None:
         """The partition of a row: of its window, else what the partition's column names; None: of
@@ -1182,13 +1234,42 @@ def _all_sources(relation: Relation, places: Sequence[int]) -> Sources:
     return frozenset[tuple[str, int]]().union(*(relation.rows[p].sources for p in places))
 
 
-def _answered(
-    add: Mapping[str, str], texts: Sequence[str], answer: Callable[[str, str, Sequence[str]], Any]
-) -> dict[str, Any]:
-    """The answers by name; NULL where the model has none."""
+def _answers(returns: Mapping[str, str], texts: Sequence[str]) -> dict[str, Any]:
+    """The answers to a question, or of a group. Raises NoAnswer."""
     if any(FAILING in text for text in texts):
-        return dict.fromkeys(add)
-    return {name: answer(name, _json_kind(kind), texts) for name, kind in add.items()}
+        raise answers.NoAnswer
+    return {name: answers.of_group(name, _json_kind(kind), texts) for name, kind in returns.items()}
+
+
+def _mapped(
+    returns: Mapping[str, str],
+    text: str,
+    records: Sequence[_Records],
+    place: int,
+    refusals: Sequence[str],
+) -> dict[str, Any]:
+    return _led_back(returns, _answers(returns, [*refusals, text]), records, place)
+
+
+def _filtered(returns: Mapping[str, str], text: str, refusals: Sequence[str]) -> dict[str, Any]:
+    found = _answers(returns, [*refusals, text])
+    return {**found, "keep": answers.yes(*refusals, text)}
+
+
+def _grouped(
+    returns: Mapping[str, str], texts: Sequence[str], refusals: Sequence[str], *, mixed: bool
+) -> dict[str, Any]:
+    if mixed:
+        raise answers.NoAnswer
+    return _answers(returns, [*refusals, *texts])
+
+
+def _matched(
+    returns: Mapping[str, str], text: str, refusals: Sequence[str]
+) -> dict[str, Any] | None:
+    """The answers about a pair; None if it does not match. Raises NoAnswer."""
+    found = _answers(returns, [*refusals, text])
+    return found if answers.yes(*refusals, text) else None
 
 
 def _json_kind(kind: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -60,7 +61,7 @@ class Case:
 
 def case(seed: int | str) -> Case:
     """The case of a seed."""
-    drawing = _Drawing(random.Random(seed))
+    drawing = _Drawing(random.Random(seed), random.Random(f"{seed}: checks"))
     drawn, more = drawing.case(), random.Random(f"{seed}: what is kept")
     drawing.rng = drawing.expressions.rng = random.Random(f"{seed}: rounds")
     if drawing.chance(0.35):
@@ -73,8 +74,8 @@ def case(seed: int | str) -> Case:
 class _Drawing:
     """One case while it is drawn."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
+    def __init__(self, rng: random.Random, checks: random.Random) -> None:
+        self.rng, self.checks = rng, checks
         self.inputs: dict[str, Typed] = dict.fromkeys(INPUTS, COLUMNS)
         self.expressions = Expressions(
             rng, {name: value for name, value in PARAMS.items() if name != "few"}, python=True
@@ -271,7 +272,7 @@ class _Drawing:
         if "people" not in self.inputs:
             return self.source()
         operators, typed = self.source()
-        inner, name = _Drawing(self.rng), f"called{len(self.called)}"
+        inner, name = _Drawing(self.rng, self.checks), f"called{len(self.called)}"
         inner.windows, inner.failing, inner.names = self.windows, self.failing, self.names
         inner.of_people = {"given"} if self.here else set()
         declared = {
@@ -802,14 +803,61 @@ class _Drawing:
         kinds = ("string", "int64", "boolean", "list<string>")
         return {self.fresh("a"): self.pick(*kinds) for _ in range(self.pick(1, 1, 2))}
 
+    @contextmanager
+    def drawing_checks(self) -> Iterator[None]:
+        """Draw with the generator of checks, so that plans stay as they are but for these."""
+        rng = self.rng
+        self.rng = self.expressions.rng = self.checks
+        try:
+            yield
+        finally:
+            self.rng = self.expressions.rng = rng
+
+    def check(self, typed: Typed, answers: Typed, *, unless: str = "") -> dict[str, Any]:
+        """Sometimes a condition of answers, which the model may meet when it is asked again.
+
+        Args:
+            typed: What the check sees beside the answers.
+            answers: The answers.
+            unless: A condition of answers that pass.
+        """
+        with self.drawing_checks():
+            if not answers or self.chance(0.25):
+                return {}
+            name, kind = self.pick(*answers.items())
+            where = {
+                "string": f"{name} <> 'c{self.pick(0, 1, 2)}'",
+                "int64": f"{name} {self.pick('<', '>', '<>')} {self.pick(-1, 0, 1, 2)}",
+                "boolean": name,
+                STRINGS: f"len({name}) {self.pick('<', '>')} 1",
+            }.get(kind, f"{name} IS NOT NULL")
+            if kind[0] == "list" and kind != STRINGS:
+                where = f"len({name}) < 2"
+            seen = {**typed, **answers}
+            if self.chance(0.6):
+                other = self.expressions.touching(seen, "boolean", 1)
+                if self.expressions.columns(seen, "double") and self.chance(0.6):
+                    other = f"{self.expressions.leaf(seen, 'double')} > {self.pick(-1, 0, 0.5)}"
+                where = self.pick(
+                    f"({where}) OR ({other})", f"({where}) AND ({other})", f"({where}) = ({other})"
+                )
+            message = self.pick("'no.'", self.expressions.touching(seen, "string", 1))
+            retries = {} if self.chance(0.5) else {"retries": self.pick(0, 1, 3)}
+            return {"check": {"where": f"{unless}({where})", "message": message, **retries}}
+
     def sem_filter(self, typed: Typed) -> Drawn:
         add = self.answers() if self.chance(0.3) else {}
+        if not add and self.checks.random() < 0.35:
+            add = {self.fresh("a"): "int64"}
         kinds = {name: STRINGS if kind.startswith("list") else kind for name, kind in add.items()}
         spec = {"prompt": self.prompt(typed, "Is it so:"), **self.on_error()}
         spec |= {"returns": add} if add else {}
         if self.chance(0.3):
             spec["when"] = self.expressions.draw(typed, "boolean", 2)
             spec["otherwise"] = self.pick(True, False, self.expressions.draw(typed, "boolean", 1))
+        spec |= self.check(
+            typed, kinds, unless="NOT keep OR " if self.checks.random() < 0.7 else ""
+        )
         return [{"sem_filter": spec}], {**typed, **kinds}
 
     def records(self, typed: Typed) -> tuple[str, dict[str, Any], Kind]:
@@ -858,6 +906,7 @@ class _Drawing:
         }
         if self.chance(0.5):
             spec["when"] = f"len({name}) > {self.pick(0, 1)}"
+        spec |= self.check(typed, {answer: found[answer] for answer in add})
         operators: list[dict[str, Any]] = [{"sem_map": spec}]
         if several in add and self.chance(0.7):
             alias = self.fresh()
@@ -887,6 +936,7 @@ class _Drawing:
                     for name, kind in kinds.items()
                     if self.chance(0.7)
                 }
+        spec |= self.check(typed, kinds)
         return [{"sem_map": spec}], {**typed, **kinds}
 
     def sem_agg(self, typed: Typed) -> Drawn:
@@ -913,7 +963,19 @@ class _Drawing:
             name = self.fresh("c")
             aggregate, computed[name] = self.expressions.aggregate(typed)
             spec["add"] = {name: aggregate}
-        return [{"sem_agg": spec}], {**{name: typed[name] for name in by}, **kinds, **computed}
+        own = {name: typed[name] for name in by}
+        spec |= self.check({**own, **computed, **self.more(spec, typed)}, kinds)
+        return [{"sem_agg": spec}], {**own, **kinds, **computed}
+
+    def more(self, spec: dict[str, Any], typed: Typed) -> Typed:
+        """Sometimes an aggregate more beside the answers, for the check alone."""
+        with self.drawing_checks():
+            doubles = self.expressions.columns(typed, "double")
+            if not doubles or self.chance(0.6):
+                return {}
+            name = self.fresh()
+            spec["add"] = {**spec.get("add", {}), name: f"max({self.pick(*doubles)})"}
+            return {name: "double"}
 
     def sem_topk(self, typed: Typed) -> Drawn:
         if {"rank", "score"} & set(typed):
@@ -955,9 +1017,19 @@ class _Drawing:
         how = self.pick("inner", "inner", "left", "semi", "anti")
         if how != "inner":
             spec["how"] = how
+        spec |= self.checked_answers(alias, both)
         if how in {"semi", "anti"}:
             return [{"sem_join": spec}], typed
-        return self.flattened([{"sem_join": spec}], both, other, alias)
+        operators, found = self.flattened([{"sem_join": spec}], both, other, alias)
+        if len(operators) > 1:
+            operators[1]["project"] |= dict.fromkeys(spec.get("returns", ()))
+        return operators, found
+
+    def checked_answers(self, alias: str, both: Typed) -> dict[str, Any]:
+        """Sometimes answers about the pairs of a join, with a check."""
+        kinds: Typed = {f"{alias}_a": "int64", f"{alias}_b": "string"}
+        check = self.check(both, kinds)
+        return {"returns": kinds, **check} if check else {}
 
 
 def without(document: Mapping[str, Any], *keys: str) -> dict[str, Any]:

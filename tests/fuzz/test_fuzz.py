@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from semgraph.conformance.cases import LIBRARY
+from tests.fuzz import naive
 from tests.fuzz.checking import check
 from tests.fuzz.engine import Engine
 from tests.fuzz.plans import IMPLEMENTATIONS
@@ -26,3 +27,18 @@ def test_three_evaluations_of_random_plans_agree(part: int, tmp_path: object) ->
 def test_plans_use_every_implementation_that_promises_equal_answers(operator: str) -> None:
     promised = {one.name for one in LIBRARY.list(operator) if one.same and one.name != "lotus"}
     assert {text.partition("(")[0] for text in IMPLEMENTATIONS[operator]} == promised
+
+
+def test_what_only_an_unused_form_of_a_switch_reads_is_not_computed() -> None:
+    unused = [{"from": "people"}, {"require": {"where": "id > 1", "says": "'no'"}}]
+    forms = {"on": "$two", "1": [{"from": "unused"}], "2": [{"from": "people"}]}
+    document = {
+        "plan": "drawn",
+        "inputs": {"people": {"id": "int64"}},
+        "params": {"two": 2},
+        "steps": {"unused": unused, "used": [{"switch": forms}]},
+        "returns": ["used"],
+    }
+    evaluated = naive.run(document, {"people": [{"id": 1}]})
+    assert [row.columns for row in evaluated.tables["used"].rows] == [{"id": 1}]
+    assert not evaluated.failed
