@@ -100,8 +100,10 @@ class Cascade(Implementation[SemJoin]):
         return Cost.of_items(calls, rows.items, seen)._replace(rounds=2 if proxy else 1, least=0)
 
     async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
-        """Decide easy pairs, and send the rest."""
+        """Decide easy pairs, and send the rest, and pairs whose answers were refused."""
         assert rows.right is not None
+        if rows.reasons:
+            return await ctx.ask_packed(node, rows, rows.blocks(node, pairs=self.pairs))
         own, other = self._columns(node)
         lefts, rights = column_texts(rows.left, own), column_texts(rows.right, other)
         pairs = [(pair["left"], pair["right"]) for pair in rows.items.to_pylist()]

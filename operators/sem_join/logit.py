@@ -23,6 +23,7 @@ from semgraph.operator import (
     Context,
     Cost,
     Observed,
+    Outcome,
     RowEstimate,
     Rows,
     SemJoin,
@@ -47,8 +48,13 @@ class Logit(ByLogOdds[SemJoin]):
         )
 
     async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
-        """Send each pair, and matching pairs again for their answers."""
-        verdicts = await self.verdicts(node, rows, ctx)
+        """Send each pair, and matching pairs again for their answers. Where answers were refused,
+        the verdicts stay.
+        """
+        if rows.reasons:
+            verdicts = [Outcome({"match": True})] * rows.items.num_rows
+        else:
+            verdicts = await self.verdicts(node, rows, ctx)
         matching = [
             i
             for i, verdict in enumerate(verdicts)

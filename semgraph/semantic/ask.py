@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.functions import canonical_json
@@ -29,6 +30,7 @@ from semgraph.semantic.answers import answer_table, check_answer, outcomes, shap
 from semgraph.semantic.check import refused, with_refusals
 from semgraph.semantic.context import NodeContext
 from semgraph.semantic.contract import (
+    SCORE,
     Implementation,
     Outcome,
     Rows,
@@ -292,6 +294,10 @@ def _replaced(table: pa.Table, places: Sequence[int], again: pa.Table) -> pa.Tab
     ]
     names = again.column_names
     again = again.set_column(names.index("item"), "item", pa.array(places, pa.int64()))
+    if SCORE in names:  # of the verdict, which may not be asked for again
+        scores = table.column(SCORE).take(pa.array(places, pa.int64()))
+        scores = pc.coalesce(again.column(SCORE), scores)
+        again = again.set_column(names.index(SCORE), again.schema.field(SCORE), scores)
     again = again.set_column(
         names.index("calls"),
         again.schema.field("calls"),

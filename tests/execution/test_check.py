@@ -290,6 +290,26 @@ def test_a_join_checks_the_answers_about_pairs_that_match(tmp_path: Path, use: s
     assert said == {"from 2 to 4", "from 3 to 4", "from 3 to 9"}
 
 
+@pytest.mark.parametrize(
+    "use", ["logit", "logit(split=true)", "cascade(jaccard=null, reject=0, proxy=logit, role='')"]
+)
+def test_verdicts_by_log_odds_stay_where_answers_are_refused(tmp_path: Path, use: str) -> None:
+    mind = Mind(
+        match=lambda *_: {"sure": 4}, answer=lambda text: {"answer": "yes" if "d" in text else "no"}
+    )
+
+    def pairs(steps: str, times: int) -> tuple[set[tuple[str, str]], int, list[Request]]:
+        model = Learner(mind, lambda good, n: good if n >= times else {**good, "sure": 1})
+        result = run(tmp_path, steps, model, use=use, kinds=KINDS)
+        rows = result.tables["asked"].to_pylist()
+        found = {(row["id"], row["k"]["kind"]) for row in rows}
+        return found, len(result.failed), [r for r in model.requests if r.words]
+
+    plain = pairs(re.sub(r" +check: .*\n", "", JOIN), 0)
+    assert plain[0]
+    assert pairs(JOIN, 1) == plain
+
+
 def test_a_pair_that_matches_no_more_when_asked_again_is_no_match(tmp_path: Path) -> None:
     def bad(good: dict[str, Any], times: int) -> dict[str, Any]:
         return {"match": False, "sure": None} if times else {**good, "sure": 1}
