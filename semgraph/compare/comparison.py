@@ -62,7 +62,8 @@ class Estimate:
         tokens_out: Tokens of the longest answers allowed.
         dollars: Their price.
         least: The fewest calls, if a range is expected.
-        planned: Whether all requests are known in advance; `calls` is then exact.
+        planned: Whether all requests are known in advance; `calls` is then exact. Not so where a
+            check may refuse answers.
     """
 
     variant: str

@@ -74,7 +74,7 @@ async def ahead(
         estimates.append(
             _expected(name, variant, node, rows, seen, llm)
             if batches is None
-            else _planned(name, batches, llm)
+            else _planned(name, node, batches, llm)
         )
     return Ahead(tuple(estimates), tuple(later))
 
@@ -116,9 +116,9 @@ def _at_once(
     )
 
 
-def _planned(name: str, batches: Batches, llm: LLM) -> Estimate:
-    """An estimate from the requests of a dry run: the count is exact, tokens are extrapolated from
-    the first ones.
+def _planned(name: str, node: Semantic, batches: Batches, llm: LLM) -> Estimate:
+    """An estimate from the requests of a dry run: the count is exact, unless a check may refuse
+    answers; tokens are extrapolated from the first requests.
     """
     calls, sent, answered = 0, 0.0, 0
     dollars: list[float | None] = []
@@ -129,7 +129,9 @@ def _planned(name: str, batches: Batches, llm: LLM) -> Estimate:
         )
         calls, sent, answered = calls + batch.calls, sent + tokens, answered + batch.tokens_out
         dollars.append(model.dollars(Usage(tokens, 0, batch.tokens_out)))
-    return Estimate(name, calls, sent, answered, _sum(dollars), planned=True)
+    return Estimate(
+        name, calls, sent, answered, _sum(dollars), planned=getattr(node, "check", None) is None
+    )
 
 
 def _expected(

@@ -39,6 +39,11 @@ def rows(groups: int = 1) -> sg.Frame:
 PLANS: dict[str, Any] = {
     "sem_filter": lambda r: r.sem_filter("Is {text} a name?"),
     "sem_map": lambda r: r.sem_map("How long is {text}", returns={"size": "string"}),
+    "checked": lambda r: r.sem_map(
+        "How long is {text}",
+        returns={"size": "string"},
+        check={"where": "length(size) < 9", "message": "'too long'"},
+    ),
     "sem_agg": lambda r: r.sem_agg("{text}", by="group_id", returns={"all": "string"}),
     "sem_topk": lambda r: r.sem_topk("{text}", k=2, by="group_id"),
 }
@@ -139,6 +144,13 @@ async def test_what_depends_on_answers_is_an_expectation(tmp_path):
     assert "≤" not in said
     assert "in all: ≈ " in said
     assert not found.estimates[1].planned
+
+
+async def test_with_a_check_the_count_is_an_expectation(tmp_path):
+    """An answer that does not meet it is requested again."""
+    found, said = await compare(tmp_path, "checked", ["per_row", "packed(rows=4)"])
+    assert [(e.calls, e.planned) for e in found.estimates] == [(12, False), (3, False)]
+    assert "in all: ≈ 15 calls" in said
 
 
 async def test_where_vectors_decide_what_is_asked_it_is_a_range(tmp_path):
