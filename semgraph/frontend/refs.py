@@ -7,13 +7,14 @@ records and reads numbers, and a project that puts the rows in place of the numb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Faults, Position, did_you_mean
+from semgraph.errors import Fault, Faults, Position, did_you_mean, each
 from semgraph.expr.duckdb import expect_type
 from semgraph.expr.scalar import Scalar, parse_scalar, read_from, replace_roots
 from semgraph.expr.types import Type
@@ -170,22 +171,39 @@ def with_refs(
     collected: dict[str, str] = {}  # the column with the records of each ref
     for ref in refs.values():
         collected[ref.name] = _free(f"_{ref.name}", rows.schema, prompt)
-        try:
-            _check_ref(ref, prompt, answers, source.schema)
-            rows = _with_records(build, ref, rows, collected[ref.name], step, origin)
-        except Fault as fault:
-            raise fault.under("refs", ref.name) from None
+        with _naming_no_other(collected.values()):
+            try:
+                _check_ref(ref, prompt, answers, source.schema)
+                rows = _with_records(build, ref, rows, collected[ref.name], step, origin)
+            except Fault as fault:
+                raise fault.under("refs", ref.name) from None
     numbers_of = tuple((name, ref.unknown) for name, ref in refs.items())
     rows_of = {name: (collected[name], ref.number) for name, ref in refs.items()}
     own = {"input": rows, "numbers_of": numbers_of}
     if values.get("check") is not None:
         own["check"] = _over_named_rows(values["check"], answers, rows_of)
-    asked = build(SemMap, step, origin, **{**values, **own})
+    with _naming_no_other(collected.values()):
+        asked = build(SemMap, step, origin, **{**values, **own})
     columns = [(name, f'"{name}"') for name in source.schema.names if name not in dict(answers)]
     columns += [(name, _named_rows(f'"{name}"', kind, rows_of)) for name, kind in answers]
     project = tuple((name, parse_scalar(text)) for name, text in columns)
     result: Node = build(Project, step, origin, input=asked, columns=project)
     return result
+
+
+@contextmanager
+def _naming_no_other(hidden: Collection[str]) -> Iterator[None]:
+    """Let errors list no hidden columns among those of the row."""
+
+    def visible(fault: Fault) -> Fault:
+        head, colon, names = (fault.there or "").partition(": ")
+        shown = ", ".join(name for name in names.split(", ") if name not in hidden)
+        return Fault(fault.what, *fault.path, there=head + colon + shown or None, hint=fault.hint)
+
+    try:
+        yield
+    except Fault as fault:
+        raise Faults(map(visible, each(fault))) from None
 
 
 def _check_ref(ref: Ref, prompt: PromptSet, answers: Answers, schema: pa.Schema) -> None:
