@@ -14,6 +14,7 @@ import semgraph
 from benchmarks.world import StandIn
 from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
+from semgraph.frontend.plan_files import is_plan
 from semgraph.logical.plan import LogicalPlan
 from semgraph.stores.base import Store
 from tests.patience import HANGS
@@ -21,6 +22,12 @@ from tests.patience import HANGS
 both_stores = pytest.mark.parametrize("store", ["memory", "neo4j"], indirect=True)
 """For a scenario of each plan. That stores agree is what `tests/stores` checks."""
 PLANS = Path(__file__).parents[2] / "plans"
+NAMES = sorted(
+    path.relative_to(PLANS).with_suffix("").as_posix()
+    for path in PLANS.rglob("*.yaml")
+    if is_plan(path)
+)
+"""All shipped plans, by their place in the folder: `add_episode`, `memories/turns/read`."""
 Row = Mapping[str, Any]
 
 

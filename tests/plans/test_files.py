@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,9 +14,8 @@ from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
+from tests.plans.conftest import NAMES, PLANS
 
-PLANS = Path(__file__).parents[2] / "plans"
-NAMES = sorted(path.stem for path in PLANS.glob("*.yaml") if path.stem != "graph")
 MAX_TOKENS = 400
 
 
@@ -30,7 +28,7 @@ def asked_in(plan: LogicalPlan) -> Iterator[Prompt]:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_plan_loads_and_runs_without_inputs_because_it_has_an_example(name: str) -> None:
     plan = load_plan(PLANS / f"{name}.yaml")
-    assert plan.name == name
+    assert plan.name == name.removeprefix("memories/").replace("/", "_")
     assert plan.doc
     assert plan.document["example"]
 
@@ -65,7 +63,7 @@ def test_every_prompt_file_is_asked_by_some_plan() -> None:
         presets = load_plan(PLANS / f"{name}.yaml").document.get("presets", {})
         for preset in (None, *presets):
             asked |= {p.name for p in asked_in(load_plan(PLANS / f"{name}.yaml", preset=preset))}
-    assert asked == {path.stem for path in (PLANS / "prompts").glob("*.md")}
+    assert asked == {path.stem for path in PLANS.rglob("prompts/*.md")}
 
 
 def test_instructions_are_part_of_what_extraction_is_told() -> None:

@@ -1,5 +1,5 @@
 """Every shipped plan's example has a recording, and it replays: a prompt that changed since makes
-this fail.
+this fail. A memory's plans have recordings together or not at all.
 """
 
 from __future__ import annotations
@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 
 from semgraph.session import Session
+from semgraph.session.resources import recording_of
 from semgraph.stores.base import Store
-from tests.plans.conftest import PLANS, loaded
+from tests.plans.conftest import NAMES, PLANS, loaded
 
-NAMES = sorted(path.stem for path in PLANS.glob("*.yaml") if path.stem != "graph")
+RECORDED = [
+    name
+    for name in NAMES
+    if (folder := (PLANS / name).parent) == PLANS or (folder / "recordings").is_dir()
+]
 
 
 async def replay(name: str, store: Any) -> dict[str, Any]:
@@ -24,16 +29,14 @@ async def replay(name: str, store: Any) -> dict[str, Any]:
     return result.to_json()["tables"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", RECORDED)
 def test_a_recording_says_who_answered_and_when(name: str) -> None:
-    header = json.loads(
-        (PLANS / "recordings" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[0]
-    )
+    header = json.loads(recording_of(loaded(name)).read_text(encoding="utf-8").splitlines()[0])
     assert header["model"] == "local:Qwen2.5-Coder-1.5B"
     assert header["date"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", RECORDED)
 async def test_an_example_replays_its_recording_without_a_model_by_either_executor(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
