@@ -253,7 +253,7 @@ def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
 
 
 def rows_preview(
-    step_input: StepInput,
+    step_input: StepInput[Any],
     inputs: Mapping[str, pa.Table],
     source: Snapshot,
     journal: Path | None,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -53,6 +53,7 @@ from semgraph.stores.base import Store
 
 K = TypeVar("K")
 T = TypeVar("T")
+N = TypeVar("N", bound=Node)
 
 
 def checked(functions: Mapping[K, Callable[[], T]]) -> dict[K, T]:
@@ -170,7 +171,7 @@ class InputPart:
 
 
 @dataclass(frozen=True)
-class Frozen:
+class Frozen(Generic[N]):
     """A step's input.
 
     Args:
@@ -182,7 +183,7 @@ class Frozen:
         failed: The rows that failed in earlier steps.
     """
 
-    node: Semantic
+    node: N
     parts: tuple[InputPart, ...]
     partitions: Sequence[str]
     before: Spent = Spent()
@@ -270,7 +271,7 @@ def implementation_of(
 
 
 @dataclass(frozen=True)
-class StepInput:
+class StepInput(Generic[N]):
     """The plan that computes a step's input.
 
     Args:
@@ -279,7 +280,7 @@ class StepInput:
         grown: Whether the input depends on what the plan writes.
     """
 
-    node: Semantic
+    node: N
     physical: PhysicalPlan
     grown: bool
 
@@ -289,14 +290,12 @@ class StepInput:
         return semantic_steps(self.physical.roots)
 
 
-def input_of(
-    plan: LogicalPlan, node: Semantic, store: Store, library: Library, llm: LLM
-) -> StepInput:
+def input_of(plan: LogicalPlan, node: N, store: Store, library: Library, llm: LLM) -> StepInput[N]:
     """The plan that computes a step's input, with the plan's implementation of the step; in a loop,
     that of its first round. Raises PlanError.
     """
     physical = compiled(plan, store, library, llm)
-    steps = [n for n in _semantic_nodes(physical.roots) if n.step == node.step]
+    steps = [n for n in walk(*physical.roots) if n.swappable and n.step == node.step]
     grown = any(source in physical.ordered for n in steps for source in n.inputs)
     small = replace(
         plan,
@@ -307,12 +306,12 @@ def input_of(
 
 
 async def freeze(
-    source: StepInput,
+    source: StepInput[N],
     inputs: Mapping[str, pa.Table],
     opened: Opened,
     scratch: Store,
     ledger: Ledger,
-) -> Frozen:
+) -> Frozen[N]:
     """Compute a step's input in a scratch store, charged to `ledger`.
 
     Raises:
@@ -395,7 +394,11 @@ def _numbered(parts: Sequence[InputPart]) -> list[InputPart]:
 
 
 async def _answered(
-    frozen: Frozen, part: InputPart, variant: Implementation[Any], ctx: NodeContext, column: str
+    frozen: Frozen[Semantic],
+    part: InputPart,
+    variant: Implementation[Any],
+    ctx: NodeContext,
+    column: str,
 ) -> Answered:
     return await answer(
         frozen.node,
@@ -404,7 +407,9 @@ async def _answered(
     )
 
 
-async def seen_rows(frozen: Frozen, llm: LLM, embedder: Embedder, column: str) -> list[Rows]:
+async def seen_rows(
+    frozen: Frozen[Semantic], llm: LLM, embedder: Embedder, column: str
+) -> list[Rows]:
     """The rows that a variant will answer, collected by an implementation without calls."""
     variant = RowsProbe()
     async with NodeContext(llm, embedder, frozen.node, StepMetrics()) as ctx:
@@ -414,7 +419,7 @@ async def seen_rows(frozen: Frozen, llm: LLM, embedder: Embedder, column: str) -
 
 
 async def try_variant(
-    frozen: Frozen,
+    frozen: Frozen[Semantic],
     variant: Implementation[Any],
     opened: Opened,
     llm: LLM,

@@ -374,7 +374,8 @@ def choose(
             if isinstance(node, Semantic):
                 implementations[node] = _implementation_of(node, plan, library, limits)
             elif isinstance(node, Cluster) and node.swappable:
-                algorithms[node] = _algorithm_of(node, plan, library)
+                choice = plan.choice(node.step) or node.choice
+                algorithms[node] = algorithm_of(node, choice, library)
         except PlanError as error:
             place = _place(node, plan)
             problems += [Problem(p.what, node.step, place, p.there, p.hint) for p in error.problems]
@@ -409,8 +410,10 @@ _READ_BY = {
 }
 
 
-def _algorithm_of(node: Cluster, plan: LogicalPlan, library: Library) -> Algorithm:
-    choice = plan.choice(node.step) or node.choice
+def algorithm_of(node: Cluster, choice: Choice, library: Library) -> Algorithm:
+    """The algorithm of a choice for a node. Raises PlanError if it is unknown, exact, or cannot do
+    this.
+    """
     if choice.name in EXACT:
         what = f"{choice.name} is exact: use replaces a partitioning algorithm by another"
         raise PlanError(Problem(what, hint=f"write algorithm: {choice.name} in the plan"))
