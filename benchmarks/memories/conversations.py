@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
-from benchmarks.public.scores import normal, token_f1
+from benchmarks.public.scores import best_f1
 from benchmarks.world.dates import iso
 from benchmarks.world.messages import speaker_of
 from benchmarks.world.questions import KINDS, WIDER, questions
@@ -134,14 +135,21 @@ def score(asked: Sequence[Asked], answers: Sequence[Mapping[str, Any]]) -> Score
 
 
 def f1(truth: str, answer: str | None) -> float:
-    """F1 of the words of an answer; declined answers are right where there is none.
+    """F1 of the words of an answer; a day counts in any form; declined answers are right where there is
+    none.
 
     >>> f1("Luma, Acme Labs", "Acme Labs")
     0.8
+    >>> f1("2025-03-01", "1 March 2025")
+    1.0
     """
     if not truth or not answer:
         return float(not truth and not answer)
-    return token_f1(normal(answer).split(), normal(truth).split())
+    truths = [truth]
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", truth):
+        day = date.fromisoformat(truth)
+        truths.append(f"{day.day} {day:%B %Y}")
+    return best_f1(answer, truths)
 
 
 def _recall(one: Asked, evidence: Sequence[str]) -> float:

@@ -18,25 +18,30 @@ class Memory:
         read: The plan that takes `questions` and returns `answers`.
         write_options: Of `Session.arun` for the first: params, preset, use.
         read_options: For the second.
+        reads: How often the text of each turn is sent at least.
     """
 
     write: str
     read: str
     write_options: Options = field(default_factory=dict)
     read_options: Options = field(default_factory=dict)
+    reads: int = 1
 
 
-def memory(name: str, write: Options | None = None, read: Options | None = None) -> Memory:
+def memory(
+    name: str, write: Options | None = None, read: Options | None = None, *, reads: int = 1
+) -> Memory:
     """The shipped memory in `plans/memories/NAME`."""
-    return Memory(f"memories/{name}/write", f"memories/{name}/read", write or {}, read or {})
+    plans = (f"memories/{name}/{which}" for which in ("write", "read"))
+    return Memory(*plans, write or {}, read or {}, reads)
 
 
 MEMORIES: Mapping[str, Memory] = {
-    "full context": memory("turns", read={"preset": "full_context"}),
-    "turns by words": memory("turns", read={"preset": "words"}),
-    "turns by vectors": memory("turns", read={"preset": "vectors"}),
-    "turns by both": memory("turns"),
-    "graphiti": memory("graphiti"),
+    "full context": memory("turns", read={"preset": "full_context"}, reads=0),
+    "turns by words": memory("turns", read={"preset": "words"}, reads=0),
+    "turns by vectors": memory("turns", read={"preset": "vectors"}, reads=0),
+    "turns by both": memory("turns", reads=0),
+    "graphiti": memory("graphiti", reads=2),
     "graphiti, combined": memory("graphiti", {"preset": "combined"}),
     "graphiti, fused": memory("graphiti", {"preset": "fused"}),
     "graphiti, lean": memory("graphiti", {"preset": "lean"}),

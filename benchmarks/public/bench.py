@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from benchmarks.memories.memories import MEMORIES
 from benchmarks.public import locomo, longmemeval, movies, musique
 from benchmarks.public.files import Source
-from benchmarks.public.memories import WAYS
 from benchmarks.public.sets import LOCOMO, LONGMEMEVAL, MOVIES, MUSIQUE, TABLES
 from benchmarks.real.asking import Asking, Figures, asking
 from benchmarks.suite import Benchmark, Case, Unmeasured
@@ -64,6 +64,10 @@ def _known(source: Source) -> list[dict[str, str]]:
         return []
 
 
+DEFAULT = ("turns by both", "graphiti", "graphiti, lean")
+"""Memories that are measured without `--full`."""
+
+
 def cases() -> list[Case]:
     """A small part of each data set three times; with --full all of it, once."""
     return [*_locomo(), *_longmemeval(), *_movies(), *_musique()]
@@ -72,19 +76,19 @@ def cases() -> list[Case]:
 def _locomo() -> list[Case]:
     def prepare(count: int | None, way: str) -> Measure:
         part = locomo.load(INPUTS.data, count)
-        return lambda own: locomo.measured(own, part, WAYS[way])
+        return lambda own: locomo.measured(own, part, MEMORIES[way])
 
     return [
-        _case(LOCOMO, part, way, partial(prepare, count, way), SOURCES[LOCOMO], **more)
+        _case(LOCOMO, part, way, partial(prepare, count, way), SOURCES[LOCOMO], **_more(way, more))
         for part, count, more in (("1 conversation", 1, {}), ("all", None, _WHOLE))
-        for way in WAYS
+        for way in MEMORIES
     ]
 
 
 def _longmemeval() -> list[Case]:
     def prepare(name: str, each: int | None, way: str) -> Measure:
         part = longmemeval.load(name, INPUTS.data, each)
-        return lambda own: longmemeval.measured(own, part, WAYS[way])
+        return lambda own: longmemeval.measured(own, part, MEMORIES[way])
 
     parts: list[tuple[str, str, int | None, dict[str, Any]]] = [
         ("oracle, 2 of each type", "oracle", 2, {}),
@@ -98,10 +102,10 @@ def _longmemeval() -> list[Case]:
             way,
             partial(prepare, name, each, way),
             (longmemeval.SOURCES[name],),
-            **more,
+            **_more(way, more),
         )
         for part, name, each, more in parts
-        for way in WAYS
+        for way in MEMORIES
     ]
 
 
@@ -130,6 +134,11 @@ def _musique() -> list[Case]:
 
 
 _WHOLE = {"full": True, "trials": 1, "seconds": 86_400}
+
+
+def _more(way: str, more: dict[str, Any]) -> dict[str, Any]:
+    """All memories with --full, a few by default."""
+    return {"full": way not in DEFAULT} | more
 
 
 def lacks() -> str:

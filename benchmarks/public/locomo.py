@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.memories.memories import Memory
 from benchmarks.public.files import Place, Source, read_json
-from benchmarks.public.memories import Message, Part, Question, Way, ask, mean, once, remember
+from benchmarks.public.memories import Part, Question, Turn, ask, mean, once, remember
 from benchmarks.public.scores import locomo, recall_at
 from benchmarks.real.asking import Asking, Figures
 
@@ -26,22 +27,22 @@ _EVIDENCE = re.compile(r"D(\d+):(\d+)")
 
 
 def load(folder: Path | None, conversations: int | None = None) -> Part:
-    """The first conversations, or all: a message for each turn, with the caption of the picture
+    """The first conversations, or all: a turn for each of theirs, with the caption of the picture
     that was shared.
 
     Raises:
         Unmeasured: The file is missing, or not of this form.
     """
-    messages: list[Message] = []
+    turns: list[Turn] = []
     questions: list[Question] = []
     for sample in list(read_json(SOURCE, folder))[:conversations]:
         group = re.sub(r"\W", "-", sample["sample_id"].words)
-        messages += _turns(sample["conversation"], group)
+        turns += _turns(sample["conversation"], group)
         questions += [_question(qa, f"{group}/{i}", group) for i, qa in enumerate(sample["qa"])]
-    return Part(messages, questions)
+    return Part(turns, questions)
 
 
-def _turns(conversation: Place, group: str) -> Iterator[Message]:
+def _turns(conversation: Place, group: str) -> Iterator[Turn]:
     conversation["speaker_a"].text  # noqa: B018 - raises where this is no conversation
     numbers = sorted(
         int(m[1]) for key in conversation.value if (m := re.fullmatch(r"session_(\d+)", key))
@@ -52,8 +53,8 @@ def _turns(conversation: Place, group: str) -> Iterator[Message]:
         at = _time(conversation[f"session_{number}_date_time"])
         for turn in conversation[f"session_{number}"]:
             shared = f" [shares {turn['blip_caption'].text}]" if "blip_caption" in turn else ""
-            content = f"{turn['speaker'].text}(user): {turn['text'].text}{shared}"
-            yield Message(group, turn["dia_id"].text, content, at)
+            speaker, text = turn["speaker"].text, turn["text"].text + shared
+            yield Turn(group, turn["dia_id"].text, speaker, text, at)
 
 
 def _time(place: Place) -> datetime:
@@ -79,35 +80,35 @@ def _question(qa: Place, name: str, group: str) -> Question:
     return Question(name, group, qa["question"].text, truth, KINDS[category], frozenset(evidence))
 
 
-async def measured(asking: Asking, part: Part, way: Way) -> Figures:
+async def measured(asking: Asking, part: Part, memory: Memory) -> Figures:
     """F1 by category, adversarial questions apart, and the share of the evidence among the first
-    turns in the hits.
+    turns that answers cite, and that the model was shown.
     """
-    await remember(asking, part, way)
-    answers = await ask(asking, part)
+    await remember(asking, part, memory)
+    answers = await ask(asking, part, memory)
     numbers = {kind: number for number, kind in KINDS.items()}
     scores: dict[str, list[float]] = {kind: [] for kind in numbers}
-    recalls: dict[str, list[float]] = {"facts": [], "words": []}
+    recalls: dict[str, list[float]] = {"cited": [], "shown": []}
     for question in part.questions:
         given = answers[question.id]
         scores[question.kind].append(
             locomo(given.text or "", question.truth, numbers[question.kind])
         )
         if question.evidence and question.kind != "adversarial":
-            recalls["facts"].append(recall_at(10, given.by_facts, question.evidence))
-            recalls["words"].append(recall_at(10, given.by_words, question.evidence))
+            recalls["cited"].append(recall_at(10, given.cited, question.evidence))
+            recalls["shown"].append(recall_at(10, given.shown, question.evidence))
     answerable = [score for kind, own in scores.items() if kind != "adversarial" for score in own]
-    sessions = once([f"{m.group} {m.at}" for m in part.messages])
+    sessions = once([f"{turn.group} {turn.at}" for turn in part.turns])
     return {
-        "conversations": len({m.group for m in part.messages}),
+        "conversations": len({turn.group for turn in part.turns}),
         "sessions": len(sessions),
-        "turns": len(part.messages),
+        "turns": len(part.turns),
         "questions": len(part.questions),
         "f1": mean(answerable),
         **{f"f1 {kind}": mean(own) for kind, own in scores.items() if kind != "adversarial"},
         **{f"questions {kind}": len(own) for kind, own in scores.items()},
         "declined": mean(scores["adversarial"]),
-        "recall@10 by facts": mean(recalls["facts"]),
-        "recall@10 by words": mean(recalls["words"]),
+        "recall@10 cited": mean(recalls["cited"]),
+        "recall@10 shown": mean(recalls["shown"]),
         "unanswered": sum(answer.text is None for answer in answers.values()),
     }

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.memories.memories import Memory
 from benchmarks.public.files import Place, Source, read_json
-from benchmarks.public.memories import Message, Part, Question, Way, ask, judged, mean, remember
+from benchmarks.public.memories import Part, Question, Turn, ask, judged, mean, remember
 from benchmarks.public.scores import all_at, any_at
 from benchmarks.real.asking import Asking, Figures
 
@@ -41,13 +42,13 @@ JUDGED = {
 
 
 def load(name: str, folder: Path | None, each: int | None = None) -> Part:
-    """The first questions of each type, or all: a message for each session, and each question a
+    """The first questions of each type, or all: the turns of all sessions, and each question a
     memory of its own.
 
     Raises:
         Unmeasured: The file is missing, or not of this form.
     """
-    messages: list[Message] = []
+    turns: list[Turn] = []
     questions: list[Question] = []
     taken: Counter[str] = Counter()
     for entry in read_json(SOURCES[name], folder):
@@ -56,8 +57,8 @@ def load(name: str, folder: Path | None, each: int | None = None) -> Part:
         taken[sort] += 1
         if each is None or taken[sort] <= each:
             questions.append(question)
-            messages += _sessions(entry, question.group)
-    return Part(list(dict.fromkeys(messages)), questions)
+            turns += _sessions(entry, question.group)
+    return Part(list(dict.fromkeys(turns)), questions)
 
 
 def _question(entry: Place) -> Question:
@@ -75,7 +76,7 @@ def _question(entry: Place) -> Question:
     )
 
 
-def _sessions(entry: Place, group: str) -> Iterator[Message]:
+def _sessions(entry: Place, group: str) -> Iterator[Turn]:
     names, dates, sessions = (
         list(entry[f"haystack_{what}"]) for what in ("session_ids", "dates", "sessions")
     )
@@ -84,8 +85,10 @@ def _sessions(entry: Place, group: str) -> Iterator[Message]:
             f"as many sessions as ids ({len(names)}) and dates ({len(dates)})"
         )
     for name, date, session in zip(names, dates, sessions, strict=True):
-        content = "\n".join(f"{turn['role'].text}: {turn['content'].text}" for turn in session)
-        yield Message(group, name.text, content, _time(date))
+        for number, turn in enumerate(session):
+            yield Turn(
+                group, name.text, turn["role"].text, turn["content"].text, _time(date), number
+            )
 
 
 def _time(place: Place) -> datetime:
@@ -97,10 +100,10 @@ def _time(place: Place) -> datetime:
         raise place.wrong('a time like "2023/05/20 (Sat) 02:21"') from None
 
 
-async def measured(asking: Asking, part: Part, way: Way) -> Figures:
+async def measured(asking: Asking, part: Part, memory: Memory) -> Figures:
     """The share of right answers by type, by a judge, and of sessions with evidence among the hits."""
-    await remember(asking, part, way)
-    answers = await ask(asking, part)
+    await remember(asking, part, memory)
+    answers = await ask(asking, part, memory)
     rows = [
         {
             "id": q.id, "kind": _judged_as(q), "query": q.text, "truth": q.truth, "answer": answers[q.id].text or "",
@@ -116,7 +119,8 @@ async def measured(asking: Asking, part: Part, way: Way) -> Figures:
     found = [(answers[q.id], q.evidence) for q in part.questions if q.evidence and not abstains(q)]
     return {
         "questions": len(part.questions),
-        "sessions": len(part.messages),
+        "sessions": len({(turn.group, turn.place) for turn in part.turns}),
+        "turns": len(part.turns),
         "accuracy": mean(everything),
         "mean of types": mean([sum(own) / len(own) for own in by_type.values() if own]),
         "accuracy unanswerable": mean(
@@ -125,11 +129,11 @@ async def measured(asking: Asking, part: Part, way: Way) -> Figures:
         **{f"accuracy {kind}": mean(own) for kind, own in by_type.items()},
         **{f"questions {kind}": len(own) for kind, own in by_type.items()},
         **{
-            f"{how}@{k} by {by}": mean(
-                [score(k, getattr(answer, f"by_{by}"), wanted) for answer, wanted in found]
+            f"{how}@{k} {by}": mean(
+                [score(k, getattr(answer, by), wanted) for answer, wanted in found]
             )
             for how, score in (("any", any_at), ("all", all_at))
-            for by in ("facts", "words")
+            for by in ("cited", "shown")
             for k in (5, 10)
         },
         "unanswered": sum(answer.text is None for answer in answers.values()),

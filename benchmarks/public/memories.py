@@ -1,60 +1,46 @@
-"""Conversations are ingested by add_episode, and questions are answered from the graph; shared by
-both data sets of that kind.
+"""Conversations are told to a memory, and questions are answered from it; shared by both data sets of
+that kind.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.memories.memories import Memory
 from benchmarks.real.asking import Asking
 
 PLANS = Path(__file__).parent / "plans"
-_NAMES = uuid.UUID("6b7b4f0e-27b1-5c1d-9a0d-3f0e5a1f9d55")
+DECLINED = "Not mentioned"
+"""The text for scorers and judges where a memory says that it does not know."""
 
 
 @dataclass(frozen=True)
-class Way:
-    """The ingestion of the conversations: a shipped plan with its options, and the minimal number
-    of times that each text is sent.
-    """
-
-    plan: str = "add_episode"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    reads: int = 2
-
-
-WAYS = {
-    "as shipped": Way(),
-    "combined": Way(options={"preset": "combined"}, reads=1),
-    "lean": Way("add_episode_lean", reads=1),
-}
-
-
-@dataclass(frozen=True)
-class Message:
-    """A message. `place` is its name in the data set (a turn, a session), by which questions refer
-    to their evidence.
+class Turn:
+    """A turn. `place` is the name by which questions refer to their evidence: that of the turn, or of
+    its session; `number` tells apart those of one session.
     """
 
     group: str
     place: str
-    content: str
+    speaker: str
+    text: str
     at: datetime
+    number: int = 0
+
+    @property
+    def id(self) -> str:
+        """Its name among all conversations."""
+        return f"{self.group}/{self.place}/{self.number}"
 
     @property
     def row(self) -> dict[str, Any]:
-        """As add_episode takes it."""
-        name = str(
-            uuid.uuid5(_NAMES, f"{self.group}/{self.place}/{self.at.isoformat()}/{self.content}")
-        )
+        """As write plans take it."""
         return {
-            "uuid": name, "group_id": self.group, "name": self.place, "source": "message", "content": self.content,
-            "valid_at": self.at,
+            "conversation": self.group, "id": self.id, "at": self.at, "speaker": self.speaker, "text": self.text,
         }  # fmt: skip
 
 
@@ -85,48 +71,47 @@ class Question:
 class Part:
     """Conversations and questions about them, all or some of a data set."""
 
-    messages: Sequence[Message]
+    turns: Sequence[Turn]
     questions: Sequence[Question]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer, or None, and the places of its sources, best first: those that facts name, and
-    those of word search.
+    """An answer, and the places of turns: those that the answer cites, and those behind the records that
+    it was made from, best first. Without a text no answer came.
     """
 
     text: str | None
-    by_facts: list[str]
-    by_words: list[str]
+    cited: list[str]
+    shown: list[str]
 
 
-async def remember(asking: Asking, part: Part, way: Way) -> None:
-    """Tell the messages."""
-    asking.afford(
-        [m.content for m in part.messages], way.reads, f"reading {len(part.messages):,} messages"
-    )
-    await asking.run(way.plan, episodes=[message.row for message in part.messages], **way.options)
+async def remember(asking: Asking, part: Part, memory: Memory) -> None:
+    """Tell the turns."""
+    texts = [turn.text for turn in part.turns]
+    asking.afford(texts, memory.reads, f"reading {len(part.turns):,} turns")
+    await asking.run(memory.write, turns=[turn.row for turn in part.turns], **memory.write_options)
 
 
-async def ask(asking: Asking, part: Part) -> dict[str, Answer]:
+async def ask(asking: Asking, part: Part, memory: Memory) -> dict[str, Answer]:
     """Put the questions; answers by question."""
     asking.afford([q.text for q in part.questions], 1, f"asking {len(part.questions):,} questions")
     rows = [
-        {"id": q.id, "group_id": q.group, "query": q.text, "asked_at": q.at} for q in part.questions
+        {"conversation": q.group, "id": q.id, "question": q.text, "at": q.at}
+        for q in part.questions
     ]
-    result = await asking.run(PLANS / "ask_memory.yaml", questions=rows)
-    places = {str(row["uuid"]): row["name"] for row in (message.row for message in part.messages)}
-    facts: dict[str, list[str]] = {}
-    for row in sorted(result.tables["facts"].to_pylist(), key=lambda row: row["rank"]):
-        facts.setdefault(row["id"], []).extend(
-            places[name] for name in row["episodes"] or [] if name in places
-        )
-    said: dict[str, list[str]] = {}
-    for row in sorted(result.tables["said"].to_pylist(), key=lambda row: row["rank"]):
-        said.setdefault(row["id"], []).append(places[row["uuid"]])
-    texts = {row["id"]: row["answer"] for row in result.tables["answers"].to_pylist()}
+    result = await asking.run(memory.read, questions=rows, **memory.read_options)
+    places = {turn.id: turn.place for turn in part.turns}
+    shown: dict[str, list[str]] = {}
+    for row in sorted(result.tables["shown"].to_pylist(), key=lambda row: row["rank"]):
+        shown.setdefault(row["question"], []).extend(places[turn] for turn in row["turns"])
+    given = {row["id"]: row for row in result.tables["answers"].to_pylist()}
     return {
-        q.id: Answer(texts.get(q.id), once(facts.get(q.id, [])), once(said.get(q.id, [])))
+        q.id: Answer(
+            (given[q.id]["answer"] or DECLINED) if q.id in given else None,
+            once([places[turn] for turn in given.get(q.id, {}).get("evidence") or ()]),
+            once(shown.get(q.id, [])),
+        )
         for q in part.questions
     }
 

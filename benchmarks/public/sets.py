@@ -38,15 +38,16 @@ TABLES = (
                 if kind != "adversarial"
             ),
             _share("declined", "adversarial: declined"),
-            _share("recall@10 by facts", "evidence in the turns of facts @10"),
-            _share("recall@10 by words", "in turns by words @10"),
+            _share("recall@10 cited", "evidence cited @10"),
+            _share("recall@10 shown", "shown @10"),
             *_COST,
         ),
         where={"set": LOCOMO},
         note="F1 of stemmed words, as LoCoMo scores; stems are Porter's, without the additions of nltk. Adversarial "
         "questions have no answer and are kept apart: the share that is answered by “Not mentioned”. LoCoMo itself "
-        "offers that as one of two choices, here it is not offered, which is harder. A turn is an episode; pictures "
-        "are their captions. Questions without an answer for a failed call count 0.",
+        "offers that as one of two choices, here it is not offered, which is harder. Pictures are their "
+        "captions. Evidence is cited by the answer, or shown to the model. Questions without an answer for a failed call "
+        "count 0.",
     ),
     Table(
         "LongMemEval: are questions about many sessions answered, and is the session with the evidence found?",
@@ -56,10 +57,10 @@ TABLES = (
             _share("accuracy"),
             *(_share(f"accuracy {kind}", kind) for kind in longmemeval.TYPES),
             _share("accuracy unanswerable", "unanswerable"),
-            _share("all@5 by facts", "all evidence @5, by facts"),
-            _share("any@5 by facts", "any @5"),
-            _share("all@10 by facts", "all @10"),
-            _share("all@5 by words", "all @5, by words"),
+            _share("all@5 cited", "all evidence cited @5"),
+            _share("any@5 cited", "any @5"),
+            _share("all@10 cited", "all @10"),
+            _share("all@5 shown", "all evidence shown @5"),
             Column("judge", "judged by"),
             *_COST,
         ),
@@ -68,9 +69,8 @@ TABLES = (
         "benchmarks/public/plans/prompts/judge_*.md: days off by one are right, of what changed the latest state "
         "counts, of preferences the use of what is known. LongMemEval judges with gpt-4o-2024-08-06 and prompts of "
         "its own; a share that another model judged is not comparable with published ones, and how far this judge "
-        "agrees with people was not measured. Name it in semgraph.toml: [models] judge = …. A session is an episode, "
-        "each question has a memory of its own; of a session found by words the first 2,000 characters are shown. "
-        "Unanswerable questions count within their type too, and are left out "
+        "agrees with people was not measured. Name it in semgraph.toml: [models] judge = …. Each question has "
+        "a conversation of its own. Unanswerable questions count within their type too, and are left out "
         "of the evidence.",
     ),
     Table(

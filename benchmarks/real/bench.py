@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
-from benchmarks.public.memories import WAYS
+from benchmarks.memories.conversations import of_world
+from benchmarks.memories.memories import MEMORIES
 from benchmarks.real.asking import Asking, Figures, asking
 from benchmarks.real.framings import FRAMINGS, Kind, judged
 from benchmarks.real.tasks import (
-    ASKED,
     TURNS,
+    WAYS,
     WORLDS,
     answered,
     questioned,
@@ -22,13 +23,13 @@ from benchmarks.real.tasks import (
 )
 from benchmarks.suite import Benchmark, Case, Column, Table
 from benchmarks.suite.inputs import INPUTS
-from benchmarks.world.questions import KINDS
+from benchmarks.world.questions import KINDS, WIDER
 
 Measure = Callable[[Asking, int], Awaitable[Figures]]
 FREE = (TURNS, "6 messages of a world")
 """The streams without --full."""
-WHOLE = tuple(stream for stream, (_, _, count) in WORLDS.items() if count is None)
-"""Worlds that are ingested completely, and queried then."""
+CONVERSATIONS = {"of 2 people": (2, 12), "of 6 people": (6, 36)}
+"""Conversations that are told to memories: people, and questions."""
 KINDS_ASKED: tuple[Kind, ...] = ("filters", "pairs")
 ANSWERS = {
     "sem_filter 12 rows": ("per_row", "packed(rows=12)"),
@@ -63,13 +64,9 @@ def _telling(stream: str, way: str) -> Measure:
     return lambda own, trial: remembered(own, told(stream, trial), WAYS[way])
 
 
-def _questioning(stream: str, way: str) -> Measure:
-    async def measure(own: Asking, trial: int) -> Figures:
-        world = told(stream, trial).world
-        assert world is not None
-        return await questioned(own, world, WAYS[way])
-
-    return measure
+def _questioning(conversation: str, way: str) -> Measure:
+    people, count = CONVERSATIONS[conversation]
+    return lambda own, trial: questioned(own, of_world(trial + 1, people, 1, count), MEMORIES[way])
 
 
 def _answering(name: str, way: str) -> Measure:
@@ -107,9 +104,9 @@ def cases() -> list[Case]:
         for way in WAYS
     ]
     found += [
-        _case({"questions": stream, "way": way}, _questioning(stream, way), full=True)
-        for stream in WHOLE
-        for way in WAYS
+        _case({"conversation": name, "way": way}, _questioning(name, way), full=True)
+        for name in CONVERSATIONS
+        for way in MEMORIES
     ]
     found += [
         _case(
@@ -165,21 +162,21 @@ BENCHMARK = Benchmark(
             note=f"The worlds are synthetic, a different one in each trial; the three turns have no truth. {_ONLY}",
         ),
         Table(
-            "Does the memory answer questions about the world?",
-            ("questions", "way", "model"),
+            "What does each memory cost, and how good are its answers?",
+            ("conversation", "way", "model"),
             (
-                *_COST,
-                Column("messages told", "messages"),
+                Column("turns", "turns"),
                 Column("asked", "questions"),
-                Column("f1", "F1, answerable", "{:.3f}"),
-                *(Column(f"f1 {kind}", kind, "{:.3f}") for kind in KINDS if kind != "unanswerable"),
-                Column("declined", "unanswerable: declined", "{:.3f}"),
-                Column("recall@10", "evidence @10", "{:.3f}"),
+                Column("f1", "answer F1", "{:.3f}"),
+                Column("cited", "evidence recall", "{:.3f}"),
+                Column("answered", "answered"),
+                *(Column(f"f1 {kind}", kind, "{:.2f}") for kind in (*KINDS, *WIDER)),
+                *_COST,
                 *_WHO,
             ),
-            where={"questions": WHOLE},
-            note=f"{ASKED} questions to each world after its last message, by benchmarks/public/plans/ask_memory.yaml: "
-            f"20 facts and 10 messages are shown. Synthetic; `run public` measures public data sets. {_ONLY}",
+            where={"conversation": tuple(CONVERSATIONS)},
+            note="Conversations of a synthetic world, told to the memories of docs/memories.md; `run public` measures public "
+            f"data sets. {_ONLY}",
         ),
         Table(
             "Do several rows in a call cost right answers?",

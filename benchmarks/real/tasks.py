@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
+from benchmarks.memories.conversations import Conversation, score
+from benchmarks.memories.memories import Memory
 from benchmarks.operators.cases import Task
 from benchmarks.operators.cases import tasks as simulated
-from benchmarks.public.memories import Message, Part, Question, Way, ask, mean, remember
-from benchmarks.public.scores import best_f1, locomo, recall_at
 from benchmarks.real.asking import Asking, Figures
 from benchmarks.world import World
-from benchmarks.world.questions import KINDS, questions
 from benchmarks.world.scoring import as_graph, held
 from semgraph.scores import score_graph
 
@@ -29,8 +29,24 @@ WORLDS = {
 }
 """People, difficulty, and the number of messages; each trial has its own world."""
 TURNS = "three turns"
-ASKED = 24
-"""Questions to a world."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """The ingestion of messages: a shipped plan with its options, and the minimal number of times that
+    each text is sent.
+    """
+
+    plan: str = "add_episode"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    reads: int = 2
+
+
+WAYS = {
+    "as shipped": Way(),
+    "combined": Way(options={"preset": "combined"}, reads=1),
+    "lean": Way("add_episode_lean", reads=1),
+}
 
 
 @dataclass(frozen=True)
@@ -81,46 +97,24 @@ async def remembered(asking: Asking, stream: Told, way: Way) -> Figures:
     }
 
 
-async def questioned(asking: Asking, world: World, way: Way, count: int = ASKED) -> Figures:
-    """F1 of answers from the graph of a world, by kind of question, and the share of the evidence
-    in the hits.
-    """
-    at, gold = world.episodes[-1].at, {fact.key: fact.episodes for fact in world.gold().facts}
-    messages = [Message(world.group, e.uuid, e.content, e.at) for e in world.episodes]
-    found = [
-        Question(
-            str(i), world.group, q.text, q.answer, q.kind, frozenset(e for key in q.edges for e in gold.get(key, ())), at
-        )
-        for i, q in enumerate(questions(world, at, count=count))
-    ]  # fmt: skip
-    part = Part(messages, found)
-    await remember(asking, part, way)
-    answers = await ask(asking, part)
-    scores: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    for question in found:
-        scores[question.kind].append(answer_score(answers[question.id].text or "", question.truth))
-    answerable = [one for kind, own in scores.items() if kind != "unanswerable" for one in own]
-    seen = [recall_at(10, answers[q.id].by_facts, q.evidence) for q in found if q.evidence]
+async def questioned(asking: Asking, told: Conversation, memory: Memory) -> Figures:
+    """F1 of a memory's answers to questions about a conversation, and the evidence that they cite."""
+    texts = [str(turn["text"]) for turn in told.turns]
+    asking.afford(texts, memory.reads, f"reading {len(texts)} turns")
+    await asking.run(
+        memory.write, turns=[dict(turn) for turn in told.turns], **memory.write_options
+    )
+    result = await asking.run(memory.read, questions=told.questions, **memory.read_options)
+    answers = result.tables["answers"].to_pylist()
+    found = score(told.asked, answers)
     return {
-        "messages told": len(messages),
-        "asked": len(found),
-        "f1": mean(answerable),
-        **{f"f1 {kind}": mean(own) for kind, own in scores.items() if kind != "unanswerable"},
-        "declined": mean(scores["unanswerable"]),
-        "recall@10": mean(seen),
+        "turns": len(texts),
+        "asked": len(told.asked),
+        "answered": sum(row["answer"] is not None for row in answers),
+        "f1": round(found.f1, 4),
+        "cited": round(found.recall, 4),
+        **{f"f1 {kind}": round(share, 4) for kind, share in found.by_kind.items()},
     }
-
-
-def answer_score(answer: str, truth: str) -> float:
-    """F1 of words with a name, the mean over several names, or with a day in any form; whether it
-    is declined, of no truth.
-    """
-    if not truth:
-        return locomo(answer, "", 5)
-    if re.fullmatch(r"\d{4}-\d\d-\d\d", truth):
-        day = date.fromisoformat(truth)
-        return best_f1(answer, (truth, f"{day.day} {day:%B %Y}"))
-    return locomo(answer, truth, 1)
 
 
 def tasks() -> dict[str, Task]:

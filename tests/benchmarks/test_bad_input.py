@@ -37,7 +37,7 @@ def command(*words: str | Path) -> Result:
 def test_an_unknown_benchmark_is_reported_with_the_known_names() -> None:
     done = command("run", "ingset")
     assert done.exit_code == 2
-    assert 'no benchmark "ingset"; known: engine, ingest, operators' in done.stderr
+    assert 'no benchmark "ingset"; known: engine, ingest, memories, operators' in done.stderr
     assert 'Did you mean "ingest"?' in done.stderr
 
 

@@ -217,7 +217,7 @@ def test_a_case_with_a_missing_file_is_skipped_without_a_line(
     (line,) = measure(BENCHMARK, [first], lines)
     assert line.failed.startswith(f"not measured: there is no {tmp_path / 'locomo10.json'}")
     assert line.key == {
-        "set": "LoCoMo", "part": "1 conversation", "way": "as shipped", "model": "local:Qwen2.5-Coder-1.5B",
+        "set": "LoCoMo", "part": "1 conversation", "way": "turns by both", "model": "local:Qwen2.5-Coder-1.5B",
     }  # fmt: skip
     assert list(lines) == []
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.memories.memories import MEMORIES
 from benchmarks.public import locomo, longmemeval, movies, musique
 from benchmarks.public.bench import BENCHMARK
-from benchmarks.public.memories import WAYS
 from benchmarks.real.asking import Asking, Noted, Stopped
 from benchmarks.suite import Case, Lines, Unmeasured
 from benchmarks.suite.inputs import INPUTS, UserInputs
@@ -41,7 +41,9 @@ async def asking() -> AsyncIterator[Asking]:
             await own.store.aclose()
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", ["turns by both", "graphiti", "graphiti, combined", "graphiti, lean"]
+)
 async def test_locomo_is_ingested_queried_and_scored_by_category(
     tmp_path: Path, asking: Asking, way: str
 ) -> None:
@@ -49,11 +51,11 @@ async def test_locomo_is_ingested_queried_and_scored_by_category(
         tmp_path / "locomo10.json", [datasets.locomo_sample(), datasets.locomo_sample("conv-2")]
     )
     part = locomo.load(tmp_path, 1)
-    assert [(m.group, m.place) for m in part.messages] == [
+    assert [(turn.group, turn.place) for turn in part.turns] == [
         ("conv-1", p) for p in ("D1:1", "D1:2", "D2:1", "D2:2")
     ]
-    assert part.messages[2].content == "Ada Costa(user): I have moved to Porto. [shares a harbour]"
-    figures = await locomo.measured(asking, part, WAYS[way])
+    assert part.turns[2].text == "I have moved to Porto. [shares a harbour]"
+    figures = await locomo.measured(asking, part, MEMORIES[way])
     wanted = {
         "turns": 4,
         "sessions": 2,
@@ -66,12 +68,13 @@ async def test_locomo_is_ingested_queried_and_scored_by_category(
     assert figures["f1"] == pytest.approx((1 + figures["f1 multi-hop"] + 0 + 0) / 4)  # type: ignore[operator]
     assert figures["questions adversarial"] == 1
     assert figures["unanswered"] == 0
-    assert figures["recall@10 by facts"] == 1.0
+    assert figures["recall@10 shown"] == 1.0
+    assert figures["recall@10 cited"] == 0.6667  # it does not understand "When did Ada Costa move?"
 
 
 async def test_figures_include_the_cost_and_the_model(tmp_path: Path, asking: Asking) -> None:
     datasets.written(tmp_path / "locomo10.json", [datasets.locomo_sample()])
-    await locomo.measured(asking, locomo.load(tmp_path), WAYS["lean"])
+    await locomo.measured(asking, locomo.load(tmp_path), MEMORIES["graphiti, lean"])
     figures = asking.figures()
     assert figures["calls"] == 4 + 5  # a turn, a question
     assert figures["version"] == "gpt-4.1-mini-2025-04-14"
@@ -85,13 +88,13 @@ async def test_longmemeval_is_judged_by_type_and_evidence_is_found_by_session(
 ) -> None:
     datasets.written(tmp_path / "longmemeval_oracle.json", datasets.longmemeval())
     part = longmemeval.load("oracle", tmp_path)
-    assert len(part.messages) == 8  # each question has a memory of its own
-    assert part.messages[0].content == "user: Ada Costa lives in Riga.\nassistant: So much to do."
-    figures = await longmemeval.measured(asking, part, WAYS["as shipped"])
+    assert len(part.turns) == 16  # each question has a memory of its own
+    assert (part.turns[0].speaker, part.turns[0].text) == ("user", "Ada Costa lives in Riga.")
+    figures = await longmemeval.measured(asking, part, MEMORIES["graphiti"])
     wanted = {
         "accuracy": 0.75, "accuracy single-session-user": 0.5, "accuracy knowledge-update": 1.0,
         "accuracy multi-session": 1.0, "accuracy unanswerable": 1.0, "accuracy temporal-reasoning": None,
-        "mean of types": round((0.5 + 1 + 1) / 3, 4), "all@5 by facts": 1.0, "any@5 by facts": 1.0,
+        "mean of types": round((0.5 + 1 + 1) / 3, 4), "all@5 cited": 1.0, "any@5 cited": 1.0,
     }  # fmt: skip
     assert {name: figures[name] for name in wanted} == wanted
 
@@ -101,7 +104,9 @@ async def test_another_model_may_judge(tmp_path: Path, asking: Asking) -> None:
     assert isinstance(asking.llm.inner, OpenAI)
     url = str(asking.llm.inner.name).partition("@")[2]
     asking.judge = Noted(OpenAI("gpt-4o", url, "none"))
-    figures = await longmemeval.measured(asking, longmemeval.load("oracle", tmp_path), WAYS["lean"])
+    figures = await longmemeval.measured(
+        asking, longmemeval.load("oracle", tmp_path), MEMORIES["graphiti, lean"]
+    )
     await asking.judge.aclose()
     assert (figures["accuracy"], figures["judge"]) == (1.0, "gpt-4o-2025-04-14")
     assert asking.figures()["version"] == "gpt-4.1-mini-2025-04-14"
@@ -183,9 +188,9 @@ async def test_a_limit_that_is_too_small_is_reported_before_the_first_call(
     )  # the price is that of OpenAI's own; it is not asked
     with pytest.raises(
         Unmeasured,
-        match=r"nothing was asked: reading 4 messages sends at least \d+ tokens, \$0.0000 .* are left",
+        match=r"nothing was asked: reading 4 turns sends at least \d+ tokens, \$0.0000 .* are left",
     ):
-        await locomo.measured(asking, locomo.load(tmp_path), WAYS["as shipped"])
+        await locomo.measured(asking, locomo.load(tmp_path), MEMORIES["graphiti"])
     assert asking.figures()["calls"] == 0
 
 
@@ -214,7 +219,7 @@ async def test_at_the_limit_a_case_is_stopped_and_has_no_figures(
     with pytest.raises(
         Stopped, match=r"it would pass max_usd 5.00 .*; \$\d\.0000 of the run's \$5 are left"
     ):
-        await locomo.measured(asking, locomo.load(tmp_path), WAYS["as shipped"])
+        await locomo.measured(asking, locomo.load(tmp_path), MEMORIES["graphiti"])
     assert asking.inputs.spent > 0
 
 
