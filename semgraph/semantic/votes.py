@@ -66,8 +66,9 @@ def elected(node: Semantic, samples: Sequence[Outcome]) -> Outcome:
     """The outcome of a vote: an answer that was drawn, with the share of yes as its `score`.
 
     Verdicts are counted; on a tie the first one wins. Of the answers with the winning verdict the
-    one wins that agrees most with all valid answers, field by field; on a tie the first one. If
-    fewer than half of the draws are valid, the error of the first failed one is the row's.
+    one wins that agrees most with all of these, field by field; on a tie the first one. So the quote
+    of a yes is what most yes rest on, whatever those said that were outvoted. If fewer than half of
+    the draws are valid, the error of the first failed one is the row's.
     """
     valid = [each for each in samples if each.values is not None]
     if not valid or 2 * len(valid) < len(samples):
@@ -84,7 +85,7 @@ def elected(node: Semantic, samples: Sequence[Outcome]) -> Outcome:
         candidates = [each for each, vote in zip(answers, votes, strict=True) if vote == winner]
         values[SCORE] = yes / len(votes)
     names = [name for name, _ in node.answers]
-    best = max(candidates, key=lambda each: _agreement(each, answers, names))
+    best = max(candidates, key=lambda each: _agreement(each, candidates, names))
     return Outcome({**best, **values}, None, tuple(call for each in samples for call in each.calls))
 
 

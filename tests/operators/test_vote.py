@@ -28,6 +28,25 @@ from semgraph.semantic.votes import elected
 from tests.llm.server import ModelServer, error
 from tests.operators.test_reflexion import node
 
+PLAN = """
+plan: told
+inputs: {notes: {text: string}, known: {id: string, kind: string, text: string}}
+steps:
+  one:
+    - from: notes
+    - sem_map:
+        prompt: Which of {known} is {text}?
+        returns: {memory: "ref<known> null"}
+        refs: {known: {of: known, where: "TRUE", order: id, shows: {text: text}}}
+  checked:
+    - from: notes
+    - sem_map:
+        prompt: How many {text}?
+        returns: {n: int64}
+        check: {where: n < 5, message: "'too many'", retries: 1}
+returns: [one, checked]
+use: {one: vote, checked: vote}
+"""
 TEXTS = [f"tea {i}" for i in range(12)]
 
 
@@ -259,6 +278,43 @@ def test_the_answer_that_agrees_most_wins(draws: list[tuple[Any, ...]], winner: 
     assert elected_outcome.values["colour"] == winner
     assert elected_outcome.calls == tuple(f"c{i}" for i in range(len(draws)))
     assert elected_outcome.values in [sample.values for sample in samples]
+
+
+def test_the_answers_beside_a_verdict_are_elected_by_those_who_gave_it() -> None:
+    returns = {"quote": "string null"}
+    filtered = sg.table([{"text": "a"}]).sem_filter("Is “{text}” bad?", returns=returns).node
+    draws = [
+        ("it is", True),
+        ("so it is", True),
+        (None, True),
+        ("it is", True),
+        (None, False),
+        (None, False),
+    ]
+    samples = [outcome(f"c{i}", quote=q, keep=keep) for i, (q, keep) in enumerate(draws)]
+    won = elected(filtered, samples)
+    assert won.values == {"quote": "it is", "keep": True, "score": 4 / 6}
+
+
+async def test_draws_answer_by_the_numbers_of_refs_and_are_asked_again_by_a_check(
+    tmp_path: Path,
+) -> None:
+    chosen, asked = {1: 1, 2: 2, 3: 3, 4: 3, 5: 2}, []
+
+    async def model(body: dict[str, Any]) -> Any:
+        asked.append(body)
+        if "n" in body["response_format"]["json_schema"]["schema"]["properties"]:
+            return json.dumps({"n": 3 if "too many" in json.dumps(body["messages"]) else 9})
+        return json.dumps({"memory": chosen[body["seed"]]})
+
+    (tmp_path / "told.yaml").write_text(PLAN)
+    known = [{"id": str(i), "kind": "tea", "text": f"tea {i}"} for i in (1, 2, 3)]
+    async with ModelServer(model) as started, opened(started, tmp_path) as session:
+        inputs = {"notes": [{"text": "t"}], "known": known}
+        result = await session.arun(tmp_path / "told.yaml", inputs=inputs)
+    assert [row["memory"]["id"] for row in result["one"].to_pylist()] == ["2"]
+    assert [row["n"] for row in result["checked"].to_pylist()] == [3]
+    assert len(asked) == 5 + 2 * 5
 
 
 async def test_models_that_answer_in_one_word_vote_by_the_words_that_were_drawn() -> None:
