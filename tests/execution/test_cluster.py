@@ -6,8 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import semgraph
 from semgraph.conformance.oracle import Mind, Oracle
@@ -133,6 +136,109 @@ returns: [near]
         result = open_session.run(tmp_path / "windowed.yaml", inputs={"notes": notes})
     rows = {row["id"]: row["cluster"] for row in result["near"].to_pylist()}
     assert rows == {"ann0": "w", "ann1": "w", "bob0": "x", "bob1": "x"}
+
+
+WINDOWED = """
+plan: windowed
+inputs: {notes: {id: string, owner: string, at: timestamp, a: string, b: string null}}
+windows: {input: notes, partition: owner, order: [at], key: id, size: SIZE}
+steps:
+  alone: [{from: notes}, {cluster: {key: a, source: a, target: b}}]
+  links: [{from: notes}, {project: {x: a, y: b}}]
+  beside: [{from: links}, {cluster: {nodes: notes, key: a, source: x, target: y}}]
+returns: [alone, beside]
+"""
+LOOP = """
+plan: loop
+inputs:
+  ties: {c: string null, a: string null, b: string null}
+  people: {c: string null, k: string null}
+steps:
+  once: [{from: ties}, {cluster: {nodes: people, key: k, source: a, target: b, by: c}}]
+  rounds:
+    - from: people
+    - add: {name: k}
+    - iterate:
+        as: level
+        times: 4
+        by: [c]
+        do:
+          - from: ties
+          - cluster: {nodes: level, key: name, source: a, target: b, by: c, alias: up}
+          - project: {c, k, name: up}
+returns: [once, rounds]
+"""
+LETTERS = st.sampled_from("abcd")
+MAYBE = st.none() | LETTERS
+GROUPS = st.sampled_from(["x", "y", None])
+
+
+def components(keys: list[str | None], ties: list[tuple[str | None, str | None]]) -> dict[Any, Any]:
+    graph = nx.Graph()
+    graph.add_nodes_from(key for key in keys if key is not None)
+    graph.add_edges_from((a, b) for a, b in ties if a in graph and b in graph)
+    named = {key: min(part) for part in nx.connected_components(graph) for key in part}
+    return named | {None: None}
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(st.tuples(st.sampled_from("uv"), LETTERS, MAYBE), max_size=9),
+    st.sampled_from([1, 2, "all"]),
+)
+def test_each_window_has_clusters_of_its_own(
+    tmp_path: Path, drawn: list[tuple[str, str, str | None]], size: int | str
+) -> None:
+    (tmp_path / "windowed.yaml").write_text(WINDOWED.replace("SIZE", str(size)))
+    notes = [
+        {"id": f"n{i}", "owner": owner, "at": f"2026-01-0{i + 1}T00:00:00Z", "a": a, "b": b}
+        for i, (owner, a, b) in enumerate(drawn)
+    ]
+    expected = {}
+    for owner in "uv":
+        own = [note for note in notes if note["owner"] == owner]
+        many = len(own) or 1 if size == "all" else int(size)
+        for window in (own[i : i + many] for i in range(0, len(own), many)):
+            named = components([n["a"] for n in window], [(n["a"], n["b"]) for n in window])
+            expected |= {note["id"]: named[note["a"]] for note in window}
+    with session(tmp_path) as open_session:
+        result = open_session.run(tmp_path / "windowed.yaml", inputs={"notes": notes})
+    for name in ("alone", "beside"):
+        rows = {row["id"]: row["cluster"] for row in result[name].to_pylist()}
+        assert rows == expected, name
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(st.tuples(GROUPS, MAYBE), max_size=8),
+    st.lists(st.tuples(GROUPS, MAYBE, MAYBE), max_size=8),
+)
+def test_groups_are_clustered_apart_in_a_loop_too(
+    tmp_path: Path, people: list[tuple[Any, Any]], ties: list[tuple[Any, Any, Any]]
+) -> None:
+    (tmp_path / "loop.yaml").write_text(LOOP)
+    inputs = {
+        "people": [{"c": c, "k": k} for c, k in people],
+        "ties": [{"c": c, "a": a, "b": b} for c, a, b in ties],
+    }
+    expected = [
+        (
+            c,
+            k,
+            components([o for d, o in people if d == c], [(a, b) for d, a, b in ties if d == c])[k],
+        )
+        for c, k in people
+    ]
+    with session(tmp_path) as open_session:
+        result = open_session.run(tmp_path / "loop.yaml", inputs=inputs)
+    once = [tuple(row.values()) for row in result["once"].to_pylist()]
+    rounds = [tuple(row.values()) for row in result["rounds"].to_pylist()]
+    assert once == expected
+    assert sorted(rounds, key=repr) == sorted(expected, key=repr)
 
 
 def test_nodes_of_no_window_are_refused_beside_edges_of_windows(tmp_path: Path) -> None:
