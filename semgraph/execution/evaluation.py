@@ -208,6 +208,7 @@ class Evaluation:
         self.now = now
         self.failures: list[Failure] = []
         self._llm = runtime.llm if replies is None else remembering(runtime.llm, replies)
+        self._asks_again = replies is None and runtime.remembers
         self._windows = windows
         self._batches = dict(known)
         self._tasks: dict[object, asyncio.Future[Any]] = {}
@@ -329,8 +330,10 @@ class Evaluation:
         """The rows of a node in a round, and the input rows that failed in it. What it counts and
         records is held with the rest.
         """
+        if self._asks_again:  # equal requests of two rounds are one
+            self._llm, self._asks_again = remembering(self._llm, {}), False
         inner = Evaluation(self.runtime, known, self.now, self._windows)
-        inner._llm, inner._held = self._llm, self._held
+        inner._llm, inner._held, inner._asks_again = self._llm, self._held, False
         try:
             [rows] = await inner.batches([node])
         finally:

@@ -272,11 +272,32 @@ def test_what_does_not_rest_on_the_round_is_asked_once(tmp_path: Path) -> None:
     assert sum("after" in text for text in texts) == 6
 
 
-def test_equal_questions_of_two_rounds_are_one(tmp_path: Path) -> None:
-    oracle = Oracle(Mind(answer=lambda _: {"next": 7}))
-    steps = ASKING.replace("next + t.weight", "7").replace("{topic}", "{topic} now")
-    run(tmp_path, steps.replace("n: 7", "n: next"), oracle, rows=[{"id": "a", "n": 7}], topics=[])
-    assert len(asked(oracle)) <= 1
+SAME = """
+inputs: {rows: {group_id: string, id: string, n: int64}}
+HEAD
+steps:
+  out:
+    - from: rows
+    - project: [group_id, id, n]
+    - iterate:
+        as: last
+        times: 3
+        do:
+          - from: last
+          - sem_map: {prompt: "Is {id} big?", returns: {big: boolean}}
+          - project: {group_id, id, n: "n + CAST(big AS INT)"}
+returns: [out]
+"""
+
+
+@pytest.mark.parametrize("size", [None, "1", "all"])
+def test_equal_questions_of_two_rounds_are_one(tmp_path: Path, size: str | None) -> None:
+    head = f"windows: {{input: rows, partition: group_id, key: id, size: {size}}}" if size else ""
+    oracle = Oracle(Mind(answer=lambda _: {"big": True}))
+    rows = [{"group_id": "g", "id": name, "n": 1} for name in "ab"]
+    result = run(tmp_path, SAME.replace("HEAD", head), oracle, rows=rows)
+    assert pairs(result) == [("a", 4), ("b", 4)]
+    assert sorted(asked(oracle)) == ["Is a big?", "Is b big?"]
 
 
 # -- windows, and rows that fail
