@@ -100,7 +100,7 @@ def _module_of(kind: str, file: Path, name: str) -> ModuleType:
     sys.modules[name] = module  # dataclasses look up their module while it runs
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         line = error.lineno if isinstance(error, SyntaxError) else line_in(file, error)
         place = f"{file}:{line}" if line else str(file)

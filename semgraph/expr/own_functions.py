@@ -134,7 +134,9 @@ class OwnFunction:
         began = time.perf_counter()
         try:
             result = self.python(*(_given(value, own.kind) for value, own in pairs))
-        except Exception as error:
+        except BaseException as error:  # SystemExit would end the event loop, and nobody hear of it
+            if isinstance(error, KeyboardInterrupt) and _is_main_thread():
+                raise
             said = f"raised {_one_line(error)}"
             raise FunctionFailed(self._called(values, said, line_in(self.file, error))) from error
         seconds = time.perf_counter() - began
@@ -165,7 +167,12 @@ class OwnFunction:
         return pa.array([self(*row) for row in rows], self.result.arrow)
 
 
-def _one_line(error: Exception) -> str:
+def _is_main_thread() -> bool:
+    """Whether this is the thread that Ctrl-C interrupts."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def _one_line(error: BaseException) -> str:
     message = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
@@ -382,23 +389,20 @@ def called_of(source: str, functions: FunctionsByName | None) -> list[OwnFunctio
     return [
         functions[name]
         for name in functions
-        if name in lower and re.search(rf"\b{name}\s*\(", lower)
+        if name in lower and re.search(rf'\b{name}"?\s*\(', lower)
     ]
 
 
 def with_own_calls(tree: exp.Expr, functions: Sequence[OwnFunction]) -> exp.Expr:
-    """A tree in which calls of these functions have their names in SQL and all arguments. Raises
-    Fault.
+    """A tree, changed, in which calls of these functions have their names in SQL and all arguments.
+    Raises Fault.
     """
     by_name = {function.name: function for function in functions}
-
-    def change(node: exp.Expr) -> exp.Expr:
-        function = by_name.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) else None
-        if function is None:
-            return node
-        return exp.Anonymous(this=function.sql_name, expressions=_arguments(node, function))
-
-    return tree.transform(change)
+    for call in list(tree.find_all(exp.Anonymous)):
+        if function := by_name.get(call.name.lower()):
+            call.set("expressions", _arguments(call, function))
+            call.set("this", function.sql_name)
+    return tree
 
 
 def _signature(function: OwnFunction) -> str:

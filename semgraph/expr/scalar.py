@@ -593,26 +593,34 @@ def _makes_id(node: exp.Expr) -> bool:
 
 
 def _substitute(tree: exp.Expr, params: Mapping[str, Any]) -> exp.Expr:
-    def change(node: exp.Expr) -> exp.Expr:
+    """A tree, changed, with values in place of parameters, and ids computed. Raises Fault."""
+    root = exp.Paren(this=tree)
+    for node in list(tree.find_all(exp.Anonymous, *_PARAMETERS)):
         if _makes_id(node):
             listed = exp.Anonymous(this="json_array", expressions=node.expressions)
-            return exp.Anonymous(this="uuid5", expressions=[exp.cast(listed, "varchar")])
-        if isinstance(node, _PARAMETERS):
-            name = str(node.this.name if isinstance(node.this, exp.Expr) else node.this)
-            if name == NOW:
-                return node
-            if name not in params:
-                known = [f"${p}" for p in dict.fromkeys((*params, NOW))]
-                msg = f'no parameter "${name}"'
-                raise Fault(
-                    msg,
-                    there="parameters: " + ", ".join(known),
-                    hint=did_you_mean(f"${name}", known),
-                )
-            return literal(params[name])
-        return node
+            node.set("this", "uuid5")
+            node.set("expressions", [exp.cast(listed, "varchar", copy=False)])
+        elif isinstance(node, _PARAMETERS) and (name := _name_of_parameter(node)) != NOW:
+            node.replace(literal(_value_of(name, params)))
+    changed: exp.Expr = root.this
+    changed.pop()
+    return changed
 
-    return tree.transform(change)
+
+def _name_of_parameter(node: exp.Expr) -> str:
+    return str(node.this.name if isinstance(node.this, exp.Expr) else node.this)
+
+
+def _value_of(name: str, params: Mapping[str, Any]) -> Any:
+    """The value of a parameter. Raises Fault."""
+    if name not in params:
+        known = [f"${p}" for p in dict.fromkeys((*params, NOW))]
+        raise Fault(
+            f'no parameter "${name}"',
+            there="parameters: " + ", ".join(known),
+            hint=did_you_mean(f"${name}", known),
+        )
+    return params[name]
 
 
 def literal(value: Any) -> exp.Expr:

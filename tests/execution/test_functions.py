@@ -115,9 +115,16 @@ def test_a_parameter_that_may_be_none_is_called_with_null(
 
 @pytest.mark.usefixtures("executor")
 def test_arguments_have_defaults_and_may_be_named(tmp_path: Path, own: Callable[..., Path]) -> None:
-    step = "project: {a: 'initials(text, 1)', b: 'initials(most := 1, name := text)', c: initials(text)}"
+    step = """project: {a: 'initials(text, 1)', b: 'initials(most := 1, name := text)', c: '"Initials" (text)'}"""
     first, *_ = rows(tmp_path, own(initials=INITIALS), step)
     assert first == {"a": "A", "b": "A", "c": "AL"}
+
+
+@pytest.mark.usefixtures("executor")
+def test_calls_may_stand_in_calls(tmp_path: Path, own: Callable[..., Path]) -> None:
+    step = "project: {a: 'initials(initials(text, 3), 1)', b: 'initials(text, len(initials(text)) - 1)'}"
+    first, *_ = rows(tmp_path, own(initials=INITIALS), step)
+    assert first == {"a": "A", "b": "A"}
 
 
 TYPES = """
@@ -261,6 +268,24 @@ def test_an_exception_may_say_anything(tmp_path: Path, own: Callable[..., Path])
 
 
 @pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ("raise SystemExit(3)", "raised SystemExit: 3"),
+        ("raise KeyboardInterrupt", "raised KeyboardInterrupt"),
+        ("raise StopIteration", "raised StopIteration"),
+    ],
+)
+@pytest.mark.usefixtures("executor")
+def test_a_function_cannot_end_the_program(
+    tmp_path: Path, own: Callable[..., Path], ends: str, said: str
+) -> None:
+    folder = own(broken=f"def broken(n: int) -> int:\n    {ends}\n")
+    with pytest.raises(DataError) as caught:
+        rows(tmp_path, folder, "add: {a: broken(n)}")
+    assert f"broken(2) {said}, in {folder / 'broken.py'}:2" in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("kind", "value", "said"),
     [
         ("str", "1", "int 1, not string"),
@@ -361,6 +386,7 @@ def test_two_folders_may_hold_other_functions_of_one_name(
         ("def made(x: list[str] = []) -> str: return ''", "x = [] is no default"),
         ("from typing import TypedDict\nclass P(TypedDict, total=False):\n    a: str\n    \ndef made(x: str) -> P: return {}", "which no column holds"),
         ("import nowhere_at_all", "made.py:1: ModuleNotFoundError"),
+        ("import sys; sys.exit(3)", "made.py:1: SystemExit: 3"),
         ("def made(x: str) -> str:\n    return (", "made.py:2: SyntaxError"),
     ],
 )  # fmt: skip
