@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -218,11 +219,14 @@ class Runtime:
     def loop_notes(self) -> list[str]:
         """A note for each loop with groups that had not ended after its last round."""
         notes = []
+        steps = Counter(loop.step for loop in self.ended)
         for loop, groups in self.ended.items():
             open_ = sum(not ended for ended in groups.values())
             which = f"{open_:,} of {len(groups):,} groups" if len(groups) > 1 else "the loop"
+            of = f' of "{loop.name}"' if steps[loop.step] > 1 else ""
+            rounds = "1 round" if loop.times == 1 else f"{loop.times:,} rounds"
             if open_:
-                notes.append(f"step {loop.step}: {which} had not ended after {loop.times:,} rounds")
+                notes.append(f"step {loop.step}: {which}{of} had not ended after {rounds}")
         return notes
 
     def begins(self, node: Node) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.oracle import Grams, Mind, Oracle
 from semgraph.errors import DataError, PlanError
 from semgraph.execution.record import Run
 from semgraph.execution.result import Result
@@ -218,6 +218,10 @@ def test_a_loop_stands_in_a_loop(tmp_path: Path) -> None:
         for _ in range(3):
             n += outer + 2
     assert result.tables["out"].to_pylist() == [{"id": "a", "n": n}]
+    assert set(result.notes) == {
+        'step out: the loop of "outer_rows" had not ended after 2 rounds',
+        'step out: the loop of "inner_rows" had not ended after 3 rounds',
+    }
 
 
 def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
@@ -227,6 +231,35 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
     text = inputs + textwrap.indent(step, "  ") + "returns: [reach]\n"
     found = run(tmp_path, text, edges=EDGES).tables["reach"]
     assert found.equals(run(tmp_path, CLOSURE, edges=EDGES).tables["reach"])
+
+
+def test_a_loop_asks_until_the_model_knows_as_the_documentation_shows(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "iterate.md").read_text(encoding="utf-8")
+    step = page.split("```yaml\n")[2].split("```", maxsplit=1)[0]
+    inputs = (
+        "inputs: {questions: {q: string, question: string}, notes: {id: string, text: string}}\n"
+    )
+    text = f"plan: asking\n{inputs}steps:\n{textwrap.indent(step, '  ')}returns: [answered]\n"
+    (tmp_path / "asking.yaml").write_text(text, encoding="utf-8")
+    texts = ["Ann leads Kite", "Ann lives in Porto", "Kites fly", "Rain in May", "Ben sleeps"]
+    rows = {
+        "questions": [{"q": "a", "question": "Who leads Kite, and where?"}, {"q": "b", "question": "Rain in May?"}],
+        "notes": [{"id": str(i), "text": text} for i, text in enumerate(texts)],
+    }  # fmt: skip
+
+    def thought(text: str) -> dict[str, Any]:
+        place = "May" if text.startswith("Rain") else "Porto" if "Porto" in text else None
+        return {"answer": place, "ask": None if place else "Ann lives in"}
+
+    oracle = Oracle(Mind(answer=thought))
+    with semgraph.Session(
+        llm=oracle, embedder=Grams(), store="memory", journal=False, runs="", folder=tmp_path
+    ) as session:
+        result = session.run(tmp_path / "asking.yaml", inputs=rows)
+    answered = result["answered"].to_pylist()
+    assert [(row["q"], row["answer"]) for row in answered] == [("a", "Porto"), ("b", "May")]
+    assert len(oracle.requests) == 3  # b has ended in round 1
+    assert result.failed == ()
 
 
 # -- questions

@@ -87,7 +87,7 @@ def test_graphs_of_two_corpora_are_apart_and_a_limit_keeps_the_best(
 
 def test_a_question_that_does_not_converge_is_noted(session: semgraph.Session) -> None:
     result = session.run("pagerank", params={"rounds": 1})
-    assert result.notes == ("step ranked: the loop had not ended after 1 rounds",)
+    assert result.notes == ("step ranked: the loop had not ended after 1 round",)
 
 
 def test_the_plan_asks_no_model() -> None:
