@@ -17,7 +17,9 @@ import semgraph
 from semgraph.conformance.oracle import Grams, Mind, Oracle, edited
 from semgraph.errors import ModelUnavailable, PlanError
 from semgraph.execution.result import Result
+from semgraph.frontend.load import load_plan
 from semgraph.llm.base import Reply, Request
+from semgraph.logical.plan import LogicalPlan
 from semgraph.shipped import plans_folder
 
 NOTES = [
@@ -450,6 +452,56 @@ def test_a_run_that_was_cut_off_repeats_no_request(tmp_path: Path, calls: int) -
     assert sorted(texts) == sorted(request.messages[-1].content for request in whole.requests)
 
 
+@pytest.mark.parametrize(
+    ("steps", "use"),
+    [
+        (MAP, "packed(rows=3)"),
+        (MAP, "reflexion"),
+        (MAP, "vote(samples=2)"),
+        (FILTER, "packed(rows=2)"),
+        (JOIN, "block"),
+        (JOIN, "logit"),
+        (AGG, "single"),
+        (AGG, "fold(rows=1)"),
+    ],
+)
+def test_whatever_way_a_run_was_cut_off_in_the_next_asks_for_the_rest(
+    tmp_path: Path, steps: str, use: str
+) -> None:
+    verdict = {"answer": "yes"} if steps in (FILTER, JOIN) else {}
+    mind = Mind(
+        answer=lambda text: {**word_of(text), **verdict},
+        match=lambda left, right: {"sure": 4} if "food" in left + right else None,
+        combine=lambda texts, parts: {
+            "short": "".join([*(part["short"] for part in parts), *texts])[:5]
+        },
+    )
+
+    def bad(good: dict[str, Any], times: int) -> dict[str, Any]:
+        if good.get("sure"):
+            return {**good, "sure": 1} if times < 2 else good
+        return until(2)(good, times) if "short" in good else good
+
+    def asked(model: Oracle) -> list[tuple[str, int]]:
+        return sorted((each.messages[-1].content, each.sample) for each in model.requests)
+
+    more: dict[str, Any] = {"use": use, "kinds": KINDS}
+    whole = Learner(mind, bad)
+    wanted = run(tmp_path, steps, whole, **more)
+    assert wanted.tables["asked"].num_rows
+    assert any(len(reasons(request)) == 2 for request in whole.requests)
+    for calls in range(len(whole.requests)):
+        model = CutOff(mind, bad)
+        model.calls = calls
+        journal = {"journal": str(tmp_path / f"journal{calls}.db")}
+        with suppress(ModelUnavailable):
+            run(tmp_path, steps, model, **more, **journal)
+        model.calls = 99
+        result = run(tmp_path, steps, model, **more, **journal)
+        assert result.tables["asked"].equals(wanted.tables["asked"])
+        assert asked(model) == asked(whole)
+
+
 def test_a_failed_row_is_asked_from_the_first_request_on_in_the_next_run(tmp_path: Path) -> None:
     journal = {"journal": str(tmp_path / "journal.db"), "notes": NOTES[:1]}
     first, second = (Learner(Mind(answer=word_of), until(n)) for n in (9, 1))
@@ -468,3 +520,127 @@ def test_explain_counts_every_retry(tmp_path: Path) -> None:
             )
         [step] = [s for s in json.loads(explained)["steps"] if s["step"] == "asked"]
         assert step["estimate"]["calls"] == {"value": calls, "known": "most"}
+
+
+def loaded(folder: Path, steps: str) -> LogicalPlan:
+    """A plan with these operators."""
+    text = f"plan: checks\ninputs: {INPUTS}\nsteps:\n  asked:{steps}returns: [asked]\n"
+    (folder / "checks.yaml").write_text(text, encoding="utf-8")
+    return load_plan(folder / "checks.yaml")
+
+
+@pytest.mark.parametrize("steps", [MAP, FILTER, JOIN, AGG], ids=["map", "filter", "join", "agg"])
+def test_each_part_of_a_check_is_in_the_fingerprint_and_a_plan_without_one_keeps_its_own(
+    tmp_path: Path, steps: str
+) -> None:
+    parts = "check: {{where: {0}, message: {1}{2}}}"
+    answer = "sure > 1" if steps == JOIN else "length(short) > 1"
+
+    def fingerprint(check: str) -> str:
+        return loaded(tmp_path, re.sub(r"check: .*\n", f"{check}\n", steps)).fingerprint
+
+    plain = fingerprint("on_error: raise")
+    base = fingerprint(parts.format(answer, "\"'no'\"", ""))
+    others = [
+        parts.format(f"{answer}0", "\"'no'\"", ""),
+        parts.format(answer, "\"'nay'\"", ""),
+        parts.format(answer, "\"'no'\"", ", retries: 1"),
+    ]
+    assert len({plain, base, *map(fingerprint, others)}) == 5
+    assert fingerprint(parts.format(answer, "\"'no'\"", ", retries: 2")) == base
+    node = loaded(tmp_path, re.sub(r" +check: .*\n", "", steps)).returns["asked"]
+    assert replace(node, check=None).fingerprint == node.fingerprint
+
+
+def test_explain_shows_what_a_run_took_and_expects_as_much_of_the_next(tmp_path: Path) -> None:
+    loaded(tmp_path, MAP)
+    file = tmp_path / "checks.yaml"
+    model = Learner(Mind(answer=word_of), until(1))
+    inputs = {"notes": NOTES, "kinds": []}
+    with semgraph.Session(llm=model, store="memory", folder=tmp_path) as session:
+        session.run(file, inputs=inputs)
+        taken = json.loads(session.explain(file, run="last", format="json"))["steps"]
+        ahead = json.loads(session.explain(file, inputs=inputs, format="json"))["steps"]
+    [actual] = [step["actual"] for step in taken if step["step"] == "asked"]
+    assert (actual["calls_issued"], actual["refused"], actual["rows_failed"]) == (5, 2, 0)
+    [estimate] = [step["estimate"] for step in ahead if step["step"] == "asked"]
+    assert estimate["calls"] == {"value": 5, "known": "seen"}
+
+
+LOOP = """
+    - from: notes
+    - iterate:
+        as: last
+        times: 3
+        keep: all
+        until: max(length(text)) <= 4
+        do:
+          - from: last
+          - sem_map:
+              prompt: "Shorten {text}."
+              returns: {short: string}
+              check: {where: length(short) < length(text), message: "'shorter than ' || text"}
+          - project: {id, text: short, most}
+"""
+
+
+def shorter(hopeless: str = "") -> Learner:
+    """A model that takes a letter away, once its answer was refused."""
+    return Learner(
+        Mind(answer=lambda text: {"short": text.removeprefix("Shorten ")[:-2]}),
+        lambda good, n: (
+            good if n and good["short"] != hopeless else {"short": good["short"] + "??"}
+        ),
+    )
+
+
+def rounds(result: Result) -> dict[str, list[str]]:
+    """The texts of each row, round by round."""
+    found: dict[str, list[str]] = {}
+    for row in result.tables["asked"].to_pylist():
+        found.setdefault(row["id"], []).append(row["text"])
+    return found
+
+
+def test_the_check_holds_in_each_round_of_a_loop(tmp_path: Path) -> None:
+    model = shorter()
+    assert rounds(run(tmp_path, LOOP, model)) == {
+        "a": ["apples", "apple", "appl"],
+        "b": ["bread", "brea", "bre"],
+        "c": ["cake", "cak", "ca"],
+    }
+    assert [len(reasons(request)) for request in model.requests] == 2 * (3 * [0] + 3 * [1])
+
+
+def test_a_row_whose_answer_is_never_right_leaves_the_loop(tmp_path: Path) -> None:
+    result = run(tmp_path, LOOP, shorter(hopeless="brea"))
+    assert rounds(result) == {
+        "a": ["apples", "apple", "appl"],
+        "b": ["bread"],
+        "c": ["cake", "cak", "ca"],
+    }
+    assert [failure.error for failure in result.failed] == ["check: shorter than bread"]
+
+
+def test_a_loop_that_was_cut_off_replays_its_refusals(tmp_path: Path) -> None:
+    whole = shorter()
+    wanted = rounds(run(tmp_path, LOOP, whole))
+    for calls in range(len(whole.requests)):
+        model = CutOff(whole.mind, whole.bad)
+        model.calls = calls
+        journal = {"journal": str(tmp_path / f"journal{calls}.db")}
+        with suppress(ModelUnavailable):
+            run(tmp_path, LOOP, model, **journal)
+        model.calls = 99
+        assert rounds(run(tmp_path, LOOP, model, **journal)) == wanted
+        assert len(model.requests) == len(whole.requests)
+
+
+def test_explain_counts_the_retries_of_every_round(tmp_path: Path) -> None:
+    loaded(tmp_path, LOOP)
+    with semgraph.Session(llm=Oracle(Mind()), store="memory", folder=tmp_path) as session:
+        explained = session.explain(
+            tmp_path / "checks.yaml", inputs={"notes": NOTES, "kinds": []}, format="json"
+        )
+    [step] = [each for each in json.loads(explained)["steps"] if each["step"] == "asked"]
+    assert step["estimate"]["calls"] == {"value": 3 * 3 * 3, "known": "most"}
