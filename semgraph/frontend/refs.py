@@ -289,7 +289,8 @@ def _named_rows(text: str, kind: Type, rows_of: Mapping[str, tuple[str, str]]) -
         column, number = rows_of[kind.ref]
         if not number:
             return f'"{column}"[{text}]'
-        return f'[_r for _r in "{column}" if _r."{number}" = {text}][1]'
+        row = "_r" if '"_r"' not in text else "_row"
+        return f'[{row} for {row} in "{column}" if {row}."{number}" = {text}][1]'
     if kind.item is not None:
         bound = f"_n{text.count('_n')}"
         return f"[{_named_rows(bound, kind.item, rows_of)} for {bound} in {text}]"

@@ -107,6 +107,12 @@ def test_an_answer_is_the_row_that_it_names(tmp_path: Path, use: str) -> None:
     ]
 
 
+def test_an_answer_may_have_the_name_that_the_engine_gives_to_records(tmp_path: Path) -> None:
+    steps = OWN.replace("memory:", "_r:")
+    result, _ = run(tmp_path, steps, lambda _: {"_r": 11})
+    assert [row["_r"] for row in result.tables["decided"].to_pylist()] == 3 * [MEMORIES[3]]
+
+
 def test_the_model_sees_numbers_and_what_is_shown_in_the_order_of_the_records(
     tmp_path: Path,
 ) -> None:
