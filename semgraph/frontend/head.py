@@ -38,7 +38,7 @@ from semgraph.frontend.document import (
 )
 from semgraph.frontend.functions import Functions
 from semgraph.logical.node import Node
-from semgraph.logical.plan import ALL, POSITION, TURN, InputSpec, Windowing
+from semgraph.logical.plan import ALL, POSITION, TURN, Choice, InputSpec, Windowing
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import NAME, Graph
 
@@ -597,6 +597,25 @@ def _settings(
     if preset is not None and preset not in presets:
         head.attempt_option("--preset", partial(_no_preset, preset, presets))
     head.attempt_option("--set", partial(_set_parameters, head, declared, params))
+    for step, (value, path) in head.use.items():
+        if path:
+            head.attempt(partial(_settle_choice, head, step, value, path), *path)
+
+
+def _settle_choice(head: Head, step: str, value: Any, path: Trail) -> None:
+    """Put the values of parameters into an entry of `use`: `read_fast(shown=$shown)`. Raises Fault."""
+    try:
+        choice = Choice.parse(value)
+    except Fault:
+        return  # reported where the step is known
+    named = {name: parameter for name, v in choice.params if (parameter := whole_parameter(v))}
+    for name, parameter in named.items():
+        if parameter not in head.params:
+            where = (choice.name, name) if isinstance(value, Mapping) else ()
+            raise unknown_parameter(parameter, head.params, *where, value=True)
+    if named:
+        settled = {name: head.params[parameter] for name, parameter in named.items()}
+        head.use[step] = ({choice.name: {**dict(choice.params), **settled}}, path)
 
 
 def _set_parameters(head: Head, declared: Mapping[str, Any], params: Mapping[str, Any]) -> None:
@@ -606,9 +625,21 @@ def _set_parameters(head: Head, declared: Mapping[str, Any], params: Mapping[str
             fault = unknown_parameter(name, declared, name)
             raise Fault(fault.what, name, there=fault.there, hint=f"use --use {choice}")
     values = parameter_values(declared, head.params, params)
+    check_kinds(head.data, params)
+    head.params.update(values)
+
+
+def check_kinds(data: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+    """Refuse values of a wrong kind for parameters that a plan declares. Raises Fault.
+
+    Args:
+        data: The plan. A value that one of its presets has is not refused.
+        params: The values by name.
+    """
+    declared = data.get("params") or {}
     presets = [
         body.get("params") or {}
-        for body in (head.data.get("presets") or {}).values()
+        for body in (data.get("presets") or {}).values()
         if isinstance(body, Mapping)
     ]
     for name, value in params.items():
@@ -621,11 +652,11 @@ def _set_parameters(head: Head, declared: Mapping[str, Any], params: Mapping[str
             kind = "true or false" if isinstance(declared[name], bool) else "a number"
             raise Fault(
                 f'parameter "{name}" takes {kind}, not {value!r}',
+                name,
                 hint=f"its default is {declared[name]!r}",
             )
         if isinstance(value, (int, float)) and not -_LARGEST <= value < _LARGEST:
-            raise Fault(f'parameter "{name}" takes a number of 64 bits, not {value!r}')
-    head.params.update(values)
+            raise Fault(f'parameter "{name}" takes a number of 64 bits, not {value!r}', name)
 
 
 def _plan_for(head: Head, value: Any) -> str | None:

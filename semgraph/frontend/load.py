@@ -72,6 +72,7 @@ from semgraph.frontend.head import (
     MOST_OPERATORS,
     Head,
     LoadState,
+    check_kinds,
     own_inputs,
     parameter_values,
     read_head,
@@ -545,7 +546,8 @@ class Loader:
                 return  # a step of the plan that was replaced
             if self.has_pruned(name) or not known or self._has_unknown_call():
                 return  # or its problems are reported already
-            raise unknown(name, names, "use names no step", "steps")
+            calls = [step.removeprefix(prefix) for step, _ in self.plans_called()]
+            raise unknown(name, dict.fromkeys([*calls, *names]), "use names no step", "steps")
         choice = Choice.parse(value)
         if not chosen:
             nodes = list(walk(*(known[prefix + step] for step in steps)))
@@ -754,6 +756,8 @@ class Loader:
             declared if isinstance(declared, Mapping) else params,
             params,
         )
+        if isinstance(declared, Mapping):
+            at("params", check_kinds, inner.data, params)
         preset, presets = arguments.get("preset"), inner.data.get("presets")
         presets = presets if isinstance(presets, Mapping) else {}
         if preset is not None and preset not in presets:

@@ -193,6 +193,31 @@ def test_a_parameter_that_the_plan_lacks_must_have_the_default_of_the_interface(
     )
 
 
+@pytest.mark.parametrize("entry", ["{read_fast: {shown: $shown}}", "read_fast(shown=$shown)"])
+def test_parameters_of_the_plan_are_values_in_its_use(folder: Path, entry: str) -> None:
+    text = PLANS["main"].replace("presets:", f"use: {{read: {entry}}}\npresets:")
+    (folder / "main.yaml").write_text(f"plan: main{text}", encoding="utf-8")
+    assert names("main.yaml", folder, params={"shown": 3}) == ["Ann", "Ben"]
+    assert names("main.yaml", folder, params={"shown": 1}) == ["A", "B"]
+    wrong = text.replace("=$shown", "=$shwn").replace(": $shown}}", ": $shwn}}")
+    (folder / "main.yaml").write_text(f"plan: main{wrong}", encoding="utf-8")
+    assert 'no parameter "shwn"' in refused()
+
+
+def test_a_value_of_a_wrong_kind_stands_where_it_is_written(folder: Path) -> None:
+    reason = "parameter \"shown\" takes a number, not 'few'"
+    message = refused(use={"read": "read_fast(shown=few)"})
+    assert f"--use read: read_fast cannot stand for read_slow: {reason}" in message
+    text = PLANS["main"].replace("params: [shown]", "params: {shown: few}")
+    (folder / "main.yaml").write_text(f"plan: main{text}", encoding="utf-8")
+    assert refused().startswith(f"main.yaml:6:68  step read: {reason}")
+
+
+def test_a_misspelt_call_is_named() -> None:
+    assert 'use names no step "reed". Steps: read, ' in (message := refused(use={"reed": "x"}))
+    assert message.endswith('Did you mean "read"?')
+
+
 def test_what_does_not_fit_stands_at_the_entry_of_use(folder: Path) -> None:
     text = PLANS["main"].replace(
         "fast: {use: {read: read_fast(shown=4)}}", "fast: {use: {read: read_more}}"
