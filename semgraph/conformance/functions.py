@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import copy
 import doctest
+import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
@@ -90,17 +91,27 @@ def _twice(function: OwnFunction, checked: CheckedFunction) -> Callable[..., Any
     @wraps(function.python)
     def call(*arguments: Any, **named: Any) -> Any:
         checked.calls += 1
-        again = copy.deepcopy((arguments, named))
+        again, shown = (copy.deepcopy((arguments, named)) for _ in range(2))
         result = function.python(*arguments, **named)
-        if function.python(*again[0], **again[1]) != result:
+        repeated = function.python(*again[0], **again[1])
+        if repeated != result and repr(repeated) != repr(result):  # NaN equals nothing
             checked.failures.append(f"{function.name} gives another result the second time")
         try:
-            function.converted(result)
+            function.converted(result, _values(function, *shown))
         except FunctionFailed as failed:
             checked.failures.append(str(failed))
         return result
 
     return call
+
+
+def _values(
+    function: OwnFunction, arguments: Sequence[Any], named: Mapping[str, Any]
+) -> Sequence[Any]:
+    """The value of each parameter in a call."""
+    bound = inspect.signature(function.python).bind(*arguments, **named)
+    bound.apply_defaults()
+    return tuple(bound.arguments.values())
 
 
 def _first_line(report: str) -> str:

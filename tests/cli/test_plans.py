@@ -439,7 +439,7 @@ returns: [loud]
         ("def made(x: str) -> str:\n    return x\n", "no example calls it: write a doctest", 1),
         ('def made(x: str) -> str:\n    """As it is.\n\n    >>> made("a")\n    \'b\'\n    """\n    return x\n', "Expected: 'b' Got: 'a'", 1),
         ('n = []\n\ndef made(x: str) -> int:\n    """Counts.\n\n    >>> made("a") > 0\n    True\n    """\n    n.append(x)\n    return len(n)\n', "another result the second time", 1),
-        ('def made(x: str) -> int:\n    """As it is.\n\n    >>> made("a")\n    \'a\'\n    """\n    return x\n', "returned str 'a', not int64", 1),
+        ('def made(x: str) -> int:\n    """As it is.\n\n    >>> made("a")\n    \'a\'\n    """\n    return x\n', """made("a") returned str 'a', not int64""", 1),
         ("def made(x) -> str:\n    return x\n", 'made gives "x" no type', 2),
         ("def made(x: str) -> str\n", "SyntaxError", 2),
     ],
@@ -453,6 +453,14 @@ def test_a_function_that_fails_its_check_is_named_with_the_reason(
     assert ended.code == code
     listed = project("functions", "list", "--functions", "mine")
     assert listed.code == 0
+
+
+def test_a_function_may_return_nan(project: Project) -> None:
+    source = 'def made(x: str) -> float:\n    """None.\n\n    >>> made("a")\n    nan\n    """\n    return float("nan")\n'
+    project.write("mine/made.py", source)
+    ended = project("functions", "check", "mine")
+    assert "made  1 call, each twice with equal results" in ended.out
+    assert ended.code == 0
 
 
 def test_a_folder_without_functions_has_none_to_check(project: Project) -> None:
