@@ -45,6 +45,8 @@ MEMORIES: Mapping[str, Memory] = {
     "graphiti, combined": memory("graphiti", {"preset": "combined"}),
     "graphiti, fused": memory("graphiti", {"preset": "fused"}),
     "graphiti, lean": memory("graphiti", {"preset": "lean"}),
+    "mem0": memory("mem0"),
+    "mem0, only added": memory("mem0", {"params": {"decide": False}}),
     **{
         f"graphiti, bulk by {turns}": memory(
             "graphiti", {"preset": "bulk", "use": {"graphs": f"packed(rows={turns})"}}

@@ -1,0 +1,117 @@
+"""Answers to the prompts of Mem0 and Mem0g, from the text of the prompt alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from benchmarks.world.answers.judging import verdict
+from benchmarks.world.answers.reading import listed
+from benchmarks.world.claims import ENDS, Claim, read
+from benchmarks.world.dates import dated, iso, midnight
+from benchmarks.world.messages import claims_in, fullest, names_in, sentences_of
+from benchmarks.world.requests import Record
+
+Answer = dict[str, Any]
+_NAMED_DAY = re.compile(r"\b\d{4}-\d\d-\d\d\b|\b\d{4}\b")
+_SENTENCES = 10
+
+
+def remembered(record: Record) -> Answer:
+    """The claims of the new messages, with full names and with dates for relative days."""
+    history = [*sentences_of(record["summary"] or ""), *listed(record["recent"])]
+    found = []
+    for message, claims in _claims(listed(record["messages"]), history):
+        found += [
+            {"statement": _absolute(c, message["at"]), "message": message["number"]} for c in claims
+        ]
+    return {"remembered": found}
+
+
+def _claims(
+    messages: Sequence[Record], history: Sequence[str]
+) -> Iterable[tuple[Record, list[Claim]]]:
+    """The claims of each message, in the names of all that is shown."""
+    said = [f"{one['speaker']}: {one['text']}" for one in messages]
+    names = [name for text in (*history, *said) for name in names_in(text)]
+    for i, message in enumerate(messages):
+        claims = claims_in(said[i], (*history, *said[:i]))
+        yield message, [_in_full(claim, names) for claim in claims]
+
+
+def _in_full(claim: Claim, names: Sequence[str]) -> Claim:
+    subject, target = fullest(claim.subject, names), fullest(claim.target, names)
+    text = subject + claim.text.removeprefix(claim.subject)
+    if target != subject:
+        text = subject + text.removeprefix(subject).replace(claim.target, target, 1)
+    return replace(claim, subject=subject, target=target, text=text)
+
+
+def _absolute(claim: Claim, at: str) -> str:
+    day = iso(midnight(datetime.fromisoformat(at)) - timedelta(days=1))[:10]
+    return re.sub(r"\byesterday\b", f"on {day}", claim.text)
+
+
+def decided(record: Record) -> Answer:
+    """What happens to the first memory that the statement is about."""
+    choices = [
+        (event, known)
+        for known in listed(record["known"])
+        if (event := _event(record["statement"], record["at"], known["text"], known["at"]))
+    ]
+    event, known = next(
+        (one for one in choices if one[0] == "NOOP"), choices[0] if choices else ("ADD", {})
+    )
+    becomes = record["statement"] if event == "UPDATE" else None
+    return {"event": event, "memory": known.get("number"), "becomes": becomes}
+
+
+def _event(statement: str, at: str, known: str, known_at: str) -> str | None:
+    """What a statement does to a memory; None: they are about two matters or two times."""
+    told, new, old = verdict(statement, known), read(statement), read(known)
+    if told == "duplicate":
+        more = _NAMED_DAY.search(statement) and not _NAMED_DAY.search(known)
+        return "UPDATE" if more else "NOOP"
+    if told is None or new is None or old is None:
+        return None
+    return _change(new, at, old, known_at)
+
+
+def _change(new: Claim, at: str, old: Claim, known_at: str) -> str | None:
+    """The same of two claims that cannot hold together."""
+    now, before = dated(new, at), dated(old, known_at)
+    if new.wrong or new.kind == "never":
+        return "UPDATE" if new.wrong else "DELETE"
+    if (
+        now.until
+        or before.until
+        or new.undatable
+        or old.undatable
+        or (now.since or "") < (before.since or "")
+    ):
+        return None  # one is of a time before the other
+    return "DELETE" if new.kind in ENDS else "UPDATE"
+
+
+def overview(record: Record) -> Answer:
+    """The latest sentences that name somebody or something that no later one names, in order."""
+    told = [
+        *sentences_of(record["summary"] or ""),
+        *(s for m in listed(record["messages"]) for s in sentences_of(m)),
+    ]
+    kept: list[str] = []
+    named: set[str] = set()
+    for sentence in reversed(list(dict.fromkeys(told))):
+        names = {name for name in names_in(sentence) if " " in name}
+        if names - named and len(kept) < _SENTENCES:
+            kept.append(sentence)
+            named |= names
+    return {"overview": " ".join(reversed(kept))}
+
+
+ROWS: Mapping[str, Callable[[Record], Answer]] = {
+    "remembered": remembered, "event memory becomes": decided, "overview": overview,
+}  # fmt: skip

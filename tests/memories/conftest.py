@@ -1,0 +1,133 @@
+"""A memory under test: its two plans, a simulated model and a store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semgraph
+from benchmarks.world import StandIn
+from semgraph.execution.result import Result
+from semgraph.frontend.load import load_plan
+from semgraph.shipped import plans_folder
+from semgraph.stores.base import Store
+from semgraph.stores.sqlite.store import SqliteStore
+from tests.patience import HANGS
+
+both_stores = pytest.mark.parametrize("store", ["memory", "neo4j"], indirect=True)
+"""For one scenario of each memory. That stores agree is what `tests/stores` checks."""
+ADA = "Ada Costa"
+
+
+def turn(day: int, text: str, speaker: str = ADA, conversation: str = "c") -> dict[str, Any]:
+    """A turn, said on a day of 2025: its id is `t` and the day."""
+    at = datetime(2025, 1, 1, 9, tzinfo=UTC) + timedelta(days=day)
+    return {
+        "conversation": conversation,
+        "id": f"t{day}",
+        "at": at,
+        "speaker": speaker,
+        "text": text,
+    }
+
+
+class Told:
+    """A memory of `plans/memories` in one store.
+
+    Args:
+        name: The folder of its plans.
+        model: The simulated model.
+        store: Its own, or one of several memories.
+        folder: A folder for files of the test.
+    """
+
+    def __init__(self, name: str, model: StandIn, store: Store, folder: Path) -> None:
+        self.plans = plans_folder() / "memories" / name
+        self.folder = folder
+        self.session = semgraph.Session(
+            llm=f"openai:gpt-4.1-mini@{model.base_url}?timeout={HANGS:.0f}",
+            embedder=f"openai:stand-in@{model.base_url}?dimensions=256&timeout={HANGS:.0f}",
+            store=store,
+            journal=False,
+            runs="",
+            folder=folder,
+        )
+
+    async def tell(self, *turns: dict[str, Any], **options: Any) -> Result:
+        """Run the write plan; `inputs` are its inputs besides the turns."""
+        return await self._run("write", options, turns=list(turns))
+
+    async def ask(
+        self, *questions: str, conversation: str = "c", **options: Any
+    ) -> list[dict[str, Any]]:
+        """The rows of `answers`, in the order of the questions."""
+        rows = [
+            {
+                "conversation": conversation,
+                "id": f"q{n}",
+                "question": text,
+                "at": "2026-01-01T09:00:00Z",
+            }
+            for n, text in enumerate(questions)
+        ]
+        result = await self._run("read", options, questions=rows)
+        assert not result.failed
+        return sorted(result.tables["answers"].to_pylist(), key=lambda row: row["id"])
+
+    async def rows(self, label: str, plan: str = "write") -> list[dict[str, Any]]:
+        """What the store holds under a label, of all conversations."""
+        graph = (self.plans / load_plan(self.plans / f"{plan}.yaml").document["graph"]).resolve()
+        file = self.folder / f"{label}.yaml"
+        scan = f"{{from: {{label: {label}, partition: all}}}}"
+        file.write_text(
+            f"plan: {label}\ngraph: {graph}\nsteps: {{rows: [{scan}]}}\nreturns: [rows]\n"
+        )
+        result = await self.session.arun(load_plan(file))
+        return result.tables["rows"].to_pylist()
+
+    async def _run(self, which: str, options: dict[str, Any], **rows: Any) -> Result:
+        given = {name: options.pop(name) for name in ("params", "preset", "use") if name in options}
+        return await self.session.arun(
+            load_plan(self.plans / f"{which}.yaml", **given), **rows, **options
+        )
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[StandIn]:
+    """The simulated model, without errors."""
+    async with StandIn() as server:
+        yield server
+
+
+@pytest.fixture
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    """An empty store: SQLite's in memory, or the one that `both_stores` asks for."""
+    if getattr(request, "param", "memory") == "memory":
+        made: Store = SqliteStore(":memory:")
+    else:
+        from semgraph.stores.neo4j.store import Neo4jStore
+
+        server = request.getfixturevalue("neo4j_database")
+        made = Neo4jStore(server.uri, server.user, server.password)
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+async def memory(
+    model: StandIn, store: Store, tmp_path: Path
+) -> AsyncIterator[Callable[..., Told]]:
+    """Makes a memory by its name, with the model of the test or another one."""
+    made: list[Told] = []
+
+    def make(name: str, answering: StandIn = model) -> Told:
+        made.append(Told(name, answering, store, tmp_path))
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.session.aclose()
