@@ -766,7 +766,7 @@ class Loader:
         read_head(inner, preset, params, {})
         own = self.head.graph
         unknown_graph = self.head.unknown_graph or inner.unknown_graph
-        if unknown_graph or not inner.graph.labels or inner.graph == own:
+        if unknown_graph or not inner.graph.labels or own.contains(inner.graph):
             return
         graph = inner.data["graph"]
         if own.labels:

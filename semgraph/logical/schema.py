@@ -140,6 +140,12 @@ class Graph:
             {"name": self.name, "key": self.key, "partition": self.partition, "labels": self.labels}
         )
 
+    def contains(self, other: Graph) -> bool:
+        """Whether another graph, whatever its name, has some of these labels and no others."""
+        return (other.key, other.partition) == (self.key, self.partition) and all(
+            self.labels.get(name) == label for name, label in other.labels.items()
+        )
+
     def label(self, name: str) -> Label:
         """A label by name. Raises Fault with the nearest name."""
         if name in self.labels:

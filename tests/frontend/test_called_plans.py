@@ -285,3 +285,26 @@ def test_the_plans_that_fit_a_call_are_listed() -> None:
 def test_a_copied_plan_brings_the_plans_that_its_presets_use(folder: Path) -> None:
     new = copied("main.yaml", folder / "own")
     assert {path.name for path in new} == {"main.yaml", "read_slow.yaml", "read_fast.yaml"}
+
+
+OF_A_GRAPH = "plan: {0}\ngraph: {0}_graph.yaml\nsteps: {{{1}: [{2}]}}\nreturns: [{1}]\n"
+SMALL = "graph: small\nnodes: {Person: {properties: {name: string}}}\n"
+LARGE = "graph: large\nnodes: {{Person: {{properties: {{name: {0}}}}}, Place: {{}}}}\n"
+
+
+@pytest.mark.parametrize(("kind", "fits"), [("string", True), ("int64", False)])
+def test_a_called_plan_may_know_a_part_of_the_graph(tmp_path: Path, kind: str, fits: bool) -> None:
+    people = "{from: {label: Person, partition: all}}"
+    files = {
+        "inner.yaml": OF_A_GRAPH.format("inner", "people", people),
+        "inner_graph.yaml": SMALL,
+        "outer.yaml": OF_A_GRAPH.format("outer", "all", "{call: {plan: inner}}"),
+        "outer_graph.yaml": LARGE.format(kind),
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    if fits:
+        assert load_plan(tmp_path / "outer.yaml").graph.name == "large"
+    else:
+        with pytest.raises(PlanError, match="has another graph"):
+            load_plan(tmp_path / "outer.yaml")
