@@ -589,15 +589,18 @@ def _settings(
         if name == preset:
             chosen = settings
     for step, value in (chosen.get("use") or {}).items():
+        head.use.pop(step, None)  # of several entries for a step the last one counts
         head.use[step] = (value, ("presets", str(preset), "use", step))
-    head.use |= {step: (value, ()) for step, value in use.items()}
+    for step, value in use.items():
+        head.use.pop(step, None)
+        head.use[step] = (value, ())
     if faults:
         raise Faults(faults)
     head.params.update(chosen.get("params") or {})
     if preset is not None and preset not in presets:
         head.attempt_option("--preset", partial(_no_preset, preset, presets))
     head.attempt_option("--set", partial(_set_parameters, head, declared, params))
-    for step, (value, path) in head.use.items():
+    for step, (value, path) in [*head.use.items()]:
         if path:
             head.attempt(partial(_settle_choice, head, step, value, path), *path)
 

@@ -994,8 +994,9 @@ def load_document(
         raise PlanError(*sorted(state.problems, key=partial(_place, document.file)))
 
     def load(more: Mapping[str, Any]) -> LogicalPlan:
+        before = {step: value for step, value in (use or {}).items() if step not in more}
         return load_document(
-            document, path, params=params, preset=preset, use={**(use or {}), **more},
+            document, path, params=params, preset=preset, use={**before, **more},
             folders=folders, graphs=graphs, confined=confined, functions=functions,
         )  # fmt: skip
 

@@ -254,7 +254,13 @@ class LogicalPlan:
         calls = {pattern for pattern in use if match_steps(pattern, self.called)}
         if calls and self.load is not None:
             return self.load(use)
-        parsed = {step: Choice.parse(value) for step, value in use.items()}
+        nodes = walk(*self.roots, *self.steps.values()) if use else ()
+        steps = dict.fromkeys(node.step for node in nodes if node.swappable)
+        parsed = {
+            step: Choice.parse(value)
+            for pattern, value in use.items()
+            for step in match_steps(pattern, steps) or [pattern]
+        }
         return replace(self, use={**self.use, **parsed}) if parsed else self
 
     @cached_property

@@ -5,6 +5,7 @@ place.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -231,6 +232,34 @@ def test_the_outermost_choice_wins() -> None:
     assert load_plan("outer.yaml").replaced == {"inner/read": Choice("read_fast")}
     chosen = load_plan("outer.yaml", use={"read": "read_one"})
     assert chosen.replaced == {"inner/read": Choice("read_one")}
+
+
+def test_a_later_choice_wins_whether_it_names_the_call_or_all_of_its_name(folder: Path) -> None:
+    text = """
+inputs: {notes: {id: string, text: string}}
+presets: {slow: {use: {read: read_slow}}}
+steps: {inner: [{call: {plan: main, inputs: [notes]}}]}
+use: {read: read_one, inner/read: read_fast}
+returns: [inner]
+"""
+    (folder / "two.yaml").write_text(f"plan: two{text}", encoding="utf-8")
+
+    def read(**options: Any) -> str:
+        return load_plan("two.yaml", **options).replaced["inner/read"].name
+
+    assert read() == "read_fast"
+    assert read(preset="slow") == "read_slow"
+    assert read(use={"read": "read_fewer"}) == "read_fewer"
+    loaded = load_plan("two.yaml", use={"read": "read_one", "inner/read": "read_fast"})
+    assert loaded.using({"read": "read_fewer"}).replaced["inner/read"].name == "read_fewer"
+
+
+def test_a_choice_for_a_loaded_plan_holds_for_every_step_of_the_name(folder: Path) -> None:
+    text = PLANS["read_slow"] + "use: {asked: packed(rows=3)}\n"
+    (folder / "read_slow.yaml").write_text(f"plan: read_slow{text}", encoding="utf-8")
+    plan = load_plan("main.yaml")
+    assert str(plan.choice("read/asked")) == "packed(rows=3)"
+    assert str(plan.using({"asked": "per_row"}).choice("read/asked")) == "per_row"
 
 
 def test_choices_for_steps_that_the_other_plan_lacks_are_refused_as_options_only() -> None:
