@@ -53,5 +53,6 @@ MEMORIES: Mapping[str, Memory] = {
         )
         for turns in (5, 10, 20)
     },
+    "hipporag": memory("hipporag"),
 }
 """All memories of the benchmark, by the names in its table."""
