@@ -54,5 +54,6 @@ MEMORIES: Mapping[str, Memory] = {
         for turns in (5, 10, 20)
     },
     "hipporag": memory("hipporag"),
+    "hipporag, no walk": memory("hipporag", read={"params": {"damping": 0}}),
 }
 """All memories of the benchmark, by the names in its table."""

@@ -1,0 +1,145 @@
+"""HippoRAG 2: passages are ranked by a walk over triples and synonyms."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+from benchmarks.memories.conversations import of_world
+from benchmarks.memories.measure import over_world
+from benchmarks.memories.memories import MEMORIES
+from benchmarks.memories.memories import memory as named
+from benchmarks.world import Fault, StandIn
+from tests.memories.conftest import both_stores, turn
+
+KNOWN = "Where does the one whom Ada Costa knows live?"
+LUMA = "Who works where Ada Costa works?"
+SMALL = (
+    turn(1, "I have joined Luma."),
+    turn(2, "I live in Riga. I work at Luma.", "Ben Ito"),
+    turn(3, "It was a long week.", "Ben Ito"),
+)
+
+
+async def f1(memory, kind):
+    """The mean F1 of a kind of question in two worlds."""
+    found = []
+    for world in (1, 2):
+        async with StandIn() as server:
+            told = await over_world(memory, of_world(world, count=72), server)
+        found.append(told.score.by_kind[kind])
+    return statistics.fmean(found)
+
+
+async def test_without_the_walk_fewer_questions_over_two_hops_are_answered():
+    by_phrases = {"passage_weight": 0.01}  # in a small world a phrase is in many of the passages
+    walked = await f1(named("hipporag", read={"params": by_phrases}), "two hops")
+    assert walked > await f1(MEMORIES["hipporag, no walk"], "two hops") + 0.1
+
+
+async def test_without_the_walk_passages_are_those_of_a_search_by_vectors(memory):
+    turns = [dict(row) for row in of_world(2, 3, 0, 12).turns]
+    shown = []
+    for name, params in (("hipporag", {"k": 10, "damping": 0}), ("turns", {"by": "vectors"})):
+        made = memory(name)
+        await made.tell(*turns)
+        result = await made._run(
+            "read", {"params": params},
+            questions=[{"conversation": turns[0]["conversation"], "id": "q", "question": KNOWN}],
+        )  # fmt: skip
+        shown.append({row["turns"][0] for row in result.tables["shown"].to_pylist()})
+    assert shown[0] == shown[1]
+    assert len(shown[0]) == 10
+
+
+@pytest.mark.parametrize(("similar", "found"), [(0.65, "Riga"), (1, None)])
+async def test_synonyms_lead_from_a_name_to_its_short_form(memory, similar, found):
+    hippo = memory("hipporag")
+    others = [turn(day, f"Where does one work or live in {day}?", "Mia") for day in range(5, 30)]
+    await hippo.tell(
+        turn(1, "I live in Oslo."),
+        turn(2, "Ada is a friend of Dario Okafor.", "Ben Ito"),
+        turn(3, "I live in Riga.", "Dario Okafor"),
+        *others,
+        params={"similar": similar},
+    )
+    assert len(await hippo.rows("ALIKE")) == (1 if found else 0)
+    (answer,) = await hippo.ask(KNOWN, params={"linked": 1, "k": 3, "passage_weight": 0.001})
+    assert answer["answer"] == found
+
+
+@both_stores
+async def test_answers_rest_on_turns_on_both_stores(memory):
+    hippo = memory("hipporag")
+    await hippo.tell(*SMALL)
+    assert {row["name"] for row in await hippo.rows("Phrase")} == {
+        "ada costa",
+        "ben ito",
+        "luma",
+        "riga",
+    }
+    works, unknown = await hippo.ask(LUMA, "Where does Katya Brandt work?")
+    assert (works["answer"], sorted(works["evidence"])) == ("Ben Ito", ["t1", "t2"])
+    assert (unknown["answer"], unknown["evidence"]) == (None, [])
+
+
+async def test_one_turn_without_a_triple_is_still_found(memory):
+    hippo = memory("hipporag")
+    await hippo.tell(turn(3, "It was a long week."))
+    result = await hippo._run(
+        "read", {}, questions=[{"conversation": "c", "id": "q", "question": LUMA}]
+    )
+    assert [row["turns"] for row in result.tables["shown"].to_pylist()] == [["t3"]]
+    assert [row["answer"] for row in result.tables["answers"].to_pylist()] == [None]
+
+
+async def test_the_order_and_number_of_runs_change_nothing_in_the_graph(memory):
+    hippo, graphs = memory("hipporag"), []
+    for name, parts in (("c", [SMALL]), ("d", [SMALL[1:], SMALL[:1], SMALL])):
+        for part in parts:
+            await hippo.tell(
+                *({**row, "conversation": name, "id": name + row["id"]} for row in part)
+            )
+        graphs.append(
+            {
+                (row["name"], tuple(sorted(turn.removeprefix(name) for turn in row["turns"])))
+                for row in await hippo.rows("Phrase")
+                if row["conversation"] == name
+            }
+        )
+    assert graphs[0] == graphs[1]
+    assert ("luma", ("t1", "t2")) in graphs[0]
+
+
+async def test_conversations_do_not_know_each_other(memory):
+    hippo = memory("hipporag")
+    await hippo.tell(SMALL[0], {**SMALL[1], "conversation": "other"})
+    (answer,) = await hippo.ask(LUMA)
+    assert (answer["answer"], answer["evidence"]) == (None, [])
+
+
+@pytest.mark.parametrize("kind", ["prose", "truncated", "refusal"])
+async def test_a_turn_without_an_answer_is_reported_and_read_by_the_next_run(memory, kind):
+    async with StandIn(faults=(Fault(kind, rate=1.0),)) as broken:
+        assert len((await memory("hipporag", broken).tell(*SMALL)).failed) == 3
+    hippo = memory("hipporag")
+    assert await hippo.rows("Passage") == []
+    result = await hippo.tell(*SMALL)
+    assert (result.committed, len(await hippo.rows("Passage"))) == (3, 3)
+
+
+async def test_a_failure_half_way_loses_its_own_turn_only_and_the_next_run_adds_it(memory):
+    async with StandIn(faults=(Fault("refusal", on=(5,)),)) as broken:
+        first = await memory("hipporag", broken).tell(*SMALL)
+    assert (len(first.failed), first.committed) == (1, 2)
+    second = await memory("hipporag").tell(*SMALL)
+    assert (second.skipped, second.committed) == (2, 1)
+    assert len(await memory("hipporag").rows("Passage")) == 3
+
+
+async def test_numbers_of_no_triple_are_dropped_and_the_question_is_still_answered(memory):
+    await memory("hipporag").tell(*SMALL)
+    async with StandIn(faults=(Fault("wrong_ids", on=(1,)),)) as broken:
+        (answer,) = await memory("hipporag", broken).ask(LUMA)
+    assert answer["answer"] == "Ben Ito"
