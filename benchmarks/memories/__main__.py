@@ -10,7 +10,7 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 
-from benchmarks.memories.conversations import Conversation, of_world
+from benchmarks.memories.conversations import Conversation, of_world, said_again
 from benchmarks.memories.measure import Measured, over_world
 from benchmarks.memories.memories import MEMORIES, Memory
 from benchmarks.world import StandIn
@@ -47,6 +47,7 @@ async def run(arguments: argparse.Namespace) -> None:
     print(_HEADER)
     for seed in arguments.worlds:
         told = of_world(seed, arguments.people, arguments.difficulty, arguments.count)
+        told = said_again(told, arguments.times)
         for name in arguments.memory or MEMORIES:
             async with StandIn(noise=arguments.noise) as server:
                 found = await over_world(_memory(name), told, server)
@@ -87,6 +88,7 @@ def main(given: Sequence[str] | None = None) -> None:
     add("--people", type=int, default=8, help="people of a world, about nine turns for each")
     add("--difficulty", default="1", help="of the wording: benchmarks/world/README.md")
     add("--count", type=int, default=48, help="questions about a world")
+    add("--times", type=int, default=1, help="how often each turn is said")
     add(
         "--noise",
         type=Noise.parse,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date, datetime
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from benchmarks.public.scores import best_f1
@@ -82,6 +82,37 @@ def of_world(
         for i, one in enumerate(found, start=1)
     ]
     return Conversation(world.group, [_turn(world.group, row) for row in world.rows], asked, end)
+
+
+def said_again(told: Conversation, times: int) -> Conversation:
+    """A conversation in which each turn is said so often, as people who repeat themselves do.
+
+    Args:
+        told: The conversation.
+        times: How often; of a fact any of its turns is evidence.
+    """
+    turns = [
+        {
+            **turn,
+            "id": _again(turn["id"], n),
+            "at": iso(datetime.fromisoformat(turn["at"]) + timedelta(seconds=n)),
+            "text": f"{turn['text']} I have said so {n} times." if n else turn["text"],
+        }
+        for turn in told.turns
+        for n in range(times)
+    ]
+    asked = [
+        replace(
+            one,
+            evidence=[frozenset(_again(turn, n) for turn in turns for n in range(times)) for turns in one.evidence],
+        )
+        for one in told.asked
+    ]  # fmt: skip
+    return replace(told, turns=turns, asked=asked)
+
+
+def _again(turn: str, n: int) -> str:
+    return f"{turn}/{n}" if n else turn
 
 
 def _turn(group: str, row: Mapping[str, Any]) -> dict[str, Any]:

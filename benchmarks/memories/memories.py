@@ -55,5 +55,7 @@ MEMORIES: Mapping[str, Memory] = {
     },
     "hipporag": memory("hipporag"),
     "hipporag, no walk": memory("hipporag", read={"params": {"damping": 0}}),
+    "raptor": memory("raptor"),
+    "raptor, top down": memory("raptor", read={"preset": "top_down"}),
 }
 """All memories of the benchmark, by the names in its table."""

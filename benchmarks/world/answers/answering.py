@@ -22,6 +22,7 @@ from benchmarks.world.requests import Record
 _NEVER = "0002-01-02T00:00:00Z"  # a time of which no message speaks
 _DAY = r"\d{4}-\d\d-\d\d"
 _VALID = re.compile(rf"\s*\((?:from (?P<since>{_DAY}))?\s?(?:until (?P<until>{_DAY}))?\)$")
+_SAID_ON = re.compile(rf"(?P<day>{_DAY}): ")
 _ONE_TARGET, _ONE_SUBJECT = frozenset({"job", "home"}), frozenset({"lead"})
 _WHO = rf"(?:{NAME}(?: the [a-z]+)?)"
 _ENTITY = rf"(?:the one who leads {_WHO}|the one whom (?:the one who leads )?{_WHO} knows|{_WHO})"
@@ -73,6 +74,17 @@ def answered(
     )
 
 
+def said_on(line: str, at: str | None) -> tuple[str, str | None]:
+    """A line of a record without the day at its beginning, and when it was said: on that day, else at
+    the time of the record.
+
+    >>> said_on("2024-05-03: Ada has joined Luma.", None)
+    ('Ada has joined Luma.', '2024-05-03T00:00:00Z')
+    """
+    match = _SAID_ON.match(line)
+    return (line[match.end() :], f"{match['day']}T00:00:00Z") if match else (line, at)
+
+
 @dataclass(frozen=True)
 class _Mention:
     """A claim of a record."""
@@ -99,20 +111,21 @@ class _Note:
     def mentions(self) -> list[_Mention]:
         found: list[_Mention] = []
         for line in str(self.record["text"]).splitlines():
-            valid = _VALID.search(line)
-            for claim in claims_in(line[: valid.start()] if valid else line):
+            told, at = said_on(line, self.at)
+            valid = _VALID.search(told)
+            for claim in claims_in(told[: valid.start()] if valid else told):
                 if not self.overlooked(self.record["number"], len(found)):
-                    found.append(self._mention(claim, valid))
+                    found.append(self._mention(claim, at, valid))
         return found
 
-    def _mention(self, claim: Claim, valid: re.Match[str] | None) -> _Mention:
-        told = dated(claim, self.at or _NEVER)
+    def _mention(self, claim: Claim, at: str | None, valid: re.Match[str] | None) -> _Mention:
+        told = dated(claim, at or _NEVER)
         named = not (dated(claim, _NEVER).since or _NEVER).startswith(("0001", "0002"))
         if valid:
             since, until = (f"{day}T00:00:00Z" if day else None for day in valid.groups())
             told = replace(told, since=since or told.since, until=until or told.until)
             named = named or bool(since)
-        return _Mention(told, self.record["number"], self.at or told.since or _NEVER, named)
+        return _Mention(told, self.record["number"], at or told.since or _NEVER, named)
 
 
 @dataclass

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from benchmarks.world.answers.raptor import summed_up
 from benchmarks.world.answers.words import distinct
 from benchmarks.world.messages import names_in, sentences_of
 from benchmarks.world.requests import Record
@@ -58,4 +59,5 @@ def _text(records: Sequence[Record], field: str) -> str:
 
 GROUPS: Mapping[str, Callable[[Sequence[Record], Record], Answer]] = {
     "merge_summaries": merged, "merge_texts": united, "summarise_saga": retold, "summarise_from_episodes": about,
+    "sum_up_passages": summed_up,
 }  # fmt: skip
