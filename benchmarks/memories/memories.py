@@ -53,6 +53,8 @@ MEMORIES: Mapping[str, Memory] = {
         )
         for turns in (5, 10, 20)
     },
+    "amem": memory("amem"),
+    "amem, no links": memory("amem", read={"params": {"links": 0}}),
     "hipporag": memory("hipporag"),
     "hipporag, no walk": memory("hipporag", read={"params": {"damping": 0}}),
     "raptor": memory("raptor"),
