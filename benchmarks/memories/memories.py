@@ -47,6 +47,8 @@ MEMORIES: Mapping[str, Memory] = {
     "graphiti, lean": memory("graphiti", {"preset": "lean"}),
     "mem0": memory("mem0"),
     "mem0, only added": memory("mem0", {"params": {"decide": False}}),
+    "mem0g": memory("mem0g", reads=2),
+    "mem0g, two steps": memory("mem0g", read={"params": {"further": 1}}, reads=2),
     **{
         f"graphiti, bulk by {turns}": memory(
             "graphiti", {"preset": "bulk", "use": {"graphs": f"packed(rows={turns})"}}

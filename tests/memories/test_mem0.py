@@ -8,6 +8,8 @@ from benchmarks.memories.conversations import of_world
 from benchmarks.memories.measure import over_world
 from benchmarks.memories.memories import MEMORIES
 from benchmarks.world import Fault, StandIn
+from benchmarks.world.answers.memory import ROWS
+from benchmarks.world.answers.reading import listed
 from tests.memories.conftest import both_stores, turn
 
 WORKS, LIVES = "Where does Ada Costa work?", "Where does Ada Costa live?"
@@ -32,7 +34,23 @@ async def test_each_decision_does_what_it_says(memory):
     (kept,) = await mem0.rows("Memory")
     assert kept["text"] == "Ada Costa has moved to Oslo."
     assert kept["history"] == ["Ada Costa lives in Riga."]
-    assert kept["turns"] == ["t1", "t2"]
+    assert kept["turns"] == ["t2"]
+
+
+async def test_a_memory_that_joins_two_statements_rests_on_the_turns_of_both(memory, monkeypatch):
+    def joined(record):
+        (known,) = listed(record["known"])
+        both = f"{known['text']} {record['statement']}"
+        return {"event": "UPDATE", "memory": known["number"], "becomes": both}
+
+    monkeypatch.setitem(ROWS, "event memory becomes", joined)
+    mem0 = memory("mem0")
+    await mem0.tell(turn(1, "I work at Luma."), turn(2, "I live in Riga."), params={"pair": 1})
+    (kept,) = await mem0.rows("Memory")
+    assert (kept["text"], kept["turns"]) == (
+        "Ada Costa works at Luma. Ada Costa lives in Riga.",
+        ["t1", "t2"],
+    )
 
 
 async def test_without_decisions_questions_about_the_present_get_outdated_answers():

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.world.answers.judging import verdict
 from benchmarks.world.answers.reading import listed
-from benchmarks.world.claims import ENDS, Claim, read
+from benchmarks.world.claims import ENDS, WAYS, Claim, read
 from benchmarks.world.dates import dated, iso, midnight
 from benchmarks.world.messages import claims_in, fullest, names_in, sentences_of
 from benchmarks.world.requests import Record
@@ -18,6 +18,13 @@ from benchmarks.world.requests import Record
 Answer = dict[str, Any]
 _NAMED_DAY = re.compile(r"\b\d{4}-\d\d-\d\d\b|\b\d{4}\b")
 _SENTENCES = 10
+_TYPES = {
+    "job": "organisation",
+    "left": "organisation",
+    "home": "place",
+    "lead": "project",
+    "handed": "project",
+}
 
 
 def remembered(record: Record) -> Answer:
@@ -65,8 +72,7 @@ def decided(record: Record) -> Answer:
     event, known = next(
         (one for one in choices if one[0] == "NOOP"), choices[0] if choices else ("ADD", {})
     )
-    becomes = record["statement"] if event == "UPDATE" else None
-    return {"event": event, "memory": known.get("number"), "becomes": becomes}
+    return {"event": event, "memory": known.get("number"), "becomes": None}
 
 
 def _event(statement: str, at: str, known: str, known_at: str) -> str | None:
@@ -112,6 +118,74 @@ def overview(record: Record) -> Answer:
     return {"overview": " ".join(reversed(kept))}
 
 
+def things(record: Record) -> Answer:
+    """The names of the new messages, each once, with a type from what is said of them."""
+    history = [*sentences_of(record["summary"] or ""), *listed(record["recent"])]
+    messages = listed(record["messages"])
+    shown = [*history, *(f"{one['speaker']}: {one['text']}" for one in messages)]
+    names = [name for text in shown for name in names_in(text)]
+    found: dict[str, Answer] = {}
+    for message, claims in _claims(messages, history):
+        for name in (*_named(claims), *names_in(message["text"]), message["speaker"]):
+            full = fullest(name, names)
+            found.setdefault(
+                full, {"name": full, "type": _type(full, claims), "message": message["number"]}
+            )
+    return {"things": list(found.values())}
+
+
+def _named(claims: Iterable[Claim]) -> list[str]:
+    return [name for claim in claims for name in (claim.subject, claim.target) if name]
+
+
+def _type(name: str, claims: Iterable[Claim]) -> str:
+    return next((_TYPES[c.kind] for c in claims if c.target == name and c.kind in _TYPES), "person")
+
+
+def triplets(record: Record) -> Answer:
+    """The claims of the new messages between listed names, as name, words, name."""
+    listed_names = set(listed(record["names"]))
+    found = []
+    for message, claims in _claims(
+        listed(record["messages"]), [*listed_names, *listed(record["recent"])]
+    ):
+        for claim in claims:
+            words = claim.text.removeprefix(claim.subject).partition(claim.target)[0].strip()
+            if {claim.subject, claim.target} <= listed_names and words:
+                found.append(
+                    {
+                        "source": claim.subject,
+                        "relation": words,
+                        "target": claim.target,
+                        "message": message["number"],
+                    }
+                )
+    return {"triplets": found}
+
+
+def ended(record: Record) -> Answer:
+    """The known relations that cannot hold together with a later one about the present."""
+    pairs = [
+        {"known": known["number"], "fresh": fresh["number"]}
+        for known in listed(record["known"])
+        for fresh in listed(record["fresh"])
+        if known["at"] < fresh["at"] and _over(f"{fresh['text']}.", f"{known['text']}.")
+    ]
+    return {"ended": pairs}
+
+
+def _over(fresh: str, known: str) -> bool:
+    if any(f" {way.past} " in text for way in WAYS.values() if way.past for text in (fresh, known)):
+        return False
+    return verdict(fresh, known) == "contradicts"
+
+
+def names(record: Record) -> Answer:
+    """The names in a question."""
+    return {"names": names_in(record["question"])}
+
+
 ROWS: Mapping[str, Callable[[Record], Answer]] = {
     "remembered": remembered, "event memory becomes": decided, "overview": overview,
+    "things": things, "triplets": triplets, "ended": ended, "names": names,
 }  # fmt: skip
