@@ -53,6 +53,22 @@ async def test_without_the_walk_passages_are_those_of_a_search_by_vectors(memory
     assert len(shown[0]) == 10
 
 
+async def test_a_question_that_no_triple_helps_with_starts_no_walk(memory):
+    hippo = memory("hipporag")
+    await hippo.tell(*[dict(row, conversation="c") for row in of_world(2, 3, 0, 12).turns])
+    ranks = {}
+    for about in ("Ulla Unknown", of_world(2, 3, 0, 12).turns[0]["speaker"]):
+        for damping in (0, 0.5):
+            result = await hippo._run(
+                "read", {"params": {"damping": damping, "passage_weight": 0.01}},
+                questions=[{"conversation": "c", "id": "q", "question": f"Where does {about} live?"}],
+            )  # fmt: skip
+            rows = sorted(result.tables["shown"].to_pylist(), key=lambda row: row["rank"])
+            ranks[about, damping] = [row["turns"] for row in rows]
+        same = ranks[about, 0] == ranks[about, 0.5]
+        assert same == (about == "Ulla Unknown")
+
+
 @pytest.mark.parametrize(("similar", "found"), [(0.65, "Riga"), (1, None)])
 async def test_synonyms_lead_from_a_name_to_its_short_form(memory, similar, found):
     hippo = memory("hipporag")
