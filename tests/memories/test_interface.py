@@ -13,6 +13,7 @@ from benchmarks.world import StandIn
 from semgraph.expr.types import type_of_arrow
 from semgraph.frontend.load import load_plan
 from semgraph.shipped import plans_folder
+from tests.memories.conftest import turn
 
 FOLDERS = sorted(path.parent for path in (plans_folder() / "memories").glob("*/write.yaml"))
 ANSWERS = {
@@ -78,3 +79,14 @@ def test_a_question_without_an_answer_is_right_if_it_is_declined():
     assert score(asked, [declined[0], right]).f1 == 1
     assert score(asked, [declined[0], right]).recall == 1
     assert score(asked, [right]).f1 == 0.5
+
+
+async def test_questions_of_two_conversations_with_one_id_are_reported_and_not_mixed(memory):
+    turns = memory("turns")
+    await turns.tell(turn(1, "I work at Luma."))
+    asked = {"id": "q", "question": "Where does Ada Costa work?", "at": "2025-05-01T00:00:00Z"}
+    result = await turns._run(
+        "read", {}, questions=[{**asked, "conversation": name} for name in ("c", "other")]
+    )
+    assert result.tables["answers"].num_rows == 0
+    assert [one.error for one in result.failed] == ['two questions have the id "q"'] * 2
