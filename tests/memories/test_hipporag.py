@@ -159,3 +159,15 @@ async def test_numbers_of_no_triple_are_dropped_and_the_question_is_still_answer
     async with StandIn(faults=(Fault("wrong_ids", on=(1,)),)) as broken:
         (answer,) = await memory("hipporag", broken).ask(LUMA)
     assert answer["answer"] == "Ben Ito"
+
+
+async def test_without_an_answer_about_triples_the_turns_of_a_search_by_vectors_are_shown(memory):
+    await memory("hipporag").tell(*SMALL)
+    async with StandIn(faults=(Fault("refusal", on=(1,)),)) as broken:
+        hippo = memory("hipporag", broken)
+        result = await hippo._run(
+            "read", {}, questions=[{"conversation": "c", "id": "q", "question": LUMA}]
+        )
+    (answer,) = result.tables["answers"].to_pylist()
+    assert answer["answer"] == "Ben Ito"
+    assert result.meter.total().rows_failed == 1
