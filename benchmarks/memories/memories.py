@@ -59,6 +59,9 @@ MEMORIES: Mapping[str, Memory] = {
     "amem, no links": memory("amem", read={"params": {"links": 0}}),
     "hipporag": memory("hipporag"),
     "hipporag, no walk": memory("hipporag", read={"params": {"damping": 0}}),
+    "graphrag": memory("graphrag"),
+    "graphrag, global": memory("graphrag", read={"preset": "global"}),
+    "graphrag, local": memory("graphrag", read={"preset": "local"}),
     "raptor": memory("raptor"),
     "raptor, top down": memory("raptor", read={"preset": "top_down"}),
 }

@@ -125,7 +125,8 @@ class Draw:
             return not value
         if "enum" in schema:
             return draw.choice([one for one in schema["enum"] if one != value])
-        return round(draw.uniform(0, 100), 3)
+        score = draw.uniform(0, 100)
+        return round(score) if schema.get("type") == "integer" else round(score, 3)
 
     def _list(
         self, entries: Sequence[Any], schema: Mapping[str, Any], name: str, *key: object

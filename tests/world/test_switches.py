@@ -128,6 +128,13 @@ def test_verdicts_are_wrong_more_often_the_more_is_asked_in_one_call() -> None:
     assert 0.14 < wrong(20) < 0.28, "0.02 * (1 + 0.5 * 19) = 0.21"
 
 
+def test_a_wrong_score_is_a_whole_number_where_the_schema_wants_one() -> None:
+    schema = {"score": {"type": "integer"}}
+    told = Noise(verdict=1).draw("a prompt", 1).answer({"score": 7}, schema, 1)
+    assert isinstance(told["score"], int)
+    assert told["score"] != 7
+
+
 def test_a_latency_is_drawn_from_the_prompt_and_grows_with_the_answer() -> None:
     model = Latency(first=0.8, spread=0.35, each=0.01)
     assert model.seconds("a", Tokens(100, 0, 10)) == model.seconds("a", Tokens(100, 0, 10))
