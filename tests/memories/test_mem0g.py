@@ -83,6 +83,19 @@ async def test_a_relation_that_is_told_again_is_one_until_it_has_ended(memory):
     assert sorted(f"{row['invalid_at']}"[:10] for row in rows) == ["2025-01-04", "None"]
 
 
+async def test_days_that_a_message_names_are_kept_with_the_relation(memory):
+    mem0g = memory("mem0g")
+    past = "I worked at Acme from 2019-01-01 to 2020-02-02."
+    for day, text in enumerate(
+        ("I work at Luma.", "I work at Luma since 2024-03-01.", past), start=1
+    ):
+        await mem0g.tell(turn(day, text))
+    assert relations(await mem0g.rows("RELATES")) == {
+        "Ada Costa works at Luma since 2024-03-01": None,
+        "Ada Costa worked at Acme from 2019-01-01 to 2020-02-02": None,
+    }
+
+
 async def test_a_late_turn_ends_nothing_that_was_said_after_it(memory):
     mem0g = memory("mem0g")
     await mem0g.tell(turn(9, "I live in Oslo."))

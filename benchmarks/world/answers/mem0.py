@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.world.answers.judging import verdict
 from benchmarks.world.answers.reading import listed
-from benchmarks.world.claims import ENDS, WAYS, Claim, read
+from benchmarks.world.claims import ENDS, Claim, read
 from benchmarks.world.dates import dated, iso, midnight
 from benchmarks.world.messages import claims_in, fullest, names_in, sentences_of
 from benchmarks.world.requests import Record
@@ -33,7 +33,8 @@ def remembered(record: Record) -> Answer:
     found = []
     for message, claims in _claims(listed(record["messages"]), history):
         found += [
-            {"statement": _absolute(c, message["at"]), "message": message["number"]} for c in claims
+            {"statement": _absolute(c.text, message["at"]), "message": message["number"]}
+            for c in claims
         ]
     return {"remembered": found}
 
@@ -57,9 +58,9 @@ def _in_full(claim: Claim, names: Sequence[str]) -> Claim:
     return replace(claim, subject=subject, target=target, text=text)
 
 
-def _absolute(claim: Claim, at: str) -> str:
+def _absolute(text: str, at: str) -> str:
     day = iso(midnight(datetime.fromisoformat(at)) - timedelta(days=1))[:10]
-    return re.sub(r"\byesterday\b", f"on {day}", claim.text)
+    return re.sub(r"\byesterday\b", f"on {day}", text)
 
 
 def decided(record: Record) -> Answer:
@@ -143,20 +144,20 @@ def _type(name: str, claims: Iterable[Claim]) -> str:
 
 
 def triplets(record: Record) -> Answer:
-    """The claims of the new messages between listed names, as name, words, name."""
-    listed_names = set(listed(record["names"]))
+    """The claims of the new messages between listed names, as name, words, name, days."""
+    named = set(listed(record["names"]))
     found = []
-    for message, claims in _claims(
-        listed(record["messages"]), [*listed_names, *listed(record["recent"])]
-    ):
+    for message, claims in _claims(listed(record["messages"]), [*named, *listed(record["recent"])]):
         for claim in claims:
-            words = claim.text.removeprefix(claim.subject).partition(claim.target)[0].strip()
-            if {claim.subject, claim.target} <= listed_names and words:
+            words, _, rest = claim.text.removeprefix(claim.subject).partition(claim.target)
+            if {claim.subject, claim.target} <= named and words.strip():
+                days = _absolute(rest.strip(" ."), message["at"]) or None
                 found.append(
                     {
                         "source": claim.subject,
-                        "relation": words,
+                        "relation": words.strip(),
                         "target": claim.target,
+                        "days": days,
                         "message": message["number"],
                     }
                 )
@@ -169,15 +170,19 @@ def ended(record: Record) -> Answer:
         {"known": known["number"], "fresh": fresh["number"]}
         for known in listed(record["known"])
         for fresh in listed(record["fresh"])
-        if known["at"] < fresh["at"] and _over(f"{fresh['text']}.", f"{known['text']}.")
+        if known["at"] < fresh["at"] and _over(fresh, known)
     ]
     return {"ended": pairs}
 
 
-def _over(fresh: str, known: str) -> bool:
-    if any(f" {way.past} " in text for way in WAYS.values() if way.past for text in (fresh, known)):
-        return False
-    return verdict(fresh, known) == "contradicts"
+def _over(fresh: Record, known: Record) -> bool:
+    """Whether a relation is over by a fresh one: they cannot hold together, and neither is of the past."""
+    texts = f"{fresh['text']}.", f"{known['text']}."
+    claims = [read(text) for text in texts]
+    return verdict(*texts) == "contradicts" and all(
+        claim is not None and dated(claim, one["at"]).until is None
+        for claim, one in zip(claims, (fresh, known), strict=True)
+    )
 
 
 def names(record: Record) -> Answer:
