@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from benchmarks.memories.conversations import of_world
@@ -101,6 +103,24 @@ async def test_a_late_turn_ends_nothing_that_was_said_after_it(memory):
     await mem0g.tell(turn(9, "I live in Oslo."))
     await mem0g.tell(turn(1, "I live in Riga."))
     assert relations(await mem0g.rows("RELATES"))["Ada Costa lives in Oslo"] is None
+
+
+async def test_no_request_shows_two_conversations(memory, model):
+    mem0g = memory("mem0g")
+    for day, (here, there) in enumerate((("Oslo", "Accra"), ("Gdansk", "Dakar")), start=1):
+        await mem0g.tell(
+            turn(day, f"I live in {here}."),
+            turn(day + 2, f"I live in {there}.", conversation="other"),
+        )
+    (other,) = await mem0g.ask(NOW, conversation="other")
+    assert other["answer"] == "Dakar"
+    requests = [json.dumps(body["messages"]) for body in model.requests]
+    shown = [
+        {name for name in ("Oslo", "Gdansk", "Accra", "Dakar") if name in text} for text in requests
+    ]
+    assert {"Oslo", "Gdansk"} in shown
+    assert {"Accra", "Dakar"} in shown
+    assert all(names <= {"Oslo", "Gdansk"} or names <= {"Accra", "Dakar"} for names in shown)
 
 
 async def test_one_turn_without_relations_is_a_memory_at_most(memory):
