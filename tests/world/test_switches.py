@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.world import Fault, Latency, Noise, PrefixCache, Rates, StandIn, World
 from benchmarks.world.__main__ import main
+from benchmarks.world.answers.raptor import without
 from benchmarks.world.claims import write
 from benchmarks.world.faults import spoilt
 from benchmarks.world.protocol import Tokens
@@ -126,6 +127,12 @@ def test_verdicts_are_wrong_more_often_the_more_is_asked_in_one_call() -> None:
 
     assert wrong(1) < 0.06
     assert 0.14 < wrong(20) < 0.28, "0.02 * (1 + 0.5 * 19) = 0.21"
+
+
+def test_summaries_of_passages_lack_the_statements_that_are_overlooked() -> None:
+    told = {"summary": "2024-05-01: Ann knows Bob.\n2024-05-02: Ann knows Cleo."}
+    assert without(told, Noise().draw("a prompt", 1).overlooks) == told
+    assert without(told, Noise(drop=1).draw("a prompt", 1).overlooks) == {"summary": ""}
 
 
 def test_a_wrong_score_is_a_whole_number_where_the_schema_wants_one() -> None:

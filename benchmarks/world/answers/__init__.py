@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.world.answers import memory, reading
+from benchmarks.world.answers import memory, raptor, reading
 from benchmarks.world.answers.answering import answered
 from benchmarks.world.answers.fields import Source, combined, filled
 from benchmarks.world.answers.gathering import GROUPS
@@ -51,7 +51,10 @@ def document(question: Question, row: Row, noise: Draw) -> dict[str, Any]:
             }
         case "window":
             return {"ranking": noise.ranking(_ranked(question))}
-    return noise.answer(_of_group(question), question.schema, 1)
+    found = _of_group(question)
+    if question.prompt == "sum_up_passages":
+        found = raptor.without(found, noise.overlooks)
+    return noise.answer(found, question.schema, 1)
 
 
 def _of_row(question: Question, record: Record, row: Row, noise: Draw, number: int) -> Answer:

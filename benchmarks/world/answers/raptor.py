@@ -4,7 +4,7 @@ fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +74,12 @@ def summed_up(records: Sequence[Record], _: Record) -> dict[str, Any]:
         return {"summary": "\n".join(one.line for one in fitting(found, WORDS))}
     talk = [s for record in records for s in sentences_of(record["text"] or "")]
     return {"summary": " ".join(dict.fromkeys(talk[:3]))}
+
+
+def without(answer: dict[str, Any], overlooked: Callable[[int], bool]) -> dict[str, Any]:
+    """A summary without the lines that are overlooked."""
+    lines = answer["summary"].splitlines()
+    return {"summary": "\n".join(line for i, line in enumerate(lines) if not overlooked(i))}
 
 
 def statements(texts: Iterable[tuple[str, str | None]]) -> list[Statement]:
