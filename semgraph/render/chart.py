@@ -45,7 +45,7 @@ class Scales(NamedTuple):
 
 def points(comparison: Comparison) -> tuple[str, list[Point]]:
     """The unit of the cost axis (dollars if all prices are known, else tokens), and the variants with
-    cost and quality. Without a truth the reference agrees with itself.
+    cost and quality; none if all are free. Without a truth the reference agrees with itself.
     """
     arms = [arm for arm in ranked(comparison) if arm.trials]
     priced = all(arm.cold.dollars is not None for arm in arms) and any(
@@ -59,7 +59,8 @@ def points(comparison: Comparison) -> tuple[str, list[Point]]:
         if quality is not None:
             tokens = arm.cold.tokens_in + arm.cold.tokens_out
             result.append(Point(arm, (arm.cold.dollars or 0.0) if priced else tokens, quality))
-    return "$" if priced else "tokens", result
+    free = all(point.cost == 0 for point in result)
+    return "$" if priced else "tokens", [] if free else result
 
 
 def measure(comparison: Comparison) -> str:

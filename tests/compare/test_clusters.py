@@ -74,6 +74,7 @@ def test_algorithms_cluster_the_same_rows_and_are_compared_with_the_plans_own(pl
     text = str(result)
     assert "clusters" in text
     assert "modularity" in text
+    assert "└" not in text, "no chart of costs without costs"
     assert result.record is not None
     assert load_comparison(result.id, plan.parent)["halves"].quality == halves
     different = result.disagreements("halves", "louvain").to_pylist()

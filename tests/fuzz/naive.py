@@ -785,7 +785,9 @@ class _Evaluation:
         return Relation([*rest, alias, *([position] if position else [])], rows, relation.windowed)
 
     def cluster(self, edges: Relation, spec: Mapping[str, Any]) -> Relation:
-        """Each node with the smallest key that edges lead to, in either direction."""
+        """Each node with the smallest key that edges lead to, in either direction; in a forest, with
+        the last one in theirs.
+        """
         nodes = self.relation(spec["nodes"]) if "nodes" in spec else edges
         by = _names(spec.get("by") or [])
         scopes = self.keys("cluster", "by", by, nodes)
@@ -798,8 +800,10 @@ class _Evaluation:
             for scope, row in zip(self.keys("cluster", "by", by, edges), edges.rows, strict=True)
         ]
         inside = [place for place, pair in enumerate(ends) if all(end in names for end in pair)]
-        for _ in names:  # as often as the longest path is long
-            for place in inside:
+        if spec.get("algorithm") == "forest":
+            names = _last(list(names), ends)
+        for _ in names if spec.get("algorithm") != "forest" else ():
+            for place in inside:  # as often as the longest path is long
                 least = min(names[end] for end in ends[place])
                 names |= dict.fromkeys(ends[place], least)
         rows = []
@@ -1227,6 +1231,19 @@ def _at(row: Any, path: str) -> Any:
 def _pair(left: Row, right: Row, alias: str) -> Row:
     member = right.member if left.member is None else left.member
     return Row({**left.columns, alias: right.columns}, member, left.sources | right.sources)
+
+
+def _last(nodes: Sequence[Any], ends: Sequence[Sequence[Any]]) -> dict[Any, Any]:
+    """The last key on the way of each node; of a cycle, the smallest. A node is (scope, key)."""
+    target = {a: b for a, b in ends if a[1] is not None and b[1] is not None}
+    names = {}
+    for node in nodes:
+        way = [node]
+        while way[-1] in target and way[-1] not in way[:-1]:
+            way.append(target[way[-1]])
+        cycle = way[way.index(way[-1]) :]
+        names[node] = min(key for _, key in cycle)
+    return names
 
 
 def _all_sources(relation: Relation, places: Sequence[int]) -> Sources:

@@ -618,6 +618,9 @@ class _Drawing:
             }
             spec |= {"key": one, "source": one, "target": other}
             found = {**typed, one: "int64", other: "int64", spec["alias"]: "int64"}
+            if self.chance(0.4):  # each node has one target
+                forest = {"cluster": {**spec, "algorithm": "forest"}}
+                return [{"add": places}, {"distinct": [one]}, forest], found
             return [{"add": places}, {"cluster": spec}], found
         if not self.windows and self.chance(0.5):
             spec["nodes"], found = self.source()
