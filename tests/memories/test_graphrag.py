@@ -56,7 +56,7 @@ async def test_large_communities_are_split_and_each_level_holds_all_entities(mem
     assert len(levels[2]) > len(levels[1])
     for community in levels[2].values():
         assert any(community <= other for other in levels[1].values())
-    reports = {row["id"]: row["levels"] for row in result.tables["reports"].to_pylist()}
+    reports = {row["community"]: row["levels"] for row in result.tables["reports"].to_pylist()}
     for level, communities in levels.items():
         assert all(level - 1 in reports[name] for name in communities)
 
@@ -98,8 +98,8 @@ async def test_answers_rest_on_turns_on_both_stores(memory):
 async def test_one_turn_is_enough(memory):
     graphrag = memory("graphrag")
     await graphrag.tell(TURNS[0])
-    for preset in ("global", "local"):
-        (answer,) = await graphrag.ask("Where does Ada Costa work?", preset=preset)
+    for params in ({"search": "global"}, {"search": "global", "level": 2}, {"search": "local"}):
+        (answer,) = await graphrag.ask("Where does Ada Costa work?", params=params)
         assert (answer["answer"], answer["evidence"]) == ("Luma", ["t1"])
 
 
