@@ -62,6 +62,8 @@ MEMORIES: Mapping[str, Memory] = {
     "graphrag": memory("graphrag"),
     "graphrag, global": memory("graphrag", read={"preset": "global"}),
     "graphrag, local": memory("graphrag", read={"preset": "local"}),
+    "memoryos": memory("memoryos"),
+    "memoryos, no long-term memory": memory("memoryos", {"params": {"hot": 1000000}}),
     "raptor": memory("raptor"),
     "raptor, top down": memory("raptor", read={"preset": "top_down"}),
 }
