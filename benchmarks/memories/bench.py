@@ -101,7 +101,13 @@ def cases() -> Sequence[Case]:
         Case(
             {"conversation": setting, "way": name},
             partial(_measure, memory, PEOPLE, difficulty, noise),
-            {**settings, "write": memory.write, **memory.write_options, **memory.read_options},
+            {
+                **settings,
+                "write": memory.write,
+                **memory.write_options,
+                **memory.read_options,
+                **({"then": {memory.then: dict(memory.then_options)}} if memory.then else {}),
+            },
             quick=setting == "level 1" and name in {BASELINE, "full context"},
             seconds=300,
         )

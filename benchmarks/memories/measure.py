@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from benchmarks.memories.conversations import Conversation, Score, score
@@ -63,20 +64,23 @@ async def measured(session: Session, memory: Memory, conversation: Conversation)
         memory: The memory.
         conversation: The turns, and the questions.
     """
-    turns = [dict(turn) for turn in conversation.turns]
-    _, write = await _run(session, memory.write, dict(memory.write_options), turns=turns)
+    costs = [
+        (await _run(session, plan, given))[1] for plan, given in memory.written(conversation.turns)
+    ]
     result, read = await _run(
-        session, memory.read, dict(memory.read_options), questions=conversation.questions
+        session, memory.read, {"questions": conversation.questions, **memory.read_options}
     )
     answers = result.tables["answers"].to_pylist()
-    return Measured(write, read, score(conversation.asked, answers), answers)
+    return Measured(_sum(costs), read, score(conversation.asked, answers), answers)
 
 
-async def _run(
-    session: Session, plan: str, options: dict[str, Any], **inputs: Any
-) -> tuple[Result, Cost]:
+def _sum(costs: Sequence[Cost]) -> Cost:
+    return Cost(*map(sum, zip(*map(astuple, costs), strict=True)))
+
+
+async def _run(session: Session, plan: str, given: dict[str, Any]) -> tuple[Result, Cost]:
     wall, cpu = time.perf_counter(), time.process_time()
-    result = await session.arun(plan, **inputs, **options)
+    result = await session.arun(plan, **given)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     if result.stopped:
         msg = f"{plan} stopped before its end: {result.stopped}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,8 @@ class Memory:
         write_options: Of `Session.arun` for the first: params, preset, use.
         read_options: For the second.
         reads: How often the text of each turn is sent at least.
+        then: A plan that takes `conversations` and runs after the writing; "": none.
+        then_options: For it.
     """
 
     write: str
@@ -26,14 +28,31 @@ class Memory:
     write_options: Options = field(default_factory=dict)
     read_options: Options = field(default_factory=dict)
     reads: int = 1
+    then: str = ""
+    then_options: Options = field(default_factory=dict)
+
+    def written(self, turns: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+        """The plans that write turns, in their order, each with its inputs and options."""
+        names = dict.fromkeys(turn["conversation"] for turn in turns)
+        told = {"turns": [dict(turn) for turn in turns], **self.write_options}
+        rows = [{"conversation": name} for name in names]
+        after = [(self.then, {"conversations": rows, **self.then_options})] if self.then else []
+        return [(self.write, told), *after]
 
 
 def memory(
-    name: str, write: Options | None = None, read: Options | None = None, *, reads: int = 1
+    name: str,
+    write: Options | None = None,
+    read: Options | None = None,
+    *,
+    reads: int = 1,
+    then: str = "",
+    then_options: Options | None = None,
 ) -> Memory:
-    """The shipped memory in `plans/memories/NAME`."""
-    plans = (f"memories/{name}/{which}" for which in ("write", "read"))
-    return Memory(*plans, write or {}, read or {}, reads)
+    """The shipped memory in `plans/memories/NAME`; `then` is a plan in it."""
+    writes, answers = (f"memories/{name}/{which}" for which in ("write", "read"))
+    after = f"memories/{name}/{then}" if then else ""
+    return Memory(writes, answers, write or {}, read or {}, reads, after, then_options or {})
 
 
 MEMORIES: Mapping[str, Memory] = {
@@ -64,6 +83,13 @@ MEMORIES: Mapping[str, Memory] = {
     "graphrag, local": memory("graphrag", read={"preset": "local"}),
     "memoryos": memory("memoryos"),
     "memoryos, no long-term memory": memory("memoryos", {"params": {"hot": 1000000}}),
+    "lightmem": memory("lightmem", then="sleep"),
+    "lightmem, no sleep": memory("lightmem"),
+    "lightmem, sleep in packs": memory(
+        "lightmem",
+        then="sleep",
+        then_options={"params": {"alike": 0.3}, "use": {"decided": "packed(rows=10)"}},
+    ),
     "raptor": memory("raptor"),
     "raptor, top down": memory("raptor", read={"preset": "top_down"}),
 }

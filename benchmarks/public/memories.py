@@ -90,7 +90,8 @@ async def remember(asking: Asking, part: Part, memory: Memory) -> None:
     """Tell the turns."""
     texts = [turn.text for turn in part.turns]
     asking.afford(texts, memory.reads, f"reading {len(part.turns):,} turns")
-    await asking.run(memory.write, turns=[turn.row for turn in part.turns], **memory.write_options)
+    for plan, given in memory.written([turn.row for turn in part.turns]):
+        await asking.run(plan, **given)
 
 
 async def ask(asking: Asking, part: Part, memory: Memory) -> dict[str, Answer]:

@@ -101,9 +101,8 @@ async def questioned(asking: Asking, told: Conversation, memory: Memory) -> Figu
     """F1 of a memory's answers to questions about a conversation, and the evidence that they cite."""
     texts = [str(turn["text"]) for turn in told.turns]
     asking.afford(texts, memory.reads, f"reading {len(texts)} turns")
-    await asking.run(
-        memory.write, turns=[dict(turn) for turn in told.turns], **memory.write_options
-    )
+    for plan, given in memory.written(told.turns):
+        await asking.run(plan, **given)
     result = await asking.run(memory.read, questions=told.questions, **memory.read_options)
     answers = result.tables["answers"].to_pylist()
     found = score(told.asked, answers)

@@ -31,15 +31,15 @@ def remembered(record: Record) -> Answer:
     """The claims of the new messages, with full names and with dates for relative days."""
     history = [*sentences_of(record["summary"] or ""), *listed(record["recent"])]
     found = []
-    for message, claims in _claims(listed(record["messages"]), history):
+    for message, claims in claims_of(listed(record["messages"]), history):
         found += [
-            {"statement": _absolute(c.text, message["at"]), "message": message["number"]}
+            {"statement": absolute(c.text, message["at"]), "message": message["number"]}
             for c in claims
         ]
     return {"remembered": found}
 
 
-def _claims(
+def claims_of(
     messages: Sequence[Record], history: Sequence[str]
 ) -> Iterable[tuple[Record, list[Claim]]]:
     """The claims of each message, in the names of all that is shown."""
@@ -58,7 +58,8 @@ def _in_full(claim: Claim, names: Sequence[str]) -> Claim:
     return replace(claim, subject=subject, target=target, text=text)
 
 
-def _absolute(text: str, at: str) -> str:
+def absolute(text: str, at: str) -> str:
+    """A text with the day before a time in place of "yesterday"."""
     day = iso(midnight(datetime.fromisoformat(at)) - timedelta(days=1))[:10]
     return re.sub(r"\byesterday\b", f"on {day}", text)
 
@@ -68,7 +69,7 @@ def decided(record: Record) -> Answer:
     choices = [
         (event, known)
         for known in listed(record["known"])
-        if (event := _event(record["statement"], record["at"], known["text"], known["at"]))
+        if (event := event_of(record["statement"], record["at"], known["text"], known["at"]))
     ]
     event, known = next(
         (one for one in choices if one[0] == "NOOP"), choices[0] if choices else ("ADD", {})
@@ -76,7 +77,7 @@ def decided(record: Record) -> Answer:
     return {"event": event, "memory": known.get("number"), "becomes": None}
 
 
-def _event(statement: str, at: str, known: str, known_at: str) -> str | None:
+def event_of(statement: str, at: str, known: str, known_at: str) -> str | None:
     """What a statement does to a memory; None: they are about two matters or two times."""
     told, new, old = verdict(statement, known), read(statement), read(known)
     if told == "duplicate":
@@ -126,7 +127,7 @@ def things(record: Record) -> Answer:
     shown = [*history, *(f"{one['speaker']}: {one['text']}" for one in messages)]
     names = [name for text in shown for name in names_in(text)]
     found: dict[str, Answer] = {}
-    for message, claims in _claims(messages, history):
+    for message, claims in claims_of(messages, history):
         for name in (*_named(claims), *names_in(message["text"]), message["speaker"]):
             full = fullest(name, names)
             found.setdefault(
@@ -147,11 +148,13 @@ def triplets(record: Record) -> Answer:
     """The claims of the new messages between listed names, as name, words, name, days."""
     named = set(listed(record["names"]))
     found = []
-    for message, claims in _claims(listed(record["messages"]), [*named, *listed(record["recent"])]):
+    for message, claims in claims_of(
+        listed(record["messages"]), [*named, *listed(record["recent"])]
+    ):
         for claim in claims:
             words, _, rest = claim.text.removeprefix(claim.subject).partition(claim.target)
             if {claim.subject, claim.target} <= named and words.strip():
-                days = _absolute(rest.strip(" ."), message["at"]) or None
+                days = absolute(rest.strip(" ."), message["at"]) or None
                 found.append(
                     {
                         "source": claim.subject,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmarks.world.answers import amem, graphrag, hipporag, mem0, memoryos
+from benchmarks.world.answers import amem, graphrag, hipporag, lightmem, mem0, memoryos
 from benchmarks.world.answers.gathering import heading
 from benchmarks.world.answers.judging import same, verdict
 from benchmarks.world.answers.mentions import mentions, relations
@@ -107,7 +107,7 @@ ROWS: Mapping[str, Callable[[Record], Answer]] = {
     "entities": entities, "facts": facts, "entities facts": graph, "since until": dates,
     "since until duplicates contradicts": judged, "names facts": placed, "summary": summary, "name": named,
     "mentions": mentions, "relations": relations, **mem0.ROWS,
-    **amem.ROWS, **graphrag.ROWS, **hipporag.ROWS, **memoryos.ROWS,
+    **amem.ROWS, **graphrag.ROWS, **hipporag.ROWS, **lightmem.ROWS, **memoryos.ROWS,
 }  # fmt: skip
 DATED: Mapping[str, Callable[..., Answer]] = {
     "facts": facts,
