@@ -369,7 +369,7 @@ def test_a_message_is_piped_into_the_shipped_plan(project: Project) -> None:
         "-i",
         "episodes=-",
         "--until",
-        "receive/heard",
+        "receive/to_read",
         "--llm",
         "recorded",
         "--store",

@@ -24,7 +24,7 @@ SAID = [
 ]
 ARMS = {
     "blocks": {"verdicts": "block()"},
-    "pairs": {"verdicts": "nested_loop", "told": "nested_loop"},
+    "pairs": {"verdicts": "nested_loop", "matches": "nested_loop"},
 }
 
 

@@ -90,7 +90,7 @@ async def test_rows_of_another_version_of_the_plan_are_left_and_told(simple: Wor
 
 async def test_another_way_of_asking_is_another_version_too(simple: Work) -> None:
     await simple.run(said(STORY[:1]))
-    result = await simple.run(said(STORY[:1]), use={"told": "nested_loop"})
+    result = await simple.run(said(STORY[:1]), use={"matches": "nested_loop"})
     assert result.notes
 
 

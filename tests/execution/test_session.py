@@ -369,7 +369,9 @@ async def test_the_record_holds_what_was_run_with_what_and_what_came_of_it(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-test")
-    result = await work.run(said(STORY[:3]), params={"candidates": 9}, use={"told": "nested_loop"})
+    result = await work.run(
+        said(STORY[:3]), params={"candidates": 9}, use={"matches": "nested_loop"}
+    )
     folder = result.record
     assert folder is not None
     assert folder.name == result.run
@@ -379,7 +381,7 @@ async def test_the_record_holds_what_was_run_with_what_and_what_came_of_it(
         "done",
         9,
     )
-    assert (facts["use"]["resolve/mentioned/told"], facts["use"]["describe/summaries"]) == (
+    assert (facts["use"]["resolve/mentioned/matches"], facts["use"]["describe/summaries"]) == (
         "nested_loop",
         "packed(rows=30)",
     )

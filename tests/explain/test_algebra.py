@@ -59,5 +59,5 @@ def test_the_algebra_of_add_episode_fits_a_terminal() -> None:
     lines = algebra(Path(__file__).parents[2] / "plans" / "add_episode.yaml")
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 120
-    assert "read = read_separate(receive.heard, types.kinds, types.ties, receive.past)" in lines
+    assert "read = read_separate(receive.to_read, types.kinds, types.ties, receive.past)" in lines
     assert "MENTIONS ← store" in lines

@@ -202,7 +202,7 @@ async def test_a_fact_of_a_memory_is_made_of_the_messages_that_it_names(tmp_path
     assert edges
     for edge in edges:
         chain = explain(run, edge["uuid"])
-        assert rows_of(chain, "receive/heard", "uuid") == edge["episodes"]
+        assert rows_of(chain, "receive/to_read", "uuid") == edge["episodes"]
         assert len(rows_of(chain, "episodes", "content")) == len(edge["episodes"])
         asked = {link.step for link in chain.links if link.asked}
         assert {"read/facts", "read/mentions"} <= asked

@@ -50,7 +50,7 @@ EPISODES = [
     for group in STORIES
     for n, row in enumerate(said(STORIES[group], group))
 ]
-STEP = "receive/spoken"  # has a row for each episode
+STEP = "receive/new_episodes"  # has a row for each episode
 POINTS = ("request arrives", "request answered", *INSIDE)
 
 

@@ -68,9 +68,9 @@ async def test_names_that_are_no_mentions_cost_a_round_trip_only_where_there_are
     memory: Memory,
 ) -> None:
     known = await memory.hear("I work at Luma.")
-    assert known.meter.step("resolve/strayed/near").round_trips == 0
+    assert known.meter.step("resolve/strayed/candidates").round_trips == 0
     stray = await memory.hear("I work at acme labs.")
-    assert stray.meter.step("resolve/strayed/near").round_trips == 1
+    assert stray.meter.step("resolve/strayed/candidates").round_trips == 1
     assert (await memory.graph()).names == ["Ann", "Luma", "acme labs"]
 
 

@@ -44,11 +44,11 @@ def worth(formula: str, numbers: Numbers) -> int:
 
 
 def episode(
-    undated: int = 0, verdicts: int = 0, told: int = 0, retold: int = 0, **more: int
+    undated: int = 0, verdicts: int = 0, matches: int = 0, rewritten: int = 0, **more: int
 ) -> Numbers:
     """What the formula of add_episode names, of one episode."""
     return {
-        "told": told, "undated": undated, "verdicts": verdicts, "typed_entities": 0, "typed_facts": 0, "retold": retold,
+        "matches": matches, "undated": undated, "verdicts": verdicts, "typed_entities": 0, "typed_facts": 0, "rewritten": rewritten,
         "communities": 0,
     } | more  # fmt: skip
 
@@ -59,16 +59,16 @@ async def add_episode(memory: Memory) -> tuple[Result, list[Numbers]]:
 
 
 async def add_lean(memory: Memory) -> tuple[Result, list[Numbers]]:
-    return await memory.run("add_episode_lean"), [{"doubt": 0, "undated": 0, "retold": 0}] * 3
+    return await memory.run("add_episode_lean"), [{"doubt": 0, "undated": 0, "rewritten": 0}] * 3
 
 
 async def add_a_silent_one(memory: Memory) -> tuple[Result, list[Numbers]]:
-    return await memory.hear("Bob is here. Carl is too."), [episode(retold=3)]
+    return await memory.hear("Bob is here. Carl is too."), [episode(rewritten=3)]
 
 
 async def resolve(memory: Memory) -> tuple[Result, list[Numbers]]:
     result = await memory.run("resolve_entities")
-    return result, [{"told": 0}]
+    return result, [{"matches": 0}]
 
 
 async def settle(memory: Memory) -> tuple[Result, list[Numbers]]:
@@ -89,13 +89,13 @@ async def settle(memory: Memory) -> tuple[Result, list[Numbers]]:
 
 
 async def judge(memory: Memory) -> tuple[Result, list[Numbers]]:
-    return await memory.run("judge_episode"), [{"asked": 0}]
+    return await memory.run("judge_episode"), [{"judged_episodes": 0}]
 
 
 async def judge_an_undated_one(memory: Memory) -> tuple[Result, list[Numbers]]:
     given = plan("judge_episode").document["example"]["inputs"]
     claims = [{**claim, "valid_at": None} for claim in given["claims"]]
-    return await memory.run("judge_episode", **given | {"claims": claims}), [{"asked": 1}]
+    return await memory.run("judge_episode", **given | {"claims": claims}), [{"judged_episodes": 1}]
 
 
 async def add_triplet(memory: Memory) -> tuple[Result, list[Numbers]]:
@@ -105,7 +105,7 @@ async def add_triplet(memory: Memory) -> tuple[Result, list[Numbers]]:
         triplet("Ann", "LIVES_IN", "Rome", valid_at=None),
     ]
     return await memory.run("add_triplet", triplets=rows), [
-        {"told": 0, "undated": 1, "verdicts": 1}
+        {"matches": 0, "undated": 1, "verdicts": 1}
     ]
 
 
@@ -193,7 +193,7 @@ def example_of(name: str, **numbers: int) -> Case:
 async def describe_one_without_facts(memory: Memory) -> tuple[Result, list[Numbers]]:
     given = {**plan("describe_entities").document["example"]["inputs"], "fresh": []}
     result = await memory.run("describe_entities", inputs=given)
-    return result, [{"typed": 0, "retold": 1}]
+    return result, [{"typed": 0, "rewritten": 1}]
 
 
 async def describe_a_typed_fact(memory: Memory) -> tuple[Result, list[Numbers]]:
@@ -220,9 +220,9 @@ async def resolve_one_in_doubt(
 
 CASES: dict[str, list[Case]] = {
     "ask_apart": [example_of("ask_apart", undated=1, compared=1)],
-    "ask_together": [example_of("ask_together", asked=1)],
+    "ask_together": [example_of("ask_together", open_facts=1)],
     "describe_entities": [
-        example_of("describe_entities", typed=0, retold=0),
+        example_of("describe_entities", typed=0, rewritten=0),
         describe_one_without_facts,
     ],
     "describe_facts": [example_of("describe_facts", typed=0), describe_a_typed_fact],

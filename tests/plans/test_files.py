@@ -94,6 +94,6 @@ def test_what_reads_messages_runs_ahead_of_what_depends_on_the_graph() -> None:
         told = json.loads(str(session.explain(PLANS / "add_episode.yaml", format="json")))
     steps = {step["step"]: step["part"] for step in told["steps"]}
     assert {
-        name: steps[name] for name in ("receive/heard", "read/mentions", "read/facts")
-    } == dict.fromkeys(("receive/heard", "read/mentions", "read/facts"), "ahead")
+        name: steps[name] for name in ("receive/to_read", "read/mentions", "read/facts")
+    } == dict.fromkeys(("receive/to_read", "read/mentions", "read/facts"), "ahead")
     assert steps["settle/ask/verdicts"] == "ordered"

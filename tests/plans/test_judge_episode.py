@@ -175,7 +175,7 @@ async def test_facts_are_looked_for_between_what_names_are_likeliest_to_be(
     }
     result = await memory.run(
         "judge_episode",
-        heard=[said | {"uuid": "e", "valid_at": at(1)}],
+        episodes=[said | {"uuid": "e", "valid_at": at(1)}],
         names=names,
         claims=[claim | {"fact": "Alice works at Acme."}],
         params={"pairs": pairs},

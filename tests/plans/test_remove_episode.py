@@ -136,7 +136,7 @@ async def test_a_summary_that_cannot_be_told_stays(remember: Callable[[StandIn],
         await hear(memory, 0, 1)
         result = await remove(memory, "e1", params={"retell": "all"})
         graph = await memory.graph()
-    assert result.meter.step("told").rows_failed == 2
+    assert result.meter.step("rewritten").rows_failed == 2
     assert {e["summary"] for e in graph.entities} == {"Ann works at Luma."}
 
 

@@ -132,7 +132,7 @@ def uuids(result: Result, scope: str = "edges") -> list[str]:
 
 def trips_of(result: Result) -> dict[str, int]:
     """Round trips to the store, by scope."""
-    scopes = {"told": "episodes", "grouped": "communities"}
+    scopes = {"episode_hits": "episodes", "grouped": "communities"}
     found = dict.fromkeys(result.tables, 0)
     for step, metrics in result.meter.steps.items():
         if metrics.round_trips:

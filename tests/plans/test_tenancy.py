@@ -132,9 +132,9 @@ CASES: dict[str, Case] = {
     "ask_together": lambda m, _, use: m.run("ask_together", facts=FACTS, pairs=PAIRS, use=use),
     "resolve_apart": lambda m, _, use: m.run("resolve_apart", names=NAMES, use=use),
     "resolve_together": lambda m, _, use: m.run("resolve_together", names=NAMES, use=use),
-    "read_separate": lambda m, _, use: m.run("read_separate", heard=HEARD, use=use),
-    "read_combined": lambda m, _, use: m.run("read_combined", heard=HEARD, use=use),
-    "read_lean": lambda m, _, use: m.run("read_lean", heard=HEARD, use=use),
+    "read_separate": lambda m, _, use: m.run("read_separate", episodes=HEARD, use=use),
+    "read_combined": lambda m, _, use: m.run("read_combined", episodes=HEARD, use=use),
+    "read_lean": lambda m, _, use: m.run("read_lean", episodes=HEARD, use=use),
     "describe_entities": lambda m, _, use: m.run(
         "describe_entities",
         named=[{**row, "entity": row["uuid"], "new": True} for row in NAMES],
@@ -150,7 +150,7 @@ CASES: dict[str, Case] = {
     ),
     "judge_episode": lambda m, _, use: m.run(
         "judge_episode",
-        heard=HEARD,
+        episodes=HEARD,
         names=NAMES,
         claims=rows(
             {"episode": "{g}x", "turn": 9, "nth": 1, "said_at": at(30), "source": "Ann Weber{c}", "target": "Anna Weber{c}"}
