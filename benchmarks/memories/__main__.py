@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 from benchmarks.memories.conversations import Conversation, of_world, said_again
 from benchmarks.memories.measure import Measured, over_world
@@ -16,6 +17,7 @@ from benchmarks.memories.memories import MEMORIES, Memory
 from benchmarks.world import StandIn
 from benchmarks.world.noise import Noise
 from benchmarks.world.questions import KINDS, WIDER
+from semgraph.errors import SemgraphError, did_you_mean
 
 _SHORT = [*KINDS[:4], "2 hops", "declined", "3 hops", "global"]
 _HEADER = " ".join(
@@ -44,14 +46,15 @@ def line(name: str, world: int, conversation: Conversation, found: Measured) -> 
 
 async def run(arguments: argparse.Namespace) -> None:
     """Measure the memories over each world."""
+    memories = {name: _memory(name) for name in arguments.memory or MEMORIES}
     print(_HEADER)
     for seed in arguments.worlds:
         told = of_world(seed, arguments.people, arguments.difficulty, arguments.count)
         told = said_again(told, arguments.times)
-        for name in arguments.memory or MEMORIES:
+        for name, memory in memories.items():
             async with StandIn(noise=arguments.noise) as server:
-                found = await over_world(_memory(name), told, server)
-            print(line(name, seed, told, found), flush=True)
+                found = await over_world(memory, told, server)
+            print(line(_short(name), seed, told, found), flush=True)
             for text in _wrong(told, found) if arguments.show else ():
                 print(f"    {text}")
 
@@ -70,9 +73,15 @@ def _memory(name: str) -> Memory:
         return MEMORIES[name]
     write, comma, read = name.partition(",")
     if not comma:
-        msg = f'no memory "{name}": {", ".join(MEMORIES)}; or the paths of two plans, WRITE,READ'
+        near = did_you_mean(name, list(MEMORIES)) or "two plans are written as WRITE,READ"
+        msg = f'no memory "{name}". Memories: {" · ".join(MEMORIES)}. {near[0].upper()}{near[1:]}'
         raise SystemExit(msg)
     return Memory(write, read)
+
+
+def _short(name: str) -> str:
+    """The name of a memory; of two plans that of their folder."""
+    return name if name in MEMORIES else Path(name.partition(",")[0]).resolve().parent.name
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -96,7 +105,10 @@ def main(given: Sequence[str] | None = None) -> None:
         help="of the model: benchmarks/world/README.md",
     )
     add("--show", action="store_true", help="print the wrong answers")
-    asyncio.run(run(parser.parse_args(given)))
+    try:
+        asyncio.run(run(parser.parse_args(given)))
+    except SemgraphError as error:
+        raise SystemExit(str(error)) from None
 
 
 if __name__ == "__main__":

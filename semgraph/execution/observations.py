@@ -69,12 +69,13 @@ def key_of(plan: PhysicalPlan, node: Node) -> str:
 @dataclass
 class Observations:
     """The observations of one run; of a sample, none of operators over groups, which are smaller
-    there.
+    there; none of operators of which every row failed.
     """
 
     plan: PhysicalPlan
     sample: bool = False
     seen: dict[str, Seen] = field(default_factory=dict)
+    _answered: dict[str, bool] = field(default_factory=dict)
     _keys: dict[Node, str] = field(default_factory=dict)
 
     def add_rows(self, node: Node, rows_in: int, rows_out: int) -> None:
@@ -83,6 +84,8 @@ class Observations:
 
     def add_answers(self, node: Node, items: int, did: StepMetrics, replayed: StepMetrics) -> None:
         """Add what the answers about some items took; `replayed` was paid by earlier runs."""
+        key = self._key(node)
+        self._answered[key] = did.rows_failed < max(items, 1) or self._answered.get(key, False)
         paid = StepMetrics()
         paid.add(did)
         paid.add(replayed)
@@ -97,10 +100,18 @@ class Observations:
     def _add(self, node: Node, seen: Seen) -> None:
         if self.sample and (node.rows == "collapse" or isinstance(node, SemTopk)):
             return
-        key = self._keys.get(node)  # a window computes the same nodes as the one before
-        if key is None:
-            key = self._keys[node] = key_of(self.plan, node)
+        key = self._key(node)
         self.seen[key] = self.seen.get(key, Seen()).add(seen)
+
+    def _key(self, node: Node) -> str:
+        if node not in self._keys:  # a window computes the same nodes as the one before
+            self._keys[node] = key_of(self.plan, node)
+        return self._keys[node]
+
+    @property
+    def useful(self) -> Mapping[str, Seen]:
+        """All but those of operators that failed altogether."""
+        return {key: seen for key, seen in self.seen.items() if self._answered.get(key, True)}
 
 
 class ObservationFile:

@@ -396,7 +396,7 @@ class RunHandle:
         ]
         memory = ObservationFile.beside(self.opened.journal.path if self.opened.journal else None)
         if memory is not None:
-            memory.add(self.observations.seen)
+            memory.add(self.observations.useful)
             if memory.note:
                 outcome.notes.append(memory.note)
         if self.record is None:

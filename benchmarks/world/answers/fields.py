@@ -4,9 +4,10 @@ types.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +19,7 @@ from benchmarks.world.messages import claims_in, names_in, speaker_of
 from benchmarks.world.requests import NotUnderstood
 
 Schema = Mapping[str, Any]
+_JSON = re.compile(r"(?:\[[\[{\"].*\]|\{\".*\})\s*$")
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 # The names of the kinds of claims in values of an enumeration.
 CALLED = {
@@ -50,7 +52,7 @@ class Source:
     @cached_property
     def claims(self) -> list[Claim]:
         """The claims of the text, dated if possible."""
-        said = [claim for line in self.asked.text.splitlines() for claim in claims_in(bare(line))]
+        said = [claim for line in lines(self.asked.text) for claim in claims_in(bare(line))]
         return [self._dated(claim) for claim in said]
 
     def _dated(self, claim: Claim) -> Claim:
@@ -66,6 +68,32 @@ class Source:
         """The claims that match a "that" clause; without one, all."""
         clause = self.asked.wanted
         return [c for c in self.claims if clause is None or clause.met_by(c) == 1]
+
+
+def lines(text: str) -> list[str]:
+    """The lines of a text; of a list or record in JSON the texts in it, each as a line.
+
+    >>> lines('Said: [{"number": 1, "text": "Ada: I live in Riga."}]')
+    ['Ada: I live in Riga.']
+    """
+    return [part for line in text.splitlines() for part in _parts(line)]
+
+
+def _parts(line: str) -> list[str]:
+    match = _JSON.search(line)
+    try:
+        return list(_texts_in(json.loads(match[0]))) if match else [line]
+    except ValueError:
+        return [line]
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from value.splitlines()
+    for inner in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
+        yield from _texts_in(inner)
 
 
 def filled(schema: Mapping[str, Schema], source: Source) -> dict[str, Value]:
@@ -146,7 +174,7 @@ def _targets(*kinds: str) -> Callable[[Source, Sequence[Claim]], list[str]]:
 
 
 def _names(source: Source, _: object) -> list[str]:
-    return [name for line in source.asked.text.splitlines() for name in names_in(bare(line))]
+    return [name for line in lines(source.asked.text) for name in names_in(bare(line))]
 
 
 # Words in a field's name, and their meaning; the first match counts.
@@ -155,7 +183,7 @@ _FIELDS: tuple[tuple[str, Callable[[Source, Sequence[Claim]], Sequence[str | Non
     ("until end ended to invalid", lambda _, claims: [c.until for c in claims]),
     (
         "speaker author",
-        lambda source, _: [speaker_of(bare(line))[0] for line in source.asked.text.splitlines()],
+        lambda source, _: [speaker_of(bare(line))[0] for line in lines(source.asked.text)],
     ),
     ("fact statement sentence claim summary text", lambda _, claims: [c.text for c in claims]),
     ("relation verb predicate", lambda _, claims: [c.relation for c in claims]),
