@@ -196,6 +196,6 @@ def test_a_folder_that_is_gone(project: Project) -> None:
 def test_a_wrong_parameter_is_told_without_what_follows_in_called_plans(project: Project) -> None:
     lines = quiet(project("run", "add_episode", "--set", "candidates=-1"), 2).splitlines()
     assert [line.split("step ")[1] for line in lines] == [
-        "resolve/mentioned/near: -1 is negative",
-        "resolve/strayed/near: -1 is negative",
+        "resolve/mentioned/candidates: -1 is negative",
+        "resolve/strayed/candidates: -1 is negative",
     ]
