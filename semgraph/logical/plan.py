@@ -129,7 +129,8 @@ class Choice:
         if match is None:
             shown = value if isinstance(value, str) else canonical_json(value)
             msg = f'invalid implementation "{shown}"'
-            raise Fault(msg, hint="write block, or block(left=10, right=5)")
+            cut = "(" in shown and ")" not in shown
+            raise Fault(msg, hint=_QUOTES if cut else "write block, or block(left=10, right=5)")
         pairs = [part for part in _PART.findall(match["params"] or "") if part.strip()]
         return cls(match["name"], _checked([_assignment(part) for part in pairs]))
 
@@ -138,6 +139,7 @@ class Choice:
         return f"{self.name}({inner})" if self.params else self.name
 
 
+_QUOTES = 'a comma ends a value inside { } and [ ]. Quote it: "block(left=10, right=5)"'
 _CHOICE = re.compile(r"\s*(?P<name>[^\s(){}\[\]=,]+)\s*(?:\((?P<params>.*)\))?\s*\Z", re.DOTALL)
 _PART = re.compile(  # up to a comma outside quotes
     r"""(?:[^",=]|"(?:[^"\\]|\\.)*"|"|=\s*'[^']*'|=)+"""

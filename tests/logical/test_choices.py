@@ -88,3 +88,12 @@ def test_every_form_of_a_choice_in_a_plan_means_the_same(tmp_path: Path, written
     first.write_text(PLAN.replace("CHOICE", '"block(left=2, right=3)"'), encoding="utf-8")
     assert load_plan(path).use == {"near": Choice("block", (("left", 2), ("right", 3)))}
     assert load_plan(path).fingerprint == load_plan(first).fingerprint
+
+
+def test_a_comma_that_ends_the_value_is_told_by_the_quotes_that_it_needs() -> None:
+    with pytest.raises(Fault, match="invalid implementation") as told:
+        Choice.parse("vote(samples=2")  # of {good: vote(samples=2, temperature=0)}
+    assert (
+        told.value.hint
+        == 'a comma ends a value inside { } and [ ]. Quote it: "block(left=10, right=5)"'
+    )
