@@ -507,13 +507,24 @@ def read_check(value: Any, scope: Scope, options: Options) -> Check:
     return Check(**values)
 
 
+def read_message(value: Any, scope: Scope, options: Options) -> Scalar:
+    """An expression that gives a text."""
+    try:
+        return read_scalar(value, scope, options)
+    except Fault:
+        if not isinstance(value, str) or "'" in value:
+            raise
+        hint = f"""a text has quotes of its own: "'{value}'\""""
+        raise Fault(f'"{value}" is no expression', hint=hint) from None
+
+
 _NEEDED = {
     "where": "the condition that answers must meet",
     "message": "what the model is told about an answer that does not meet it",
 }
 _CHECK: Parts = {
     "where": (read_scalar, {}),
-    "message": (read_scalar, {}),
+    "message": (read_message, {}),
     "retries": (read_number, {}),
 }
 
