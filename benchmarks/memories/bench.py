@@ -5,18 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from benchmarks.memories.conversations import of_world
-from benchmarks.memories.measure import DIMENSIONS, Measured, measured
+from benchmarks.memories.measure import Measured, at_server
 from benchmarks.memories.memories import MEMORIES, Memory
 from benchmarks.suite import Benchmark, Case, Chart, Column, Contest, Table
 from benchmarks.suite.serving import Server, on_wire, serving
 from benchmarks.world.questions import KINDS, WIDER
-from semgraph.llm.embed.openai import OpenAIEmbedder
-from semgraph.llm.openai import OpenAI
-from semgraph.session import Session
-from semgraph.stores.sqlite.store import SqliteStore
 
 LATENCY = 0.02
 """Latency of the model in seconds: rounds of calls that wait for each other are seen in the time."""
@@ -56,16 +51,7 @@ async def _run(memory: Memory, people: int, difficulty: str, trial: int, server:
     told = of_world(
         trial + 1, people, difficulty, QUESTIONS if people >= PEOPLE else QUESTIONS // 2
     )
-    llm = OpenAI("gpt-4.1-mini", server.url, "none")
-    embedder = OpenAIEmbedder("stand-in", DIMENSIONS, server.url, "none")
-    store = SqliteStore(":memory:")
-    try:
-        async with Session(
-            llm=llm, embedder=embedder, store=store, journal=False, runs=""
-        ) as session:
-            found = await measured(session, memory, told)
-    finally:
-        await asyncio.gather(llm.aclose(), embedder.aclose(), store.aclose())
+    found = await at_server(server.url, memory, told)
     wire = on_wire(server)
     if wire["calls"] != found.write.calls + found.read.calls:
         msg = f"semgraph counted {found.write.calls + found.read.calls} calls, the server {wire['calls']}"
@@ -152,10 +138,6 @@ NOTE = (
 )
 
 
-def _where(conversation: str | Sequence[str]) -> dict[str, Any]:
-    return {"conversation": tuple(SETTINGS) if conversation == "" else conversation}
-
-
 BENCHMARK = Benchmark(
     name="memories",
     question="What do published memories cost, and how well do they answer, over the same conversations?",
@@ -177,7 +159,7 @@ BENCHMARK = Benchmark(
             "Which kinds of questions does each memory answer?",
             ("conversation", "way"),
             BY_KIND,
-            where=_where(""),
+            where={"conversation": tuple(SETTINGS)},
             note="F1 by kind: about the present, a past month, a first day, a predecessor, over two facts, without an answer, "
             "over three facts, over all facts of a kind.",
         ),
@@ -198,7 +180,7 @@ BENCHMARK = Benchmark(
     ),
     contests=(
         Contest("way", (BASELINE, "full context"), {"tokens_question": "tokens in a question", "usd_turn": "$ a turn"},
-                {"f1": "answer F1", "cited": "evidence recall"}, where=_where("")),
+                {"f1": "answer F1", "cited": "evidence recall"}, where={"conversation": tuple(SETTINGS)}),
     ),
     loses="",
 )  # fmt: skip

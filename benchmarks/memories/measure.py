@@ -94,8 +94,13 @@ async def _run(session: Session, plan: str, given: dict[str, Any]) -> tuple[Resu
 
 async def over_world(memory: Memory, conversation: Conversation, server: StandIn) -> Measured:
     """The same with the simulated model and an empty store in memory."""
-    llm = OpenAI("gpt-4.1-mini", server.base_url, "none")
-    embedder = OpenAIEmbedder("stand-in", DIMENSIONS, server.base_url, "none")
+    return await at_server(server.base_url, memory, conversation)
+
+
+async def at_server(url: str, memory: Memory, conversation: Conversation) -> Measured:
+    """The same with the simulated model at an address."""
+    llm = OpenAI("gpt-4.1-mini", url, "none")
+    embedder = OpenAIEmbedder("stand-in", DIMENSIONS, url, "none")
     store = SqliteStore(":memory:")
     try:
         async with Session(
