@@ -43,9 +43,12 @@ class Told:
         model: The simulated model.
         store: Its own, or one of several memories.
         folder: A folder for files of the test.
+        limits: Of the session, such as `max_calls`.
     """
 
-    def __init__(self, name: str, model: StandIn, store: Store, folder: Path) -> None:
+    def __init__(
+        self, name: str, model: StandIn, store: Store, folder: Path, **limits: Any
+    ) -> None:
         self.plans = plans_folder() / "memories" / name
         self.folder = folder
         self.session = semgraph.Session(
@@ -55,6 +58,7 @@ class Told:
             journal=False,
             runs="",
             folder=folder,
+            **limits,
         )
 
     async def tell(self, *turns: dict[str, Any], **options: Any) -> Result:
@@ -121,11 +125,11 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
 async def memory(
     model: StandIn, store: Store, tmp_path: Path
 ) -> AsyncIterator[Callable[..., Told]]:
-    """Makes a memory by its name, with the model of the test or another one."""
+    """Makes a memory by its name, with the model of the test or another one, and with limits."""
     made: list[Told] = []
 
-    def make(name: str, answering: StandIn = model) -> Told:
-        made.append(Told(name, answering, store, tmp_path))
+    def make(name: str, answering: StandIn = model, **limits: Any) -> Told:
+        made.append(Told(name, answering, store, tmp_path, **limits))
         return made[-1]
 
     yield make

@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-import semgraph
 from benchmarks.memories.conversations import of_world
 from benchmarks.memories.measure import over_world
 from benchmarks.memories.memories import MEMORIES
@@ -142,18 +141,9 @@ async def test_new_turns_are_reported_with_what_was_known(memory):
     assert findings(rows, "c") == findings(rows, "other") == findings(first, "other")
 
 
-async def test_a_write_that_stopped_half_way_writes_nothing_and_is_run_again(memory, model, store):
+async def test_a_write_that_stopped_half_way_writes_nothing_and_is_run_again(memory):
     graphrag = memory("graphrag")
-    async with semgraph.Session(
-        llm=f"openai:gpt-4.1-mini@{model.base_url}",
-        embedder=f"openai:stand-in@{model.base_url}?dimensions=256",
-        store=store,
-        journal=False,
-        runs="",
-        max_calls=3,
-    ) as poor:
-        rows = [dict(one) for one in TURNS]
-        assert (await poor.arun("memories/graphrag/write", turns=rows)).stopped
+    assert (await memory("graphrag", max_calls=3).tell(*TURNS)).stopped
     assert await graphrag.rows("RELATED") == []
     assert not (await graphrag.tell(*TURNS)).stopped
     assert [row["answer"] for row in await graphrag.ask(*QUESTIONS)] == ANSWERS

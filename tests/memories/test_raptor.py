@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-import semgraph
 from benchmarks.memories.conversations import of_world, said_again
 from benchmarks.memories.measure import over_world
 from benchmarks.memories.memories import MEMORIES
@@ -117,17 +116,9 @@ async def test_new_turns_build_the_tree_of_their_conversation_anew(memory):
     assert texts(passages, "c") == texts(passages, "other") == texts(first, "other")
 
 
-async def test_a_write_that_stopped_half_way_writes_nothing_and_is_run_again(memory, model, store):
+async def test_a_write_that_stopped_half_way_writes_nothing_and_is_run_again(memory):
     told, raptor = of_world(1, 4, count=12), memory("raptor")
-    async with semgraph.Session(
-        llm=f"openai:gpt-4.1-mini@{model.base_url}",
-        embedder=f"openai:stand-in@{model.base_url}?dimensions=256",
-        store=store,
-        journal=False,
-        runs="",
-        max_calls=1,
-    ) as poor:
-        assert (await poor.arun("memories/raptor/write", turns=told.turns)).stopped
+    assert (await memory("raptor", max_calls=1).tell(*told.turns)).stopped
     assert await raptor.rows("Passage") == []
     assert not (await raptor.tell(*told.turns)).stopped
     assert {t for row in await raptor.rows("Passage") for t in row["turns"]} == {
