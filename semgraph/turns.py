@@ -28,10 +28,19 @@ class Turns:
         self._guard = threading.Lock()
         self._waiting: deque[asyncio.Future[None]] = deque()
 
+    def acquire_now(self) -> bool:
+        """Take a place if one is free and nobody waits for it; whether it was taken."""
+        with self._guard:
+            taken = bool(self.free) and not self._waiting
+            self.free -= taken
+            return taken
+
     async def acquire(self) -> None:
         """Take a place, or wait for one. A wait that is cancelled takes nothing."""
+        if self.acquire_now():
+            return
         with self._guard:
-            if self.free and not self._waiting:
+            if self.free and not self._waiting:  # freed meanwhile
                 self.free -= 1
                 return
             place = asyncio.get_running_loop().create_future()

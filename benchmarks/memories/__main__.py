@@ -2,22 +2,29 @@
 
 python -m benchmarks.memories "turns by both" "full context"
 python -m benchmarks.memories mine/write.yaml,mine/read.yaml --people 4 --noise drop=0.02,length=0.2
+python -m benchmarks.memories mine/write.yaml,mine/read.yaml --show --set read.k=40 --use "write.facts=packed(rows=5)"
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+import re
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+from benchmarks.memories import interface
 from benchmarks.memories.conversations import Conversation, of_world, said_again
 from benchmarks.memories.measure import Measured, over_world
 from benchmarks.memories.memories import MEMORIES, Memory
 from benchmarks.world import StandIn
+from benchmarks.world.answers.fields import Source
 from benchmarks.world.noise import Noise
 from benchmarks.world.questions import KINDS, WIDER
-from semgraph.errors import SemgraphError, did_you_mean
+from semgraph.errors import PlanError, Problem, SemgraphError, did_you_mean
+from semgraph.session.options import named_values, parameters
 
 _SHORT = [*KINDS[:4], "2 hops", "declined", "3 hops", "global"]
 _HEADER = " ".join(
@@ -46,7 +53,8 @@ def line(name: str, world: int, conversation: Conversation, found: Measured) -> 
 
 async def run(arguments: argparse.Namespace) -> None:
     """Measure the memories over each world."""
-    memories = {name: _memory(name) for name in arguments.memory or MEMORIES}
+    options = [_options(arguments, plan) for plan in ("write", "read")]
+    memories = {name: _memory(name).with_options(*options) for name in arguments.memory or MEMORIES}
     print(_HEADER)
     for seed in arguments.worlds:
         told = of_world(seed, arguments.people, arguments.difficulty, arguments.count)
@@ -54,18 +62,55 @@ async def run(arguments: argparse.Namespace) -> None:
         for name, memory in memories.items():
             async with StandIn(noise=arguments.noise) as server:
                 found = await over_world(memory, told, server)
+            for text in (*found.warnings, *interface.unread(server)):
+                print(f"warning: {_short(name)}: {text}", file=sys.stderr)
             print(line(_short(name), seed, told, found), flush=True)
             for text in _wrong(told, found) if arguments.show else ():
                 print(f"    {text}")
 
 
-def _wrong(told: Conversation, found: Measured) -> list[str]:
+def _wrong(told: Conversation, found: Measured) -> Iterator[str]:
+    """The wrong answers, each with the records shown that name what it is about, and the claims
+    that the simulated model reads in them.
+    """
     given = {row["id"]: row["answer"] for row in found.answers}
-    return [
-        f"{one.kind}: {one.text} {one.answer or 'declined'}; answered: {given.get(one.id)}"
-        for one in told.asked
-        if (given.get(one.id) or "") != one.answer
-    ]
+    for one in told.asked:
+        if (given.get(one.id) or "") == one.answer:
+            continue
+        yield f"{one.kind}: {one.text} {one.answer or 'declined'}; answered: {given.get(one.id)}"
+        records = [row for row in found.shown if row.get("question") == one.id]
+        names = set(re.findall(r"[A-Z]\w+(?: [A-Z]\w+)*", f"{one.text[1:]} {one.answer}"))
+        about = [row for row in records if any(name in str(row.get("text")) for name in names)]
+        yield f"  {len(records)} records shown, {len(about)} of them about {', '.join(sorted(names))}"
+        for row in sorted(about, key=lambda row: row.get("rank") or 0):
+            claims = [f"{c.subject} {c.kind} {c.target}" for c in Source(str(row["text"])).claims]
+            yield f"    {row.get('rank')}: {row['text']}   reads: {'; '.join(claims) or 'nothing'}"
+
+
+def _options(arguments: argparse.Namespace, plan: str) -> dict[str, Any]:
+    """The options of the command line for the write or the read plan."""
+    given = {
+        name: _of(plan, f"--{name}", getattr(arguments, name)) for name in ("set", "preset", "use")
+    }
+    options: dict[str, Any] = {}
+    if given["set"]:
+        options["params"] = parameters(given["set"])
+    if given["preset"]:
+        options["preset"] = given["preset"][-1]
+    if given["use"]:
+        options["use"] = named_values("--use", given["use"])
+    return options
+
+
+def _of(plan: str, option: str, texts: Sequence[str]) -> list[str]:
+    """The values of an option that are for a plan, without its name. Raises PlanError."""
+    for text in texts:
+        if not text.startswith(("write.", "read.")):
+            what = f"{option} {text} does not say for which plan"
+            raise PlanError(
+                Problem(what, hint=f"write {option} write.{text} or {option} read.{text}")
+            )
+    return [text.removeprefix(f"{plan}.") for text in texts if text.startswith(f"{plan}.")]
 
 
 def _memory(name: str) -> Memory:
@@ -104,7 +149,18 @@ def main(given: Sequence[str] | None = None) -> None:
         default=Noise(),
         help="of the model: benchmarks/world/README.md",
     )
-    add("--show", action="store_true", help="print the wrong answers")
+    add(
+        "--show",
+        action="store_true",
+        help="print the wrong answers, with the records that were shown",
+    )
+    for option, what in (
+        ("set", "NAME=VALUE"),
+        ("preset", "NAME"),
+        ("use", "STEP=IMPLEMENTATION"),
+    ):
+        help_ = f"of the write or the read plan: --{option} read.{what}"
+        add(f"--{option}", action="append", default=[], metavar=f"PLAN.{what}", help=help_)
     try:
         asyncio.run(run(parser.parse_args(given)))
     except SemgraphError as error:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
+from benchmarks.memories import interface
 from benchmarks.memories.conversations import Conversation, Score, score
 from benchmarks.memories.memories import Memory
 from benchmarks.suite.serving import dollars
@@ -48,12 +49,23 @@ class Cost:
 
 @dataclass(frozen=True)
 class Measured:
-    """A memory over a conversation: what it costs to write and to read, and the score."""
+    """A memory over a conversation: what it costs to write and to read, and the score.
+
+    Args:
+        write: Of all plans that write.
+        read: Of the plan that answers.
+        score: Of the answers.
+        answers: Rows of `answers`.
+        shown: Rows of `shown`; none where the plan returns none.
+        warnings: Breaches of the interface of docs/memories.md that leave a score.
+    """
 
     write: Cost
     read: Cost
     score: Score
     answers: list[dict[str, Any]]
+    shown: list[dict[str, Any]]
+    warnings: tuple[str, ...] = ()
 
 
 async def measured(session: Session, memory: Memory, conversation: Conversation) -> Measured:
@@ -63,6 +75,9 @@ async def measured(session: Session, memory: Memory, conversation: Conversation)
         session: With the store that the memory is kept in.
         memory: The memory.
         conversation: The turns, and the questions.
+
+    Raises:
+        PlanError: The read plan returns no answers to be scored.
     """
     costs = [
         (await _run(session, plan, given))[1] for plan, given in memory.written(conversation.turns)
@@ -70,8 +85,14 @@ async def measured(session: Session, memory: Memory, conversation: Conversation)
     result, read = await _run(
         session, memory.read, {"questions": conversation.questions, **memory.read_options}
     )
-    answers = result.tables["answers"].to_pylist()
-    return Measured(_sum(costs), read, score(conversation.asked, answers), answers)
+    tables = {name: table.to_pylist() for name, table in result.tables.items()}
+    columns = {name: table.column_names for name, table in result.tables.items()}
+    interface.require_answers(memory.read, columns)
+    answers = tables["answers"]
+    return Measured(
+        _sum(costs), read, score(conversation.asked, answers), answers, tables.get("shown", []),
+        tuple(interface.breaches(memory.read, columns, answers, conversation)),
+    )  # fmt: skip
 
 
 def _sum(costs: Sequence[Cost]) -> Cost:
@@ -82,8 +103,8 @@ async def _run(session: Session, plan: str, given: dict[str, Any]) -> tuple[Resu
     wall, cpu = time.perf_counter(), time.process_time()
     result = await session.arun(plan, **given)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    if result.stopped:
-        msg = f"{plan} stopped before its end: {result.stopped}"
+    if result.stopped or result.exit_code == 1:  # 1: a conversation was stopped, as the notes say
+        msg = f"{plan} stopped before its end: {result.stopped or '; '.join(result.notes)}"
         raise RuntimeError(msg)
     total = result.meter.total()
     return result, Cost(

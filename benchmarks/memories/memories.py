@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Options = Mapping[str, Any]
@@ -31,6 +31,16 @@ class Memory:
     then: str = ""
     then_options: Options = field(default_factory=dict)
 
+    def with_options(self, write: Options, read: Options) -> Memory:
+        """The memory with further options of its two plans; parameters and implementations are
+        joined with its own.
+        """
+        return replace(
+            self,
+            write_options=_joined(self.write_options, write),
+            read_options=_joined(self.read_options, read),
+        )
+
     def written(self, turns: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
         """The plans that write turns, in their order, each with its inputs and options."""
         names = dict.fromkeys(turn["conversation"] for turn in turns)
@@ -38,6 +48,14 @@ class Memory:
         rows = [{"conversation": name} for name in names]
         after = [(self.then, {"conversations": rows, **self.then_options})] if self.then else []
         return [(self.write, told), *after]
+
+
+def _joined(own: Options, further: Options) -> Options:
+    joined = {**own, **further}
+    for name in ("params", "use"):
+        if name in own and name in further:
+            joined[name] = {**own[name], **further[name]}
+    return joined
 
 
 def memory(
@@ -60,6 +78,12 @@ MEMORIES: Mapping[str, Memory] = {
     "turns by words": memory("turns", read={"preset": "words"}, reads=0),
     "turns by vectors": memory("turns", read={"preset": "vectors"}, reads=0),
     "turns by both": memory("turns", reads=0),
+    **{
+        f"{k} turns by vectors": memory(
+            "turns", read={"preset": "vectors", "params": {"k": k}}, reads=0
+        )
+        for k in (20, 40)
+    },
     "graphiti": memory("graphiti", reads=2),
     "graphiti, combined": memory("graphiti", {"preset": "combined"}),
     "graphiti, fused": memory("graphiti", {"preset": "fused"}),

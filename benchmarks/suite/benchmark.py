@@ -63,6 +63,8 @@ class Benchmark:
         targets_note: Text below the targets.
         contests: Comparisons whose losses are listed.
         loses: Text below the losses: the settings that cause them. No figures.
+        parts: Tables for written pages, by the name of their part: `NAME/PART` in
+            `<!-- made: NAME/PART -->`.
         sources: Folders and files beside its own that its figures depend on, from the project's
             root.
         lacks: Missing inputs of the user, or "". A run of all benchmarks skips a benchmark with
@@ -80,6 +82,7 @@ class Benchmark:
     targets_note: str = ""
     contests: tuple[Contest, ...] = ()
     loses: str = ""
+    parts: Mapping[str, Table] = field(default_factory=dict)
     sources: tuple[str, ...] = ("semgraph", "operators", "plans", "benchmarks/world")
     lacks: Callable[[], str] = str
     options: str = ""

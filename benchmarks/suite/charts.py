@@ -53,7 +53,9 @@ def draw(chart: Chart, lines: Sequence[Line], theme: str, form: str = "svg") -> 
         axes.set(xlabel=chart.labels[0], ylabel=chart.labels[1], title=chart.title)
         axes.grid(visible=True, alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-        if axes.lines:
+        if chart.labelled:
+            _label(figure, axes, chart, lines, theme)
+        elif axes.lines:
             figure.legend(frameon=False, loc="outside right upper", fontsize=9)
         text = io.StringIO()
         figure.savefig(text, format=form, transparent=True, metadata={"Date": None})
@@ -82,3 +84,61 @@ def _plot(axes: Any, chart: Chart, lines: Sequence[Line], theme: str) -> None:
             xs, ys, yerr=(down, up), label=label, color=_COLOURS[theme][i % 7], marker=_MARKERS[i % 11],
             linestyle=style, linewidth=1.5, markersize=5, capsize=2, elinewidth=1,
         )  # fmt: skip
+
+
+_STEPS = (6, 13, 20, 28, 38, 50)
+"""Distances of a label from its point, in points of a page; the first one that is free is taken."""
+_SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
+_ALIGNED = {
+    "ha": {1: "left", 0: "center", -1: "right"},
+    "va": {1: "bottom", 0: "center", -1: "top"},
+}
+
+
+def _label(figure: Any, axes: Any, chart: Chart, lines: Sequence[Line], theme: str) -> None:
+    """The name of each series beside its points, where it covers no other name, no
+    point and no range.
+    """
+    axes.margins(0.12)
+    figure.draw_without_rendering()
+    points, ranges = chart.points(lines), chart.ranges(lines)
+    taken = [
+        _around(axes, x, (low, high))
+        for series, at in points.items()
+        for (x, _), (low, high) in zip(at, ranges[series], strict=True)
+    ]
+    for i, (series, at) in enumerate(points.items()):
+        for point in at:
+            _place(figure, axes, series, point, taken, _COLOURS[theme][i % 7])
+
+
+def _around(axes: Any, x: float, ys: tuple[float, float]) -> Any:
+    """The box of a marker and its range on the page."""
+    from matplotlib.transforms import Bbox
+
+    (left, bottom), (right, top) = axes.transData.transform([(x, y) for y in ys])
+    return Bbox.from_extents(left - 5, bottom - 5, right + 5, top + 5)
+
+
+def _place(
+    figure: Any, axes: Any, text: str, point: tuple[float, float], taken: list[Any], colour: str
+) -> None:
+    """Write a label at the nearest free place; its box is taken then."""
+    for step in _STEPS:
+        for side, up in _SIDES:
+            offset = (side * step, up * step)
+            label = axes.annotate(
+                text, point, offset, textcoords="offset points", color=colour, fontsize=9,
+                ha=_ALIGNED["ha"][side], va=_ALIGNED["va"][up], in_layout=False,
+            )  # fmt: skip
+            box = label.get_window_extent()
+            inside = axes.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 and axes.bbox.y0 <= box.y0
+            if inside and not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                if step > _STEPS[0]:  # too far away to be read without a line
+                    thin = {"arrowstyle": "-", "color": colour, "lw": 0.6, "shrinkB": 4}
+                    axes.annotate("", point, offset, textcoords="offset points", arrowprops=thin)
+                return
+            label.remove()
+    msg = f'no free place for the label "{text}": show fewer series in this chart'
+    raise ValueError(msg)

@@ -26,7 +26,11 @@ _TITLES = {
     "estimate": "estimated",
 }
 _HERE = "benchmarks/results"
-DOCUMENTS = {"docs/benchmarks.md": "docs", "README.md": "."}
+DOCUMENTS = {
+    "docs/benchmarks.md": "docs",
+    "docs/memories/findings.md": "docs/memories",
+    "README.md": ".",
+}
 """Pages with generated parts, and the folder that their links start from."""
 Measured = Sequence[tuple[Benchmark, Sequence[Line]]]
 
@@ -158,6 +162,13 @@ def parts(measured: Measured, to: str) -> dict[str, str]:
             for i in range(len(one.charts))
         )
         or "Not measured yet.\n",
+        **{
+            f"{one.name}/{part}": table.markdown(
+                _own(one, lines), [case.key for case in one.cases()]
+            )
+            for one, lines in measured
+            for part, table in one.parts.items()
+        },
     }
 
 

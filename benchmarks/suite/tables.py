@@ -36,7 +36,7 @@ class Table:
     the highest.
 
     Args:
-        question: The question that it answers; one sentence.
+        question: The question that it answers; one sentence. "": the page says it.
         rows: Names of the key that identify a row.
         columns: The figures shown.
         where: The lines of the table.
@@ -59,13 +59,14 @@ class Table:
         """The table over these lines; rows in the order of the benchmark's cases."""
         own = of_one_kind([line for line in lines if line.is_of(self.where)])
         keys = [key for key in order if any(line.key == key for line in own)]
+        title = f"**{self.question}**\n\n" if self.question else ""
         if not keys:
-            return f"**{self.question}**\n\nNot measured yet.\n"
+            return f"{title}Not measured yet.\n"
         titles = [*map(heading, self.rows), *(column.title for column in self.columns), ""]
         aligned = ["---"] * len(self.rows) + ["--:"] * len(self.columns) + ["---"]
         body = [self._row(key, own) for key in keys]
         table = "\n".join("| " + " | ".join(cells) + " |" for cells in [titles, aligned, *body])
-        return f"**{self.question}**\n\n{table}\n" + (f"\n{self.note}\n" if self.note else "")
+        return f"{title}{table}\n" + (f"\n{self.note}\n" if self.note else "")
 
     def _row(self, key: Key, lines: Sequence[Line]) -> list[str]:
         mine = [line for line in lines if line.key == key]
@@ -161,6 +162,8 @@ class Chart:
         log: The logarithmic axes: "", "x", "y", "xy".
         joined: Whether points of a series are joined by a line.
         grows: Whether to fit and show the exponent of growth of each series.
+        labelled: Whether a series is one point, the median of its trials in x too, with its name
+            beside it in place of a legend.
         note: Text below it.
     """
 
@@ -174,6 +177,7 @@ class Chart:
     log: str = ""
     joined: bool = True
     grows: bool = False
+    labelled: bool = False
     note: str = ""
 
     def points(self, lines: Iterable[Line]) -> dict[str, list[tuple[float, float]]]:
@@ -199,11 +203,16 @@ class Chart:
         return {series: one for series, one in fitted.items() if one is not None}
 
     def _measured(self, lines: Iterable[Line]) -> dict[tuple[str, float], list[float]]:
-        cases: dict[tuple[str, float], list[float]] = {}
+        trials: dict[str, list[tuple[float, float]]] = {}
         for line in of_one_kind(
             [line for line in lines if line.is_of(self.where) and not line.failed]
         ):
             x, y = line.figures.get(self.x, line.key.get(self.x)), line.figures.get(self.y)
             if x is not None and y is not None and self.series in line.key:
-                cases.setdefault((str(line.key[self.series]), x), []).append(y)
+                trials.setdefault(str(line.key[self.series]), []).append((x, y))
+        cases: dict[tuple[str, float], list[float]] = {}
+        for series, points in trials.items():
+            middle = statistics.median(x for x, _ in points)
+            for x, y in points:
+                cases.setdefault((series, middle if self.labelled else x), []).append(y)
         return cases

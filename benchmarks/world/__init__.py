@@ -2,6 +2,7 @@
 alone.
 """
 
+from benchmarks.world.batches import BatchFault
 from benchmarks.world.caching import PrefixCache
 from benchmarks.world.faults import Fault, Faults
 from benchmarks.world.noise import Noise
@@ -9,4 +10,14 @@ from benchmarks.world.server import StandIn
 from benchmarks.world.waiting import Latency, Rates
 from benchmarks.world.world import World
 
-__all__ = ["Fault", "Faults", "Latency", "Noise", "PrefixCache", "Rates", "StandIn", "World"]
+__all__ = [
+    "BatchFault",
+    "Fault",
+    "Faults",
+    "Latency",
+    "Noise",
+    "PrefixCache",
+    "Rates",
+    "StandIn",
+    "World",
+]

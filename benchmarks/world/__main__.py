@@ -23,7 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.world import Fault, Latency, Noise, PrefixCache, Rates, StandIn, World
+from benchmarks.world import BatchFault, Fault, Latency, Noise, PrefixCache, Rates, StandIn, World
+from benchmarks.world.batches import KINDS as BATCH_KINDS
 from benchmarks.world.difficulty import LEVELS, Difficulty
 from benchmarks.world.faults import KINDS
 from benchmarks.world.questions import questions
@@ -39,6 +40,8 @@ def server_of(arguments: argparse.Namespace) -> StandIn:
         embedding_latency=arguments.embedding_latency,
         rates=Rates(arguments.rpm, arguments.tpm),
         faults=tuple(arguments.fault),
+        batch_faults=tuple(arguments.batch_fault),
+        batch_looks=arguments.batch_looks,
         noise=arguments.noise,
         cache=arguments.cache,
         seed=arguments.seed,
@@ -66,6 +69,8 @@ def switches(parser: argparse.ArgumentParser) -> None:
     )
     add("--tpm", type=float, help="tokens of prompts a minute, likewise")
     add("--fault", type=Fault.parse, action="append", default=[], help=_FAULT)
+    add("--batch-fault", type=BatchFault.parse, action="append", default=[], help=_BATCH_FAULT)
+    add("--batch-looks", type=int, default=2, help="looks at a batch before it has ended")
     add("--noise", type=Noise.parse, default=Noise(), help=_NOISE)
     add(
         "--cache",
@@ -84,6 +89,10 @@ _LATENCY = (
     f"each other chat under way adds); or one of {', '.join(PROFILES)}"
 )
 _FAULT = f"kind=rate, or kind@n,m for the n-th and m-th request; 429 and stall take seconds behind a colon. {', '.join(KINDS)}"
+_BATCH_FAULT = (
+    "kind@n,m for the n-th and m-th call, batch or line; the status of a call behind a colon. "
+    f"{', '.join(BATCH_KINDS)}"
+)
 _NOISE = (
     "drop= (entries missing), spurious= (entries made up), verdict= (wrong yes, choice, match, score), slip= (dates off by up "
     "to 60 days): rates that grow by growth= with each further item in a call and by length= with each thousand tokens; seed="

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +16,10 @@ class Counters:
 
     Args:
         attempts: Chats received.
+        batched: Chats answered in batches.
         rounds: Chats that arrived while none was in progress.
         by_question: Chats answered, right or wrong, by kind of question.
+        empty: Of those, chats whose answers hold nothing at all, by kind of question.
         tokens_in: Tokens of their prompts, cached ones included.
         tokens_cached: Of those, cached.
         tokens_out: Tokens of the answers.
@@ -30,8 +33,10 @@ class Counters:
     """
 
     attempts: int = 0
+    batched: int = 0
     rounds: int = 0
     by_question: Counter[str] = field(default_factory=Counter)
+    empty: Counter[str] = field(default_factory=Counter)
     tokens_in: int = 0
     tokens_cached: int = 0
     tokens_out: int = 0
@@ -56,9 +61,10 @@ class Counters:
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
 
-    def answered(self, question: str, tokens: Tokens) -> None:
-        """A chat was answered."""
+    def answered(self, question: str, tokens: Tokens, text: str | None = None) -> None:
+        """A chat was answered, by this text."""
         self.by_question[question] += 1
+        self.empty[question] += text is not None and _is_empty(text)
         self.tokens_in += tokens.prompt
         self.tokens_cached += tokens.cached
         self.tokens_out += tokens.completion
@@ -74,6 +80,28 @@ class Counters:
         shown = {
             name: value
             for name, value in vars(self).items()
-            if name not in {"by_question", "in_flight"}
+            if name not in {"by_question", "empty", "in_flight"}
         }
         return {"calls": self.calls, "by_question": dict(self.by_question), **shown}
+
+
+def _is_empty(text: str) -> bool:
+    """Whether a document holds no text and no number.
+
+    >>> [
+    ...     _is_empty(text)
+    ...     for text in ('{"facts": []}', '{"answers": [{"summary": ""}]}', '{"match": false}')
+    ... ]
+    [True, True, False]
+    """
+    try:
+        return not _holds(json.loads(text))
+    except ValueError:
+        return not text
+
+
+def _holds(value: Any) -> bool:
+    inner = (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    )
+    return value not in (None, "") if inner is None else any(map(_holds, inner))

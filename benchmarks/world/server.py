@@ -13,6 +13,7 @@ from aiohttp import web
 
 from benchmarks.world import answers
 from benchmarks.world.answers import graphiti, lotus, memory, one_word
+from benchmarks.world.batches import Batches, BatchFault
 from benchmarks.world.caching import PrefixCache
 from benchmarks.world.canaries import Watch
 from benchmarks.world.counting import Counters
@@ -28,7 +29,8 @@ _MODEL = "gpt-4.1-mini"  # whose tokenizer counts
 
 
 class StandIn:
-    """Serves `/v1/chat/completions`, `/v1/embeddings`, `GET /counters` and `POST /reset`.
+    """Serves `/v1/chat/completions`, `/v1/embeddings`, `/v1/files`, `/v1/batches`, `GET /counters` and
+    `POST /reset`.
 
     Args:
         undated: Facts have no dates; a separate question returns these.
@@ -36,6 +38,8 @@ class StandIn:
         embedding_latency: Seconds before vectors.
         rates: Requests and tokens a minute; a chat beyond them gets 429.
         faults: The injected faults.
+        batch_faults: Those of files and batches.
+        batch_looks: Looks at a batch before it has ended.
         noise: The errors of the answers.
         cache: The prompt tokens that count as cached.
         seed: Of the faults that have a rate.
@@ -57,6 +61,8 @@ class StandIn:
         embedding_latency: float = 0.0,
         rates: Rates | None = None,
         faults: tuple[Fault, ...] = (),
+        batch_faults: tuple[BatchFault, ...] = (),
+        batch_looks: int = 2,
         noise: Noise | None = None,
         cache: PrefixCache | None = None,
         seed: int = 1,
@@ -71,6 +77,7 @@ class StandIn:
             cache or PrefixCache(),
         )
         self.faults = Faults(faults, seed)
+        self.batches = Batches(self._line, batch_faults, batch_looks)
         self.port = port
         self.watch = Watch()
         self._reader = Reader(plans)
@@ -83,6 +90,7 @@ class StandIn:
         self.requests: list[dict[str, Any]] = []
         self.counters = Counters()
         self.faults.hit.clear()
+        self.batches.forget()
         self.cache.forget()
         self.rates.forget()
 
@@ -109,6 +117,7 @@ class StandIn:
         app = web.Application(client_max_size=256 << 20)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/embeddings", self._embeddings)
+        self.batches.add_to(app)
         app.router.add_get("/counters", self._counters)
         app.router.add_post("/reset", self._reset)
         self._runner = web.AppRunner(
@@ -198,15 +207,37 @@ class StandIn:
         said = (
             spoilt(fault, text) if fault and not late else Said(text, chances=self._chances(body))
         )
-        cached = min(prompt, self.cache.cached(texts, self._count))
-        tokens = Tokens(prompt, cached, self._count(said.text or said.refusal or ""))
+        tokens = self._tokens(texts, prompt, said)
         seconds = late + self.latency.seconds("\0".join(texts), tokens, others)
         if seconds:
             await asyncio.sleep(seconds)
         self.cache.remember(texts)
         counters.seconds += seconds
-        counters.answered(skill, tokens)
+        counters.answered(skill, tokens, said.text)
         return web.json_response(completion(body["model"] + "-2025-04-14", said, tokens))
+
+    def _tokens(self, texts: list[str], prompt: int, said: Said) -> Tokens:
+        cached = min(prompt, self.cache.cached(texts, self._count))
+        return Tokens(prompt, cached, self._count(said.text or said.refusal or ""))
+
+    async def _line(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """The status and the document of a chat in a batch."""
+        self.requests.append(body)
+        self.watch.see(body)
+        fault = self.faults.of(len(self.requests))
+        try:
+            skill, text = self.answer(body)
+        except NotUnderstood as reason:
+            return 400, {"error": {"message": str(reason), "code": None}}
+        plain = fault is None or fault.unanswered or fault.kind == "stall"
+        said = Said(text, chances=self._chances(body)) if plain else spoilt(fault, text)
+        texts = [message["content"] for message in body["messages"]]
+        tokens = self._tokens(texts, self._prompt_tokens(body), said)
+        self.cache.remember(texts)
+        self.counters.attempts += 1
+        self.counters.batched += 1
+        self.counters.answered(skill, tokens)
+        return 200, completion(body["model"] + "-2025-04-14", said, tokens)
 
     def _chances(self, body: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
         """The alternatives of the first token, if requested."""

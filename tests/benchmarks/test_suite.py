@@ -161,3 +161,21 @@ def test_a_chart_is_the_same_text_for_the_same_lines(theme: str) -> None:
     text = draw(chart, lines, theme)
     assert text == draw(chart, lines, theme)
     assert ">Worth<" in text
+
+
+def test_a_labelled_chart_has_one_point_for_each_series_and_its_name_beside_it() -> None:
+    chart = Chart("c", "C", "usd", "f1", "way", ("$", "F1"), joined=False, labelled=True)
+    lines = [line(way, n, usd=n + 1, f1=0.5 + n / 10) for way in "ab" for n in range(3)]
+    assert chart.points(lines) == {"a": [(2, 0.6)], "b": [(2, 0.6)]}
+    assert chart.ranges(lines)["a"] == [(0.5, 0.7)]
+    text = draw(chart, lines, "light")
+    assert text.count(">a<") == text.count(">b<") == 1
+
+
+def test_a_chart_with_more_names_than_places_is_refused() -> None:
+    chart = Chart("c", "C", "usd", "f1", "way", ("$", "F1"), joined=False, labelled=True)
+    lines = [line(f"a long name of number {n}", 0, usd=1, f1=0.5) for n in range(60)]
+    with pytest.raises(
+        ValueError, match=r'no free place for the label "a long name .*fewer series'
+    ):
+        draw(chart, lines, "light")

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import semgraph
+from benchmarks.memories.conversations import Conversation, score
 from benchmarks.world import StandIn
 from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
 from semgraph.shipped import plans_folder
 from semgraph.stores.base import Store
 from semgraph.stores.sqlite.store import SqliteStore
-from tests.patience import HANGS
+from tests.served import session_with
 
 both_stores = pytest.mark.parametrize("store", ["memory", "neo4j"], indirect=True)
 """For one scenario of each memory. That stores agree is what `tests/stores` checks."""
@@ -51,15 +51,7 @@ class Told:
     ) -> None:
         self.plans = plans_folder() / "memories" / name
         self.folder = folder
-        self.session = semgraph.Session(
-            llm=f"openai:gpt-4.1-mini@{model.base_url}?timeout={HANGS:.0f}",
-            embedder=f"openai:stand-in@{model.base_url}?dimensions=256&timeout={HANGS:.0f}",
-            store=store,
-            journal=False,
-            runs="",
-            folder=folder,
-            **limits,
-        )
+        self.session = session_with(model, store, folder, **limits)
 
     async def tell(self, *turns: dict[str, Any], **options: Any) -> Result:
         """Run the write plan; `inputs` are its inputs besides the turns."""
@@ -81,6 +73,11 @@ class Told:
         result = await self._run("read", options, questions=rows)
         assert not result.failed
         return sorted(result.tables["answers"].to_pylist(), key=lambda row: row["id"])
+
+    async def by_kind(self, conversation: Conversation, **options: Any) -> Mapping[str, float]:
+        """F1 by kind of the answers about a conversation that was told."""
+        result = await self._run("read", options, questions=conversation.questions)
+        return score(conversation.asked, result.tables["answers"].to_pylist()).by_kind
 
     async def rows(self, label: str, plan: str = "write") -> list[dict[str, Any]]:
         """What the store holds under a label, of all conversations."""
@@ -125,11 +122,11 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
 async def memory(
     model: StandIn, store: Store, tmp_path: Path
 ) -> AsyncIterator[Callable[..., Told]]:
-    """Makes a memory by its name, with the model of the test or another one, and with limits."""
+    """Makes a memory by its name, with the model and the store of the test or others, and with limits."""
     made: list[Told] = []
 
-    def make(name: str, answering: StandIn = model, **limits: Any) -> Told:
-        made.append(Told(name, answering, store, tmp_path, **limits))
+    def make(name: str, answering: StandIn = model, kept: Store = store, **limits: Any) -> Told:
+        made.append(Told(name, answering, kept, tmp_path, **limits))
         return made[-1]
 
     yield make

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
+from collections import Counter
+from datetime import datetime
 
 import pytest
 
@@ -10,6 +14,7 @@ from benchmarks.memories.conversations import of_world
 from benchmarks.memories.measure import over_world
 from benchmarks.memories.memories import MEMORIES
 from benchmarks.world import Fault, StandIn
+from benchmarks.world.answers.memory import ROWS
 from tests.memories.conftest import both_stores, turn
 
 BEN = "Ben Ito"
@@ -69,6 +74,92 @@ async def test_a_finding_rests_on_the_turns_that_say_it(memory):
     for row in rows:
         who = row["text"].split(": ")[1].split()[0]
         assert all(who in said[turn] or "She" in said[turn] for turn in row["turns"])
+
+
+async def test_a_report_sees_relations_by_the_number_of_relations_of_their_ends(memory, model):
+    graphrag = memory("graphrag")
+    await graphrag.tell(*of_world(2, 4).turns)
+    asked = (body["messages"][-1]["content"] for body in model.requests)
+    seen = [
+        [
+            (one["states"], datetime.fromisoformat(one["said"]).isoformat())
+            for one in json.loads(found[1])
+        ]
+        for found in (re.search(r"Statements: (\[.*\])", text) for text in asked)
+        if found
+    ]
+    rows = await graphrag.rows("RELATED")
+    relations = {(row["description"], row["at"].isoformat()): row for row in rows}
+    degree = Counter(row[end] for row in rows for end in ("source", "target"))
+    assert max(map(len, seen)) > 4
+    for keys in seen:
+        of = [relations[key] for key in keys]
+        order = [(-degree[row["source"]] - degree[row["target"]], row["at"]) for row in of]
+        assert order == sorted(order)
+
+
+async def test_a_level_is_read_from_the_reports_on_its_communities_and_on_smaller_ones(
+    memory, model
+):
+    graphrag, told = memory("graphrag"), of_world(1, 16)
+    result = await graphrag.tell(*told.turns, params={"largest": 8})
+    levels: dict[int, set[str]] = {}
+    for row in result.tables["communities"].to_pylist():
+        levels.setdefault(row["round"] - 1, set()).add(row["community"])
+    rows = await graphrag.rows("Finding")
+    assert len(levels) > 1
+    for level, communities in levels.items():
+        model.reset()
+        await graphrag.ask(
+            QUESTIONS[2], conversation=told.name, params={"search": "global", "level": level}
+        )
+        (shown,) = (
+            json.loads(found[1])
+            for body in model.requests
+            if (found := re.search(r"Findings: (\[.*\])", body["messages"][-1]["content"]))
+        )
+        of_level = [row["text"] for row in rows if row["report"] in communities]
+        assert sorted(one["text"] for one in shown) == sorted(of_level)
+
+
+async def test_points_are_shown_by_their_scores_and_those_of_0_are_not(memory, monkeypatch):
+    graphrag = memory("graphrag")
+    await graphrag.tell(*TURNS)
+    points = [
+        {"point": f"2025-01-0{n}: Ada Costa works at {name}.", "score": score, "findings": [1]}
+        for n, (name, score) in enumerate([("Luma", 5), ("Acme", 0), ("Kestrel", 90), ("Iron", -1)])
+    ]
+    monkeypatch.setitem(ROWS, "points", lambda _: {"points": points})
+    asked = {"conversation": "c", "id": "q", "question": QUESTIONS[0]}
+    result = await graphrag._run("read", {"preset": "global"}, questions=[asked])
+    rows = sorted(result.tables["shown"].to_pylist(), key=lambda row: row["rank"])
+    assert [row["score"] for row in rows] == [90, 5]
+
+
+async def test_strong_relations_hold_communities_together(memory, monkeypatch):
+    graphrag, found = memory("graphrag"), []
+    ring = [turn(day, f"I know {day % 4}.", speaker=str(day - 1)) for day in (1, 2, 3, 4)]
+    for n in range(6):  # without strengths each of both ways is as good
+        name, strong = f"ring {n}", n % 2
+        monkeypatch.setitem(
+            ROWS, "entities relations",
+            lambda record, strong=strong: {"entities": [], "relations": [_knows(record["content"], strong)]},
+        )  # fmt: skip
+        told = [{**one, "conversation": name, "id": f"{name} {one['id']}"} for one in ring]
+        result = await graphrag.tell(*told, params={"levels": 1})
+        names = {row["id"]: row["name"] for row in await graphrag.rows("Entity")}
+        parts: dict[str, set[str]] = {}
+        for row in result.tables["communities"].to_pylist():
+            parts.setdefault(row["community"], set()).add(names[row["entity"]])
+        found.append(sorted(map(sorted, parts.values())))
+    assert found == [[["0", "1"], ["2", "3"]], [["0", "3"], ["1", "2"]]] * 3
+
+
+def _knows(text, strong):
+    """Of four people in a ring every other relation is strong."""
+    source, target = re.findall(r"\d", text)
+    strength = 10 if int(source) % 2 == strong else 1
+    return {"source": source, "target": target, "description": text, "strength": strength}
 
 
 async def test_points_are_collected_in_batches_and_put_together(memory, model):
@@ -178,3 +269,65 @@ async def test_numbers_of_missing_findings_are_no_evidence(memory):
     async with StandIn(faults=(Fault("wrong_ids", rate=1.0),)) as broken:
         (answer,) = await memory("graphrag", broken).ask(QUESTIONS[0], preset="local")
         assert answer["evidence"] == []
+
+
+@pytest.mark.parametrize("strength", [-1, 0, 2**63 - 1])
+async def test_a_strength_out_of_its_range_is_brought_into_it(memory, monkeypatch, strength):
+    relations = ROWS["entities relations"]
+
+    def answered(record):
+        found = relations(record)
+        return {**found, "relations": [{**one, "strength": strength} for one in found["relations"]]}
+
+    monkeypatch.setitem(ROWS, "entities relations", answered)
+    graphrag = memory("graphrag")
+    await graphrag.tell(*TURNS)
+    assert {row["strength"] for row in await graphrag.rows("RELATED")} == {
+        10 if strength > 0 else 1
+    }
+    assert await graphrag.rows("Finding")
+
+
+async def test_blank_answers_are_no_entity_no_relation_and_no_finding(memory, monkeypatch):
+    blank = {"source": "Ada", "target": "Ben", "description": " ", "strength": 1}
+    elements, report = ROWS["entities relations"], ROWS["title summary rating findings"]
+    monkeypatch.setitem(
+        ROWS, "entities relations",
+        lambda record: {
+            "entities": [*elements(record)["entities"], {"name": " ", "kind": ""}],
+            "relations": [*elements(record)["relations"], blank, {**blank, "source": " ", "description": "A."}],
+        },
+    )  # fmt: skip
+    monkeypatch.setitem(
+        ROWS, "title summary rating findings",
+        lambda record: {
+            **report(record),
+            "findings": [
+                *report(record)["findings"], {"text": "", "relations": [1]}, {"text": "No source.", "relations": []},
+            ],
+        },
+    )  # fmt: skip
+    graphrag = memory("graphrag")
+    await graphrag.tell(*TURNS)
+    assert all(row["name"].strip() for row in await graphrag.rows("Entity"))
+    assert all(row["description"].strip() for row in await graphrag.rows("RELATED"))
+    assert all(row["text"] and row["turns"] for row in await graphrag.rows("Finding"))
+    assert [row["answer"] for row in await graphrag.ask(*QUESTIONS)] == ANSWERS
+
+
+@pytest.mark.parametrize(
+    ("params", "lost"),
+    [({"search": "global"}, 1), ({"search": "global", "batch": 20}, 3), ({"search": "auto"}, 1)],
+    ids=["points", "points of one batch", "choice of the search"],
+)
+async def test_a_question_for_which_the_search_failed_is_reported_and_not_declined(
+    memory, params, lost
+):
+    await memory("graphrag").tell(*TURNS)
+    async with StandIn(faults=(Fault("refusal", on=(lost,)),)) as broken:
+        result = await memory("graphrag", broken)._run(
+            "read", {"params": params},
+            questions=[{"conversation": "c", "id": "q", "question": QUESTIONS[0], "at": "2026-01-01T00:00:00Z"}],
+        )  # fmt: skip
+    assert result.tables["answers"].num_rows == 0
+    assert len(result.failed) == 1

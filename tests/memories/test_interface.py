@@ -4,15 +4,18 @@ conversation.
 
 from __future__ import annotations
 
+from contextlib import aclosing
+
 import pytest
 
 from benchmarks.memories.conversations import Asked, Conversation, of_world, score
 from benchmarks.memories.measure import over_world
-from benchmarks.memories.memories import MEMORIES
+from benchmarks.memories.memories import MEMORIES, Memory
 from benchmarks.world import StandIn
 from semgraph.expr.types import type_of_arrow
 from semgraph.frontend.load import load_plan
 from semgraph.shipped import plans_folder
+from semgraph.stores.sqlite.store import SqliteStore
 from tests.memories.conftest import turn
 
 FOLDERS = sorted(path.parent for path in (plans_folder() / "memories").glob("*/write.yaml"))
@@ -68,6 +71,27 @@ async def test_a_conversation_without_turns_tells_nothing(name):
     assert not any(row["evidence"] for row in found.answers)
 
 
+async def test_a_conversation_that_cannot_be_written_is_not_measured(tmp_path):
+    (tmp_path / "write.yaml").write_text(f"""
+plan: broken
+graph: {plans_folder()}/memories/turns/graph.yaml
+inputs: {{turns: {{conversation: string, id: string, at: timestamp, speaker: string, text: string}}}}
+windows: {{input: turns, order: [at], key: id, size: all}}
+steps:
+  parts:
+    - from: turns
+    - add: {{weight: "-1.0", next: "lag(id) OVER (PARTITION BY conversation ORDER BY turn)"}}
+    - cluster: {{key: id, source: id, target: next, weight: weight, algorithm: louvain}}
+    - project: {{conversation, id, text, at}}
+writes: [{{merge: {{from: parts, node: Turn}}}}]
+returns: [parts]
+""")
+    broken = Memory(str(tmp_path / "write.yaml"), "memories/turns/read")
+    async with StandIn() as server:
+        with pytest.raises(RuntimeError, match="weight"):
+            await over_world(broken, of_world(2, 3, 0, 12), server)
+
+
 def test_a_question_without_an_answer_is_right_if_it_is_declined():
     asked = [
         Asked("a", "?", "", "unanswerable"),
@@ -90,3 +114,54 @@ async def test_questions_of_two_conversations_with_one_id_are_reported_and_not_m
     )
     assert result.tables["answers"].num_rows == 0
     assert [one.error for one in result.failed] == ['two questions have the id "q"'] * 2
+
+
+async def test_turns_of_one_time_are_shown_in_the_order_in_which_they_were_given(memory):
+    turns = memory("turns")
+    homes = ["Oslo", "Riga", "Accra", "Dakar", "Gdansk"]
+    said = [turn(1, f"I live in {home}.") | {"id": f"t{9 + n}"} for n, home in enumerate(homes)]
+    await turns.tell(*said)  # t9 before t10
+    asked = {"conversation": "c", "id": "q", "question": "Where does Ada Costa live?", "at": None}
+    result = await turns._run("read", {"preset": "full_context"}, questions=[asked])
+    shown = sorted(result.tables["shown"].to_pylist(), key=lambda row: row["rank"])
+    assert [row["turns"] for row in shown] == [["t9"], ["t10"], ["t11"], ["t12"], ["t13"]]
+
+
+async def test_a_turn_with_the_id_of_another_conversation_is_reported_and_not_mixed(memory):
+    turns = memory("turns")
+    await turns.tell(turn(1, "I work at Luma."))
+    result = await turns.tell(turn(1, "I work at Acme.", conversation="other"))
+    (failed,) = result.failed
+    assert "the key of Turn t1 is taken" in failed.error
+    assert "id(PARTITION, ...)" in failed.error
+    question = "Where does Ada Costa work?"
+    (here,) = await turns.ask(question)
+    (there,) = await turns.ask(question, conversation="other")
+    assert (here["answer"], there["answer"]) == ("Luma", None)
+
+
+async def test_two_questions_with_the_same_text_get_the_same_answer(memory):
+    turns = memory("turns")
+    await turns.tell(turn(1, "I work at Luma."))
+    answers = await turns.ask(*["Where does Ada Costa work?"] * 2)
+    assert [(row["id"], row["answer"]) for row in answers] == [("q0", "Luma"), ("q1", "Luma")]
+
+
+async def answers(memory, conversation):
+    result = await memory._run("read", {}, questions=conversation.questions)
+    return result.tables["answers"].to_pylist()
+
+
+@pytest.mark.parametrize("name", ["mem0", "mem0g", "amem", "graphiti"])
+async def test_a_write_that_stopped_half_way_and_is_run_again_leaves_the_same_answers(memory, name):
+    told = of_world(2, 3, 1, 12)
+    turns = [dict(turn) for turn in told.turns[:12]]
+    whole = memory(name)
+    calls = (await whole.tell(*turns)).meter.total().calls_issued
+    async with aclosing(SqliteStore(":memory:")) as store:
+        stopped = await memory(name, kept=store, max_calls=calls // 2).tell(*turns)
+        assert stopped.stopped
+        assert stopped.committed < len(turns)
+        again = memory(name, kept=store)
+        assert (await again.tell(*turns)).skipped == stopped.committed
+        assert await answers(again, told) == await answers(whole, told)

@@ -110,6 +110,13 @@ async def test_sleep_retires_what_is_outdated_completes_what_is_named_and_leaves
     assert [again.tables[name].num_rows for name in ("updated", "retired")] == [0, 0]
 
 
+async def test_a_conversation_that_is_named_twice_sleeps_once(memory):
+    lightmem = memory("lightmem")
+    await lightmem.tell(*TOLD)
+    result = await sleep(lightmem, "c", "c")
+    assert [result.tables[name].num_rows for name in ("updated", "retired")] == [1, 1]
+
+
 async def test_sleep_answers_more_about_the_present_from_as_many_entries_and_forgets_the_past():
     _, awake = await measured(k=10)
     _, slept = await measured(k=10, asleep=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.memories.conversations import of_world
@@ -10,7 +12,7 @@ from benchmarks.memories.memories import MEMORIES
 from benchmarks.world import Fault, StandIn
 from benchmarks.world.answers.memory import ROWS
 from benchmarks.world.answers.reading import listed
-from tests.memories.conftest import both_stores, turn
+from tests.memories.conftest import turn
 
 WORKS, LIVES = "Where does Ada Costa work?", "Where does Ada Costa live?"
 
@@ -56,8 +58,9 @@ async def test_a_memory_that_joins_two_statements_rests_on_the_turns_of_both(mem
 async def test_without_decisions_questions_about_the_present_get_outdated_answers():
     scores = {}
     for name in ("mem0", "mem0, only added"):
+        few = replace(MEMORIES[name], read_options={"params": {"k": 10}})
         async with StandIn() as server:
-            found = await over_world(MEMORIES[name], of_world(1), server)
+            found = await over_world(few, of_world(1), server)
         scores[name] = found.score.by_kind
     assert scores["mem0"]["now"] == 1 > scores["mem0, only added"]["now"]
     assert scores["mem0"]["global"] > scores["mem0, only added"]["global"] + 0.1
@@ -66,8 +69,7 @@ async def test_without_decisions_questions_about_the_present_get_outdated_answer
     )
 
 
-@both_stores
-async def test_answers_rest_on_turns_on_both_stores(memory):
+async def test_answers_rest_on_turns(memory):  # on Neo4j: test_mem0g.py
     mem0 = memory("mem0")
     await mem0.tell(
         turn(1, "I have joined Luma."),
@@ -98,6 +100,52 @@ async def test_the_summary_names_those_whom_the_last_messages_do_not(memory):
     assert "Jonas Haddad lives in Oslo." in texts(await mem0.rows("Memory"))
     (summary,) = await mem0.rows("Summary")
     assert "Jonas Haddad" in summary["text"]
+
+
+async def test_turns_of_one_time_keep_their_order_in_context_and_summary(memory, model):
+    mem0 = memory("mem0")
+    texts_said = ["I know Jonas Haddad.", "Jonas lives in Oslo.", *(f"Day {n}." for n in range(9))]
+    turns = [turn(1, text) | {"id": f"t{n}"} for n, text in enumerate(texts_said, start=1)]
+    params = {"pair": 1, "every": 2}
+    await mem0.tell(*turns[:6], params=params)
+    await mem0.tell(*turns[6:], params=params)
+    assert "Jonas Haddad lives in Oslo." in texts(await mem0.rows("Memory"))
+    asked = [body["messages"][-1]["content"] for body in model.requests]
+    told = [text for text in asked if text.startswith("Summary so far")]
+    assert [[said for said in texts_said if said in text.split("New messages")[1]] for text in told] == [
+        texts_said[n : n + 2] for n in range(0, 10, 2)
+    ]  # fmt: skip
+
+
+async def test_an_addition_that_names_a_memory_hides_no_deletion_of_it(memory, monkeypatch):
+    def wordy(record):
+        event = "DELETE" if "left" in record["statement"] else "ADD"
+        return {"event": event, "memory": listed(record["known"])[0]["number"], "becomes": None}
+
+    monkeypatch.setitem(ROWS, "event memory becomes", wordy)
+    mem0 = memory("mem0")
+    await mem0.tell(turn(1, "I work at Luma."), params={"pair": 1})
+    await mem0.tell(turn(2, "I have left Luma. I live in Riga."))
+    assert texts(await mem0.rows("Memory")) == ["Ada Costa lives in Riga."]
+
+
+async def test_blank_answers_change_nothing(memory, monkeypatch):
+    def blank(record):
+        return {"event": "UPDATE", "memory": listed(record["known"])[0]["number"], "becomes": " "}
+
+    monkeypatch.setitem(ROWS, "event memory becomes", blank)
+    mem0 = memory("mem0")
+    await mem0.tell(
+        turn(1, "I live in Riga."), turn(2, "I have moved to Oslo."), params={"pair": 1}
+    )
+    assert texts(await mem0.rows("Memory")) == ["Ada Costa has moved to Oslo."]
+    monkeypatch.setitem(
+        ROWS, "remembered", lambda _: {"remembered": [{"statement": "", "message": 1}]}
+    )
+    monkeypatch.setitem(ROWS, "overview", lambda _: {"overview": ""})
+    await mem0.tell(turn(3, "I know Ben Ito."), params={"every": 1})
+    assert texts(await mem0.rows("Memory")) == ["Ada Costa has moved to Oslo."]
+    assert await mem0.rows("Summary") == []
 
 
 async def test_two_statements_of_one_pair_that_change_one_memory_are_both_kept(memory):

@@ -11,6 +11,7 @@ from benchmarks.memories.measure import over_world
 from benchmarks.memories.memories import MEMORIES
 from benchmarks.memories.memories import memory as shipped
 from benchmarks.world import Fault, StandIn
+from benchmarks.world.answers.gathering import GROUPS
 from tests.memories.conftest import both_stores, turn
 
 BEN = "Ben Ito"
@@ -69,6 +70,14 @@ async def test_answers_rest_on_turns_on_both_stores(memory):
         answers = await raptor.ask(*QUESTIONS, preset=preset)
         assert [row["answer"] for row in answers] == ANSWERS
         assert "t6" in answers[0]["evidence"]
+
+
+async def test_turns_without_letters_do_not_stop_the_tree(memory):
+    raptor = memory("raptor")
+    result = await raptor.tell(*TURNS, turn(8, "👍", "👩"), turn(9, "", ""))
+    assert (result.committed, result.notes) == (9, ())
+    told = {t for row in await raptor.rows("Passage") for t in row["turns"]}
+    assert told == {*(row["id"] for row in TURNS), "t8"}, "an empty turn is no leaf"
 
 
 async def test_one_turn_is_a_tree_without_a_call(memory):
@@ -139,6 +148,14 @@ async def test_turns_without_a_summary_are_reported_and_written_by_the_next_run(
     mended = memory("raptor")
     assert not (await mended.tell(*TURNS)).failed
     assert [row["answer"] for row in await mended.ask(*QUESTIONS)] == ANSWERS
+
+
+async def test_turns_with_an_empty_summary_are_reported(memory, monkeypatch):
+    monkeypatch.setitem(GROUPS, "sum_up_passages", lambda *_: {"summary": " "})
+    raptor = memory("raptor")
+    result = await raptor.tell(*TURNS[:2])
+    assert {one.error for one in result.failed} == {"check: the summary is empty"}
+    assert all(row["text"].strip() for row in await raptor.rows("Passage"))
 
 
 async def test_numbers_of_missing_records_are_no_evidence(memory):

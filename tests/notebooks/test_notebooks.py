@@ -22,17 +22,22 @@ def swap(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
     source.
     """
     folder = tmp_path_factory.mktemp("notebooks")
+    return folder, executed(folder, "swap_an_operator.ipynb")
+
+
+def executed(folder: Path, name: str) -> dict[str, str]:
+    """What each cell of a notebook shows, run in a copy of its folder, by its source."""
     shutil.copytree(ROOT / "notebooks", folder, dirs_exist_ok=True)
-    book = nbformat.read(folder / "swap_an_operator.ipynb", as_version=4)
+    book = nbformat.read(folder / name, as_version=4)
     with pytest.MonkeyPatch.context() as patched:
-        for name in [n for n in os.environ if n.startswith(("SEMGRAPH_", "OPENAI_", "NEO4J_"))]:
-            patched.delenv(name)
+        for setting in [n for n in os.environ if n.startswith(("SEMGRAPH_", "OPENAI_", "NEO4J_"))]:
+            patched.delenv(setting)
         patched.setenv("PYTHONPATH", str(ROOT))
         patched.setenv("SEMGRAPH_OFFLINE", "1")
         patched.setenv("IPYTHONDIR", str(folder / "ipython"))
         client = NotebookClient(book, timeout=int(HANGS), kernel_name="python3", resources={"metadata": {"path": str(folder)}})
         client.execute()
-    return folder, {cell.source: _shown(cell) for cell in book.cells if cell.cell_type == "code"}
+    return {cell.source: _shown(cell) for cell in book.cells if cell.cell_type == "code"}
 
 
 def _shown(cell: nbformat.NotebookNode) -> str:
@@ -89,7 +94,21 @@ def test_the_choice_is_a_plan_and_the_comparison_a_page(swap: tuple[Path, dict[s
     assert "Answer with one JSON object" in page
 
 
-def test_notebooks_are_kept_without_what_they_show() -> None:
-    for path in (ROOT / "notebooks").glob("*.ipynb"):
-        cells = nbformat.read(path, as_version=4).cells
-        assert not [cell for cell in cells if cell.cell_type == "code" and (cell.outputs or cell.execution_count)]
+def test_the_notebook_of_memories_shows_what_it_measures(tmp_path: Path) -> None:
+    name = "three_memories.ipynb"
+    stored = {cell.source: _shown(cell) for cell in _cells(name) if cell.cell_type == "code"}
+    now = executed(tmp_path, name)
+    assert [source for source in stored if stored[source] != now[source]] == [], "run it anew, and read its texts"
+    assert all(memory in of(now, "turns, asked") for memory in ("40 turns by vectors", "mem0g", "lightmem, no sleep"))
+    (chart,) = [output for cell in _cells(name) for output in cell.get("outputs", ()) if "image/png" in output.get("data", {})]
+    assert chart
+
+
+def _cells(name: str) -> list[nbformat.NotebookNode]:
+    cells: list[nbformat.NotebookNode] = nbformat.read(ROOT / "notebooks" / name, as_version=4).cells
+    return cells
+
+
+def test_the_notebook_with_recordings_is_kept_without_what_it_shows() -> None:
+    cells = _cells("swap_an_operator.ipynb")
+    assert not [cell for cell in cells if cell.cell_type == "code" and (cell.outputs or cell.execution_count)]
