@@ -606,6 +606,10 @@ class PhysicalPlan:
         """The physical nodes of one class, inputs before what reads them."""
         return [node for node in self.nodes.values() if isinstance(node, kind)]
 
+    def runs_ahead(self, node: Node) -> bool:
+        """Whether a node waits for nothing that the run writes."""
+        return self.logical.windows is None or node not in self.ordered
+
     def model_call(self, node: Semantic) -> AskModel:
         """The operator that asks for a semantic node, also where it is part of a chain."""
         physical = self.nodes[node]

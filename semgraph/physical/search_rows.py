@@ -251,7 +251,7 @@ class RowSearch:
             hits += [
                 _Hit(q, method, score, keys[n], self.stored + n)
                 for (q, n), score in zip(pairs, scores, strict=True)
-                if score is not None and not score <= least
+                if score is not None and score > least  # of a vector of zeros it is NaN: no hit
             ]
         return hits
 

@@ -256,4 +256,4 @@ def _step_score(spec: SearchSpec, by: SearchMethod, i: int, alias: str) -> tuple
         score = f"overlap({_sought(i)}, {_text(step_texts(spec, i), alias)})"
         return score, f"{score} > 0"
     score = f"array_cosine_similarity({_sought(i)}, {quote(vector_column(i))})"
-    return f"CAST({score} AS DOUBLE)", f"{score} > {by.above}"
+    return f"CAST({score} AS DOUBLE)", f"{score} > {by.above} AND NOT isnan({score})"

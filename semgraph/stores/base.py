@@ -7,7 +7,7 @@ come from the `Graph`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -209,10 +209,29 @@ class CommittedRow:
 
 @dataclass(frozen=True)
 class PartitionState:
-    """Head and commit markers of one partition for one plan."""
+    """Head of one partition, and the commit markers of some of its input rows for one plan."""
 
     head: str | None = None
     committed: Mapping[str, CommittedRow] = field(default_factory=dict)
+
+
+def in_pieces(rows: Mapping[str, Sequence[str]], size: int) -> Iterator[dict[str, Sequence[str]]]:
+    """Ids of input rows by partition, in pieces of at most `size` ids. Each partition is in a piece,
+    also if it has no ids; one with many is in several.
+    """
+    piece: dict[str, Sequence[str]] = {}
+    count = 0
+    for partition, own in rows.items():
+        start = 0
+        while start == 0 or start < len(own):
+            piece[partition] = own[start : start + size - count]
+            count += len(piece[partition])
+            start += max(len(piece[partition]), 1)
+            if count == size:
+                yield piece
+                piece, count = {}, 0
+    if piece:
+        yield piece
 
 
 @dataclass(frozen=True)
@@ -249,6 +268,27 @@ class Statistics:
 
     counts: Mapping[str, int]
     dimensions: Mapping[tuple[str, str], int]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Which of the shards of a store a file or server is.
+
+    Args:
+        number: From 0.
+        count: How many shards there are.
+    """
+
+    number: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"shard {self.number + 1} of {self.count}"
+
+
+BeforeCommit = Callable[[], Awaitable[None]]
+"""Awaited when a transaction has written all and before it ends; if it raises, nothing is written.
+"""
 
 
 class StoreReads(Protocol):
@@ -333,8 +373,22 @@ class Store(StoreReads, Protocol):
         """
         ...
 
-    async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:
-        """Heads and valid commit markers of some partitions for a plan, in one round trip."""
+    async def states(
+        self, plan: str, rows: Mapping[str, Sequence[str]]
+    ) -> Mapping[str, PartitionState]:
+        """The heads of some partitions, and the valid commit markers of some of their input rows.
+
+        It reads what is asked for, however many commit markers a partition has. A commit between
+        the two reads is never missed: the head is read first, or at the same time. One round trip,
+        or one for each so many rows.
+
+        Args:
+            plan: Name of the plan.
+            rows: Ids of input rows, by partition; they may repeat, and need not be known.
+
+        Returns:
+            A state for each partition that was asked for.
+        """
         ...
 
     async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
@@ -389,6 +443,16 @@ class Shareable(Protocol):
 
 
 @runtime_checkable
+class Sharded(Protocol):
+    """A store whose partitions are divided among shards."""
+
+    @property
+    def shards(self) -> int:
+        """How many shards it has."""
+        ...
+
+
+@runtime_checkable
 class Attachable(Protocol):
     """A store that can be opened without creating anything in it."""
 
@@ -396,6 +460,17 @@ class Attachable(Protocol):
         """Open the store for a graph, to read only; `dimensions` is the length of query vectors.
 
         Raises as `Store.ensure`.
+        """
+        ...
+
+
+@runtime_checkable
+class Surveyable(Protocol):
+    """A store that can count its large partitions."""
+
+    async def survey(self) -> None:
+        """Count the vectors of large partitions; `nearest` then names them, each with how it is
+        searched. The store is open.
         """
         ...
 

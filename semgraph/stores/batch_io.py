@@ -163,7 +163,9 @@ def taken(row: str) -> DataError:
     """The error for a write to a key (`Person p1`) that is stored in another partition, which is
     not named.
     """
-    hint = "a key is one for all groups: make it of the group too, id(group_id, ...)"
+    hint = (
+        "a key is one for all partitions: compute it from the partition too, by id(PARTITION, ...)"
+    )
     return DataError(f"the key of {row} is taken", hint=hint)
 
 
@@ -556,16 +558,18 @@ def check_columns(graph: Graph, write: Write) -> None:
         )
 
 
-def check_partitions(graph: Graph, batch: WriteBatch, refusals: Refusals) -> None:
+def check_partitions(
+    graph: Graph, batch: WriteBatch, refusals: Refusals, *, every: bool = False
+) -> None:
     """Refuse rows that merge one key under two partitions, whether or not it is stored: all but
-    those of the first.
+    those of the first. A store finds those of one write itself, unless `every` write is checked.
     """
     seen: dict[tuple[str, str | None], str] = {}
     times = Counter(write.label for write in batch.writes)
     for write in batch.writes:
         if (
             isinstance(write, Deletion)
-            or times[write.label] < 2
+            or (times[write.label] < 2 and not every)
             or graph.partition not in write.rows.column_names
         ):
             continue

@@ -87,7 +87,11 @@ def some_rows(seed: int, groups: int = 1, count: int = 60) -> pa.Table:
 
 
 def found(
-    rows: pa.Table, many: int, monkeypatch: pytest.MonkeyPatch, **options: Any
+    rows: pa.Table,
+    many: int,
+    monkeypatch: pytest.MonkeyPatch,
+    segments: str = "duckdb",
+    **options: Any,
 ) -> list[dict[str, Any]]:
     own: dict[str, Any] = {
         "graph": GRAPH,
@@ -99,7 +103,7 @@ def found(
     }
     node = Search(**own | {"methods": (SHARED,)} | options)
     monkeypatch.setattr(shortlist, "MANY", many)
-    monkeypatch.setenv("SEMGRAPH_SEGMENTS", "duckdb")
+    monkeypatch.setenv("SEMGRAPH_SEGMENTS", segments)
 
     async def go() -> Batch:
         store = SqliteStore(":memory:")
@@ -138,6 +142,19 @@ def test_whatever_is_done_with_hits_afterwards(
 ) -> None:
     rows = some_rows(7)
     assert found(rows, 0, monkeypatch, **options) == found(rows, 10**9, monkeypatch, **options)
+
+
+@pytest.mark.parametrize("segments", ["duckdb", "rows"])
+@pytest.mark.parametrize("many", [0, 10**9])
+def test_a_vector_of_zeros_is_near_to_nothing(
+    segments: str, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = some_rows(3).slice(0, 6)
+    names = pa.array(["ann", "ann", "", "", None, "bob"])
+    rows = rows.set_column(rows.schema.get_field_index("name"), rows.schema.field("name"), names)
+    hits = found(rows, many, monkeypatch, segments, methods=(NEAR,))
+    assert hits
+    assert {row["hit"]["name"] for row in hits} == {"ann", "bob"}
 
 
 def test_rows_are_looked_at_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

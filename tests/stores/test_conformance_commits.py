@@ -9,8 +9,9 @@ import pytest
 
 from semgraph.errors import ConcurrentWrite, EngineError, StoreUnavailable
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import CommittedRow, Method, PartitionState, Store
+from semgraph.stores.base import CommittedRow, Method, PartitionState, Store, in_pieces
 from semgraph.stores.batch_io import RowsRefused
+from tests.stores.conftest import whole
 
 
 async def notes(store):
@@ -25,14 +26,17 @@ def test_it_is_a_store(home):
 
 
 async def test_a_commit_marker_is_written_with_its_rows(store, world):
-    assert await store.states("p", ["g", "h"]) == {"g": PartitionState(), "h": PartitionState()}
+    assert await store.states("p", {"g": ["n1"], "h": []}) == {
+        "g": PartitionState(),
+        "h": PartitionState(),
+    }
     now = datetime(2025, 3, 1, 1, 2, 3, 456789, tzinfo=UTC)
     marker = world.marker(
         "h1", rows=("n1", "n2"), now=now, fingerprint="f1", run="r1", witness="Note"
     )
     await world.commit(store, world.write("Note", {"uuid": "n1"}, {"uuid": "n2"}), marker=marker)
     before = store.round_trips
-    found = await store.states("p", ["h", "g"])
+    found = await store.states("p", {"h": ["n1"], "g": ["n1", "n2"]})
     assert store.round_trips == before + 1
     assert found["h"] == PartitionState()
     assert found["g"].head == "h1"
@@ -41,16 +45,52 @@ async def test_a_commit_marker_is_written_with_its_rows(store, world):
     }
 
 
+async def test_only_markers_of_the_rows_asked_for_are_read(store, world):
+    await world.commit(store, marker=world.marker("h1", rows=("n1", "n2", "n3")))
+    await world.commit(store, marker=world.marker("i1", partition="h", rows=("m1",)))
+    found = await store.states("p", {"g": ["n2", "unknown", "m1", "n2"], "none": ["n1"], "h": []})
+    assert {name: (state.head, list(state.committed)) for name, state in found.items()} == {
+        "g": ("h1", ["n2"]), "none": (None, []), "h": ("i1", []),
+    }  # fmt: skip
+
+
+async def test_100_000_rows_are_asked_for_at_once(store, world):
+    keys = [f"n{i}" for i in range(100_000)]
+    known = keys[::1000]
+    await world.commit(store, marker=world.marker("h1", rows=known))
+    await world.commit(store, marker=world.marker("i1", partition="h", rows=("last",)))
+    found = await store.states("p", {"": [], "g": keys, "h": ["first", "last"]})
+    assert found[""] == PartitionState()
+    assert (found["g"].head, list(found["g"].committed)) == ("h1", known)
+    assert (found["h"].head, list(found["h"].committed)) == ("i1", ["last"])
+
+
+async def test_rows_have_any_text_as_their_id(store, world):
+    keys = ("", " ", "á", "a\u0301", "日本", "\U0001f600", "a\nb", "'\"`\\", "[1]")
+    await world.commit(store, marker=world.marker("h1", partition="日\n", rows=keys))
+    found = await store.states("p", {"日\n": [*keys, "a", "ａ"]})
+    assert sorted(found["日\n"].committed) == sorted(keys)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_rows_in_pieces_are_all_rows_in_their_order(size):
+    rows = {"a": ["1", "2", "3"], "b": [], "c": ["4"], "d": ["5", "6", "7", "8"], "e": []}
+    pieces = list(in_pieces(rows, size))
+    assert max(sum(map(len, piece.values())) for piece in pieces) <= size
+    assert {name: [k for piece in pieces for k in piece.get(name, ())] for name in rows} == rows
+    assert all(any(name in piece for piece in pieces) for name in rows)
+
+
 async def test_no_partitions_no_round_trip(store):
     before = store.round_trips
-    assert dict(await store.states("p", [])) == {}
+    assert dict(await store.states("p", {})) == {}
     assert store.round_trips == before
 
 
 async def test_commit_markers_belong_to_a_plan_and_heads_to_a_partition(store, world):
     await world.commit(store, marker=world.marker("h1", plan="p"))
     await world.commit(store, marker=world.marker("h2", before="h1", plan="q", rows=("n9",)))
-    p, q = (await store.states("p", ["g"]))["g"], (await store.states("q", ["g"]))["g"]
+    p, q = [(await store.states(plan, {"g": ["n1", "n9"]}))["g"] for plan in ("p", "q")]
     assert (p.head, list(p.committed)) == ("h2", ["n1"])
     assert (q.head, list(q.committed)) == ("h2", ["n9"])
 
@@ -60,7 +100,7 @@ async def test_a_row_committed_twice_has_the_latest_commit_marker(store, world):
     await world.commit(
         store, marker=world.marker("h2", before="h1", fingerprint="new", run="r2", now=world.at(5))
     )
-    found = (await store.states("p", ["g"]))["g"].committed
+    found = (await store.states("p", {"g": ["n1", "n2"]}))["g"].committed
     assert found["n1"] == CommittedRow("n1", "new", world.at(5), "r2")
     assert found["n2"].fingerprint == "old"
 
@@ -74,7 +114,8 @@ async def test_a_commit_marker_counts_while_its_witness_exists(store, world):
     await world.commit(store, world.write("Note", {"uuid": "n1"}), marker=markers[0])
     await world.commit(store, marker=markers[1])
     await world.commit(store, marker=markers[2])
-    assert set((await store.states("p", ["g"]))["g"].committed) == {"n1", "free"}
+    rows = {"g": ["n1", "n2", "x", "free"]}
+    assert set((await store.states("p", rows))["g"].committed) == {"n1", "free"}
 
 
 async def test_deleting_a_witness_deletes_its_commit_marker(store, world):
@@ -82,7 +123,7 @@ async def test_deleting_a_witness_deletes_its_commit_marker(store, world):
     await world.commit(store, world.write("Note", {"uuid": "n1"}, {"uuid": "n2"}), marker=marker)
     await world.commit(store, world.delete("Note", "n1"))
     await world.commit(store, world.write("Note", {"uuid": "n1"}))
-    assert set((await store.states("p", ["g"]))["g"].committed) == {"n2"}
+    assert set((await store.states("p", {"g": ["n1", "n2"]}))["g"].committed) == {"n2"}
 
 
 async def test_deleting_the_same_key_of_another_label_leaves_the_commit_marker(store, world):
@@ -94,7 +135,7 @@ async def test_deleting_the_same_key_of_another_label_leaves_the_commit_marker(s
         marker=marker,
     )
     await world.commit(store, world.delete("Person", "same"))
-    assert set((await store.states("p", ["g"]))["g"].committed) == {"same"}
+    assert set((await store.states("p", {"g": ["same"]}))["g"].committed) == {"same"}
 
 
 @pytest.mark.parametrize("before", [None, "other"])
@@ -110,7 +151,7 @@ async def test_a_changed_head_rejects_the_commit_and_nothing_is_written(store, w
         )
     assert stopped.value.partition == "g"
     assert await notes(store) == ["kept"]
-    state = (await store.states("p", ["g"]))["g"]
+    state = (await store.states("p", {"g": ["n1", "n2"]}))["g"]
     assert (state.head, list(state.committed)) == ("h1", ["n1"])
 
 
@@ -120,7 +161,7 @@ async def test_a_missing_head_rejects_the_commit_too(store, world):
             store, world.write("Note", {"uuid": "lost"}), marker=world.marker("h2", before="h1")
         )
     assert await notes(store) == []
-    assert await store.states("p", ["g"]) == {"g": PartitionState()}
+    assert await store.states("p", {"g": ["n1"]}) == {"g": PartitionState()}
 
 
 async def test_heads_of_partitions_are_independent(store, world):
@@ -128,7 +169,7 @@ async def test_heads_of_partitions_are_independent(store, world):
     await world.commit(store, marker=world.marker("h1", partition="h"))
     await world.commit(store, marker=world.marker("e1", partition=""))
     await world.commit(store, marker=world.marker("g2", before="g1"))
-    found = await store.states("p", ["g", "h", ""])
+    found = await store.states("p", {"g": [], "h": [], "": []})
     assert {name: state.head for name, state in found.items()} == {"g": "g2", "h": "h1", "": "e1"}
 
 
@@ -155,7 +196,8 @@ async def test_two_stores_race_and_one_wins_each_time(shared_home, world):
             )
             head = winners[-1]
         assert await notes(one) == await notes(two) == sorted(winners)
-        assert set((await two.states("p", ["g"]))["g"].committed) == set(winners)
+        rows = {"g": [f"{turn}-{name}" for turn in range(12) for name in ("one", "two")]}
+        assert set((await two.states("p", rows))["g"].committed) == set(winners)
 
 
 async def test_two_stores_see_each_others_writes(shared_home, world):
@@ -210,7 +252,7 @@ async def test_what_was_written_is_there_when_opened_again(shared_home, world):
         )
     async with shared_home.open() as store:
         assert await notes(store) == ["n"]
-        assert (await store.states("p", ["g"]))["g"].head == "h1"
+        assert (await store.states("p", {"g": []}))["g"].head == "h1"
         near = world.query("Person", Method("nearest", "name", "vector"))
         assert (await store.search([near], world.rows(vector=[[1, 0, 0, 0]])))[0].num_rows == 1
 
@@ -220,7 +262,7 @@ async def test_opening_again_changes_nothing(store, world):
     await store.ensure(world.graph, world.dimensions)
     await store.ensure(world.graph, None)
     assert await notes(store) == ["n"]
-    assert (await store.states("p", ["g"]))["g"].head == "h1"
+    assert (await store.states("p", {"g": []}))["g"].head == "h1"
 
 
 async def test_another_embedder_is_refused(shared_home, world):
@@ -301,6 +343,9 @@ async def test_statistics_count_labels_and_know_dimensions(store, world):
     assert found.dimensions["Person", "name_embedding"] == 4
 
 
+OF_GROUPS = {group: [f"{group}1"] for group in ("g", "h", "")}
+
+
 @pytest.fixture
 async def groups(store, world):
     """A node, an edge and a commit marker in each of three groups."""
@@ -332,11 +377,12 @@ async def groups(store, world):
 async def test_clear_some_partitions(groups):
     await groups.clear(["g", "", "none"])
     assert (await groups.statistics()).counts == {"Person": 2, "Note": 0, "KNOWS": 1, "NAMES": 0}
-    found = await groups.states("p", ["g", "h", ""])
+    found = await groups.states("p", OF_GROUPS)
     assert found["g"] == found[""] == PartitionState()
     assert (found["h"].head, list(found["h"].committed)) == ("head h", ["h1"])
 
 
+@whole
 async def test_clear_deletes_edges_of_deleted_nodes(groups, world):
     await world.commit(
         groups,
@@ -354,7 +400,7 @@ async def test_clear_nothing(groups):
 async def test_clear_all(groups, world):
     await groups.clear()
     assert set((await groups.statistics()).counts.values()) == {0}
-    assert await groups.states("p", ["g", "h", ""]) == {
+    assert await groups.states("p", OF_GROUPS) == {
         name: PartitionState() for name in ("g", "h", "")
     }
     query = world.query("KNOWS", Method("fulltext", "fact", "text"), partition=None)
@@ -433,6 +479,7 @@ async def test_of_two_first_writes_at_once_only_one_decides_on_the_length_of_vec
         assert (await store.statistics()).counts["Person"] == 1
 
 
+@whole
 async def test_each_row_that_cannot_be_written_is_named_once(store, world):
     await world.commit(
         store, world.write("Person", {"uuid": "x", "name": "X", "group_id": "other"})

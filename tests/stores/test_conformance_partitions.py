@@ -7,6 +7,7 @@ import pytest
 
 from semgraph.errors import DataError
 from semgraph.stores.base import Deletion, PartitionState
+from tests.stores.conftest import whole
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ async def two(store, world):
 async def everything(store):
     people = (await store.scan("Person", ("name", "labels"), None, ())).to_pylist()
     edges = (await store.scan("KNOWS", ("fact",), None, ())).to_pylist()
-    return people, edges, await store.states("p", ["g", "h"])
+    return people, edges, await store.states("p", {"g": ["g1", "g2"], "h": ["h1", "h2"]})
 
 
 async def refused(store, world, what, *writes):
@@ -55,6 +56,7 @@ async def refused(store, world, what, *writes):
     assert await everything(store) == before
 
 
+@whole
 @pytest.mark.parametrize("only_existing", [False, True])
 async def test_a_node_of_another_partition_is_not_written(two, world, only_existing):
     rows = {"uuid": "g2", "name": "fine"}, {"uuid": "h1", "name": "theirs", "labels": ["Boss"]}
@@ -62,6 +64,7 @@ async def test_a_node_of_another_partition_is_not_written(two, world, only_exist
     await refused(two, world, "the key of Person h1 is taken", write)
 
 
+@whole
 @pytest.mark.parametrize("only_existing", [False, True])
 async def test_properties_for_new_nodes_only_are_refused_too(two, world, only_existing):
     create = frozenset({"name", "group_id", "labels"})
@@ -71,6 +74,7 @@ async def test_properties_for_new_nodes_only_are_refused_too(two, world, only_ex
     await refused(two, world, "the key of Person h1 is taken", write)
 
 
+@whole
 async def test_the_empty_partition_is_one_as_others(two, world):
     await refused(
         two,
@@ -83,12 +87,14 @@ async def test_the_empty_partition_is_one_as_others(two, world):
     await refused(two, world, "the key of Person e is taken", world.write("Person", {"uuid": "e"}))
 
 
+@whole
 @pytest.mark.parametrize("ends", [("h1", "h2"), ("g1", "g2")])
 async def test_an_edge_of_another_partition_is_not_written(two, world, ends):
     edge = {"uuid": "hk", "source": ends[0], "target": ends[1], "fact": "theirs"}
     await refused(two, world, "the key of KNOWS hk is taken", world.write("KNOWS", edge))
 
 
+@whole
 async def test_an_existing_edge_of_another_partition_is_not_written(two, world):
     edge = {"uuid": "hk", "source": "h1", "target": "h2", "fact": "theirs"}
     write = world.write("KNOWS", edge, only_existing=True)
@@ -107,6 +113,7 @@ async def test_an_edge_does_not_lead_into_another_partition(two, world, source, 
     await refused(two, world, what, world.write("KNOWS", *edges))
 
 
+@whole
 @pytest.mark.parametrize("end", ["source", "target"])
 async def test_an_error_does_not_reveal_what_another_partition_stores(two, world, end):
     """An end in another partition and an end that nobody has give the same error, but for the key
@@ -124,6 +131,7 @@ async def test_an_error_does_not_reveal_what_another_partition_stores(two, world
     assert '"h"' not in str(caught.value)
 
 
+@whole
 async def test_rows_without_a_partition_are_merged_wherever_their_key_is(two, world):
     row = {"uuid": "h1", "name": "changed"}
     table = world.table("Person", [row]).drop_columns(["group_id"])
@@ -170,12 +178,13 @@ async def test_rows_of_the_partition_are_deleted_with_edges_and_commit_markers(t
     assert states["g"] == PartitionState("head g")
 
 
+@whole
 async def test_a_delete_within_a_partition_keeps_commit_markers_of_others(two, world):
     marker = world.marker("later", before="head g", rows=("h2",), witness="Person")
     await world.commit(two, marker=marker)
     await world.commit(two, within("Person", "h", "h2", detach=True))
     await world.commit(two, world.write("Person", {"uuid": "h2", "group_id": "h"}))
-    assert set((await two.states("p", ["g"]))["g"].committed) == {"g1", "h2"}
+    assert set((await two.states("p", {"g": ["g1", "h2"]}))["g"].committed) == {"g1", "h2"}
 
 
 async def test_a_write_within_its_partition_is_one_round_trip(two, world):

@@ -124,7 +124,7 @@ async def check(store, world, text):
         ["decoy", key]
     )
 
-    state = (await store.states(text, [group]))[group]
+    state = (await store.states(text, {group: [key]}))[group]
     assert state.head == f"head {text}"
     assert [(m.row, m.fingerprint, m.run) for m in state.committed.values()] == [(key, text, text)]
     await world.commit(store, world.delete("Person", key, detach=True))

@@ -155,11 +155,13 @@ async def tell(store, world, turn, step) -> str:
         await store.clear([step])
         return "cleared"
     batch = WriteBatch(tuple(write_of(world, one) for one in step))
-    head = (await store.states("p", ["g"]))["g"].head
+    group = group_of(f"p{turn}")
+    head = (await store.states("p", {group: []}))[group].head
+    marker = world.marker(
+        str(turn), before=head, partition=group, rows=(f"p{turn}",), witness="Person"
+    )
     try:
-        await store.commit(
-            batch, world.marker(str(turn), before=head, rows=(f"p{turn}",), witness="Person")
-        )
+        await store.commit(batch, marker)
     except SemgraphError as error:
         return type(error).__name__
     return "written"
@@ -174,7 +176,7 @@ async def everything(store, world) -> dict[str, Any]:
         for row in rows:  # a vector of zeros is as none, and lengths may be normalised
             row |= {name: bool(row[name] and any(row[name])) for name in label.vectors.values()}
         found[label.name] = rows
-    state = await store.states("p", ["g", "h"])
+    state = await store.states("p", {"g": PEOPLE, "h": PEOPLE})
     found["marks"] = {name: (one.head, sorted(one.committed)) for name, one in state.items()}
     found["counts"] = (await store.statistics()).counts
     return found
@@ -269,6 +271,33 @@ def test_two_stores_agree(pair, world, steps, asked, where, partition):
 )
 def test_neo4j_agrees_with_them(neo4j_pair, world, steps, asked, where, partition):
     asyncio.run(compare(neo4j_pair, world, steps, asked, where, partition))
+
+
+def within_groups(step):
+    """A step whose rows are of the groups of their keys."""
+    return [
+        one
+        if isinstance(one[1], str)
+        else (one[0], [in_group_of_key(row) for row in one[1]], one[2])
+        for one in step
+    ]
+
+
+def in_group_of_key(row):
+    key = row.get("source", row["uuid"]) if "target" in row else row["uuid"]
+    return {**row, "group_id": group_of(key)}
+
+
+@given(steps, questions, st.sampled_from(WHERES), st.sampled_from(["group_id", "group_ids", None]))
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+def test_shards_agree_with_one_store(shards_pair, world, steps, asked, where, partition):
+    """Groups "g" and "h" lie apart, so a key is of one of them."""
+    told = [step if isinstance(step, str) else within_groups(step) for step in steps]
+    asyncio.run(compare(shards_pair, world, told, asked, where, partition))
 
 
 @pytest.mark.parametrize("name", ["stored", "answers"])

@@ -548,7 +548,7 @@ async def test_commit_markers_are_not_nodes_of_the_graph(
     run(
         "MATCH (n:Note) DETACH DELETE n"
     )  # by another program, which knows nothing of commit markers
-    assert not (await store.states("p", ["g"]))["g"].committed
+    assert not (await store.states("p", {"g": ["n1"]}))["g"].committed
 
 
 async def test_the_server_plans_a_commit_once_whatever_writes_have_rows(
@@ -1045,7 +1045,7 @@ async def test_concurrent_commits_of_two_processes_have_one_winner(
     for racer in racers:
         racer.communicate()
     assert (await store.scan("Note", (), None, ())).column("uuid").to_pylist() == winners
-    state = (await store.states("p", ["g"]))["g"]
+    state = (await store.states("p", {"g": winners}))["g"]
     assert (state.head, sorted(state.committed)) == (winners[-1], winners)
 
 
@@ -1122,3 +1122,31 @@ async def test_an_incomplete_database_is_inspected_at_each_opening(
     written("CREATE INDEX mention_group FOR ()-[e:MENTIONS]-() ON (e.group_id)")
     assert await store.attach(MEMORY, 4)
     assert len(heard) == 2 * once > 0
+
+
+async def test_one_new_row_is_looked_up_without_reading_the_markers_of_its_group(
+    run: Run, store: Neo4jStore, world: Any, neo4j_database: Any
+) -> None:
+    await store.ensure(world.graph, 4)
+    rows = [f"n{i}" for i in range(2_000)]
+    marker = world.marker("h1", rows=rows, witness="Note")
+    await world.commit(store, world.write("Note", {"uuid": "n7"}), marker=marker)
+    statements: list[str] = []
+    store.observe(statements.append)
+    assert list((await store.states("p", {"g": ["n7", "new"]}))["g"].committed) == ["n7"]
+    [statement] = statements
+    values = {"plan": "p", "lists": {"asked": [{"partition": "g", "rows": ["n7", "new"]}]}}
+    executed = driver_of(neo4j_database).execute_query("PROFILE " + statement, values)
+    profile = executed.summary.profile
+    operators = list(operators_of(profile))
+    seeks = [one for one in operators if "IndexSeek" in one["operatorType"]]
+    assert len(seeks) >= 2
+    assert not [one for one in operators if "Scan" in one["operatorType"]]
+    assert sum(one["dbHits"] for one in operators) < 50
+
+
+def operators_of(profile: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The operators of an executed statement."""
+    yield profile
+    for child in profile.get("children", ()):
+        yield from operators_of(child)

@@ -78,7 +78,7 @@ async def read(store: Store, world: World) -> list[Any]:
     found = await store.search(queries, rows)
     hits = [hits.drop_columns(["score"]).to_pylist() for hits in found]
     paths = await store.match(world.pattern("(a:Person {uuid: k})-[e:KNOWS]->(b:Person)"), rows)
-    states = await store.states("p", ["g", "other"])
+    states = await store.states("p", {"g": ["n1", "x1", "x2"], "other": ["n1"]})
     return [scans, hits, paths.to_pylist(), states]
 
 
@@ -114,7 +114,11 @@ async def test_an_older_file_is_migrated_and_read(
     await world.commit(
         store, world.write("Person", {"uuid": "p9", "name": "Di"}), marker=world.marker("h3", "h2", ["x2"])
     )  # fmt: skip
-    assert sorted((await store.states("p", ["g"]))["g"].committed) == ["n1", "x1", "x2"]
+    assert sorted((await store.states("p", {"g": ["n1", "x1", "x2"]}))["g"].committed) == [
+        "n1",
+        "x1",
+        "x2",
+    ]
     rows = world.rows(q=["ann", "di"])
     words = Method("fulltext", "name", "q", k=5)
     [hits] = await store.search([world.query("Person", words)], rows)
@@ -159,7 +163,11 @@ async def test_an_older_database_is_read_and_needs_no_new_index(
         await world.commit(
             store, world.write("Person", {"uuid": "p9", "name": "Di"}), marker=marker
         )
-        assert sorted((await store.states("p", ["g"]))["g"].committed) == ["n1", "x1", "x2"]
+        assert sorted((await store.states("p", {"g": ["n1", "x1", "x2"]}))["g"].committed) == [
+            "n1",
+            "x1",
+            "x2",
+        ]
         await store.aclose()
         assert schema(run) == before
         without_schema(driver)

@@ -102,7 +102,7 @@ async def test_two_processes_race_and_one_wins_each_time(tmp_path, world):
     await store.ensure(world.graph, world.dimensions)
     assert (await store.scan("Note", (), None, ())).column("uuid").to_pylist() == winners
     assert (await store.scan("Person", (), None, ())).column("uuid").to_pylist() == winners
-    assert sorted((await store.states("p", ["g"]))["g"].committed) == winners
+    assert sorted((await store.states("p", {"g": winners}))["g"].committed) == winners
     await store.aclose()
 
 
@@ -142,7 +142,8 @@ async def test_a_killed_process_loses_no_acknowledged_commit(tmp_path, world, se
 
     store = SqliteStore(tmp_path / "graph.db")
     await store.ensure(world.graph, world.dimensions)
-    state = (await store.states("p", ["g"]))["g"]
+    rows = [f"{turn:06}-0" for turn in range(len(acknowledged) + 2)]
+    state = (await store.states("p", {"g": rows}))["g"]
     marked = sorted(key[:6] for key in state.committed)
     assert marked[: len(acknowledged)] == acknowledged
     assert len(marked) <= len(acknowledged) + 1

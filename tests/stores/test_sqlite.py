@@ -150,7 +150,7 @@ async def test_a_full_disk_writes_nothing_and_the_store_goes_on(file, world):
     with pytest.raises(StoreUnavailable, match=r"disk is full.*Nothing was written"):
         await world.commit(file, much, marker=world.marker("h2", before="h1"))
     assert (await file.scan("Note", (), None, ())).column("uuid").to_pylist() == ["kept"]
-    assert (await file.states("p", ["g"]))["g"].head == "h1"
+    assert (await file.states("p", {"g": []}))["g"].head == "h1"
     file._file._con.execute("PRAGMA max_page_count = 1000000")
     await world.commit(
         file, world.write("Note", {"uuid": "more"}), marker=world.marker("h2", before="h1")
@@ -167,7 +167,7 @@ async def test_a_read_only_file_can_be_read(file, world):
 
 async def test_half_a_surrogate_pair_is_refused(file, world):
     with pytest.raises(DataError, match="surrogate"):
-        await file.states("p", ["\ud800"])
+        await file.states("p", {"\ud800": []})
     await world.commit(file, world.write("Note", {"uuid": "n"}))
 
 
@@ -600,3 +600,29 @@ async def test_only_supported_conditions_are_taken():
     store = SqliteStore(":memory:")
     assert store.takes(parse_scalar("hit.name = upper(name)"), "hit")
     assert not store.takes(parse_scalar("upper(hit.name) = name"), "hit")
+
+
+async def test_one_new_row_is_looked_up_without_reading_the_markers_of_its_group(world):
+    """SQLite counts the steps of its own programs."""
+    steps = []
+    for number in (10, 10_000):
+        store = SqliteStore(":memory:")
+        await store.ensure(world.graph, world.dimensions)
+        rows = [f"n{i}" for i in range(number)]
+        marker = world.marker("h1", rows=rows, witness="Note")
+        await world.commit(store, world.write("Note", {"uuid": "n7"}), marker=marker)
+        counted = 0
+
+        def count() -> int:
+            nonlocal counted
+            counted += 1
+            return 0
+
+        connection = store._main._con
+        connection.set_progress_handler(count, 1)
+        states = await store.states("p", {"g": ["n7", "new"]})
+        connection.set_progress_handler(None, 0)
+        assert list(states["g"].committed) == ["n7"]
+        steps.append(counted)
+        await store.aclose()
+    assert 0 < steps[0] == steps[1]

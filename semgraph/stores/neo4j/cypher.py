@@ -24,7 +24,7 @@ indexes: otherwise the server plans again when counts have changed, which takes 
 """
 ROW = "q"
 DERIVED = "derived"
-MARK, HEAD = f"{RESERVED}Mark", f"{RESERVED}Head"
+MARK, HEAD, SHARD = f"{RESERVED}Mark", f"{RESERVED}Head", f"{RESERVED}Shard"
 
 
 def quoted(name: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semgraph.logical.schema import Derived, Graph, Label
-from semgraph.stores.neo4j.cypher import HEAD, LISTS, MARK, pattern_of, quoted, string
+from semgraph.stores.neo4j.cypher import HEAD, LISTS, MARK, SHARD, pattern_of, quoted, string
 
 SHOW = (
     "SHOW INDEXES YIELD name, type, entityType, labelsOrTypes, properties, owningConstraint, options\n"
@@ -374,10 +374,12 @@ def fill(graph: Graph, label: Label, derived: Derived) -> str:
 
 
 def statistics(graph: Graph) -> str:
-    """A query for the number of rows of each label, and the length of one stored vector of each
-    vector property.
+    """A query for the number of rows of each label, the length of one stored vector of each vector
+    property, and which shard of how many the database is, if it is one.
     """
-    parts = []
+    parts = [
+        f"MATCH (s:{SHARD}) RETURN {string(SHARD)} AS label, toString(s.count) AS name, s.number AS number"
+    ]
     for label in graph.labels.values():
         pattern = pattern_of(label)
         parts.append(
@@ -392,7 +394,9 @@ def statistics(graph: Graph) -> str:
 
 
 def compile_states(graph: Graph, indexes: Indexes) -> str:
-    """The head of each of `$lists.partitions`, and its commit markers of `$plan` with an existing witness."""
+    """The head of each partition of `$lists.asked`, and of its rows the commit markers of `$plan`
+    with an existing witness.
+    """
     key = quoted(graph.key)
     witnesses = " OR ".join(
         f"(m.witness = {string(label.name)} AND EXISTS {{ (:{quoted(label.name)} {{{key}: m.row}}) }})"
@@ -404,9 +408,12 @@ def compile_states(graph: Graph, indexes: Indexes) -> str:
         else ""
     )
     return (
-        f"UNWIND ${LISTS}.partitions AS p\n"
-        f"CALL (p) {{ MATCH (m:{MARK} {{plan: $plan, partition: p}}){hint}\n"
-        f"WHERE m.row IS NOT NULL AND (m.witness IS NULL OR {witnesses})\n"
-        "RETURN collect([m.row, m.fingerprint, m.now, m.run]) AS marks }\n"
-        f"OPTIONAL MATCH (h:{HEAD} {{partition: p}})\nRETURN p, h.head, marks"
+        f"UNWIND ${LISTS}.asked AS asked\n"
+        f"OPTIONAL MATCH (h:{HEAD} {{partition: asked.partition}})\n"
+        "WITH asked, h.head AS head\n"
+        "CALL (asked) {\nUNWIND asked.rows AS row\n"
+        f"MATCH (m:{MARK} {{plan: $plan, partition: asked.partition, row: row}}){hint}\n"
+        f"WHERE m.witness IS NULL OR {witnesses}\n"
+        "RETURN collect([m.row, m.fingerprint, m.now, m.run]) AS markers }\n"
+        "RETURN asked.partition, head, markers"
     )

@@ -26,14 +26,17 @@ from semgraph.logical.graph import elements_of
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import (
     Alias,
+    BeforeCommit,
     CommitMarker,
     CommittedRow,
     MatchQuery,
     PartitionState,
     SearchQuery,
+    Shard,
     Statistics,
     WriteBatch,
     Written,
+    in_pieces,
 )
 from semgraph.stores.batch_io import (
     check_lengths,
@@ -47,7 +50,7 @@ from semgraph.stores.batch_io import (
 from semgraph.stores.conditions import Prop, Test, read
 from semgraph.stores.neo4j import schema
 from semgraph.stores.neo4j.bolt import Bolt
-from semgraph.stores.neo4j.cypher import HEAD, LISTS, MARK, quoted
+from semgraph.stores.neo4j.cypher import HEAD, LISTS, MARK, SHARD, quoted
 from semgraph.stores.neo4j.match import compile_match, compile_scan
 from semgraph.stores.neo4j.schema import Indexes, compile_states
 from semgraph.stores.neo4j.search import Searches
@@ -60,6 +63,9 @@ from semgraph.stores.neo4j.setup import (
 )
 from semgraph.stores.neo4j.values import column_of, fields, sent_column, time_of
 from semgraph.stores.neo4j.write import Lengths, commit, new_lengths
+
+_MARKERS = 10_000
+"""How many commit markers a statement reads: some megabytes of the server's memory."""
 
 
 @dataclass(frozen=True)
@@ -128,10 +134,21 @@ class Neo4jStore:
         user: "" for a server without authentication.
         password: Of the user.
         database: None: the user's home database.
+        shard: Which of the shards of a store the database is; None: a whole store.
     """
 
-    def __init__(self, uri: str, user: str, password: str, database: str | None = None) -> None:
+    def __init__(
+        self,
+        uri: str,
+        user: str,
+        password: str,
+        database: str | None = None,
+        shard: Shard | None = None,
+    ) -> None:
         self._bolt = Bolt(uri, user, password, database)
+        self.shard = shard
+        self.recorded: Shard | None = None
+        self.holds_rows = False
         self._begin()
 
     def _begin(self) -> None:
@@ -159,6 +176,19 @@ class Neo4jStore:
     def round_trips(self) -> int:
         """Statements run so far."""
         return self._bolt.round_trips
+
+    @property
+    def lengths(self) -> Mapping[tuple[str, str], int]:
+        """Lengths of vectors, by label and vector property, as far as they are known."""
+        return self._lengths.known
+
+    async def record_shard(self) -> None:
+        """Record which shard the database is. Raises StoreUnavailable."""
+        if self.shard is not None:
+            parameters = {"number": self.shard.number, "count": self.shard.count}
+            text = f"MERGE (:{SHARD} {{number: $number, count: $count}})"
+            await self._bolt.write(lambda tx: self._bolt.run(tx, text, parameters))
+            self.recorded = self.shard
 
     @property
     def graph(self) -> Graph:
@@ -213,6 +243,12 @@ class Neo4jStore:
         await self._bolt.open()
         self._graph, self._opened = graph, None
         existing, statistics = await Setup(self._bolt, graph).indexes(), await self.statistics()
+        self.holds_rows = any(statistics.counts.values())
+        if self.shard is None and self.recorded is not None:
+            raise StoreUnavailable(
+                f"{self.name}  is {self.recorded} and has rows of some groups only. Name all servers, in "
+                "their order: --store shards:neo4j://HOST,neo4j://HOST. Nothing was written"
+            )
         check_lengths(self.name, statistics.dimensions, dimensions)
         self._lengths.stored = set(statistics.dimensions)
         return existing, statistics
@@ -370,20 +406,37 @@ class Neo4jStore:
         records = [record[0] for record in await self._bolt.read(statement, parameters)]
         return pa.table(self._columns(records, declared, list(wanted)), schema=wanted)
 
-    async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:
-        """Heads and valid commit markers of some partitions for a plan, in one round trip."""
-        if not partitions:
-            return {}
-        parameters = {"plan": plan, LISTS: {"partitions": list(dict.fromkeys(partitions))}}
-        records = await self._bolt.read(compile_states(self.graph, self._indexes), parameters)
+    async def states(
+        self, plan: str, rows: Mapping[str, Sequence[str]]
+    ) -> Mapping[str, PartitionState]:
+        """The heads of some partitions, and the valid commit markers of some of their rows, in one
+        round trip for each `_MARKERS` rows.
+        """
+        statement = compile_states(self.graph, self._indexes)
+        heads: dict[str, str | None] = {}
+        committed: dict[str, dict[str, CommittedRow]] = {partition: {} for partition in rows}
+        for piece in in_pieces(rows, _MARKERS):
+            asked = [
+                {"partition": name, "rows": list(dict.fromkeys(own))} for name, own in piece.items()
+            ]
+            records = await self._bolt.read(statement, {"plan": plan, LISTS: {"asked": asked}})
+            for partition, head, markers in records:
+                heads.setdefault(partition, head)
+                committed[partition] |= {
+                    row: CommittedRow(row, fingerprint, time_of(now), run)
+                    for row, fingerprint, now, run in markers
+                }
         return {
-            partition: PartitionState(
-                head, {row: CommittedRow(row, f, time_of(now), run) for row, f, now, run in marks}
-            )
-            for partition, head, marks in records
+            partition: PartitionState(heads[partition], markers)
+            for partition, markers in committed.items()
         }
 
-    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
+    async def commit(
+        self,
+        batch: WriteBatch,
+        marker: CommitMarker | None = None,
+        before_commit: BeforeCommit | None = None,
+    ) -> Written:
         """Write all of a batch, or nothing, in one transaction and one round trip.
 
         Raises:
@@ -395,15 +448,18 @@ class Neo4jStore:
         self._searches.shrunk(batch.deletes)
         first = new_lengths(self._bolt, self.graph, self._lengths, batch)
         async with self._measuring if first else nullcontext():  # the first vectors fix the length
-            return await commit(self._bolt, self.graph, self._indexes, self._lengths, batch, marker)
+            return await commit(
+                self._bolt, self.graph, self._indexes, self._lengths, batch, marker, before_commit
+            )
 
     async def statistics(self) -> Statistics:
         """Counts and dimensions, for EXPLAIN, `doctor` and checks."""
         records = await self._bolt.read(schema.statistics(self.graph))
         counts = {label: number for label, name, number in records if not name}
-        return Statistics(
-            counts, {(label, name): number for label, name, number in records if name}
-        )
+        shards = [Shard(number, int(count)) for label, count, number in records if label == SHARD]
+        self.recorded = next(iter(shards), None)
+        lengths = {(label, n): size for label, n, size in records if n and label != SHARD}
+        return Statistics(counts, lengths)
 
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
         """Delete all nodes, edges and commit markers of some partitions, or of all labels of the

@@ -8,15 +8,15 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
 from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr.functions import words
 from semgraph.private import create_private, private_folder
-from semgraph.stores.base import record_round_trip
+from semgraph.stores.base import BeforeCommit, record_round_trip
 from semgraph.stores.sqlite.values import add_labels, list_holds, lists_meet, partition_words, unite
 from semgraph.turns import Turns
 
@@ -173,7 +173,12 @@ class File:
         con.execute("PRAGMA cache_size = -65536")
 
     async def run(
-        self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False, large: bool = False
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        *,
+        writes: bool = False,
+        large: bool = False,
+        before_commit: BeforeCommit | None = None,
     ) -> T:
         """One transaction, which is one round trip.
 
@@ -181,6 +186,7 @@ class File:
             work: What to do; restarted if another process holds the lock.
             writes: Whether to take the lock that only one writer can have, before anything is read.
             large: Whether to leave the event loop's thread.
+            before_commit: Awaited between the work and the end of the transaction.
 
         Raises:
             StoreUnavailable: The file cannot be read or written; nothing was.
@@ -191,6 +197,8 @@ class File:
                 raise EngineError(f"{self.name}  is not open: call ensure first, or it was closed")
             self.round_trips += 1
             record_round_trip()
+            if before_commit is not None:
+                return await self._joint_transaction(con, work, before_commit)
             if not large:
                 try:
                     return self._transaction(con, work, writes)
@@ -201,11 +209,44 @@ class File:
     def _transaction(
         self, con: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], writes: bool
     ) -> T:
-        try:
-            con.set_trace_callback(self.observer)
-            con.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-            result = work(con)
+        with self._rolled_back(con):
+            result = self._begun(con, work, writes)
             con.execute("COMMIT")
+        return result
+
+    async def _joint_transaction(
+        self,
+        con: sqlite3.Connection,
+        work: Callable[[sqlite3.Connection], T],
+        before_commit: BeforeCommit,
+    ) -> T:
+        """A transaction that writes, and ends after others did."""
+
+        def begin() -> T:
+            with self._rolled_back(con):
+                return self._begun(con, work, writes=True)
+
+        try:
+            with self._rolled_back(con):
+                result = await self._patiently(begin, con)
+                await before_commit()
+                con.execute("COMMIT")
+        except _Busy:  # only where readers lock a file: not every file system lets them write ahead
+            raise StoreUnavailable(f"{self.name}  is read by another process. Run again") from None
+        return result
+
+    def _begun(
+        self, con: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], writes: bool
+    ) -> T:
+        con.set_trace_callback(self.observer)
+        con.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+        return work(con)
+
+    @contextmanager
+    def _rolled_back(self, con: sqlite3.Connection) -> Iterator[None]:
+        """Roll back if anything is raised within, and raise it as an error of the store."""
+        try:
+            yield
         except BaseException as error:
             if con.in_transaction:
                 con.execute("ROLLBACK")
@@ -216,7 +257,6 @@ class File:
                     f"a text holds half of a surrogate pair, which is no character ({error})"
                 ) from None
             raise
-        return result
 
     async def _patiently(
         self, attempt: Callable[[], T], con: sqlite3.Connection | None = None

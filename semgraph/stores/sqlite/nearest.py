@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from semgraph.stores.base import Method
 from semgraph.stores.batch_io import column, vectors_of
 from semgraph.stores.cosine import Block, Candidates, candidates, exact, lengths
+from semgraph.stores.sqlite.index import VectorIndex, read_vectors
 from semgraph.stores.sqlite.rows import RankedHit, SearchScope
 from semgraph.stores.sqlite.vectors import Memory, VectorCache
 
@@ -20,12 +21,78 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
     Queries = dict[int, Floats]
 
 
+_MOST_BY_INDEX = 1_000
+"""A search for more hits than this is exact."""
+_FEW_ROWS = 20_000
+"""So many rows of a large partition are read one by one."""
 Ranked = list[tuple[int, int, float]]
 """Ordinal of a row, id of a hit, cosine; best first within a row, ties by key."""
+
+
+@dataclass(frozen=True)
+class Near:
+    """The vectors that some rows are compared with.
+
+    Args:
+        con: The connection.
+        cache: Of the vectors.
+        blocks: Vectors in memory.
+        indexes: Of large partitions, whose newer vectors are in the blocks.
+    """
+
+    con: sqlite3.Connection
+    cache: VectorCache
+    blocks: list[Block]
+    indexes: list[VectorIndex]
+
+    @property
+    def count(self) -> int:
+        """Number of the vectors, about: those that were overwritten count twice."""
+        indexed = sum(index.stamp.count for index in self.indexes)
+        return indexed + sum(block.count for block in self.blocks)
+
+    def candidates(
+        self, queries: Floats, above: float, wanted: int | None
+    ) -> tuple[list[Block], list[Candidates]]:
+        """As `cosine.candidates`, with the blocks that the candidates are in. Those of an index are
+        about the nearest.
+        """
+        import numpy as np
+
+        blocks, chosen = [*self.blocks], candidates(self.blocks, queries, above, wanted)
+        if not self.indexes or wanted is None:
+            return blocks, chosen
+        unit = (queries / np.sqrt((queries * queries).sum(axis=1))[:, None]).astype(np.float32)
+        for index in self.indexes:
+            ids, floors = index.candidates(unit, wanted)
+            block = self._read(index, ids)
+            for n, (proposed, floor) in enumerate(zip(ids, floors, strict=True)):
+                places = block.places(proposed.tolist())
+                places = places[places >= 0]
+                of = np.full(len(places), len(blocks), np.int64)
+                old = chosen[n]
+                chosen[n] = Candidates(
+                    np.concatenate([old.block, of]),
+                    np.concatenate([old.places, places]),
+                    max(old.floor, floor),
+                )
+            blocks.append(block)
+        return blocks, chosen
+
+    def _read(self, index: VectorIndex, ids: Sequence[Ints]) -> Block:
+        """The candidates of an index that are still as it knows them."""
+        import numpy as np
+
+        proposed = np.unique(np.concatenate(ids))
+        block, stamp = Block(index.stamp.size), index.stamp
+        block.put(*read_vectors(self.con, index.name, proposed, stamp.size, stamp.version))
+        self.cache.indexes.report(index, len(proposed), block.count)
+        return block
 
 
 @dataclass(frozen=True)
@@ -88,31 +155,48 @@ class Nearest:
                 groups.setdefault(self.scope.seen(row), {})[q] = queries[q]
         hits: Ranked = []
         for partitions, queries_of in groups.items():
-            blocks = cache.blocks(con, self.name, partitions, self.size or 1)
-            best, unsure = self._best(con, blocks, queries_of)
+            near = self._near(con, cache, partitions)
+            best, unsure = self._best(con, near, queries_of)
             hits += best
+            if unsure and near.indexes and not self.scope.where:
+                all_of = cache.blocks(con, self.name, partitions, self.size or 1)
+                best, unsure = self._best(con, Near(con, cache, all_of, []), unsure)
+                hits += best
             if unsure:
                 hits += self._of_passing(con, cache, unsure)
         return hits
 
+    def _near(
+        self, con: sqlite3.Connection, cache: VectorCache, partitions: tuple[str, ...] | None
+    ) -> Near:
+        """What is searched: with a limit, large partitions by their index."""
+        if self.method.k is None or self.method.k > _MOST_BY_INDEX:
+            return Near(con, cache, cache.blocks(con, self.name, partitions, self.size or 1), [])
+        return Near(con, cache, *cache.indexed(con, self.name, partitions, self.size or 1))
+
     def _best(
-        self, con: sqlite3.Connection, blocks: Sequence[Block], queries: Queries
+        self, con: sqlite3.Connection, near: Near, queries: Queries
     ) -> tuple[Ranked, Queries]:
         """The best hits that pass the conditions, for rows with the same partitions; and the queries
         for which hardly any passes.
         """
         import numpy as np
 
-        k, total = self.method.k, sum(block.count for block in blocks)
-        wanted = max(4 * k, 64) if k is not None and self.scope.where else k
+        k, total = self.method.k, near.count
+        more = bool(self.scope.where or near.indexes)
+        wanted = max(4 * k, 64) if k is not None and more else k
         best: Ranked = []
         while queries and (wanted is None or wanted <= max(total // 8, k or 0, 64)):
-            chosen = candidates(blocks, np.stack([*queries.values()]), self.method.above, wanted)
-            near: Ranked = []
+            blocks, chosen = near.candidates(
+                np.stack([*queries.values()]), self.method.above, wanted
+            )
+            ranked: Ranked = []
             for (q, query), candidates_of in zip(queries.items(), chosen, strict=True):
                 hits = self.scope.ranked(con, self._compared(blocks, candidates_of, query))
-                near += ((q, row, score) for score, row in hits)
-            passing = self.scope.passing(con, near, confined=False) if self.scope.where else near
+                ranked += ((q, row, score) for score, row in hits)
+            passing = (
+                self.scope.passing(con, ranked, confined=False) if self.scope.where else ranked
+            )
             passed = {q: list(hits) for q, hits in groupby(passing, itemgetter(0))}
             for q, candidates_of in zip([*queries], chosen, strict=True):
                 sure = [hit for hit in passed.get(q, ()) if hit[2] >= candidates_of.floor]
@@ -139,12 +223,30 @@ class Nearest:
         """All rows that pass the conditions, ranked."""
         scored: list[tuple[int, float, str, int]] = []
         for partition, pairs in groupby(self.scope.all_passing(con, [*queries]), itemgetter(0)):
-            for block in cache.blocks(con, self.name, (partition,), self.size or 1):
-                for q, listed in groupby(pairs, itemgetter(1)):
+            listed_pairs = list(pairs)
+            rows = {row for _, _, row, _ in listed_pairs}
+            for block in self._blocks_of(con, cache, partition, rows):
+                for q, listed in groupby(listed_pairs, itemgetter(1)):
                     scored += self._scored(
                         block, [(row, key) for _, _, row, key in listed], q, queries[q]
                     )
         return [(q, row, -score) for q, score, _, row in sorted(scored)]
+
+    def _blocks_of(
+        self, con: sqlite3.Connection, cache: VectorCache, partition: str, rows: set[int]
+    ) -> Sequence[Block]:
+        """Blocks with the vectors of some rows: of a large partition of these alone, if they are
+        few.
+        """
+        import numpy as np
+
+        name, size = (self.name, partition), self.size or 1
+        held = cache.known(self.name, (partition,)) is not None
+        if held or len(rows) > _FEW_ROWS or not cache.is_large(con, name):
+            return cache.blocks(con, self.name, (partition,), size)
+        block = Block(size)
+        block.put(*read_vectors(con, name, np.array(sorted(rows), np.int64), size))
+        return [block]
 
     def _scored(
         self, block: Block, hits: Sequence[tuple[int, str]], q: int, query: Floats

@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Self, TypeVar
 
 import pyarrow as pa
@@ -21,10 +22,12 @@ from semgraph.expr import Scalar
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import (
     Alias,
+    BeforeCommit,
     CommitMarker,
     MatchQuery,
     PartitionState,
     SearchQuery,
+    Shard,
     Statistics,
     WriteBatch,
     Written,
@@ -40,6 +43,7 @@ from semgraph.stores.batch_io import (
 )
 from semgraph.stores.conditions import read
 from semgraph.stores.sqlite.file import File
+from semgraph.stores.sqlite.index import EXACT_UP_TO, IndexFolder
 from semgraph.stores.sqlite.match import LabelScan, PatternMatch
 from semgraph.stores.sqlite.paths import VariablePaths
 from semgraph.stores.sqlite.rows import RequestRows
@@ -48,12 +52,15 @@ from semgraph.stores.sqlite.schema import (
     bring_up_to_date,
     check_dimensions,
     check_file,
+    check_shard,
     count_unembedded,
     fill_derived,
     is_current,
     labels_in,
     quote,
     read_dimensions,
+    read_shard,
+    record_shard,
     tables_of,
 )
 from semgraph.stores.sqlite.search import PreparedSearch
@@ -73,13 +80,24 @@ class SqliteStore:
     Args:
         path: Of the file, which is created with its folder if missing; ":memory:" keeps all in memory,
             for this store alone.
+        shard: Which of the shards of a store the file is; None: a whole store.
+        exact_up_to: How many vectors of a partition are searched without an index.
     """
 
-    def __init__(self, path: str | PathLike[str]) -> None:
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        shard: Shard | None = None,
+        *,
+        exact_up_to: int = EXACT_UP_TO,
+    ) -> None:
         self.path = fspath(path)
+        self.shard = shard
+        folder = None if self.path == ":memory:" else Path(f"{self.path}.vectors")
+        self._indexes = IndexFolder(folder, exact_up_to)
         self._file = self._main = File(self.path, self.name)
         self._tables: dict[str, Table] = {}
-        self._memory = self._of_main = Memory()
+        self._memory = self._of_main = Memory(self._indexes)
         self._readers: dict[File, Memory] = {}  # connections that neither make nor change the file
         self._attaching = Turns()
         self._dimensions: dict[tuple[str, str], int] = {}
@@ -102,8 +120,13 @@ class SqliteStore:
 
     @property
     def nearest(self) -> str:
-        """Always exact."""
-        return "exact"
+        """Exact in memory; in a file, up to a number of vectors."""
+        return "exact" if self.path == ":memory:" else self._indexes.describe()
+
+    @property
+    def lengths(self) -> Mapping[tuple[str, str], int]:
+        """Lengths of the stored vectors as last read, by label and vector property."""
+        return self._dimensions
 
     @property
     def graph(self) -> Graph:
@@ -156,29 +179,35 @@ class SqliteStore:
         reader = File(self.path, self.name)
         reader.observer = self._main.observer
         await reader.open(self._check, reads=True)
-        self._readers[reader] = Memory()
+        self._readers[reader] = Memory(self._indexes)
         if not await self._has(reader, tables):
             await reader.copy(self._check)
+            self._readers[reader] = Memory()
         return reader
 
     async def _has(self, file: File, tables: dict[str, Table]) -> bool:
-        return await file.run(lambda con: is_current(con, tables, file.layouts))
+        return await file.run(
+            lambda con: is_current(con, tables, file.layouts) and read_shard(con) == self.shard
+        )
 
     def _check(self, con: sqlite3.Connection) -> None:
         check_file(con, self.name)
+        check_shard(con, self.name, self.shard)
 
     async def _make_ready(self, tables: dict[str, Table], dimensions: int | None) -> None:
         def is_ready(con: sqlite3.Connection) -> bool:
-            check_file(con, self.name)
-            ready = is_current(con, tables, self._file.layouts)
+            self._check(con)
+            ready = is_current(con, tables, self._file.layouts) and read_shard(con) == self.shard
             if ready:
                 check_dimensions(con, tables, dimensions, self.name)
                 self._dimensions = read_dimensions(con)
             return ready
 
         def make_ready(con: sqlite3.Connection) -> None:
-            check_file(con, self.name)
+            self._check(con)
             bring_up_to_date(con, tables)
+            if self.shard is not None:
+                record_shard(con, self.shard)
             next_version(con)
             fill_derived(con, tables)
             check_dimensions(con, tables, dimensions, self.name)
@@ -190,8 +219,17 @@ class SqliteStore:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """None: a file belongs to semgraph, and `ensure` migrates it."""
-        return ()
+        """Why searches of large partitions are slow. Nothing else is lacking: a file belongs to
+        semgraph, and `ensure` migrates it.
+        """
+        return tuple(self._indexes.notes)
+
+    async def survey(self) -> None:
+        """Count the vectors of the large partitions; `nearest` then reports them."""
+        tables = self._tables if self.graph else {}
+        names = [t.vectors(v) for t in tables.values() for v in t.label.vectors.values()]
+        if self._file.in_file:
+            await self._file.run(lambda con: self._indexes.survey(con, names), large=True)
 
     async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
         """Does nothing: rows always have their derived texts."""
@@ -287,16 +325,24 @@ class SqliteStore:
             lambda con: scan.run(con, self._read_dimensions(con)), large=True
         )
 
-    async def states(self, plan: str, partitions: Sequence[str]) -> Mapping[str, PartitionState]:
-        """Heads and commit markers, in one transaction."""
+    async def states(
+        self, plan: str, rows: Mapping[str, Sequence[str]]
+    ) -> Mapping[str, PartitionState]:
+        """Heads, and the commit markers of some rows, in one transaction."""
         tables = self._tables if self.graph else {}
-        if not partitions:
+        if not rows:
             return {}
+        count = len(rows) + sum(map(len, rows.values()))
         return await self._file.run(
-            lambda con: states(con, tables, plan, partitions), large=_large(len(partitions))
+            lambda con: states(con, tables, plan, rows), large=_large(count)
         )
 
-    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
+    async def commit(
+        self,
+        batch: WriteBatch,
+        marker: CommitMarker | None = None,
+        before_commit: BeforeCommit | None = None,
+    ) -> Written:
         """Write a batch and its commit marker in one transaction. Raises ConcurrentWrite, DataError,
         StoreUnavailable.
         """
@@ -317,7 +363,11 @@ class SqliteStore:
         def work(con: sqlite3.Connection) -> dict[str, int]:
             return commit(con, tables, batch, merges, marker)
 
-        return Written(await self._file.run(work, writes=True, large=_large(count)))
+        return Written(
+            await self._file.run(
+                work, writes=True, large=_large(count), before_commit=before_commit
+            )
+        )
 
     async def statistics(self) -> Statistics:
         """Counts by label, of other graphs in the file too, and lengths of the stored vectors."""
@@ -344,6 +394,8 @@ class SqliteStore:
             await self._file.run(
                 lambda con: clear(con, tables, partitions), writes=True, large=True
             )
+            names = [t.vectors(v) for t in tables.values() for v in t.label.vectors.values()]
+            self._indexes.remove(names, partitions)
 
     async def aclose(self) -> None:
         """Close the file. Safe to call twice."""
@@ -351,6 +403,7 @@ class SqliteStore:
         while self._readers:
             await self._readers.popitem()[0].close()
         self._of_main.vectors.clear()
+        self._indexes.clear()
         self._of_main.words.clear()
 
     def _table(self, label: str) -> Table:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from semgraph.stores.cosine import Block
+from semgraph.stores.sqlite.index import IndexFolder, VectorIndex, is_large
 from semgraph.stores.sqlite.schema import ID, Table, quote
 from semgraph.stores.sqlite.words import WordBlock
 
@@ -76,6 +77,7 @@ class BlockCache(Generic[B]):
         make: Callable[[], B],
         read: Callable[[_CachedBlock[B]], None],
         version: int,
+        since: int = -1,
     ) -> B:
         """A block as of a version.
 
@@ -85,10 +87,11 @@ class BlockCache(Generic[B]):
             make: Makes an empty block.
             read: Puts all that is newer than a block into it.
             version: Of the file.
+            since: The version that all rows of the block are newer than.
         """
         held = self._held.get(name)
         if held is None or (held.version != version and _lost(con, name, held.version)):
-            held = self._held[name] = _CachedBlock(make(), -1)
+            held = self._held[name] = _CachedBlock(make(), since)
         if held.version != version:
             read(held)
             held.version = version
@@ -106,10 +109,16 @@ class BlockCache(Generic[B]):
 
 
 class VectorCache(BlockCache[Block]):
-    """The vectors of partitions."""
+    """The vectors of partitions, and the indexes of the large ones."""
 
-    def __init__(self, limit: int = 4 << 30) -> None:
+    def __init__(self, indexes: IndexFolder, limit: int = 4 << 30) -> None:
         super().__init__(limit)
+        self.indexes = indexes
+
+    def clear(self) -> None:
+        """Forget all."""
+        super().clear()
+        self.indexes.clear()
 
     def known(self, table: str, partitions: Iterable[str] | None) -> int | None:
         """How many vectors are held of some partitions (None: of all that are held); None if one is
@@ -133,6 +142,63 @@ class VectorCache(BlockCache[Block]):
         blocks = [self._block(con, (table, part), size, version) for part in partitions]
         self._forget(len(blocks))
         return [block for block in blocks if block.count]
+
+    def indexed(
+        self, con: sqlite3.Connection, table: str, partitions: Iterable[str] | None, size: int
+    ) -> tuple[list[Block], list[VectorIndex]]:
+        """As `blocks`, but of large partitions their index, and a block of the newer vectors."""
+        version = file_version(con)
+        if partitions is None:
+            partitions = [part for (part,) in con.execute(_DISTINCT.format(table=quote(table)))]
+        blocks: list[Block] = []
+        indexes: list[VectorIndex] = []
+        for part in partitions:
+            name = (table, part)
+            index = self._index(con, name, size, version)
+            if index is None:
+                blocks.append(self._block(con, name, size, version))
+            else:
+                indexes.append(index)
+                blocks.append(self._newer(con, index, version))
+        self._forget(len(blocks))
+        return [block for block in blocks if block.count], indexes
+
+    def is_large(self, con: sqlite3.Connection, name: tuple[str, str]) -> bool:
+        """Whether a partition has so many vectors that it is searched by an index."""
+        held, limit = self._held.get(name), self.indexes.limit
+        if self.indexes.folder is None:
+            return False
+        if held is not None:
+            return held.block.count > limit
+        return is_large(con, name, limit)
+
+    def _index(
+        self, con: sqlite3.Connection, name: tuple[str, str], size: int, version: int
+    ) -> VectorIndex | None:
+        """The index of a partition, current enough; None if it needs none or has none."""
+        index = self.indexes.in_use(name, size, version)
+        if index is None:
+            index = (
+                self.indexes.current(con, name, size, version) if self.is_large(con, name) else None
+            )
+            if index is None:
+                return None
+            self._held.pop(name, None)
+        newer = self._newer(con, index, version).count
+        current = self.indexes.current(con, name, size, version, newer=newer)
+        if current is not index:
+            self._held.pop((*name, "newer"), None)
+        return current
+
+    def _newer(self, con: sqlite3.Connection, index: VectorIndex, version: int) -> Block:
+        """The vectors that are newer than an index."""
+        name = (*index.name, "newer")
+
+        def read(held: _CachedBlock[Block]) -> None:
+            _read_vectors(con, index.name, held)
+
+        size, since = index.stamp.size, index.stamp.version
+        return self._current(con, name, lambda: Block(size), read, version, since)
 
     def _block(
         self, con: sqlite3.Connection, name: tuple[str, str], size: int, version: int
@@ -266,9 +332,9 @@ class TextCache:
 
 
 class Memory:
-    """The caches of a store."""
+    """The caches of a store, and its indexes."""
 
-    def __init__(self) -> None:
-        self.vectors = VectorCache()
+    def __init__(self, indexes: IndexFolder | None = None) -> None:
+        self.vectors = VectorCache(indexes or IndexFolder())
         self.words = WordCache()
         self.texts = TextCache()

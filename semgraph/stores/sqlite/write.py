@@ -53,37 +53,43 @@ def write_markers(con: sqlite3.Connection, marker: CommitMarker) -> None:
     con.executemany('INSERT OR REPLACE INTO "#marks" VALUES (?, ?, ?, ?, ?, ?, ?)', rows)
 
 
+_MARKER = (
+    'SELECT fingerprint, now, run, witness FROM "#marks" WHERE plan = ? AND part = ? AND row = ?'
+)
+
+
 def states(
-    con: sqlite3.Connection, tables: Mapping[str, Table], plan: str, partitions: Sequence[str]
+    con: sqlite3.Connection,
+    tables: Mapping[str, Table],
+    plan: str,
+    rows: Mapping[str, Sequence[str]],
 ) -> dict[str, PartitionState]:
-    """Heads of partitions, and the commit markers of a plan with an existing witness."""
-    heads: dict[str, str | None] = {}
-    marked: dict[str, dict[str, CommittedRow]] = {}
-    witnesses = [
-        row[0]
-        for row in con.execute('SELECT DISTINCT witness FROM "#marks" WHERE plan = ?', (plan,))
-    ]
-    for partition in dict.fromkeys(partitions):
+    """Heads of partitions, and the commit markers of some rows of a plan that have an existing
+    witness.
+    """
+    witnesses = {
+        name: f"SELECT 1 FROM {table.name} WHERE {table.key} = ?" for name, table in tables.items()
+    }
+
+    def marker(partition: str, row: str) -> CommittedRow | None:
+        read = con.execute(_MARKER, (plan, partition, row)).fetchone()
+        if read is None:
+            return None
+        fingerprint, now, run, witness = read
+        if witness is not None and (
+            witness not in witnesses or con.execute(witnesses[witness], (row,)).fetchone() is None
+        ):
+            return None
+        return CommittedRow(row, fingerprint, _EPOCH + now * _MICROSECOND, run)
+
+    states = {}
+    for partition, own in rows.items():
         head = con.execute('SELECT head FROM "#heads" WHERE part = ?', (partition,)).fetchone()
-        heads[partition] = head[0] if head else None
-        marked[partition] = {}
-        for witness in witnesses:
-            if witness is not None and witness not in tables:
-                continue
-            exists = "TRUE"
-            if witness is not None:
-                table = tables[witness]
-                exists = f"EXISTS (SELECT 1 FROM {table.name} t WHERE t.{table.key} = m.row)"
-            rows = con.execute(
-                'SELECT m.row, m.fingerprint, m.now, m.run FROM "#marks" m '
-                f"WHERE m.plan = ? AND m.part = ? AND m.witness IS ? AND {exists}",
-                (plan, partition, witness),
-            )
-            for row, fingerprint, now, run in rows:
-                marked[partition][row] = CommittedRow(
-                    row, fingerprint, _EPOCH + now * _MICROSECOND, run
-                )
-    return {partition: PartitionState(heads[partition], marked[partition]) for partition in heads}
+        markers = ((row, marker(partition, row)) for row in dict.fromkeys(own))
+        states[partition] = PartitionState(
+            head[0] if head else None, {row: read for row, read in markers if read is not None}
+        )
+    return states
 
 
 class EncodedMerge:
