@@ -16,6 +16,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from semgraph.errors import ConcurrentWrite, DataError, EngineError, Problem
+from semgraph.execution.distinct import DistinctKeys
 from semgraph.execution.result import RunOptions, RunOutcome
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import InputRows, Window
@@ -329,7 +330,7 @@ class Commits:
         self.runtime, self.options, self.outcome = runtime, options, outcome
         self.plan = runtime.plan
         self.heads: dict[int, str | None] = {}
-        self._written: dict[str, set[str]] = {}
+        self._written: dict[str, DistinctKeys] = {}
         self._places = asyncio.Semaphore(_AT_ONCE)
 
     async def rows(self, sinks: Sinks) -> list[Unwritten]:
@@ -409,8 +410,9 @@ class Commits:
         for write in writes.batch.writes:
             if not write.rows.num_rows:
                 continue
-            self._written.setdefault(write.label, set()).update(values(write.rows.column(key)))
-            self.outcome.written[write.label] = len(self._written[write.label])
+            keys = self._written.setdefault(write.label, DistinctKeys())
+            keys.add(values(write.rows.column(key)))
+            self.outcome.written[write.label] = keys.count
 
     def _witness(self, windowing: Windowing) -> str | None:
         """The label of the node that a `first` sink writes for an input row, keyed by the row's

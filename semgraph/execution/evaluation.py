@@ -21,6 +21,7 @@ from semgraph.execution.runtime import (
 )
 from semgraph.execution.windows import Confinement, Window
 from semgraph.llm.base import Vectors
+from semgraph.llm.prices import OF_BATCH
 from semgraph.llm.stack import Replies, remembering
 from semgraph.logical.iterate import Iterate
 from semgraph.meter import OperatorMetrics, StepMetrics
@@ -192,6 +193,7 @@ class Evaluation:
         held: Hold counts and records back until `flush` names the input rows, or until the end.
             If bad data in one of several windows ends the evaluation, nothing is counted or
             recorded, because the windows are then computed one by one.
+        ahead: Whether it runs ahead: no window waits to be committed with its rows.
     """
 
     def __init__(
@@ -203,9 +205,10 @@ class Evaluation:
         *,
         replies: Replies | None = None,
         held: bool = False,
+        ahead: bool = True,
     ) -> None:
         self.runtime = runtime
-        self.now = now
+        self.now, self.ahead = now, ahead and runtime.batches
         self.failures: list[Failure] = []
         self._llm = runtime.llm if replies is None else remembering(runtime.llm, replies)
         self._asks_again = replies is None and runtime.remembers
@@ -332,7 +335,7 @@ class Evaluation:
         """
         if self._asks_again:  # equal requests of two rounds are one
             self._llm, self._asks_again = remembering(self._llm, {}), False
-        inner = Evaluation(self.runtime, known, self.now, self._windows)
+        inner = Evaluation(self.runtime, known, self.now, self._windows, ahead=self.ahead)
         inner._llm, inner._held, inner._asks_again = self._llm, self._held, False
         try:
             [rows] = await inner.batches([node])
@@ -476,6 +479,7 @@ class Evaluation:
             own,
             trial=runtime.trial,
             paid=runtime.meter.paid,
+            ahead=self.ahead,
         )
         async with context as ctx:
             asking = AnswerContext(
@@ -506,4 +510,7 @@ class Evaluation:
         if not answered.kept:
             self.failures += answered.failures
         if runtime.observations is not None:
-            runtime.observations.add_answers(node.logical, answered.rows_in, own, context.replayed)
+            price = OF_BATCH if context.batch else 1.0
+            runtime.observations.add_answers(
+                node.logical, answered.rows_in, own, context.replayed, price
+            )

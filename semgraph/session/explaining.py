@@ -15,6 +15,7 @@ from semgraph.compare.scratch import partitions_read, snapshot
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import Run
+from semgraph.execution.runtime import in_batches
 from semgraph.explain import queries as store_queries
 from semgraph.explain import requests as first_prompts
 from semgraph.explain import rewrites
@@ -24,6 +25,7 @@ from semgraph.explain.tree import WIDTH, as_data, mermaid, tree
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.search import Search
 from semgraph.logical.semantic import Semantic
 from semgraph.optimizer import mark_empty
 from semgraph.physical.plan import PhysicalPlan
@@ -31,7 +33,7 @@ from semgraph.physical.planner import compile_plan
 from semgraph.semantic.library import Library
 from semgraph.session.inputs import Sample, example_rows
 from semgraph.session.resources import Resources
-from semgraph.stores.base import Attachable, Store
+from semgraph.stores.base import Attachable, Sharded, Store, Surveyable, open_for_reading
 from semgraph.stores.sqlite.store import SqliteStore
 
 _LENGTH = 4  # of vectors, where none are stored
@@ -76,34 +78,60 @@ class Explanation:
         if form == "rules":
             return rewrites.text(plan, changes)
         async with self.resources.opened_store(self.plan.graph) as store:
+            await self._survey(optimized, store)
             physical = self._compiled(optimized, store)
+            shards = _shards(self.plan, store)
         if form == "prompts":
             return await self._prompts(physical)
         if form == "mermaid":
             return mermaid(physical)
         if form == "queries":
             return await self._queries(physical)
-        return await self._estimated(physical, rewrites.names(changes), form, note)
+        return await self._estimated(physical, rewrites.names(changes), form, note, shards)
+
+    async def _survey(self, plan: LogicalPlan, store: Store) -> None:
+        """Count the large partitions of the store, if the plan compares vectors with it."""
+        searches = (node for node in walk(*plan.roots) if isinstance(node, Search) and node.label)
+        if not any(by.via == "nearest" for node in searches for by in node.methods):
+            return
+        if isinstance(store, Surveyable) and self.resources.may_hold_rows:
+            await open_for_reading(store, self.plan.graph)
+            await store.survey()
 
     def _compiled(self, plan: LogicalPlan, store: Store) -> PhysicalPlan:
         return compile_plan(plan, store, Library(self.resources.settings.operators), {})
 
     async def _estimated(
-        self, physical: PhysicalPlan, names: list[str], form: ExplainFormat, note: str
+        self,
+        physical: PhysicalPlan,
+        names: list[str],
+        form: ExplainFormat,
+        note: str,
+        shards: str,
     ) -> str:
-        memory = ObservationFile.beside(self.resources.settings.journal_path)
-        forecast = None
+        memory = self.resources.observations()
+        forecast, batched = None, await self._in_batches(physical)
         if self.inputs is not None:
-            forecast = Forecast(await self._estimator(physical, self.inputs, memory))
+            estimator = await self._estimator(physical, self.inputs, memory)
+            forecast = Forecast(replace(estimator, in_batches=batched))
         actual = None if self.run is None else self.run.metrics.get("steps", {})
         note = "; ".join(part for part in (note, memory.note if memory else "") if part)
         if form == "json":
-            data = as_data(physical, actual, forecast, names, note)
+            data = as_data(physical, actual, forecast, names, note, batched)
+            if shards:
+                data["store"] = shards
             if self.sample is not None:
                 data["sample"] = self.sample.as_data()
             return json.dumps(data, indent=1, ensure_ascii=False, default=str)
-        lines = [tree(physical, actual, forecast, names, self.width, note)]
+        lines = [tree(physical, actual, forecast, names, self.width, note, batched)]
+        lines += [shards] if shards else []
         return "\n".join([*lines, *(self.sample.lines() if self.sample is not None else [])])
+
+    async def _in_batches(self, physical: PhysicalPlan) -> frozenset[Node]:
+        """The operators whose requests go into batches."""
+        if not self.resources.sending_batches:
+            return frozenset()
+        return in_batches(physical, await self.resources.tokenizers(self.plan))
 
     async def _estimator(
         self, physical: PhysicalPlan, inputs: Mapping[str, pa.Table], memory: ObservationFile | None
@@ -151,6 +179,7 @@ class Explanation:
                 plan = self._compiled(physical.logical, store)
                 length = next(iter(lengths), _LENGTH)
                 statements = await store_queries.store_queries(plan, store, length)
+                parts += [f"-- {shards}" for shards in [_shards(self.plan, store)] if shards]
                 parts.append(store_queries.text(statements))
         return "\n\n".join(part for part in parts if part)
 
@@ -168,6 +197,16 @@ class Explanation:
             now = datetime.now(UTC)
             prompts = await first_prompts.first_prompts(plan, opened.llm, store, inputs, now)
             return first_prompts.text(prompts, exact=opened.llm.exact_tokens)
+
+
+def _shards(plan: LogicalPlan, store: Store) -> str:
+    """How many shards the store of a plan has; "" if it is whole, or not used."""
+    used = any(node.reads_store for node in walk(*plan.roots))
+    return (
+        f"store {store.name} · shards: {store.shards}"
+        if used and isinstance(store, Sharded)
+        else ""
+    )
 
 
 def _note(run: Run, plan: LogicalPlan) -> str:

@@ -24,9 +24,16 @@ from functools import partial
 from pathlib import Path
 
 from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable
+from semgraph.execution.observations import ObservationFile
 from semgraph.execution.runtime import Clock, Opened
 from semgraph.llm.base import LLM, Borrowed, Embedder, Limits
-from semgraph.llm.endpoints import Endpoints, retry_policy
+from semgraph.llm.endpoints import (
+    Endpoints,
+    MakeLimiter,
+    local_limiter,
+    retry_policy,
+    wrapped_model,
+)
 from semgraph.llm.journal import Journal, JournalLocked
 from semgraph.llm.recording import Recorder
 from semgraph.llm.settings import Settings
@@ -34,6 +41,7 @@ from semgraph.llm.stack import Budget, Limiter, Stack
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import Shareable, Store
+from semgraph.stores.shards.places import FORMS, SCHEME, FolderPlaces, Places, folder_of, places_of
 
 _PATIENCE = 30.0
 _PAUSE = 0.05
@@ -213,15 +221,19 @@ async def _closed(journal: Journal) -> None:
 class Owned:
     """The open resources of a session. A forked child starts without any: connections are never
     shared.
+
+    Args:
+        make_limiter: Makes the limiter of an endpoint.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, make_limiter: MakeLimiter = local_limiter) -> None:
+        self._make_limiter = make_limiter
         self._begin()
         self._lost_memory = False
         _ALL.add(self)
 
     def _begin(self) -> None:
-        self._endpoints = Endpoints()
+        self._endpoints = Endpoints(self._make_limiter)
         self._loops: dict[asyncio.AbstractEventLoop, LoopResources] = {}
         self._memory: SharedStore | None = None
         self._given: dict[int, Limiter] = {}
@@ -245,9 +257,14 @@ class Owned:
             return False
         return resources is not None and resources.runs > 0
 
-    def limiter_of(self, own: LLM | Embedder, make: Callable[[], Limiter]) -> Limiter:
+    def limiter_of(
+        self, own: LLM | Embedder, in_flight: int, rpm: float | None, tpm: float | None
+    ) -> Limiter:
         """The limiter of a model or an embedder object."""
-        return self._given.get(id(own)) or self._given.setdefault(id(own), make())
+        if id(own) not in self._given:
+            name = f"{type(own).__name__} {own.name}"
+            self._given[id(own)] = self._make_limiter(name, in_flight, rpm, tpm)
+        return self._given[id(own)]
 
     @asynccontextmanager
     async def given(self, store: Store, graph: Graph | None) -> AsyncIterator[Store]:
@@ -396,6 +413,18 @@ class Resources:
         """Whether answers come from a recording, which has only one for each request."""
         return self.objects.llm is None and self.settings.model().provider == "recorded"
 
+    @property
+    def models(self) -> str:
+        """The models of all roles, as text."""
+        if self.objects.llm is not None:
+            return self.objects.llm.name
+        settings = self.settings
+        return ", ".join(f"{role} {settings.model(role)}" for role in settings.roles)
+
+    def observations(self) -> ObservationFile | None:
+        """What earlier runs of these models observed; None where no journal is kept."""
+        return ObservationFile.beside(self.settings.journal_path, self.models)
+
     def under(self, settings: Settings) -> Resources:
         """These resources with other settings."""
         return replace(self, settings=settings)
@@ -431,6 +460,7 @@ class Resources:
             journal = (
                 await of_loop.journal(path, self.settings.keep_days) if path is not None else None
             )
+            self._require_journal()
             stack = Stack(retry_policy(self.settings), budget, journal, fresh=fresh)
             models = partial(self._models, of_loop.endpoints, stack, recording)
             embedders = partial(self._embedder, of_loop.endpoints, stack, recording)
@@ -450,6 +480,27 @@ class Resources:
             if recorder is not None and record_to is not None:
                 recorder.write(record_to)
 
+    @property
+    def sending_batches(self) -> list[str]:
+        """The models that send batches."""
+        own = self.objects.llm
+        if own is not None:
+            return [own.name] if own.limits.batch else []
+        specs = (self.settings.model(role) for role in self.settings.roles)
+        return [str(spec) for spec in specs if spec.option("batch")]
+
+    def _require_journal(self) -> None:
+        """Refuse batches without a journal, which records them. Raises PlanError."""
+        models = self.sending_batches
+        if models and self.settings.journal_path is None:
+            raise PlanError(
+                Problem(
+                    f"{models[0]} sends batches, and there is no journal to record them: an interrupted run "
+                    "would pay twice",
+                    hint="name a journal (semgraph.toml, [journal]), or leave batch=true out",
+                )
+            )
+
     def _models(self, endpoints: Endpoints, stack: Stack, recording: Path, scope: str) -> LLM:
         """The models of all roles behind one `LLM`, in a scope of the journal. All scopes share
         endpoints and limiters.
@@ -457,7 +508,7 @@ class Resources:
         stack, own = replace(stack, scope=scope), self.objects.llm
         if own is None:
             return endpoints.wrapped_models(self.settings, stack, recording)
-        return stack.model(Borrowed(own), self._limiter(own, own.limits.in_flight))
+        return wrapped_model(own, self._limiter(own, own.limits.in_flight), stack)
 
     def _embedder(
         self, endpoints: Endpoints, stack: Stack, recording: Path, scope: str
@@ -470,9 +521,7 @@ class Resources:
 
     def _limiter(self, own: LLM | Embedder, in_flight: int) -> Limiter:
         limits = self.settings.limits
-        return self.owned.limiter_of(
-            own, lambda: Limiter(limits.in_flight or in_flight, limits.rpm, limits.tpm)
-        )
+        return self.owned.limiter_of(own, limits.in_flight or in_flight, limits.rpm, limits.tpm)
 
     async def tokenizers(self, plan: LogicalPlan) -> LLM:
         """The models, for counting tokens; nothing is sent. Raises PlanError if there is none."""
@@ -516,7 +565,12 @@ class Resources:
             return local_store(self.settings.cwd / ".semgraph" / "neo4j"), None
         if name == "neo4j" or name.split(":")[0].split("+")[0] in {"neo4j", "bolt"}:
             return _neo4j(name, env), None
-        known = "sqlite:PATH, memory, neo4j, neo4j://HOST:PORT, neo4j-local"
+        if name.startswith(SCHEME):
+            from semgraph.stores.shards.store import ShardedStore
+
+            places = places_of(name, self.settings.cwd, env)
+            return ShardedStore(places), _folder(places)
+        known = f"sqlite:PATH, memory, neo4j, neo4j://HOST:PORT, neo4j-local, {FORMS}"
         raise PlanError(Problem(f'unknown store "{name}"', there=f"stores: {known}"))
 
     def forget(self, groups: Iterable[str]) -> int:
@@ -534,18 +588,21 @@ class Resources:
 
     @property
     def may_hold_rows(self) -> bool:
-        """Whether the store may hold rows: a file that does not exist holds none."""
-        scheme, _, path = self.settings.store.partition(":")
-        return (
-            self.objects.store is not None
-            or scheme != "sqlite"
-            or (self.settings.cwd / path).exists()
-        )
+        """Whether the store may hold rows: files that do not exist hold none."""
+        path = None if self.objects.store is not None else self._path
+        return path is None or path.exists()
+
+    @property
+    def _path(self) -> Path | None:
+        """The file of the store, or the folder of its shards; None: it has none."""
+        name = self.settings.store
+        path = folder_of(name) if name.startswith(SCHEME) else name.partition("sqlite:")[2]
+        return self.settings.cwd / path if path else None
 
     def need_graph(self) -> None:
         """Refuse to read a store that does not exist. Raises StoreUnavailable."""
-        if not self.may_hold_rows:
-            file = self.settings.cwd / self.settings.store.removeprefix("sqlite:")
+        file = self._path
+        if file is not None and not self.may_hold_rows:
             path = (
                 file.relative_to(self.settings.cwd)
                 if file.is_relative_to(self.settings.cwd)
@@ -561,6 +618,10 @@ class Resources:
 def recording_of(plan: LogicalPlan) -> Path:
     """The file of a plan's own recording."""
     return Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl"
+
+
+def _folder(places: Places) -> Path | None:
+    return places.folder if isinstance(places, FolderPlaces) else None
 
 
 def _neo4j(name: str, env: Mapping[str, str]) -> Store:

@@ -12,15 +12,21 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import PlanError, Problem
-from semgraph.execution.record import Run, find_run, write_table
+from semgraph.execution.record import (
+    INPUTS,
+    Run,
+    find_run,
+    read_input,
+    recorded_inputs,
+    records_of,
+    write_table,
+)
 from semgraph.frontend.document import find_plan, read_file
 from semgraph.llm.settings import OPTION, Setting, Settings
 from semgraph.llm.specs import Kind, parse_spec, without_password
 from semgraph.logical.plan import ALL, LogicalPlan
 from semgraph.logical.semantic import OnError
 from semgraph.private import private_folder
-
-INPUTS = "inputs"
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,8 @@ class Resumed:
         functions: The functions that its expressions call, each with the SHA-256 of its file.
         options: `until`, `write`, `again` and `on_error`.
         chosen: Models, embedder and store as text, with their origins, by key of the settings.
+        engine: The engine that ran it, and in how many shards; None: this process, in none.
+        records: Its record, and those of the runs that it resumed.
     """
 
     run: str = ""
@@ -46,6 +54,8 @@ class Resumed:
     functions: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     chosen: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    engine: tuple[str, int] | None = None
+    records: tuple[Path, ...] = ()
 
     def rows(self, plan: LogicalPlan) -> dict[str, Any]:
         """Its rows, with the word for inputs of all partitions; none without a run."""
@@ -133,14 +143,11 @@ def read_resumed(ref: str, runs: Path | None) -> Resumed:
     """Read the request of a run from its record. Raises PlanError if there is no such run, or no
     record of its rows.
     """
-    import pyarrow.parquet as pq
-
     run = recorded_run(ref, runs)
-    folder = run.folder / INPUTS
-    if "plan" not in run.facts or not folder.is_dir():
+    if "plan" not in run.facts or not (run.folder / INPUTS).is_dir():
         hint = "run the plan again with the same rows: committed rows are skipped"
         raise PlanError(Problem(f"run {run.name} ended before its rows were recorded", hint=hint))
-    inputs = {file.stem: pq.read_table(file) for file in sorted(folder.glob("*.parquet"))}
+    inputs = {name: read_input(path) for name, path in recorded_inputs(run.folder).items()}
     facts = run.facts
     chosen = {
         key: (str(row["value"]), str(row["origin"]))
@@ -150,7 +157,15 @@ def read_resumed(ref: str, runs: Path | None) -> Resumed:
     return Resumed(
         run.name, str(facts["plan"]), facts.get("params") or {}, facts.get("use") or {}, inputs,
         facts.get("functions") or {}, facts.get("asked") or {}, chosen,
+        (str(facts["engine"]), int(facts["shards"])) if "engine" in facts else None,
+        tuple(record for folder in _resumed(run) for record in records_of(folder)),
     )  # fmt: skip
+
+
+def _resumed(run: Run) -> list[Path]:
+    """The record of a run, and those of the runs that it resumed."""
+    names = map(str, run.facts.get("resumed") or ())
+    return [run.folder, *(run.folder.parent / name for name in names)]
 
 
 def require_same_plan(earlier: Resumed, plan: str | Path, folder: Path) -> None:

@@ -12,18 +12,26 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 
-from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.errors import PlanError, Problem, SemgraphError, did_you_mean
 from semgraph.execution.executor import Executor
-from semgraph.execution.observations import ObservationFile, Observations
+from semgraph.execution.observations import Observations
 from semgraph.execution.record import (
     ROW_ID,
     CallLog,
+    Run,
     RunLineage,
     RunRecord,
     new_run,
     timestamp,
+)
+from semgraph.execution.recorded_results import (
+    RESULTS,
+    RecordedRows,
+    RecordedTables,
+    ResultSource,
 )
 from semgraph.execution.result import (
     OnProgress,
@@ -31,12 +39,14 @@ from semgraph.execution.result import (
     Result,
     RunOptions,
     RunOutcome,
-    result_table,
+    result_rows,
 )
-from semgraph.execution.runtime import NoRecord, Opened, Runtime, embeds
+from semgraph.execution.runtime import NoRecord, Opened, RowRecorder, Runtime, embeds, in_batches
 from semgraph.execution.uniform import Uniform
+from semgraph.formats import plural
 from semgraph.frontend.load import dump
-from semgraph.llm.base import Usage
+from semgraph.llm.base import LLM, Usage
+from semgraph.llm.settings import Settings
 from semgraph.llm.stack import bound
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
@@ -48,12 +58,34 @@ from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
 from semgraph.provenance import flow
 from semgraph.redaction import redacted
-from semgraph.relational.batch import Batch
-from semgraph.semantic.ask import Answered
+from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, runtime_schema
+from semgraph.semantic.ask import Answered, Failure
 from semgraph.semantic.library import Library
 from semgraph.session.resources import Resources
 from semgraph.session.resume import Resumed, keep_inputs
-from semgraph.stores.base import Migratable, open_for_reading
+from semgraph.stores.base import Migratable, Store, open_for_reading
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of a run: the rows of some partitions, of which another run request makes a part of the
+    run's result and record. Rows are recorded and reported by their place in the whole input.
+
+    Args:
+        run: Id of the share, the name of its record: commit markers have it.
+        folder: The record of the share; None for none.
+        input: The input that is shared out; others are whole.
+        places: The place of each of its rows in the whole input, rising.
+        sizes: The number of rows of each whole input.
+        skip: How many ids of made rows other shares may use.
+    """
+
+    run: str
+    folder: Path | None
+    input: str
+    places: Sequence[int]
+    sizes: Mapping[str, int]
+    skip: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,18 +105,21 @@ class RunRequest:
     sample: bool = False  # a few rows of many
     begun: Callable[[str], object] | None = None  # called with the id of the run
     notes: tuple[str, ...] = ()
+    share: Share | None = None  # None: the whole run
+    resumed: tuple[Path, ...] = ()  # records of earlier runs over the same rows
 
     def continuing(self, earlier: Resumed) -> RunRequest:
         """This request, with unset options from the resumed run."""
         options = earlier.merged(
             until=self.until, write=self.write, again=self.again, on_error=self.on_error
         )
-        return replace(self, **options, notes=earlier.changed_functions(self.plan))
+        notes = earlier.changed_functions(self.plan)
+        return replace(self, **options, notes=notes, resumed=earlier.records)
 
 
 async def run_plan(request: RunRequest, resources: Resources) -> Result:
     """Run a plan with the resources of a session."""
-    logical = _trimmed(request)
+    logical = trimmed(request)
     if not (request.plan.writes or request.plan.schema) and any(
         node.reads_store for node in walk(*logical.roots)
     ):
@@ -98,14 +133,31 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
 async def _run_with(
     request: RunRequest, logical: LogicalPlan, resources: Resources, opened: Opened
 ) -> Result:
+    physical, notes = await _prepared(request, logical, resources, opened)
+    notes = [*map(str, logical.warnings), *request.notes, *notes]
+    return await RunHandle(request, physical, opened, resources, notes).run()
+
+
+async def _prepared(
+    request: RunRequest, logical: LogicalPlan, resources: Resources, opened: Opened
+) -> tuple[PhysicalPlan, list[str]]:
+    """The compiled plan, and notes on the store, which has what the plan needs."""
     library = Library(resources.settings.operators)
     limits = {role: bound(opened.llm, role).limits for role in _roles(logical)}
     physical = compile_plan(optimized(logical, request.inputs), opened.store, library, limits)
     _require_prices(physical.logical, opened)
     await _ensure(physical, opened, write=request.write)
     notes = await _migrate(physical.logical, opened, write=request.write and request.until is None)
-    notes = [*map(str, logical.warnings), *request.notes, *notes]
-    return await RunHandle(request, physical, opened, resources, notes).run()
+    return physical, notes
+
+
+async def prepare_store(request: RunRequest, resources: Resources) -> None:
+    """Do once, before several runs share a plan and a store, what each would do: refuse a plan that
+    cannot be run, and create what the store lacks. Raises as `run_plan`.
+    """
+    logical = trimmed(request)
+    async with resources.open(logical, fresh=request.fresh) as opened:
+        await _prepared(request, logical, resources, opened)
 
 
 _ALLOCATIONS = 50_000  # between collections
@@ -143,7 +195,7 @@ def _require_prices(plan: LogicalPlan, opened: Opened) -> None:
         opened.budget.require_price(opened.embedder.name, opened.embedder.dollars(Usage(1)))
 
 
-def _trimmed(request: RunRequest) -> LogicalPlan:
+def trimmed(request: RunRequest) -> LogicalPlan:
     """The plan up to `until`, with `on_error` in place of each step's own."""
     plan = request.plan
     if request.until is not None:
@@ -185,6 +237,10 @@ async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> Non
         await open_for_reading(store, plan.graph, length)
 
 
+def _notes_of(store: Store) -> tuple[str, ...]:
+    return store.notes if isinstance(store, Migratable) else ()
+
+
 def _own_scores(plan: LogicalPlan) -> list[str]:
     """A note if a plan reads the score of a search with one method, which was fused before 0.2."""
     steps = [
@@ -198,6 +254,16 @@ def _own_scores(plan: LogicalPlan) -> list[str]:
         f"score in {named} is that of the only method, no longer 1 / (rank + 1): write fuse: none"
     )
     return [note] if steps else []
+
+
+def _without_batches(plan: PhysicalPlan, llm: LLM) -> list[str]:
+    """A note if a model sends batches and no step that asks it runs ahead."""
+    if in_batches(plan, llm) or not any(bound(llm, r).limits.batch for r in _roles(plan.logical)):
+        return []
+    name = plan.logical.name
+    return [
+        f"batch=true had no effect: every step of {name} that asks the model waits for earlier windows"
+    ]
 
 
 async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str]:
@@ -229,8 +295,14 @@ class _Recorder:
     """
 
     def __init__(
-        self, record: RunRecord, calls: CallLog | None, set_aside: Callable[[], None]
+        self,
+        record: RunRecord,
+        calls: CallLog | None,
+        set_aside: Callable[[], None],
+        places: Sequence[int] | None,
+        placed: Callable[[pa.Table], pa.Table],
     ) -> None:
+        self._places, self._placed = places, placed
         self.begin, self.take_back = record.begin, record.take_back
         self._record, self._calls, self._set_aside = record, calls, set_aside
 
@@ -248,8 +320,80 @@ class _Recorder:
 
     def windows(self, rows: Iterable[tuple[str, Sequence[int]]]) -> None:
         """See `RowRecorder.windows`."""
-        lines = ({"partition": partition, "rows": list(own)} for partition, own in rows)
+        lines = (
+            {"partition": partition, "rows": [self._places[m] for m in own] if self._places else list(own)}
+            for partition, own in rows
+        )  # fmt: skip
         self._record.lines("windows.jsonl", lines)
+
+    keeps_results = True
+
+    def result(self, name: str, rows: pa.Table) -> None:
+        """See `RowRecorder.result`."""
+        self._record.rows(RESULTS, name, self._placed(rows))
+
+
+def settings_facts(settings: Settings) -> dict[str, Any]:
+    """What a record says of settings: no letter of a key."""
+    return {
+        key: {"value": "set" if key.endswith("_KEY") else value, "origin": origin}
+        for key, value, origin in settings.rows()
+    }
+
+
+def asked_facts(request: RunRequest) -> dict[str, Any]:
+    """What a record says of a request, so that it can be resumed."""
+    plan = request.plan
+    names = ("until", "write", "again", "on_error")
+    return {
+        "semgraph": version("semgraph"),
+        "file": plan.file,
+        "params": dict(plan.params),
+        "use": {step: str(choice) for step, choice in {**plan.use, **plan.replaced}.items()},
+        "asked": {name: getattr(request, name) for name in names},
+        "functions": plan.functions,
+        "resumed": [folder.name for folder in request.resumed],
+    }
+
+
+def record_metrics(record: RunRecord, meter: Meter) -> None:
+    """Write the counters of a run into its record."""
+    steps = {name: step.as_dict() for name, step in meter.steps.items()}
+    operators = {
+        name: [part.as_dict() for part in parts] for name, parts in meter.operators().items()
+    }
+    counted = {"total": meter.total().as_dict(), "steps": steps, "operators": operators}
+    record.text("metrics.json", json.dumps(counted, indent=1))
+
+
+def plan_facts(logical: LogicalPlan, fingerprint: str) -> dict[str, Any]:
+    """What a record says of an optimized plan."""
+    return {
+        "plan": logical.name,
+        "fingerprint": fingerprint,
+        "flow": flow(logical),
+        "key": logical.graph.key,
+        "order": logical.windows.input if logical.windows else None,
+        "returns": {name: node.step for name, node in logical.returns.items()},
+        "graph": {"partition": logical.graph.partition, "draw": asdict(logical.graph.draw)},
+    }
+
+
+def _named(request: RunRequest) -> tuple[str, Path | None]:
+    """The id of a run, and the folder of its record, if one is kept."""
+    if request.share is not None:
+        return request.share.run, request.share.folder
+    name = new_run(request.runs or Path())
+    return name, None if request.runs is None else request.runs / name
+
+
+def _lineage(request: RunRequest, record: RunRecord | None) -> RunLineage | None:
+    share = request.share
+    if record is None:
+        return None
+    if share is not None:
+        return RunLineage(record, share.sizes, {share.input: share.places}, share.skip)
+    return RunLineage(record, {name: table.num_rows for name, table in request.inputs.items()})
 
 
 RunState = Literal["new", "running", "done", "budget", "failed", "interrupted"]
@@ -269,13 +413,13 @@ class RunHandle:
         self.state: RunState = "new"
         self.result: Result | None = None
         self.notes = notes
+        self.noted_before = {*notes, *_notes_of(opened.store)}
         self.request, self.physical, self.opened = request, physical, opened
         self.meter = Meter()
-        runs = request.runs
-        self.id = new_run(runs or Path())
-        self.record = RunRecord(runs / self.id) if runs is not None else None
-        sizes = {name: table.num_rows for name, table in request.inputs.items()}
-        self.lineage = RunLineage(self.record, sizes) if self.record is not None else None
+        self.id, folder = _named(request)
+        self.record = RunRecord(folder) if folder is not None else None
+        self.places = request.share.places if request.share is not None else None
+        self.lineage = _lineage(request, self.record)
         self.calls = (
             CallLog(self.record, texts=opened.journal is not None)
             if self.record is not None
@@ -283,19 +427,16 @@ class RunHandle:
         )
         if request.begun is not None:
             request.begun(self.id)
-        self.observations = Observations(physical, request.sample)
+        self.observations = Observations(physical, resources.models, request.sample)
+        self.memory = resources.observations()
         self.reported: dict[str, None] = {}  # notes of implementations
         self.uniform = Uniform()
         self.asked: dict[str, tuple[int, int]] = {}  # answered rows and all asked rows, by step
         self.outcome = RunOutcome()
-        # Input rows in `failed.jsonl`; without windows, numbers of failures.
-        self.in_file: set[int] = set()
+        self.seen = 0  # failures that were looked at for `failed.jsonl`
+        self.in_file: set[int] = set()  # input rows in `failed.jsonl`
         self.last = physical.named()
-        self.settings = {
-            # No letter of a key is recorded.
-            key: {"value": "set" if key.endswith("_KEY") else value, "origin": origin}
-            for key, value, origin in resources.settings.rows()
-        }
+        self.settings = settings_facts(resources.settings)
 
     async def run(self) -> Result:
         """Run the plan and record the outcome."""
@@ -307,23 +448,23 @@ class RunHandle:
             observe=self._observe, answered=self._answered, asking=self._asking,
             note=self._note, observations=self.observations,
             remembers=self.opened.journal is None or self.request.fresh,
+            batches=not self.request.sample,
             lineage=self.lineage,
-            recorder=NoRecord() if self.record is None else _Recorder(self.record, self.calls, self._set_aside),
+            recorder=self._recorder(),
         )  # fmt: skip
         write = self.request.write and self.request.until is None
         options = RunOptions(
-            self.id, self.opened.now, self.request.again, write, fingerprint, self._committed
-        )
+            self.id, self.opened.now, self.request.again, write, fingerprint, self._committed,
+            self.places,
+        )  # fmt: skip
         executor = Executor(runtime, options)
         self.outcome = executor.outcome
         self.outcome.notes += [*self.notes, *_own_scores(logical)]
+        self.outcome.notes += _without_batches(self.physical, self.opened.llm)
         self._describe(
-            status="running", started=timestamp(), plan=logical.name, fingerprint=fingerprint,
-            flow=flow(logical), key=logical.graph.key, order=logical.windows.input if logical.windows else None,
+            status="running", started=timestamp(), **plan_facts(logical, fingerprint),
             journal=str(self.opened.journal.path) if self.opened.journal else None,
             ids=self.lineage.first if self.lineage is not None else None,
-            returns={name: node.step for name, node in logical.returns.items()},
-            graph={"partition": logical.graph.partition, "draw": asdict(logical.graph.draw)},
         )  # fmt: skip
         self.state = "running"
         try:
@@ -345,33 +486,43 @@ class RunHandle:
         plan = self.request.plan
         if not (self.record.folder / "plan.yaml").exists():
             self.record.text("plan.yaml", dump(plan))
-            keep_inputs(self.record.folder, self.request.inputs)
-        use = {step: str(choice) for step, choice in {**plan.use, **plan.replaced}.items()}
-        request = self.request
-        asked = {
-            "until": request.until,
-            "write": request.write,
-            "again": request.again,
-            "on_error": request.on_error,
-        }
+            if self.request.share is None:  # its rows are in the record of the whole run
+                keep_inputs(self.record.folder, self.request.inputs)
         self.record.describe(
-            semgraph=version("semgraph"), run=self.id, file=plan.file, params=dict(plan.params), use=use, asked=asked,
-            functions=plan.functions,
-            settings=self.settings, **facts,
-        )  # fmt: skip
+            **asked_facts(self.request), run=self.id, settings=self.settings, **facts
+        )
+
+    def _recorder(self) -> RowRecorder:
+        if self.record is None:
+            return NoRecord()
+        return _Recorder(self.record, self.calls, self._set_aside, self.places, self._placed)
 
     def _observe(self, node: Node, rows: Batch) -> None:
         """Record the rows of a node that is the last of its step."""
         if self.record is not None and rows.num_rows and self.last.get(node.step) is node:
             ids = pa.array(rows.ids or (), pa.int64())
-            self.record.rows("steps", node.step, rows.table.append_column(ROW_ID, ids))
+            table = self._placed(rows.table)
+            self.record.rows("steps", node.step, table.append_column(ROW_ID, ids))
 
     def _answered(self, node: Node, answered: Answered) -> None:
         self.opened.answered(node, answered)
         if answered.evidence is not None:
             self.uniform.add(node, answered.evidence)
         if self.record is not None and answered.evidence is not None:
-            self.record.rows("answers", node.step, answered.evidence)
+            self.record.rows("answers", node.step, self._placed(answered.evidence))
+
+    def _placed(self, table: pa.Table) -> pa.Table:
+        """Rows with the places of their input rows in the whole input, in place of their numbers."""
+        if self.places is None:
+            return table
+        for name in (INPUT_ROW, PARTITION):
+            if name in table.column_names:
+                at = table.column_names.index(name)
+                table = table.set_column(at, name, self._place_of(table.column(name)))
+        return table
+
+    def _place_of(self, rows: pa.ChunkedArray[Any]) -> Any:
+        return rows if self.places is None else pa.chunked_array([self.places]).take(rows)
 
     def _note(self, text: str) -> None:
         self.reported[text] = None
@@ -389,75 +540,136 @@ class RunHandle:
         if self.request.progress is not None:
             self.request.progress(Progress("", done, total, self.meter))
 
+    def _notes_of_store(self) -> list[str]:
+        """What the store noted during the run."""
+        return [note for note in _notes_of(self.opened.store) if note not in self.noted_before]
+
     def _finish(self, outcome: RunOutcome, why: str | None) -> None:
         outcome.notes += [
             *self.reported,
             *self.uniform.notes(self.id if self.record is not None else ""),
+            *self._notes_of_store(),
         ]
-        memory = ObservationFile.beside(self.opened.journal.path if self.opened.journal else None)
-        if memory is not None:
-            memory.add(self.observations.useful)
-            if memory.note:
-                outcome.notes.append(memory.note)
+        if self.memory is not None:
+            self.memory.add(self.observations.useful)
+            if self.memory.note:
+                outcome.notes.append(self.memory.note)
+        batches = self._open_batches() if self.state != "done" else ""
+        if batches and self.state == "budget":
+            outcome.notes.append(batches)
         if self.record is None:
             return
         self.record.flush()
         if self.calls is not None:
             self.calls.flush()
         self._set_aside()
-        steps = {name: step.as_dict() for name, step in self.meter.steps.items()}
-        operators = {
-            name: [part.as_dict() for part in parts]
-            for name, parts in self.meter.operators().items()
-        }
-        counted = {"total": self.meter.total().as_dict(), "steps": steps, "operators": operators}
-        self.record.text("metrics.json", json.dumps(counted, indent=1))
+        record_metrics(self.record, self.meter)
         members = len(outcome.input_rows.keys) if outcome.input_rows else 0
         self._describe(
             status=self.state, ended=timestamp(), why=why, written=outcome.written, notes=outcome.notes,
+            **({"batches": batches} if batches else {}),
             members={"given": members, "skipped": outcome.skipped, "committed": outcome.committed},
         )  # fmt: skip
+
+    def _open_batches(self) -> str:
+        """A note on the batches that go on when the run has ended; "" if there are none."""
+        journal = self.opened.journal
+        if journal is None or not in_batches(self.physical, self.opened.llm):
+            return ""
+        try:
+            names = [
+                f"{batch.id or 'one without an id yet'} ({plural(len(batch.keys), 'request')})"
+                for batch in journal.open_batches()
+            ]
+        except SemgraphError:  # the run that could not write has raised it
+            return ""
+        goes = "goes" if len(names) == 1 else "go"
+        return (
+            f"{plural(len(names), 'batch', 'batches')} {goes} on at the endpoint: {', '.join(names)}. "
+            "A resumed run collects the answers"
+            if names
+            else ""
+        )
 
     def _set_aside(self) -> None:
         """Write failed rows that are not in `failed.jsonl` yet, so that they survive the process."""
         if self.record is not None:
-            failed = self._failed_rows()
-            self.record.failed(failed[number] for number in sorted(failed.keys() - self.in_file))
-            self.in_file |= failed.keys()
+            self.record.failed(self._new_failed_rows())
 
-    def _failed_rows(self) -> dict[int, dict[str, Any]]:
-        """The original input rows that failed; without windows the failed rows themselves, by
-        number.
+    def _new_failed_rows(self) -> list[dict[str, Any]]:
+        """The original input rows that failed since the last call, each with its first failure;
+        without windows the failed rows themselves.
         """
         windowing, outcome = self.physical.logical.windows, self.outcome
+        failures = outcome.failures[self.seen :]
+        self.seen += len(failures)
         if windowing is None or outcome.input_rows is None:
-            return {
-                n: {**f.row, "_step": f.step, "_error": f.error}
-                for n, f in enumerate(outcome.failures)
-            }
-        first = {f.input_row: f for f in reversed(outcome.failures)}
+            return [{**f.row, "_step": f.step, "_error": f.error} for f in failures]
+        first: dict[int, Failure] = {}
+        for failure in failures:
+            if failure.input_row is not None and failure.input_row not in self.in_file:
+                first.setdefault(failure.input_row, failure)
+        self.in_file |= first.keys()
         rows = self.request.inputs[windowing.input]
-        return {
-            m: {
-                **rows.slice(m, 1).to_pylist()[0],
-                "_step": first[m].step,
-                "_error": first[m].error,
-            }
-            for m in outcome.failed_rows - self.in_file
-        }
+        return [
+            {**rows.slice(m, 1).to_pylist()[0], "_step": f.step, "_error": f.error}
+            for m, f in sorted(first.items())
+        ]
+
+    def _as_failed(self, failure: Failure) -> Failure:
+        if self.places is None or failure.input_row is None:
+            return failure
+        return replace(failure, input_row=self.places[failure.input_row])
+
+    def _earlier(self, outcome: RunOutcome) -> list[ResultSource]:
+        """The results of rows that were committed by the runs that this one resumes, if their plan
+        was the same.
+        """
+        if self.record is None:
+            return []
+        fingerprint = self.request.plan.fingerprint
+        return [
+            ResultSource(folder, only=np.array(self._places_of(rows), np.int64))
+            for folder in self.request.resumed
+            if (rows := outcome.skipped_by.get(folder.name))
+            and Run(folder).facts.get("fingerprint") == fingerprint
+        ]
+
+    def _places_of(self, rows: Sequence[int]) -> Sequence[int]:
+        return rows if self.places is None else [self.places[row] for row in rows]
 
     def _result(self, outcome: RunOutcome) -> Result:
         logical = self.physical.logical
         code = 4 if outcome.stopped else 1 if outcome.halted else 3 if outcome.failures else 0
+        left_out = frozenset(self._places_of(sorted(outcome.left_out)))
+        earlier = self._earlier(outcome)
+        rows = {
+            name: result_rows(node, outcome.tables.get(name, []))
+            for name, node in logical.returns.items()
+            if not (node.partitioned and (outcome.dropped or earlier))
+        }
+        tables = {name: rows[name].select(logical.returns[name].schema.names) for name in rows}
+        recorded = {
+            name: RecordedRows(
+                name,
+                runtime_schema(node),
+                (ResultSource(self.record.folder, left_out), *earlier),
+            )
+            for name, node in logical.returns.items()
+            if name not in rows and self.record is not None
+        }
         return Result(
             plan=logical.name,
             run=self.id,
-            tables={
-                name: result_table(node, outcome.tables.get(name, []))
-                for name, node in logical.returns.items()
+            tables=RecordedTables(recorded, tables) if recorded else tables,
+            left_out=left_out,
+            places={
+                name: self._place_of(table[PARTITION])
+                for name, table in rows.items()
+                if PARTITION in table.column_names
             },
             meter=self.meter,
-            failed=tuple(outcome.failures),
+            failed=tuple(map(self._as_failed, outcome.failures)),
             written=outcome.written,
             members=len(outcome.input_rows.keys) if outcome.input_rows else 0,
             skipped=outcome.skipped,

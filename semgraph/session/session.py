@@ -59,8 +59,11 @@ class Session:
             the session wraps.
         embedder: Likewise, such as `local` or `openai:text-embedding-3-small`, or an `Embedder`
             object.
-        store: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`, or a `Store`, which
-            the session leaves open.
+        store: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`, the shards
+            `shards:neo4j://a,neo4j://b` or `shards:sqlite:FOLDER?n=64`, or a `Store`, which the
+            session leaves open.
+        engine: What carries runs: `ray`, `ray://HOST:10001?shards=256`, `local?shards=8`. Without one, they are
+            in this process.
         use: Implementations of steps for every plan, such as `{"told": "block(left=10)"}`.
         operators: Folders with your own implementations; code is loaded from nowhere else.
         functions: Folders with your own functions for expressions; likewise.
@@ -81,6 +84,7 @@ class Session:
         llm: str | LLM | None = None,
         embedder: str | Embedder | None = None,
         store: str | Store | None = None,
+        engine: str | None = None,
         use: Mapping[str, str] | None = None,
         operators: Sequence[str | Path] = (),
         functions: Sequence[str | Path] = (),
@@ -99,6 +103,7 @@ class Session:
             "llm": llm if isinstance(llm, str) else None,
             "embedder": embedder if isinstance(embedder, str) else None,
             "store": store if isinstance(store, str) else None,
+            "engine": engine,
             "operators": tuple(str(o) for o in operators) or None,
             "functions": tuple(str(f) for f in functions) or None,
             "limits.max_calls": max_calls,
@@ -242,6 +247,8 @@ class Session:
             logical, rows_by_input, {"rows": rows, "until": until, "again": again, "fresh": fresh}
         )
         earlier = self.resumed(resume)
+        if rows_by_input:  # results of other rows are not those of these
+            earlier = replace(earlier, records=())
         rows_by_input = rows_by_input or earlier.rows(logical)
         resources = self._resources.under(earlier.settings(self.settings))
         request = RunRequest(
@@ -256,7 +263,16 @@ class Session:
         request = replace(request, plan=without_absent(logical, tables), inputs=tables).continuing(
             earlier
         )
-        return replace(await run_plan(request, resources), first=tuple(first))
+        result = await self._carried(request, resources, earlier)
+        return replace(result, first=tuple(first))
+
+    async def _carried(self, request: RunRequest, resources: Resources, earlier: Resumed) -> Result:
+        """Run a request with the engine, if there is one."""
+        if "engine" not in self.settings.values and earlier.engine is None:
+            return await run_plan(request, resources)
+        from semgraph.session.sharded import run_with_engine
+
+        return await run_with_engine(request, resources, earlier)
 
     def explain(
         self,

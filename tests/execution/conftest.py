@@ -210,10 +210,11 @@ class Work:
         episodes: list[dict[str, Any]],
         journal: str = "",
         script: str = "tests.execution.process",
+        llm: str = "",
     ) -> Process:
         """Start a run in a process of its own; see `process.py`."""
         task = {
-            "llm": f"openai:gpt-4.1-mini@{self.model.base_url}?timeout={HANGS:.0f}",
+            "llm": llm or f"openai:gpt-4.1-mini@{self.model.base_url}?timeout={HANGS:.0f}",
             "embedder": f"openai:stand-in@{self.model.base_url}?dimensions=256",
             "store": self.place.spec,
             "folder": str(self.folder),
@@ -260,6 +261,12 @@ def place_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
         from semgraph.stores.sqlite.store import SqliteStore
 
         return Place(f"sqlite:{folder / 'graph.db'}", lambda: SqliteStore(folder / "graph.db"))
+    if kind == "shards":  # groups "g" and "h" lie apart
+        from semgraph.stores.shards.places import FolderPlaces
+        from semgraph.stores.shards.store import ShardedStore
+
+        path = folder / "graphs"
+        return Place(f"shards:sqlite:{path}?n=5", lambda: ShardedStore(FolderPlaces(path, 5)))
     from semgraph.stores.neo4j.store import Neo4jStore
 
     server = request.getfixturevalue("neo4j_database")

@@ -1,0 +1,393 @@
+"""Shards as tasks of Ray, on the processors of this machine or of a cluster. Needs the extra `ray`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import socket
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from semgraph.engine.engines import EngineSpec, OnReport, Task, Work, WorkerLost
+from semgraph.engine.ledger import Grant, Rates, RunLedger, SharedLedger
+from semgraph.errors import (
+    EngineError,
+    PlanError,
+    Problem,
+    SemgraphError,
+    StoreUnavailable,
+    UnavailableError,
+)
+from semgraph.execution.result import Progress, Result
+from semgraph.llm.settings import Settings
+from semgraph.llm.stack import Spending
+from semgraph.meter import Meter
+
+_EVERY = 0.5  # seconds between two reports of a shard
+_CLEAN_UP = 20.0  # seconds for shards to end after an interruption
+
+
+def _ray() -> Any:
+    """Ray, without its statistics of usage. Raises PlanError if the extra is missing."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError as error:
+        what = 'the engine ray needs the extra "ray": pip install "semgraph[ray]"'
+        raise PlanError(Problem(what, hint="or run in this process: without --engine")) from error
+    return ray
+
+
+# -- what is the same on all machines
+
+
+@dataclass(frozen=True)
+class WorkerCode:
+    """The code that decides what a shard does: semgraph, and the user's implementations and
+    functions.
+    """
+
+    version: str
+    digest: str
+
+    @classmethod
+    def here(cls, folders: Iterable[Path]) -> WorkerCode:
+        """That of this process."""
+        return cls(version("semgraph"), _digest((Path(__file__).parents[1], *folders)))
+
+    def __str__(self) -> str:
+        return f"semgraph {self.version}, code {self.digest[:8]}"
+
+
+@cache
+def _digest(folders: tuple[Path, ...]) -> str:
+    """SHA-256 of all Python files in some folders."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a shard ended on its worker: errors travel as text.
+
+    Args:
+        result: Its result; None if it failed.
+        kind: `plan`, `store`, `unavailable`, `ledger` or `other`.
+        error: What failed.
+    """
+
+    result: Result | None = None
+    kind: str = "other"
+    error: str = ""
+
+    @classmethod
+    def failed(cls, error: Exception) -> Ended:
+        """With an error."""
+        kinds: Mapping[str, type[SemgraphError]] = _KINDS
+        kind = next((name for name, of in kinds.items() if isinstance(error, of)), "other")
+        notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
+        return cls(kind=kind, error=f"{error}{notes} (on {socket.gethostname()})")
+
+    def unwrap(self) -> Result:
+        """The result. Raises the error."""
+        if self.result is not None:
+            return self.result
+        raise _KINDS.get(self.kind, SemgraphError)(self.error)
+
+
+class LedgerGone(SemgraphError):
+    """The ledger of a run cannot be reached."""
+
+
+_KINDS: dict[str, Any] = {
+    "ledger": LedgerGone,
+    "plan": PlanError,
+    "store": StoreUnavailable,
+    "unavailable": UnavailableError,
+}
+
+
+# -- on workers
+
+
+def run_task(code: WorkerCode, job: bytes, task: bytes, work: Work, actor: Any) -> Ended:
+    """Run a shard in the process of a worker."""
+    ray = _ray()
+    own: Any = ray.cloudpickle.loads(job)
+    try:
+        _check(code, own)
+        shard = ray.cloudpickle.loads(task)
+        link = RayLink(actor)
+        return Ended(asyncio.run(work(own, shard, link, _Reporting(link, shard.number))))
+    except (SemgraphError, OSError) as error:
+        return Ended.failed(error)
+
+
+def _check(code: WorkerCode, job: Any) -> None:
+    """Refuse a job of another version, and one whose folder is not here. Raises SemgraphError."""
+    here = WorkerCode.here(code_folders(job.settings))
+    if here != code:
+        what = f"the worker has {here}, and the run was begun with {code}"
+        raise PlanError(
+            Problem(what, hint="install the same version, and the same files, on all machines")
+        )
+    if not (job.folder / "run.json").exists():
+        raise SemgraphError(
+            f"the worker does not see {job.folder}, the record of the run. Run in a folder that all machines share"
+        )
+
+
+def code_folders(settings: Settings) -> tuple[Path, ...]:
+    """The folders with code of the user's own."""
+    return (*settings.operators, *settings.functions)
+
+
+class RayLink:
+    """The ledger of a run, which is an actor of Ray: a `LedgerLink`."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    async def _call(self, method: str, *values: Any) -> Any:
+        from ray.exceptions import RayError
+
+        try:
+            return await getattr(self._actor, method).remote(*values)
+        except RayError as error:
+            raise LedgerGone(
+                "the ledger of the run is gone, so nothing more may be spent: resume the run"
+            ) from error
+
+    async def exchange(
+        self, holder: str, number: int, spent: Spending, kept: Spending, need: Spending | None
+    ) -> Grant:
+        """See `LedgerLink.exchange`."""
+        grant: Grant = await self._call("exchange", holder, number, spent, kept, need)
+        return grant
+
+    async def changed(self, version: int) -> None:
+        """See `LedgerLink.changed`."""
+        await self._call("changed", version)
+
+    async def enter(self, holder: str, rates: Rates, tokens: Sequence[int]) -> int:
+        """See `LedgerLink.enter`."""
+        admitted: int = await self._call("enter", holder, rates, list(tokens))
+        return admitted
+
+    async def leave(self, holder: str, rates: Rates, count: int, unused: int) -> None:
+        """See `LedgerLink.leave`."""
+        await self._call("leave", holder, rates, count, unused)
+
+    async def pause(self, rates: Rates, seconds: float) -> None:
+        """See `LedgerLink.pause`."""
+        await self._call("pause", rates, seconds)
+
+    def report(self, number: int, done: int, total: int, meter: Meter) -> None:
+        """Tell the run how far a shard is, without waiting."""
+        self._actor.report.remote(number, done, total, meter)
+
+
+@dataclass
+class _Reporting:
+    """Reports the commits of a shard, not more often than people look."""
+
+    link: RayLink
+    number: int
+    last: float = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if progress.step or (now - self.last < _EVERY and progress.done < progress.total):
+            return
+        self.last = now
+        meter = Meter.merge([progress.meter])
+        self.link.report(self.number, progress.done, progress.total, meter)
+
+
+class LedgerActor(SharedLedger):
+    """The ledger of a run, and what its shards report, in a process of its own."""
+
+    def __init__(self, limits: tuple[int | None, int | None, float | None], workers: int) -> None:
+        super().__init__(RunLedger(*limits, workers))
+        self._reports: dict[int, tuple[int, int, Meter]] = {}
+        self._news = asyncio.Event()
+
+    async def report(self, number: int, done: int, total: int, meter: Meter) -> None:
+        """A shard has committed."""
+        self._reports[number] = (done, total, meter)
+        self._news.set()
+
+    async def reports(self) -> dict[int, tuple[int, int, Meter]]:
+        """Wait for reports, and take them."""
+        await self._news.wait()
+        self._news.clear()
+        reports, self._reports = self._reports, {}
+        return reports
+
+
+# -- in the process of the run
+
+
+class RayEngine:
+    """Shards as tasks of Ray.
+
+    Args:
+        spec: `ray` for this machine, or the address of a cluster.
+    """
+
+    def __init__(self, spec: EngineSpec) -> None:
+        self.ray = _ray()
+        self._began = not self.ray.is_initialized()
+        if self._began:
+            self._connect(spec.address)
+        cpus = max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+        self.workers = spec.workers or cpus
+        # A shard waits for models most of the time, so two fit on a processor.
+        self.share = min(0.5, cpus / self.workers)
+
+    def _connect(self, address: str) -> None:
+        quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+        try:
+            if address:
+                self.ray.init(address=address, **quiet)
+            else:
+                self.ray.init(
+                    address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **quiet
+                )
+        except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
+            where = (
+                f"no cluster of Ray answers at {address}" if address else "Ray does not start here"
+            )
+            why = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise UnavailableError(
+                f"{where}: {why}. Start one with `ray start --head`, or run on this machine: --engine ray"
+            ) from error
+
+    def close(self) -> None:
+        """Leave the cluster, if this engine has entered it; end one on this machine."""
+        if self._began:
+            self.ray.shutdown()
+
+    @property
+    def machines(self) -> set[str]:
+        """The machines of the cluster, by name."""
+        return {node["NodeManagerHostname"] for node in self.ray.nodes() if node["Alive"]}
+
+    def refuse(self, job: Any) -> None:
+        """Refuse models that are objects, and files that not all workers can open."""
+        objects, store = job.objects, job.settings.store
+        if objects.llm is not None or objects.embedder is not None:
+            what = "models that are objects are in this process, and shards are in others"
+            raise PlanError(Problem(what, hint='name them: llm="openai:NAME@URL"'))
+        if store.startswith("sqlite:"):
+            what = "shards write side by side, and one SQLite file takes one writer at a time"
+            folder = store.removeprefix("sqlite:").removesuffix(".db")
+            hint = f"--store 'shards:sqlite:{folder}?n={job.shards}' has a file for each"
+            raise PlanError(Problem(what, hint=hint))
+        local = store.startswith("shards:sqlite:") or store == "neo4j-local"
+        if local and len(self.machines) > 1:
+            what = f"store {store} is on one machine, and the cluster has {len(self.machines)}"
+            there = f"machines: {', '.join(sorted(self.machines))}"
+            raise PlanError(Problem(what, there=there, hint="name a server: --store neo4j://HOST"))
+
+    @asynccontextmanager
+    async def started(self, work: Work, job: Any, ledger: RunLedger, on_report: OnReport) -> Any:
+        """Workers for one job. The ledger is where this process is connected."""
+        ray, budget = self.ray, ledger.budget
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=True
+        )
+        limits = (budget.max_calls, budget.max_tokens, budget.max_usd)
+        actor_class = ray.remote(num_cpus=0, max_concurrency=100_000)(LedgerActor)
+        actor = actor_class.options(scheduling_strategy=here).remote(limits, self.workers)
+        running = _RayRun(ray, self.workers, self.share, work, job, actor)
+        listening = asyncio.create_task(_listen(actor, on_report))
+        try:
+            yield running
+        finally:
+            listening.cancel()
+            with suppress(asyncio.CancelledError):
+                await listening
+            ray.kill(actor)
+
+
+async def _listen(actor: Any, on_report: OnReport) -> None:
+    """Pass reports of shards on, until it is cancelled."""
+    from ray.exceptions import RayError
+
+    with suppress(RayError):
+        while True:
+            reports: dict[int, tuple[int, int, Meter]] = await actor.reports.remote()
+            for number, (done, total, meter) in reports.items():
+                on_report(number, Progress("", done, total, meter))
+
+
+@dataclass
+class _RayRun:
+    """The workers of one run on Ray."""
+
+    ray: Any
+    workers: int
+    share: float
+    work: Work
+    job: Any
+    actor: Any
+    _task: Any = None
+    _code: WorkerCode = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._code = WorkerCode.here(code_folders(self.job.settings))
+        # Ray itself repeats nothing: the ledger must know of each death before the next attempt.
+        self._task = self.ray.remote(num_cpus=self.share, max_retries=0)(run_task)
+        self._job = self.ray.put(self.ray.cloudpickle.dumps(self.job))
+
+    async def attempt(self, task: Task) -> Result:
+        """See `Running.attempt`."""
+        from ray.exceptions import RayError, RayTaskError
+
+        own = self.ray.cloudpickle.dumps(task)
+        ref = self._task.remote(self._code, self._job, own, self.work, self.actor)
+        try:
+            ended: Ended = await ref
+        except asyncio.CancelledError:
+            await self._cancel(ref)
+            raise
+        except RayTaskError as error:
+            raise EngineError(f"shard {task.number + 1}: {error}") from error
+        except RayError as error:
+            why = str(error).splitlines()[0] if str(error) else ""
+            raise WorkerLost(f"{type(error).__name__}: {why}") from error
+        if ended.kind == "ledger" and await self._ledger_lives():
+            raise WorkerLost("it was cut off from the cluster")
+        return ended.unwrap()
+
+    async def _ledger_lives(self) -> bool:
+        from ray.exceptions import RayError
+
+        try:
+            await self.actor.spent.remote()
+        except RayError:
+            return False
+        return True
+
+    async def _cancel(self, ref: Any) -> None:
+        """Let a shard end as an interrupted run does; then end its worker."""
+        self.ray.cancel(ref, force=False)
+        ready, _ = await asyncio.to_thread(self.ray.wait, [ref], timeout=_CLEAN_UP)
+        if not ready:
+            self.ray.cancel(ref, force=True)
+
+    async def died(self, holder: str) -> None:
+        """See `Running.died`."""
+        await self.actor.died.remote(holder)

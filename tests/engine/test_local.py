@@ -1,0 +1,300 @@
+"""Shards in this process: whatever their number and that of the workers, one run."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from semgraph.engine.engines import LocalEngine, Running, Task, WorkerLost
+from semgraph.errors import PlanError, SemgraphError
+from semgraph.execution import executor
+from semgraph.execution.record import (
+    all_runs,
+    exchanges,
+    find_run,
+    read_input,
+    read_lines,
+    recorded_inputs,
+)
+from semgraph.execution.recorded_results import RecordedTables
+from semgraph.execution.result import Result
+from semgraph.provenance import explain
+from semgraph.session import sharded
+from semgraph.session.sharded import run_shard
+from tests.execution.conftest import PLAN, STORY, Work, said, wire
+
+GROUPS = 7
+
+
+def rows_of_groups(groups: int = GROUPS, texts: int = 14):
+    """Messages of several groups, one after the other's, so that their places interleave."""
+    return [said([f"{STORY[n % len(STORY)]}"], f"group{n % groups}", n)[0] for n in range(texts)]
+
+
+async def alone(work: Work, rows, **options) -> tuple[Result, dict, dict]:
+    """The same rows in one process and a folder of its own: result, graph, requests."""
+    folder = work.folder / "alone"
+    folder.mkdir()
+    place = replace(work.place, spec=f"sqlite:{folder}/graph.db", look=_sqlite(folder / "graph.db"))
+    one = Work(work.model, place, folder)
+    result = await one.run(rows, **options)
+    asked = wire(work.model.requests)
+    work.model.requests.clear()
+    return result, await place.dump(), asked
+
+
+def _sqlite(file: Path):
+    from semgraph.stores.sqlite.store import SqliteStore
+
+    return lambda: SqliteStore(file)
+
+
+def visible(result: Result, name: str):
+    hidden = {"created_at", "expired_at"}
+    return [{k: v for k, v in row.items() if k not in hidden} for row in result.rows(name)]
+
+
+def assert_same(result: Result, whole: Result) -> None:
+    """What a run in shards gives is what one run gives."""
+    for name in ("exit_code", "members", "committed", "skipped", "written", "stopped"):
+        assert getattr(result, name) == getattr(whole, name), name
+    assert set(result.notes) == set(whole.notes)
+    assert sorted((f.input_row, f.step) for f in result.failed) == sorted(
+        (f.input_row, f.step) for f in whole.failed
+    )
+    assert whole.tables
+    for name in whole.tables:
+        assert visible(result, name) == visible(whole, name)
+    assert result.meter.total().calls_issued == whole.meter.total().calls_issued
+
+
+@pytest.mark.parametrize(
+    "engine", ["local?shards=1", "local?shards=3&workers=2", "local?shards=8&workers=8"]
+)
+async def test_any_number_of_shards_and_workers_is_one_run(simple: Work, engine: str):
+    rows = [*rows_of_groups(), said(["\0"], "group1", 60)[0]]
+    whole, graph, asked = await alone(simple, rows)
+    result = await simple.run(rows, session={"engine": engine})
+    assert_same(result, whole)
+    assert wire(simple.model.requests) == asked
+    assert await simple.place.dump() == graph
+
+
+async def test_large_results_of_shards_are_read_from_their_records(
+    simple: Work, monkeypatch: pytest.MonkeyPatch
+):
+    rows = rows_of_groups()
+    whole, _, _ = await alone(simple, rows)
+    monkeypatch.setattr(executor, "RETAINED", 0)
+    result = await simple.run(rows, session={"engine": "local?shards=3&workers=2"})
+    assert isinstance(result.tables, RecordedTables)
+    assert {name: result.count(name) for name in result.tables} == {
+        name: table.num_rows for name, table in whole.tables.items()
+    }
+    assert_same(result, whole)
+
+
+async def test_a_limit_of_calls_holds_for_all_shards_together(simple: Work):
+    result = await simple.run(
+        rows_of_groups(texts=28), session={"engine": "local?shards=3&workers=3", "max_calls": 40}
+    )
+    asked = [body for body in simple.model.requests if "messages" in body]
+    assert len(asked) == 40
+    assert result.exit_code == 4
+    assert result.stopped == "stopped before call 41: it would pass max_calls 40 (spent 40)"
+
+
+async def test_a_resumed_run_ends_what_a_limit_stopped_and_pays_for_nothing_twice(simple: Work):
+    rows = rows_of_groups(texts=28)
+    whole, graph, asked = await alone(simple, rows)
+    engine = "local?shards=3&workers=2"
+    first = await simple.run(rows, session={"engine": engine, "max_calls": 40})
+    async with simple.session() as session:
+        last = await session.arun(PLAN, resume=first.run)
+    assert wire(simple.model.requests) == asked
+    assert await simple.place.dump() == graph
+    assert first.committed + last.committed == whole.committed == len(rows)
+    assert last.skipped == first.committed
+    for name in whole.tables:
+        assert visible(last, name) == visible(whole, name)
+    facts = simple.records[-1]
+    assert (facts["engine"], facts["shards"], facts["status"]) == (engine, 3, "done")
+
+
+class Killing(LocalEngine):
+    """Workers that die when they have committed: at once, with what they have in flight and leased.
+
+    Args:
+        deaths: How many.
+    """
+
+    def __init__(self, workers: int, deaths: int, seed: int) -> None:
+        super().__init__(workers)
+        self.deaths, self.random = deaths, random.Random(seed)
+
+    @asynccontextmanager
+    async def started(self, work, job, ledger, on_report):
+        async with super().started(work, job, ledger, on_report) as running:
+            yield Deadly(running, self)
+
+
+@dataclass
+class Deadly:
+    running: Running
+    engine: Killing
+
+    @property
+    def workers(self) -> int:
+        return self.running.workers
+
+    async def attempt(self, task: Task) -> Result:
+        dead = asyncio.get_running_loop().create_future()
+
+        def report(number, progress):
+            if progress.step or not progress.done or dead.done():
+                return
+            if self.engine.deaths and self.engine.random.random() < 0.3:
+                self.engine.deaths -= 1
+                dead.set_result(None)
+
+        self.running.on_report = report
+        working = asyncio.create_task(self.running.attempt(task))
+        await asyncio.wait({working, dead}, return_when=asyncio.FIRST_COMPLETED)
+        if not dead.done():
+            return await working
+        await self.running.died(task.holder)  # nothing that it still sends is heard
+        working.cancel()
+        await asyncio.wait({working})
+        raise WorkerLost("killed")
+
+    async def died(self, holder: str) -> None:
+        await self.running.died(holder)
+
+
+@pytest.mark.parametrize("shards", [1, 3, 8])
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_workers_that_die_change_nothing(simple: Work, shards, seed, monkeypatch):
+    rows = rows_of_groups(texts=28)
+    whole, graph, asked = await alone(simple, rows)
+    (simple.folder / "semgraph.toml").write_text("[limits]\nin_flight = 4\n")
+    engine = Killing(3, 3, seed)
+    monkeypatch.setattr(sharded, "engine_of", lambda spec: engine)
+    result = await simple.run(rows, session={"engine": f"local?shards={shards}"})
+    assert engine.deaths == 0
+    assert await simple.place.dump() == graph
+    sent = wire(simple.model.requests)
+    assert sent.keys() == asked.keys()
+    assert (sent - asked).total() <= 3 * 4  # those in flight at a death
+    assert result.exit_code == whole.exit_code == 0
+    assert result.members == whole.members
+    for name in whole.tables:
+        assert visible(result, name) == visible(whole, name)
+    assert result.committed + result.skipped == whole.committed
+
+
+async def test_a_shard_whose_workers_always_die_fails_the_run_and_the_others_end(
+    simple: Work, monkeypatch
+):
+    rows, ended = rows_of_groups(texts=28), []
+
+    async def run(job, task, link, report):
+        if task.number == 1:
+            raise WorkerLost("gone")
+        ended.append(task.number)
+        return await run_shard(job, task, link, report)
+
+    monkeypatch.setattr(sharded, "run_shard", run)
+    with pytest.raises(SemgraphError, match="4 workers died at it; the last one: gone") as failed:
+        await simple.run(rows, session={"engine": "local?shards=3&workers=1"})
+    assert sorted(ended) == [0, 2]
+    assert failed.value.__notes__ == ["shard 2 of 3 failed so; what the others wrote stays"]
+    monkeypatch.undo()
+    run_id = simple.records[-1]["run"]
+    async with simple.session() as session:
+        last = await session.arun(PLAN, resume=run_id)
+    assert last.exit_code == 0
+    assert last.skipped + last.committed == len(rows)
+    assert last.skipped
+
+
+async def test_the_record_is_read_as_that_of_one_run(simple: Work):
+    rows = [*rows_of_groups(), said(["\0"], "group1", 60)[0]]
+    result = await simple.run(rows, session={"engine": "local?shards=4&workers=2"})
+    run = find_run(result.run, simple.folder / ".semgraph" / "runs")
+    assert all_runs(simple.folder / ".semgraph" / "runs") == [run]
+    assert run.facts["status"] == "done"
+    assert run.facts["members"] == {"given": 15, "skipped": 0, "committed": 14}
+    assert run.metrics["total"]["calls_issued"] == result.meter.total().calls_issued
+    [failed] = read_lines(run.folder, "failed.jsonl")
+    assert failed["group_id"] == "group1"
+    assert read_input(recorded_inputs(run.folder)["episodes"])["content"].to_pylist() == [
+        row["content"] for row in rows
+    ]
+    async with simple.session() as session:
+        page = session.report(to="report.html")
+    assert "group3" in page.read_text(encoding="utf-8")
+    with exchanges(run) as lookup:
+        chain = explain(run, result.rows("nodes")[-1]["name"], lookup)
+        questions = [asked for link in chain.links for asked in link.asked]
+        assert questions
+        assert all(exchange for asked in questions for _, exchange in asked.calls)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"store": "memory"}, "an engine needs a store that all shards can open by its address"),
+        ({"runs": ""}, "an engine keeps the rows of its shards in the record of the run"),
+        ({"engine": "spark"}, 'unknown engine "spark"'),
+        ({"engine": "local?shards=0"}, "0 is no number from 1"),
+        ({"engine": "local?nodes=2"}, "ptions of an engine: shards, workers; found nodes"),
+    ],
+)
+async def test_what_cannot_be_sharded_is_refused_before_anything_is_spent(simple, change, what):
+    with pytest.raises(PlanError, match=what.replace("?", ".")):
+        await simple.run(rows_of_groups(), session={"engine": "local?shards=2", **change})
+    assert not simple.model.requests
+
+
+ALL_READ = """
+plan: everybody
+graph: {graph}
+inputs: {{said: {{id: string, at: timestamp, text: string, group_id: string}}}}
+windows: {{input: said, partition: group_id, order: [at], key: id}}
+steps:
+  others:
+    - from: {{label: Entity, partition: all}}
+  told:
+    - from: said
+    - join: {{other: others, alias: o, how: inner, where: "o.name = text"}}
+returns: [told]
+"""
+
+
+async def test_a_step_that_reads_all_partitions_is_refused_with_its_place(simple: Work):
+    file = simple.folder / "everybody.yaml"
+    file.write_text(ALL_READ.format(graph=PLAN.parent / "graph.yaml"), encoding="utf-8")
+    async with simple.session(engine="local?shards=2") as session:
+        rows = [{"id": "1", "at": "2025-01-01", "text": "Ann", "group_id": "g"}]
+        with pytest.raises(PlanError) as refused:
+            await session.arun(file, said=rows)
+    text = str(refused.value)
+    assert "everybody.yaml:8" in text
+    assert "others" in text
+    assert "partition: all reads groups of other shards" in text
+
+
+async def test_a_plan_that_cannot_be_sharded_runs_here_if_only_a_setting_names_the_engine(
+    simple: Work,
+):
+    (simple.folder / "semgraph.toml").write_text('engine = "local?shards=2"\n')
+    await simple.run(rows_of_groups())
+    async with simple.session() as session:
+        found = await session.arun(PLAN.parent / "search.yaml", queries=[{"query": "Luma"}])
+    assert found.to_arrow("edges").num_rows
+    assert any("run in this process, not by local?shards=2" in note for note in found.notes)

@@ -1,0 +1,280 @@
+"""Shards as tasks of Ray: `.venv-ray/bin/python -m pytest tests/on_ray`, or `make test-ray`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from ray.cluster_utils import Cluster
+
+from semgraph.engine.on_ray import RayEngine, WorkerCode
+from semgraph.errors import PlanError, SemgraphError
+from semgraph.execution.result import Result
+from semgraph.session import sharded
+from semgraph.session.sharded import run_shard
+from semgraph.stores.shards.places import FolderPlaces
+from semgraph.stores.shards.store import ShardedStore
+from tests.engine.test_local import alone, assert_same, rows_of_groups, visible
+from tests.execution.conftest import PLAN, ROOT, Work, said, wire
+from tests.patience import HANGS, default_signals
+
+pytestmark = pytest.mark.usefixtures("cluster")
+SHARDS, IN_FLIGHT = 4, 4
+
+
+async def graph_of(work: Work):
+    """The graph in a store of shards."""
+    places = FolderPlaces(work.folder / "graph", SHARDS)
+    return await replace(work.place, look=lambda: ShardedStore(places)).dump()
+
+
+def settings(work: Work, workers: int = 2, **more) -> dict:
+    """Of a run in shards; as few requests are in flight as limits allow."""
+    (work.folder / "semgraph.toml").write_text(f"[limits]\nin_flight = {IN_FLIGHT}\n")
+    store = f"shards:sqlite:{work.folder}/graph?n={SHARDS}"
+    return {"engine": f"ray?shards={SHARDS}&workers={workers}", "store": store, **more}
+
+
+async def in_shards(work: Work, rows, workers: int = 2, **more) -> Result:
+    return await work.run(rows, session=settings(work, workers, **more))
+
+
+async def run_until(work: Work, rows, requests: int, then: Callable[[], object]) -> Result:
+    """A run in shards; something happens when so many requests have come."""
+    running = asyncio.create_task(in_shards(work, rows))
+    waiting = asyncio.create_task(work.model.until(lambda: len(work.model.arrived) >= requests))
+    await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    assert not running.done(), running.exception()
+    then()
+    return await running
+
+
+def workers() -> list[psutil.Process]:
+    """The processes of Ray that run shards."""
+    return [p for p in psutil.process_iter(["cmdline"]) if _runs_shards(p)]
+
+
+def _runs_shards(process: psutil.Process) -> bool:
+    line = process.info["cmdline"] or [""]
+    try:
+        return line[0].startswith("ray::run_task") and _mine in process.parents()
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE and "Agent" not in process.name()
+    except psutil.NoSuchProcess:
+        return False
+
+
+_mine = psutil.Process()
+
+
+async def test_a_run_on_several_processes_is_one_run(simple: Work):
+    rows = [*rows_of_groups(), said(["\0"], "group1", 60)[0]]
+    whole, graph, asked = await alone(simple, rows)
+    result = await in_shards(simple, rows)
+    assert_same(result, whole)
+    assert wire(simple.model.requests) == asked
+    assert await graph_of(simple) == graph
+
+
+async def test_a_limit_of_calls_holds_for_all_processes_together(simple: Work):
+    result = await in_shards(simple, rows_of_groups(texts=28), max_calls=40)
+    assert len([body for body in simple.model.requests if "messages" in body]) == 40
+    assert result.stopped == "stopped before call 41: it would pass max_calls 40 (spent 40)"
+    assert simple.model.most_waiting <= IN_FLIGHT
+
+
+async def test_a_killed_worker_costs_what_it_had_in_flight_and_nothing_else(simple: Work):
+    rows = rows_of_groups(texts=28)
+    whole, graph, asked = await alone(simple, rows)
+    simple.model.arrived.clear()
+    killed: list[int] = []
+
+    def kill() -> None:
+        process = workers()[0]
+        process.send_signal(signal.SIGKILL)
+        killed.append(process.pid)
+
+    result = await run_until(simple, rows, 36, kill)
+    assert killed
+    assert await graph_of(simple) == graph
+    sent = wire(simple.model.requests)
+    assert sent.keys() == asked.keys()
+    assert (sent - asked).total() <= IN_FLIGHT
+    assert result.exit_code == 0
+    assert result.committed + result.skipped == whole.committed == len(rows)
+    for name in whole.tables:
+        assert visible(result, name) == visible(whole, name)
+    records = sorted(p.name for p in (result.record / "shards").iterdir())
+    assert len(records) == SHARDS + 1  # one was run again
+
+
+async def test_a_node_that_is_removed_costs_what_it_had_in_flight(simple: Work, cluster: Cluster):
+    rows = rows_of_groups(texts=28)
+    _, graph, asked = await alone(simple, rows)
+    simple.model.arrived.clear()
+    node = cluster.add_node(num_cpus=2)
+    running = asyncio.create_task(in_shards(simple, rows, 4))
+    await simple.model.until(lambda: len(simple.model.arrived) >= 36)
+    await asyncio.to_thread(cluster.remove_node, node, allow_graceful=False)
+    result = await running
+    assert await graph_of(simple) == graph
+    sent = wire(simple.model.requests)
+    assert sent.keys() == asked.keys()
+    assert (sent - asked).total() <= IN_FLIGHT
+    assert result.exit_code == 0
+
+
+async def test_an_interrupted_run_is_resumed(simple: Work):
+    rows = rows_of_groups(texts=28)
+    _, graph, asked = await alone(simple, rows)
+    simple.model.arrived.clear()
+    running = asyncio.create_task(in_shards(simple, rows))
+    await simple.model.until(lambda: len(simple.model.arrived) >= 36)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    first = simple.records[-1]
+    assert first["status"] == "interrupted"
+    async with simple.session(**settings(simple)) as session:
+        last = await session.arun(PLAN, resume=first["run"])
+    assert last.exit_code == 0
+    assert await graph_of(simple) == graph
+    sent = wire(simple.model.requests)
+    assert sent.keys() == asked.keys()
+    assert (sent - asked).total() <= IN_FLIGHT
+
+
+MAIN = """
+import json, sys, semgraph
+task = json.loads(sys.argv[1])
+with semgraph.Session(**task["session"]) as session:
+    session.run(task["plan"], episodes=task["rows"])
+"""
+
+
+async def test_a_run_whose_own_process_is_killed_is_resumed(simple: Work):
+    import json
+
+    rows = rows_of_groups(texts=28)
+    _, graph, asked = await alone(simple, rows)
+    simple.model.arrived.clear()
+    endpoints = {"llm": f"openai:gpt-4.1-mini@{simple.model.base_url}?timeout={HANGS:.0f}"}
+    endpoints["embedder"] = f"openai:stand-in@{simple.model.base_url}?dimensions=256"
+    session = {**settings(simple), **endpoints, "folder": str(simple.folder)}
+    task = json.dumps({"session": session, "plan": str(PLAN), "rows": rows}, default=str)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", MAIN, task, env=env, preexec_fn=default_signals, stderr=DEVNULL, stdout=DEVNULL
+    )  # fmt: skip
+    await simple.model.until(lambda: len(simple.model.arrived) >= 36 or process.returncode)
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    await process.wait()
+    await simple.model.until(lambda: not any(map(_lives, children)))  # those that could write
+    async with simple.session(**settings(simple)) as opened:
+        last = await opened.arun(PLAN, resume=simple.records[-1]["run"])
+    assert last.exit_code == 0
+    assert last.skipped + last.committed == len(rows)
+    assert await graph_of(simple) == graph
+    sent = wire(simple.model.requests)
+    assert sent.keys() == asked.keys()
+    assert (sent - asked).total() <= IN_FLIGHT
+
+
+async def full_disk(job, task, link, report):
+    """A worker whose disk takes files of 200 kB at most."""
+    if task.number != 1:
+        return await run_shard(job, task, link, report)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
+    try:
+        return await run_shard(job, task, link, report)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_a_shard_on_a_full_disk_fails_and_is_resumed(simple: Work, monkeypatch):
+    rows = rows_of_groups(texts=28)
+    _, graph, asked = await alone(simple, rows)
+    monkeypatch.setattr(sharded, "run_shard", full_disk)
+    with pytest.raises(SemgraphError) as failed:
+        await in_shards(simple, rows)
+    assert "disk" in str(failed.value)
+    assert failed.value.__notes__ == ["shard 2 of 4 failed so; what the others wrote stays"]
+    monkeypatch.undo()
+    async with simple.session(**settings(simple)) as session:
+        last = await session.arun(PLAN, resume=simple.records[-1]["run"])
+    assert last.exit_code == 0
+    assert last.skipped >= len(rows) // 2
+    assert await graph_of(simple) == graph
+    assert wire(simple.model.requests).keys() == asked.keys()
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"store": "sqlite:graph.db"}, "one SQLite file takes one writer at a time"),
+        ({"engine": "ray?shards=3"}, "the engine has 3 shards and the store 4 files"),
+        ({"store": "shards:sqlite:graph?n=2"}, "the engine has 4 shards and the store 2 files"),
+    ],
+)
+async def test_stores_that_do_not_fit_are_refused(simple: Work, change, what):
+    with pytest.raises(PlanError, match=what):
+        await in_shards(simple, rows_of_groups(), **change)
+    assert not simple.model.requests
+
+
+async def test_files_on_one_of_several_machines_are_refused(simple: Work, monkeypatch):
+    monkeypatch.setattr(RayEngine, "machines", {"one", "two"})
+    with pytest.raises(
+        PlanError, match="is on one machine, and the cluster has 2. Machines: one, two"
+    ):
+        await in_shards(simple, rows_of_groups())
+    assert not simple.model.requests
+
+
+async def test_workers_with_other_code_are_refused(simple: Work, monkeypatch):
+    monkeypatch.setattr(WorkerCode, "here", lambda folders: WorkerCode("9.9", "0123456789"))
+    with pytest.raises(
+        PlanError, match="the run was begun with semgraph 9.9, code 01234567"
+    ) as refused:
+        await in_shards(simple, rows_of_groups())
+    assert "install the same version" in str(refused.value).lower()
+    assert not simple.model.requests
+
+
+async def test_models_that_are_objects_are_refused(simple: Work):
+    async with simple.session() as session:
+        opened = session._resources
+        llm = (await opened.owned.here()).endpoints.model(
+            session.settings.model(), session.settings
+        )[0]
+    with pytest.raises(PlanError, match="models that are objects are in this process"):
+        await in_shards(simple, rows_of_groups(), llm=llm)
+
+
+async def test_a_cluster_that_does_not_answer_is_told(tmp_path: Path):
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", "from semgraph.cli import main; main()", "run", str(PLAN), "--llm", "recorded", "--store", "shards:sqlite:g?n=2",
+               "--engine", "ray://127.0.0.1:9?shards=2"]  # fmt: skip
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=tmp_path, env=env, stdout=PIPE, stderr=PIPE
+    )
+    _, err = await process.communicate()
+    assert process.returncode == 5
+    assert "no cluster of Ray answers at ray://127.0.0.1:9" in err.decode()
