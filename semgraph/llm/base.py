@@ -51,6 +51,8 @@ class Request:
             each. No word is a prefix of another. Empty: the answer has any form.
         sample: The number of a draw, from 1, of several answers to one question; part of the
             fingerprint, and of the seed. 0: the answer is not one of several.
+        ahead: Nothing that the run writes waits for the answer, so it may come in a batch. Not part
+            of the fingerprint.
     """
 
     role: str
@@ -63,6 +65,7 @@ class Request:
     step: str = field(default="", compare=False)
     words: tuple[str, ...] = ()
     sample: int = 0
+    ahead: bool = field(default=False, compare=False)
 
     @property
     def seed(self) -> int:
@@ -145,6 +148,7 @@ class Limits:
             examples.
         yes_from: For one word: the log-odds from which the answer counts as yes. Small models are
             biased towards yes.
+        batch: Requests of one batch, at most: those that run ahead. 0: none is sent in a batch.
     """
 
     context_tokens: int = 128_000
@@ -153,6 +157,7 @@ class Limits:
     logprobs: bool | None = None
     yes_no: YesNo = "json"
     yes_from: float = 0.0
+    batch: int = 0
 
 
 @runtime_checkable

@@ -55,7 +55,19 @@ def build_model(spec: ModelSpec, settings: Settings, recording: Path | None = No
         spec.option("structured") or "json_schema",
         spec.option("timeout") or 120.0,
         extra={key: spec.option(key) for key in EXTRAS if spec.option(key)},
+        batch=bool(spec.option("batch")),
+        poll=spec.option("poll") or 60.0,
     )
+
+
+def wrapped_model(model: LLM, limiter: Limiter, stack: Stack) -> LLM:
+    """A model that its owner closes, wrapped; requests that run ahead go into batches, if it has them."""
+    ahead = None
+    if model.limits.batch:
+        from semgraph.llm.batch import batched
+
+        ahead = batched(model, stack)
+    return stack.model(Borrowed(model), limiter, ahead)
 
 
 def build_embedder(settings: Settings, recording: Path | None = None) -> Embedder:
@@ -103,10 +115,13 @@ def retry_policy(settings: Settings) -> RetryPolicy:
     )
 
 
-def _new_limiter(spec: ModelSpec, settings: Settings, in_flight: int) -> Limiter:
-    """A limiter for an endpoint. The specification's limits override those of the settings."""
-    limits = settings.limits
-    return Limiter(in_flight, spec.option("rpm") or limits.rpm, spec.option("tpm") or limits.tpm)
+MakeLimiter = Callable[[str, int, float | None, float | None], Limiter]
+"""Makes the limiter of an endpoint from its name and `in_flight`, `rpm`, `tpm`."""
+
+
+def local_limiter(_name: str, in_flight: int, rpm: float | None, tpm: float | None) -> Limiter:
+    """A limiter of this process alone."""
+    return Limiter(in_flight, rpm, tpm)
 
 
 def _in_flight(spec: ModelSpec, settings: Settings) -> int:
@@ -121,18 +136,20 @@ class Endpoints:
     (`?rpm=`, `?tpm=`, `?in_flight=`); so do embedders.
 
     Args:
+        make_limiter: Makes the limiter of an endpoint.
         limiters: By endpoint, for all event loops.
         local: Models that run in this process, by specification, for all event loops.
         remote: Connections, by specification, for one event loop.
     """
 
+    make_limiter: MakeLimiter = local_limiter
     limiters: dict[tuple[Any, ...], Limiter] = field(default_factory=dict)
     local: dict[str, LLM | Embedder] = field(default_factory=dict)
     remote: dict[str, LLM | Embedder] = field(default_factory=dict)
 
     def for_other_loop(self) -> Endpoints:
         """The same endpoints with separate connections, for another event loop."""
-        return Endpoints(self.limiters, self.local)
+        return Endpoints(self.make_limiter, self.limiters, self.local)
 
     def wrapped_models(
         self, settings: Settings, stack: Stack, recording: Path | None = None
@@ -147,7 +164,7 @@ class Endpoints:
             spec = settings.model(role)
             if str(spec) not in wrapped:
                 model, limiter = self.model(spec, settings, recording)
-                wrapped[str(spec)] = _unrecorded(stack, spec).model(Borrowed(model), limiter)
+                wrapped[str(spec)] = wrapped_model(model, limiter, _unrecorded(stack, spec))
         return Roles(**{role: wrapped[str(settings.model(role))] for role in settings.roles})
 
     def wrapped_embedder(
@@ -173,17 +190,21 @@ class Endpoints:
         return embedder, self._limiter(spec, settings, _in_flight(spec, settings))
 
     def _limiter(self, spec: ModelSpec, settings: Settings, in_flight: int) -> Limiter:
+        limits = settings.limits
+        rates = (spec.option("rpm") or limits.rpm, spec.option("tpm") or limits.tpm)
         if spec.provider == "recorded":
-            return _new_limiter(spec, settings, in_flight)
+            return local_limiter("", in_flight, *rates)
         own = spec.provider != "openai" or any(
             spec.option(name) for name in ("in_flight", "rpm", "tpm")
         )
         address = spec.base_url or settings.environment.get("OPENAI_BASE_URL")
         options = (spec.model, *spec.options) if own else ()
         key = (spec.kind, address, spec.option("key_env"), *options)
-        return self.limiters.get(key) or self.limiters.setdefault(
-            key, _new_limiter(spec, settings, in_flight)
-        )
+        if key not in self.limiters:
+            name = " ".join(map(str, key))
+            made = self.make_limiter(name, in_flight, *rates)
+            self.limiters.setdefault(key, made)
+        return self.limiters[key]
 
     def _opened(self, spec: ModelSpec, build: Callable[[], LLM | Embedder]) -> Any:
         if spec.provider == "recorded":  # one per plan, and its file may change between runs

@@ -61,6 +61,13 @@ def failure_in_body(error: Any, name: str, seconds: float) -> Exception:
     return _status(name, status, str(code or ""), _message(error), seconds, {})
 
 
+def failure_of_line(status: int, body: Any, name: str) -> Exception:
+    """The error to raise for the line of a batch that has another status than 200."""
+    error = body.get("error", body) if isinstance(body, Mapping) else body
+    code = (error.get("code") or error.get("type")) if isinstance(error, Mapping) else None
+    return _status(name, status, str(code or ""), _message(error), 0.0, {})
+
+
 def not_openai(name: str, url: str, text: str) -> ModelUnavailable:
     """The error to raise for a reply of another protocol."""
     return ModelUnavailable(

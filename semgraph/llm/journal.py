@@ -59,6 +59,13 @@ PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {_VERSION};
 """
 
+# Made by the first batch, so that a journal without batches stays as it is.
+_BATCHES = (
+    "CREATE TABLE IF NOT EXISTS batches (token TEXT PRIMARY KEY, id TEXT, model TEXT NOT NULL, created REAL NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS batched (key BLOB PRIMARY KEY, token TEXT NOT NULL)",
+)
+_BATCH_DAYS = 30  # as long as OpenAI keeps the files
+
 
 class JournalLocked(SemgraphError):
     """Another process holds the journal."""
@@ -296,6 +303,7 @@ _INSERT_TEXT = "INSERT OR IGNORE INTO texts (hash, text) VALUES (?, ?)"
 _INSERT_VECTOR = (
     "INSERT OR REPLACE INTO vectors (key, model, partition, created, vector) VALUES (?, ?, ?, ?, ?)"
 )
+_DELETE_BATCHED = "DELETE FROM batched WHERE key = ?"
 _WITHDRAW = "UPDATE answers SET key = x'' WHERE call_id = ?"
 _REPLY = "call_id, answer, usage, seconds, dollars, said_model, finish, logprobs"
 _AT_ONCE = 500
@@ -310,6 +318,25 @@ class Exchange:
     model: str
     scope: str
     created: float
+
+
+@dataclass(frozen=True)
+class SubmittedBatch:
+    """A batch of requests whose answers are not in the journal yet.
+
+    Args:
+        token: Its name in its metadata.
+        id: The endpoint's id; None if the process ended before it was recorded.
+        model: The model's name.
+        created: When it was recorded.
+        keys: The keys of the requests without an answer.
+    """
+
+    token: str
+    id: str | None
+    model: str
+    created: float
+    keys: tuple[str, ...]
 
 
 class OwnText(NamedTuple):
@@ -345,7 +372,7 @@ class Journal:
         self._patience = patience
         self._database = open_journal(self.path, patience)
         self._commits = GroupCommit(self._database, lambda error: problem(error, self.path))
-        self._closed = False
+        self._closed = self._has_batches = False
         try:
             if keep_days is not None:
                 oldest = time.time() - keep_days * 86400
@@ -360,7 +387,7 @@ class Journal:
         or None.
         """
         sql = f"SELECT {_REPLY} FROM answers WHERE key = ? ORDER BY id DESC LIMIT 1"
-        key = _answer_key(request, model, scope)
+        key = answer_key(request, model, scope)
         row = await self._read(lambda: self._database.execute(sql, (key,)).fetchone())
         return None if row is None else replace(_reply(row), origin="journal", attempts=0)
 
@@ -372,9 +399,10 @@ class Journal:
                 one, or at `close`.
         """
         texts, answer = _answer_rows(request, reply, model, scope)
-        await asyncio.shield(
-            self._commits.add([*((_INSERT_TEXT, text) for text in texts), (_INSERT_ANSWER, answer)])
-        )
+        statements = [*((_INSERT_TEXT, text) for text in texts), (_INSERT_ANSWER, answer)]
+        if self._has_batches:
+            statements.append((_DELETE_BATCHED, answer[:1]))
+        await asyncio.shield(self._commits.add(statements))
 
     def withdraw(self, calls: Iterable[str]) -> None:
         """Never serve these answers again, because they are unusable. They stay readable by
@@ -417,6 +445,54 @@ class Journal:
         sql = f"SELECT {columns} FROM answers {joins} WHERE call_id = ?"
         row = self._now(lambda: self._database.execute(sql, (call_id,)).fetchone())
         return None if row is None else _exchange(row)
+
+    def submit(self, token: str, model: str, keys: Iterable[str]) -> None:
+        """Record a batch before it is submitted; return when it is in the file. A key that an
+        earlier batch has moves to this one. Raises SemgraphError.
+        """
+        rows = [(bytes.fromhex(key), token) for key in keys]
+
+        def insert(database: sqlite3.Connection) -> None:
+            database.execute(
+                "INSERT INTO batches (token, model, created) VALUES (?, ?, ?)",
+                (token, model, time.time()),
+            )
+            database.executemany("INSERT OR REPLACE INTO batched (key, token) VALUES (?, ?)", rows)
+
+        self._over_batches(insert)
+
+    def submitted(self, token: str, id_: str) -> None:
+        """Record the endpoint's id of a batch. Raises SemgraphError."""
+        update = "UPDATE batches SET id = ? WHERE token = ?"
+        self._over_batches(lambda database: database.execute(update, (id_, token)))
+
+    def not_answered(self, keys: Iterable[str]) -> None:
+        """Forget that requests are in a batch: a later run sends them again. Raises SemgraphError."""
+        rows = [(bytes.fromhex(key),) for key in keys]
+        self._over_batches(lambda database: database.executemany(_DELETE_BATCHED, rows))
+
+    def open_batches(self) -> list[SubmittedBatch]:
+        """The batches with requests whose answers are not recorded, the first one first. Old ones
+        are deleted: their files are gone. Raises SemgraphError.
+        """
+        self._now(self._commits.flush)
+        batches: dict[tuple[str, str | None, str, float], list[str]] = {}
+        for *batch, key in self._over_batches(_open_batches):
+            batches.setdefault((*batch,), []).append(key.hex())
+        return [SubmittedBatch(*batch, tuple(keys)) for batch, keys in batches.items()]
+
+    def _over_batches(self, action: Callable[[sqlite3.Connection], T]) -> T:
+        """Do something in a transaction over the tables of batches."""
+
+        def work() -> T:
+            with self._commits.transaction() as database:
+                for table in _BATCHES:
+                    database.execute(table)
+                return action(database)
+
+        result = self._now(work)
+        self._has_batches = True
+        return result
 
     def forget(self, partitions: Iterable[str]) -> int:
         """Delete and overwrite all rows of these partitions; return how many.
@@ -536,7 +612,23 @@ class Journalled(Wrapper):
         )
 
 
-def _answer_key(request: Request, model: str, scope: str) -> bytes:
+def _open_batches(database: sqlite3.Connection) -> list[Any]:
+    """The token, id, model, time and key of each request in a batch without a recorded answer."""
+    oldest = time.time() - _BATCH_DAYS * 86400
+    database.execute("DELETE FROM batches WHERE created < ?", (oldest,))
+    database.execute(
+        "DELETE FROM batched WHERE EXISTS (SELECT 1 FROM answers, batches WHERE answers.key = batched.key "
+        "AND batches.token = batched.token AND answers.created >= batches.created)"
+    )
+    database.execute("DELETE FROM batched WHERE token NOT IN (SELECT token FROM batches)")
+    database.execute("DELETE FROM batches WHERE token NOT IN (SELECT token FROM batched)")
+    return database.execute(
+        "SELECT token, id, model, created, key FROM batches JOIN batched USING (token) ORDER BY created"
+    ).fetchall()
+
+
+def answer_key(request: Request, model: str, scope: str) -> bytes:
+    """The key of an answer: of the request, the model, the scope and the partition."""
     key = hashlib.blake2b(
         f"{request.fingerprint}\n{model}\n{scope}".encode(), digest_size=16
     ).digest()
@@ -591,7 +683,7 @@ def _answer_rows(
     )
     usage = f"{reply.usage.prompt} {reply.usage.cached} {reply.usage.completion}"
     answer = (
-        _answer_key(request, model, scope), reply.call_id, model, scope, _text(request.partition), request.step,
+        answer_key(request, model, scope), reply.call_id, model, scope, _text(request.partition), request.step,
         time.time(), _text(own), rules[0], schema[0], _text(reply.text), usage, reply.seconds, reply.dollars,
         reply.attempts, reply.model, reply.finish, json.dumps(reply.logprobs) if reply.logprobs else None,
     )  # fmt: skip

@@ -10,11 +10,11 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.request import getproxies
 
 from semgraph.errors import ModelUnavailable, RowError
@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from yarl import URL
 
 
+T = TypeVar("T")
 _CONNECT_SECONDS = 10.0
 _KEEPALIVE_SECONDS = 5.0
 _MAX_CONNECTIONS = 1000
+_MOST_IN_BATCH = 50_000
 
 
 class Wire:
@@ -74,28 +76,58 @@ class Wire:
             ModelUnavailable: The address, key, model or protocol is wrong: every request fails.
             Transient: The next attempt may succeed.
         """
+        began = time.perf_counter()
+        send = self._by_sdk if self._proxied else self._send
+        content = await self._attempt(send(path, body), self.timeout)
+        seconds = time.perf_counter() - began
+        return self._document(content, seconds), seconds
+
+    async def get(self, path: str, seconds: float | None = None) -> bytes:
+        """The content of a document of the endpoint, by default within the timeout of requests.
+        Raises as `post`.
+        """
+        import httpx2
+
+        read = self._client.get(path, cast_to=httpx2.Response)
+        return (await self._attempt(read, seconds or self.timeout)).content
+
+    async def upload(self, name: str, content: bytes, seconds: float) -> dict[str, Any]:
+        """Upload a file of requests; returns the endpoint's description of it. Raises as `post`."""
+        files = self._client.files.with_raw_response
+        sent = files.create(file=(name, content, "application/jsonl"), purpose="batch")
+        return self._document((await self._attempt(sent, seconds)).content, 0.0)
+
+    async def _attempt(self, work: Awaitable[T], most: float) -> T:
+        """Await one attempt, which may take so many seconds. Raises as `post`."""
         import openai
 
         began = time.perf_counter()
         try:
-            async with asyncio.timeout(self.timeout):
-                content = await (self._by_sdk if self._proxied else self._send)(path, body)
+            async with asyncio.timeout(most):
+                return await work
         except TimeoutError:
-            text = f"{self.name}: no answer from {self.base_url} in {self.timeout:g} s"
-            raise Transient("timeout", text, seconds=self.timeout) from None
+            text = f"{self.name}: no answer from {self.base_url} in {most:g} s"
+            raise Transient("timeout", text, seconds=most) from None
         except openai.OpenAIError as error:
             seconds = time.perf_counter() - began
             raise failure(error, self.name, self.base_url, seconds) from error
-        seconds = time.perf_counter() - began
+
+    def _document(self, content: bytes, seconds: float) -> dict[str, Any]:
+        """The JSON object of a reply. Raises as `post`."""
+        document = self.parsed(content)
+        if document.get("error"):
+            raise failure_in_body(document["error"], self.name, seconds)
+        return document
+
+    def parsed(self, content: bytes) -> dict[str, Any]:
+        """A JSON object. Raises ModelUnavailable if it is something else."""
         try:
             document = json.loads(content)
         except ValueError:
             document = None
         if not isinstance(document, dict):
             raise not_openai(self.name, self.base_url, content.decode(errors="replace"))
-        if document.get("error"):
-            raise failure_in_body(document["error"], self.name, seconds)
-        return document, seconds
+        return document
 
     @cached_property
     def _proxied(self) -> bool:
@@ -248,7 +280,7 @@ Structured = Literal["json_schema", "tool"]
 # `max_tokens` and a temperature.
 _REASONING = re.compile(r"(o\d|gpt-5(?!.*chat))(?![a-z0-9])")
 _DEFAULT_LIMITS = Limits()
-_PATH = "/chat/completions"
+PATH = "/chat/completions"
 
 
 class OpenAI:
@@ -269,6 +301,8 @@ class OpenAI:
         timeout: Seconds that one attempt may take.
         price: The price of tokens, instead of the list of `semgraph.llm.prices`.
         extra: Further members of the request's body, such as `{"reasoning_effort": "low"}`.
+        batch: Whether requests that run ahead are sent in batches (`semgraph.llm.batch`).
+        poll: The most seconds between two looks at a batch.
     """
 
     def __init__(
@@ -281,18 +315,21 @@ class OpenAI:
         timeout: float = 120.0,
         price: Price | None = None,
         extra: Mapping[str, Any] | None = None,
+        *,
+        batch: bool = False,
+        poll: float = 60.0,
     ) -> None:
-        self.model, self.structured = model, structured
+        self.model, self.structured, self.poll = model, structured, poll
         url = effective_url(base_url)
         options = [f"structured={structured}"] * (structured != "json_schema")
         options += [f"{key}={_dump(value)}" for key, value in sorted((extra or {}).items())]
         self._name = endpoint_name(model, url, options)
-        self._limits = limits
+        self._limits = replace(limits, batch=_MOST_IN_BATCH) if batch else limits
         self._counter = TokenCounter(model)
         self._extra = dict(extra or {})
         self._reasoning = _REASONING.match(model.lower().rpartition("/")[2]) is not None
         self._seeds = not self._reasoning
-        self._wire = Wire(self._name, base_url, api_key, timeout)
+        self.wire = Wire(self._name, base_url, api_key, timeout)
         self._prices = Prices(model, url, price)
         self._format = lru_cache(maxsize=256)(self._answer_format)
 
@@ -328,6 +365,18 @@ class OpenAI:
             Transient: This attempt failed; the next may succeed.
         """
         document, seconds = await self._post(request)
+        return self.reply(document, request, seconds, self.dollars)
+
+    def reply(
+        self,
+        document: Mapping[str, Any],
+        request: Request,
+        seconds: float,
+        dollars: Callable[[Usage], float | None],
+    ) -> Reply:
+        """The reply of a chat completion, at the price of `dollars`. Raises RowError and
+        ModelUnavailable as `complete`.
+        """
         try:
             choice = document["choices"][0]
             message = choice["message"]
@@ -342,7 +391,7 @@ class OpenAI:
             seconds=seconds,
             call_id=uuid.uuid4().hex,
             model=document.get("model") or self.model,
-            dollars=self.dollars(usage),
+            dollars=dollars(usage),
             finish="stop" if finish == "tool_calls" else "refusal" if refusal else finish,
             logprobs=word_logprobs(request.words, first_tokens(choice.get("logprobs"))),
         )
@@ -361,21 +410,30 @@ class OpenAI:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._wire.aclose()
+        await self.wire.aclose()
 
     async def _post(self, request: Request) -> tuple[dict[str, Any], float]:
         """Send a request; once more without a seed, if the endpoint takes none."""
-        body = self._body(request)
+        body = self.body(request)
         try:
-            return await self._wire.post(_PATH, body)
+            return await self.wire.post(PATH, body)
         except RowError as error:
-            seeded = request.sample and b'"seed":' in body
-            if not seeded or error.kind != "rejected" or "seed" not in str(error).lower():
+            if not self.refuses_seed(error, request, body):
                 raise
-        self._seeds = False  # draws then differ by the temperature alone
-        return await self._wire.post(_PATH, self._body(request))
+        return await self.wire.post(PATH, self.body(request))
 
-    def _body(self, request: Request) -> bytes:
+    def refuses_seed(self, error: RowError, request: Request, body: bytes) -> bool:
+        """Whether the endpoint rejected the request for its seed. If so, no later body has one:
+        draws then differ by the temperature alone.
+        """
+        seeded = request.sample and b'"seed":' in body
+        if not seeded or error.kind != "rejected" or "seed" not in str(error).lower():
+            return False
+        self._seeds = False
+        return True
+
+    def body(self, request: Request) -> bytes:
+        """The body of a request, one line of JSON."""
         body: dict[str, Any] = {
             "model": self.model,
             "messages": [
@@ -418,8 +476,8 @@ class OpenAI:
         cached = (reported.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
         return Usage(reported["prompt_tokens"], cached, reported.get("completion_tokens") or 0)
 
-    def _no_completion(self, document: dict[str, Any]) -> ModelUnavailable:
-        return not_openai(self._name, self._wire.base_url, _dump(document))
+    def _no_completion(self, document: Mapping[str, Any]) -> ModelUnavailable:
+        return not_openai(self._name, self.wire.base_url, _dump(document))
 
 
 def endpoint_name(model: str, url: str, options: list[str]) -> str:

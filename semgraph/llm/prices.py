@@ -9,6 +9,8 @@ from typing import Any, Protocol
 from semgraph.llm.base import Usage
 
 OPENAI_URL = "https://api.openai.com/v1"
+OF_BATCH = 0.5
+"""The price of a request in a batch, of that of a direct one."""
 
 
 class Price(Protocol):

@@ -51,7 +51,17 @@ _NUMBERS: dict[str, type] = {
     "journal.keep_days": int,
 }
 _FOLDERS = ("operators", "functions")
-KEYS = ("store", *_FOLDERS, "models", "limits", "retries", "journal", "journal.path", *_NUMBERS)
+KEYS = (
+    "store",
+    "engine",
+    *_FOLDERS,
+    "models",
+    "limits",
+    "retries",
+    "journal",
+    "journal.path",
+    *_NUMBERS,
+)
 TABLES = ("models", "limits", "retries", "journal")
 ROLES = ("default", "small", "embed")  # the keys of [models] that semgraph itself reads
 _ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -183,7 +193,7 @@ def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
     if key.startswith("models.") and _ROLE.match(key.removeprefix("models.")):
         _check_role(key.removeprefix("models."))
         return _text(key, value)
-    if key in also:
+    if key in also or key == "engine":
         return _text(key, value)
     known = [k for k in (*KEYS, *also, *(f"models.{role}" for role in ROLES)) if k not in TABLES]
     if key in TABLES:
@@ -221,9 +231,10 @@ def _path(value: str | Path, base: Path) -> Path:
 
 
 def _store(text: str, base: Path) -> str:
-    """A store, `sqlite:PATH` with an absolute path."""
-    scheme, colon, path = text.partition(":")
-    return f"sqlite:{_path(path, base)}" if scheme == "sqlite" and colon and path else text
+    """A store, `sqlite:PATH` and `shards:sqlite:PATH` with an absolute path."""
+    shards = "shards:" if text.startswith("shards:") else ""
+    scheme, colon, path = text.removeprefix(shards).partition(":")
+    return f"{shards}sqlite:{_path(path, base)}" if scheme == "sqlite" and colon and path else text
 
 
 def _number(key: str, value: Any, type_: type) -> float | int:
@@ -349,7 +360,9 @@ class Settings:
 
     @property
     def store(self) -> str:
-        """The store as named: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`."""
+        """The store as named: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`,
+        `shards:...`.
+        """
         return str(self["store"].value)
 
     @property

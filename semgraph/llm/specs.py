@@ -31,6 +31,8 @@ OPTIONS: dict[Kind, dict[str, dict[str, type]]] = {
             "max_output": int,
             "timeout": float,
             "key_env": str,
+            "batch": bool,
+            "poll": float,
             **dict.fromkeys(EXTRAS, str),
         },
         "local": {"threads": int, "context": int},
@@ -51,7 +53,8 @@ OPTIONS: dict[Kind, dict[str, dict[str, type]]] = {
     },
 }
 """The options of each provider, with their types."""
-_CHOICES = {"structured": ("json_schema", "tool")}
+_CHOICES = {"structured": ("json_schema", "tool"), "batch": ("true", "false")}
+_OF_BATCHES = ("batch", "poll")
 _MODEL_REQUIRED = ("openai", "sentence-transformers")
 
 
@@ -86,11 +89,15 @@ class ModelSpec:
         return (
             text
             + "?" * bool(self.options)
-            + "&".join(f"{key}={value}" for key, value in self.options)
+            + "&".join(f"{key}={_text(value)}" for key, value in self.options)
         )
 
     def __repr__(self) -> str:
         return f"ModelSpec({self})"
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def without_password(url: str) -> str:
@@ -147,7 +154,10 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
     if url and provider != "openai":
         raise PlanError(Problem(f"{what}: only openai has an address after @"))
     base_url = url.group(1).rstrip("/") if url else None
-    return ModelSpec(kind, provider, model, base_url, _options(query, providers[provider], what))
+    options = _options(query, providers[provider], what)
+    if "poll" in dict(options) and not dict(options).get("batch"):
+        raise PlanError(Problem(f"{what}: poll needs batch=true"))
+    return ModelSpec(kind, provider, model, base_url, options)
 
 
 def _options(query: str, known: Mapping[str, type], what: str) -> tuple[tuple[str, Any], ...]:
@@ -155,11 +165,12 @@ def _options(query: str, known: Mapping[str, type], what: str) -> tuple[tuple[st
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in known:
             there = f"options: {', '.join(known)}" if known else "it has no options"
-            raise PlanError(
-                Problem(
-                    f'{what}: unknown option "{key}"', there=there, hint=did_you_mean(key, known)
+            hint = did_you_mean(key, known)
+            if key in _OF_BATCHES:
+                hint = (
+                    "only language models of openai have a batch endpoint: openai:NAME?batch=true"
                 )
-            )
+            raise PlanError(Problem(f'{what}: unknown option "{key}"', there=there, hint=hint))
         if key in options:
             raise PlanError(Problem(f'{what}: duplicate "{key}"'))
         options[key] = _typed(key, value, known[key], what)
@@ -174,6 +185,8 @@ def _typed(key: str, value: str, type_: type, what: str) -> Any:
                 f'{what}: {key} is "{value}"', there=there, hint=did_you_mean(value, _CHOICES[key])
             )
         )
+    if type_ is bool:
+        return value == "true"
     try:
         typed = type_(value)
     except ValueError:

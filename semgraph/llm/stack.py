@@ -233,6 +233,15 @@ class Limiter:
             self._slots.release()
             raise
 
+    def enter_now(self, tokens: int = 0) -> bool:
+        """Whether a request is admitted without waiting; then pair it with `leave`."""
+        if not self._slots.acquire_now():
+            return False
+        if self._taken(tokens) <= 0:
+            return True
+        self._slots.release()
+        return False
+
     def leave(self, unused_tokens: int = 0) -> None:
         """Free the slot, and return unused tokens."""
         if self._tokens:
@@ -314,6 +323,10 @@ class Spending:
         return Spending(self.calls - other.calls, self.tokens - other.tokens, self.usd - other.usd)
 
 
+Passed = tuple[str, str, str]
+"""A limit that a request could pass: its name, its value, and the amount spent."""
+
+
 class Budget:
     """The limits and the spending of one run, over all its models and embedders. None: no limit.
 
@@ -375,9 +388,9 @@ class Budget:
         """
         async with self._turn:
             while True:
-                if limit := self._passed(self.spent + most):
-                    raise BudgetReached(self._message(limit, what))
-                if not self._passed(self.spent + self._reserved + most):
+                if limit := self.passed(self.spent + most):
+                    raise BudgetReached(refusal(limit, what, (self.spent + self._reserved).calls))
+                if not self.passed(self.spent + self._reserved + most):
                     break
                 self._charged = asyncio.get_running_loop().create_future()
                 await self._charged
@@ -459,8 +472,8 @@ class Budget:
             if not self._in_flight:
                 self._idle.set()
 
-    def _passed(self, total: Spending) -> tuple[str, str, str] | None:
-        """The first limit that a total exceeds: its name, its value, and the amount spent."""
+    def passed(self, total: Spending) -> Passed | None:
+        """The first limit that a total exceeds."""
         spent = self.spent
         if self.max_calls is not None and total.calls > self.max_calls:
             return "max_calls", f"{self.max_calls:,}", f"{spent.calls:,}"
@@ -472,11 +485,6 @@ class Budget:
         if self.max_seconds is not None and self.seconds >= self.max_seconds:
             return "max_seconds", f"{self.max_seconds:,g}", f"{self.seconds:,.0f}"
         return None
-
-    def _message(self, limit: tuple[str, str, str], what: str) -> str:
-        name, value, spent = limit
-        what = what or f"call {self.spent.calls + self._reserved.calls + 1:,}"
-        return f"stopped before {what}: it would pass {name} {value} (spent {spent})"
 
     def require_price(self, name: str, price: float | None) -> None:
         """Refuse a limit in dollars for a model without a known price.
@@ -495,6 +503,19 @@ class Budget:
                     hint="Limit max_tokens or max_calls instead, or pass the model's price",
                 )
             )
+
+
+def refusal(passed: Passed, what: str, calls: int) -> str:
+    """Why a request is not sent.
+
+    Args:
+        passed: The limit that it could pass.
+        what: The request; the number of the call if empty.
+        calls: The number of calls that are spent or reserved.
+    """
+    name, value, spent = passed
+    what = what or f"call {calls + 1:,}"
+    return f"stopped before {what}: it would pass {name} {value} (spent {spent})"
 
 
 def _usd(amount: float) -> str:
@@ -542,6 +563,23 @@ class Drained(Wrapper):
         return await self.budget.drained(send())
 
 
+class AheadInBatches(Wrapper):
+    """Passes requests that run ahead to the model of batches. Name, limits and prices are those of `inner`."""
+
+    def __init__(self, inner: LLM, ahead: LLM) -> None:
+        super().__init__(inner)
+        self.ahead = ahead
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer one request."""
+        return await (self.ahead if request.ahead else self.inner).complete(request)
+
+    async def aclose(self) -> None:
+        """Close both models."""
+        await self.ahead.aclose()
+        await self.inner.aclose()
+
+
 def cost_of(answer: object) -> Spending:
     """The cost of an answer. Embeddings are not calls."""
     if not isinstance(answer, Reply | Embeddings):
@@ -573,21 +611,33 @@ class Stack:
     scope: str = ""
     fresh: bool = False
 
-    def model(self, endpoint: LLM, limiter: Limiter) -> LLM:
-        """A model, wrapped. The limiter is the endpoint's, the same for all that use it."""
-        return self._drained(Coalesced(self._wrapped(endpoint, limiter)))
+    def model(self, endpoint: LLM, limiter: Limiter, ahead: Wrapper | None = None) -> LLM:
+        """A model, wrapped.
+
+        Args:
+            endpoint: The model.
+            limiter: The endpoint's, the same for all that use it.
+            ahead: Answers requests that run ahead, in place of the endpoint, and repeats them.
+        """
+        sent = self._sent(endpoint, limiter)
+        if ahead is not None:
+            sent = AheadInBatches(sent, self._budgeted(ahead))
+        return self._drained(Coalesced(self._journalled(sent)))
 
     def embedder(self, endpoint: Embedder, limiter: Limiter) -> Embedder:
         """An embedder, wrapped. The limiter is the endpoint's, the same for all that use it."""
-        return self._drained(CoalescedTexts(self._wrapped(endpoint, limiter)))
+        return self._drained(CoalescedTexts(self._journalled(self._sent(endpoint, limiter))))
 
-    def _wrapped(self, endpoint: LLM | Embedder, limiter: Limiter) -> Wrapper:
-        wrapped: Wrapper = Retried(Limited(endpoint, limiter), self.retry)
-        if self.budget is not None:
-            wrapped = Budgeted(wrapped, self.budget)
-        if self.journal is not None:
-            wrapped = Journalled(wrapped, self.journal, self.scope, self.fresh)
-        return wrapped
+    def _sent(self, endpoint: LLM | Embedder, limiter: Limiter) -> Wrapper:
+        return self._budgeted(Retried(Limited(endpoint, limiter), self.retry))
+
+    def _budgeted(self, inner: Wrapper) -> Wrapper:
+        return inner if self.budget is None else Budgeted(inner, self.budget)
+
+    def _journalled(self, inner: Wrapper) -> Wrapper:
+        if self.journal is None:
+            return inner
+        return Journalled(inner, self.journal, self.scope, self.fresh)
 
     def _drained(self, wrapped: Wrapper) -> Wrapper:
         return wrapped if self.budget is None else Drained(wrapped, self.budget)

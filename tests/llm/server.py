@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 from aiohttp import web
 
+from benchmarks.world.batches import Batches
 from benchmarks.world.canaries import Watch
 from tests.patience import HANGS
 
@@ -73,7 +74,8 @@ def vector_of(text: str, dimensions: int = 8) -> np.ndarray:
 
 
 class ModelServer:
-    """Serves `/v1/chat/completions` and `/v1/embeddings` on a free port of this machine.
+    """Serves `/v1/chat/completions`, `/v1/embeddings`, `/v1/files` and `/v1/batches` on a free port of this
+    machine, the same again after a restart.
 
     Args:
         answer: Answers a chat: takes the request's body, gives the answer's text, an `Answer`, or a
@@ -95,17 +97,22 @@ class ModelServer:
         self.times: list[float] = []
         self.in_flight = self.most_in_flight = self.abandoned = 0
         self.watch = Watch()
+        self.batches = Batches(self._line)
+        self.has_batches = True
+        self.port = 0
         self._runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=64 << 20)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/embeddings", self._embeddings)
+        if self.has_batches:
+            self.batches.add_to(app)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.05)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
         await site.start()
-        self.port: int = self._runner.addresses[0][1]
+        self.port = self._runner.addresses[0][1]
         return self
 
     async def until(self, condition: Callable[[ModelServer], object]) -> None:
@@ -143,6 +150,16 @@ class ModelServer:
             raise
         finally:
             self.in_flight -= 1
+
+    async def _line(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """The status and the document of a chat in a batch."""
+        self.watch.see(body)
+        answer = await self.answer(body)
+        return (
+            (answer.status, answer.body)
+            if isinstance(answer, Fault)
+            else (200, completion(body, answer))
+        )
 
     async def _embeddings(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()

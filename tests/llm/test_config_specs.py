@@ -53,7 +53,14 @@ def test_embedders():
 
 
 @pytest.mark.parametrize(
-    "text", ["openai:m@http://h/v1?rpm=5", "local", "recorded:x.jsonl", "local:A?threads=2"]
+    "text",
+    [
+        "openai:m@http://h/v1?rpm=5",
+        "local",
+        "recorded:x.jsonl",
+        "local:A?threads=2",
+        "openai:m?batch=true&poll=5.0",
+    ],
 )
 def test_specifications_round_trip_as_text(text):
     assert str(parse_spec(text, "model")) == text
@@ -88,6 +95,12 @@ def test_specifications_round_trip_as_text(text):
         ("openai:m?dimensions=3", "model", 'unknown option "dimensions"'),
         ("openai:m?structured=tool", "embedder", 'unknown option "structured"'),
         ("recorded?a=1", "model", "It has no options"),
+        ("openai:m?batch=yes", "model", "It must be one of true, false"),
+        ("openai:m?poll=5", "model", "poll needs batch=true"),
+        ("openai:m?batch=false&poll=5", "model", "poll needs batch=true"),
+        ("local?batch=true", "model", "Only language models of openai have a batch endpoint"),
+        ("recorded?batch=true", "model", "Only language models of openai have a batch endpoint"),
+        ("openai:e?batch=true", "embedder", "Only language models of openai have a batch endpoint"),
     ],
 )
 def test_invalid_specifications_are_rejected(text, kind, said):

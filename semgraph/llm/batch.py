@@ -1,0 +1,615 @@
+"""Batches: requests that run ahead, sent as files of the OpenAI Batch API, for half the price.
+
+The journal names each batch before and after it is submitted, so a later run finds its answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from semgraph.errors import ModelUnavailable, RowError
+from semgraph.llm.base import LLM, Reply, Request, Usage, Wrapper
+from semgraph.llm.faults import failure_in_body, failure_of_line
+from semgraph.llm.journal import Journal, SubmittedBatch, answer_key
+from semgraph.llm.openai import PATH, OpenAI
+from semgraph.llm.prices import OF_BATCH
+from semgraph.llm.stack import RetryPolicy, Stack, Transient
+
+T = TypeVar("T")
+Document = Mapping[str, Any]
+Sleep = Callable[[float], Awaitable[None]]
+
+_MOST_BYTES = 190_000_000  # of a file; the API takes 200 MB
+_FILE_SECONDS = 600.0  # to send or to read one
+_UNKNOWN = 3  # times that a batch is unknown before it counts as gone
+_MOST_PAUSES = 60  # before a file is sent
+_ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
+_SKEW = 86_400.0  # seconds by which the clock of the endpoint may differ
+_LABEL = "semgraph"  # of the token in the metadata of a batch
+
+
+@dataclass(frozen=True)
+class BatchPolicy:
+    """When a file is sent, and how often a batch is looked at.
+
+    Args:
+        poll: The most seconds between two looks. The first ones follow sooner.
+        size: Bytes of one file, at most.
+        sleep: Waits.
+    """
+
+    poll: float = 60.0
+    size: int = _MOST_BYTES
+    sleep: Sleep = asyncio.sleep
+
+    @property
+    def gather(self) -> float:
+        """Seconds without a further request after which a file is sent."""
+        return min(1.0, self.poll)
+
+    def pause(self, looks: int) -> float:
+        """Seconds to wait after so many looks."""
+        return float(min(self.poll, 2.0 * 1.5 ** min(looks, 40)))
+
+
+class _NoRoom(Exception):
+    """The endpoint takes no more tokens in batches for now."""
+
+
+class _NotThere(Exception):
+    """The endpoint does not know this batch or file (any more), or has none."""
+
+
+class BatchApi:
+    """The batch endpoint of a model. Failed attempts are repeated.
+
+    Args:
+        model: The model.
+        retry: How often an attempt is repeated.
+        policy: How often a batch is looked at.
+    """
+
+    def __init__(self, model: OpenAI, retry: RetryPolicy, policy: BatchPolicy) -> None:
+        self.name, self._wire = model.name, model.wire
+        self._retry, self._policy = retry, policy
+
+    async def create(self, token: str, content: bytes) -> str:
+        """Submit a file of requests as a batch of this token, once; returns the id of the batch.
+
+        Raises:
+            ModelUnavailable: The endpoint has no batches, refuses the file or does not answer.
+        """
+        with self._submitting():
+            upload = self._wire.upload
+            file = await self._repeated(lambda: upload(f"{token}.jsonl", content, _FILE_SECONDS))
+            return await self._repeated(lambda: self._submit(token, self._id(file)))
+
+    async def _submit(self, token: str, file: str) -> str:
+        """Submit an uploaded file, once. Raises Transient if nothing was submitted."""
+        body = {
+            "input_file_id": file,
+            "endpoint": f"/v1{PATH}",
+            "completion_window": "24h",
+            "metadata": {_LABEL: token},
+        }
+        began = time.time()
+        try:
+            document, _ = await self._wire.post("/batches", json.dumps(body).encode())
+        except Transient:  # it may have arrived: another one would be paid, too
+            if (earlier := await self.find(token, began)) is None:
+                raise
+            return earlier
+        return self._id(document)
+
+    async def find(self, token: str, since: float) -> str | None:
+        """The id of the batch of this token, submitted since a time; None if there is none. Raises
+        ModelUnavailable.
+        """
+        after = ""
+        while True:
+            try:
+                page = self._wire.parsed(await self._read(f"/batches?limit=100{after}"))
+            except _NotThere:  # it lists none
+                return None
+            batches = [each for each in page.get("data") or () if isinstance(each, dict)]
+            for batch in batches:
+                if (batch.get("metadata") or {}).get(_LABEL) == token:
+                    return self._id(batch)
+            ends = not batches or (batches[-1].get("created_at") or 0) < since - _SKEW
+            if ends or not page.get("has_more"):
+                return None
+            after = f"&after={self._id(batches[-1])}"
+
+    async def ended(self, batch: str) -> Document | None:
+        """Wait until a batch has ended; None if the endpoint does not know it (any more), also a
+        while after it was made. Failed looks are repeated. Raises ModelUnavailable.
+        """
+        failed = missing = looks = 0
+        while True:
+            try:
+                document = self._wire.parsed(await self._attempt(f"/batches/{batch}"))
+            except Transient as failure:
+                failed += 1
+                if failed >= self._retry.attempts:
+                    raise self._given_up(failure, failed) from failure
+            except _NotThere:
+                missing += 1
+                if missing >= _UNKNOWN:
+                    return None
+            else:
+                failed = missing = 0
+                if document.get("status") in _ENDED:
+                    return document
+            await self._policy.sleep(self._policy.pause(looks))
+            looks += 1
+
+    async def results(self, batch: Document) -> dict[str, Document]:
+        """The results of an ended batch, by key; without those of files that are gone. Raises
+        ModelUnavailable.
+        """
+        results: dict[str, Document] = {}
+        for file in filter(None, (batch.get("error_file_id"), batch.get("output_file_id"))):
+            with suppress(_NotThere):
+                content = await self._read(f"/files/{file}/content", _FILE_SECONDS)
+                lines = map(self._wire.parsed, filter(bytes.strip, content.split(b"\n")))
+                results |= {str(line.get("custom_id")): line for line in lines}
+        return results
+
+    def _id(self, document: Document) -> str:
+        if not isinstance(document.get("id"), str):
+            raise self._unsupported(f"its answer has no id: {json.dumps(document)[:200]}")
+        return str(document["id"])
+
+    async def _read(self, path: str, seconds: float | None = None) -> bytes:
+        return await self._repeated(lambda: self._attempt(path, seconds))
+
+    async def _attempt(self, path: str, seconds: float | None = None) -> bytes:
+        """Read a document, once. Raises Transient, _NotThere or ModelUnavailable."""
+        try:
+            return await self._wire.get(path, seconds)
+        except ModelUnavailable as error:
+            raise _NotThere(str(error)) if _status(error) == 404 else error from error
+        except RowError as error:
+            raise ModelUnavailable(str(error)) from error
+
+    async def _repeated(self, send: Callable[[], Awaitable[T]]) -> T:
+        """Repeat it until it succeeds. Raises ModelUnavailable."""
+        failed = 0
+        while True:
+            try:
+                return await send()
+            except Transient as failure:
+                failed += 1
+                if failed >= self._retry.attempts:
+                    raise self._given_up(failure, failed) from failure
+                wait = max(self._retry.wait(failed), failure.retry_after or 0.0)
+                await self._policy.sleep(wait)
+
+    @contextmanager
+    def _submitting(self) -> Iterator[None]:
+        """Word the errors of what only submits."""
+        try:
+            yield
+        except _NotThere as error:
+            raise self._unsupported(str(error)) from error
+        except ModelUnavailable as error:
+            raise (
+                self._unsupported(str(error)) if _status(error) in (404, 405) else error
+            ) from error
+        except RowError as error:
+            raise ModelUnavailable(
+                f"{error}. It was a file of requests, not one request"
+            ) from error
+
+    def _given_up(self, failure: Transient, attempts: int) -> ModelUnavailable:
+        return ModelUnavailable(
+            f"{failure} ({attempts} attempts). Submitted batches are recorded: a resumed run collects "
+            "their answers"
+        )
+
+    def _unsupported(self, why: str) -> ModelUnavailable:
+        return ModelUnavailable(
+            f"{self.name} has no batch endpoint ({why}). Leave batch=true out of the model, or name an "
+            "endpoint with /files and /batches"
+        )
+
+
+def _status(error: ModelUnavailable) -> int | None:
+    """The HTTP status that an error is about."""
+    return getattr(error.__cause__, "status_code", None)
+
+
+@dataclass(eq=False)
+class _Line:
+    """A request, as a line of a file, and its answer.
+
+    Args:
+        key: That of its answer in the journal.
+        request: The request.
+        body: Its body.
+        answer: The answer.
+        waiting: Callers that wait for it.
+        attempts: Batches that it was in.
+    """
+
+    key: str
+    request: Request
+    body: bytes
+    answer: asyncio.Future[Reply]
+    waiting: int = 0
+    attempts: int = 0
+
+    def text(self) -> bytes:
+        """The line."""
+        head = f'{{"custom_id":"{self.key}","method":"POST","url":"/v1{PATH}","body":'
+        return head.encode() + self.body + b"}\n"
+
+
+@dataclass(eq=False)
+class _Sent:
+    """A batch of this run or an earlier one, and the lines that wait for it, by key."""
+
+    lines: dict[str, _Line] = field(default_factory=dict)
+    earlier: SubmittedBatch | None = None
+    task: asyncio.Task[None] | None = None  # only a batch of an earlier run may have none
+
+    @property
+    def waiting(self) -> list[_Line]:
+        """The lines without an answer."""
+        return [line for line in self.lines.values() if not line.answer.done()]
+
+
+def batched(model: LLM, stack: Stack) -> Batched | None:
+    """What answers the requests to a model that run ahead, if it sends batches; with the journal,
+    the scope and the attempts of a stack.
+    """
+    if not isinstance(model, OpenAI) or not model.limits.batch or stack.journal is None:
+        return None
+    return Batched(model, stack.journal, stack.scope, stack.retry, fresh=stack.fresh)
+
+
+class Batched(Wrapper):
+    """Answers requests in batches.
+
+    A file is sent when no further request has come for a moment, or when it is full. A request that
+    expired, or that the endpoint failed to answer, goes into the next file. Answers of batches that
+    earlier runs submitted are collected.
+
+    Args:
+        model: The model.
+        journal: Records the batches.
+        scope: As in `Journalled`.
+        retry: How often a request is sent.
+        fresh: Ignore the batches of earlier runs.
+        policy: When a file is sent; None for that of the model.
+    """
+
+    def __init__(
+        self,
+        model: OpenAI,
+        journal: Journal,
+        scope: str = "",
+        retry: RetryPolicy | None = None,
+        *,
+        fresh: bool = False,
+        policy: BatchPolicy | None = None,
+    ) -> None:
+        super().__init__(model)
+        self._model, self._journal, self._scope = model, journal, scope
+        self._retry = retry or RetryPolicy()
+        self.policy = policy or BatchPolicy(model.poll)
+        self._api = BatchApi(model, self._retry, self.policy)
+        self._open: dict[str, _Line] = {}
+        self._size = self._arrived = 0
+        self._gathering: asyncio.Task[None] | None = None
+        self._sent: dict[str, _Sent] | None = {} if fresh else None
+        self._unasked: dict[str, tuple[Document, float]] = {}  # results, with seconds
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._full: set[asyncio.Task[None]] = set()  # these wait for room
+        self._answered = False
+
+    def dollars(self, usage: Usage) -> float | None:
+        """The cost of these tokens in a batch."""
+        dollars = self.inner.dollars(usage)
+        return None if dollars is None else dollars * OF_BATCH
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer one request, in a batch. Raises as `OpenAI.complete`, but not Transient."""
+        line = self._line(request)
+        line.waiting += 1
+        try:
+            return await asyncio.shield(line.answer)
+        finally:
+            line.waiting -= 1
+            if not line.waiting and not line.answer.done():
+                line.answer.cancel()
+                if self._open.get(line.key) is line:
+                    del self._open[line.key]
+                    self._size -= len(line.body)
+
+    async def aclose(self) -> None:
+        """Leave the batches to the endpoint: a later run collects their answers. The owner of the
+        model closes it.
+        """
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _line(self, request: Request) -> _Line:
+        """The line of a request: that of an equal one, or a new one."""
+        key = answer_key(request, self.name, self._scope).hex()
+        sent = self._batches.get(key)
+        line = self._open.get(key) or (sent.lines.get(key) if sent is not None else None)
+        if line is not None and not line.answer.done():
+            return line
+        answer = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        line = _Line(key, request, self._model.body(request), answer)
+        if key in self._unasked:
+            self._take([line], {key: self._unasked[key][0]}, self._unasked.pop(key)[1])
+        elif sent is not None:
+            sent.lines[key] = line
+            if sent.task is None:
+                self._start(sent, self._collect(sent))
+        else:
+            self._gather(line)
+        return line
+
+    @property
+    def _batches(self) -> dict[str, _Sent]:
+        """The batches under way, by the keys of their requests."""
+        if self._sent is None:
+            self._sent = {}
+            for earlier in self._journal.open_batches():
+                if earlier.model == self.name:
+                    self._sent |= dict.fromkeys(earlier.keys, _Sent(earlier=earlier))
+        return self._sent
+
+    # -- sending
+
+    def _gather(self, line: _Line) -> None:
+        """Put a line into the next file."""
+        if self._size + len(line.body) > self.policy.size:
+            self._send()
+        self._open[line.key] = line
+        self._size += len(line.body)
+        self._arrived += 1
+        if len(self._open) >= self.limits.batch:
+            self._send()
+        elif self._gathering is None:
+            self._gathering = self._task(self._until_quiet())
+
+    async def _until_quiet(self) -> None:
+        """Send the file when no further line has come for a moment."""
+        for _ in range(_MOST_PAUSES):
+            arrived = self._arrived
+            await self.policy.sleep(self.policy.gather)
+            if arrived == self._arrived:
+                break
+        self._gathering = None
+        self._send()
+
+    def _send(self) -> None:
+        lines, self._open, self._size = self._open, {}, 0
+        if lines:
+            self._begin(lines)
+
+    def _begin(self, lines: dict[str, _Line]) -> asyncio.Task[None]:
+        sent = _Sent(lines)
+        self._batches.update(dict.fromkeys(lines, sent))
+        return self._start(sent, self._submit(sent))
+
+    def _start(self, sent: _Sent, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception as error:  # noqa: BLE001 - the callers raise it
+                for line in sent.waiting:
+                    line.answer.set_exception(error)
+            finally:
+                self._forget(sent)
+
+        sent.task = self._task(guarded())
+        return sent.task
+
+    def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _forget(self, sent: _Sent) -> None:
+        """Note that a batch is no longer under way."""
+        keys = [*sent.lines, *(sent.earlier.keys if sent.earlier is not None else ())]
+        for key in keys:
+            if self._batches.get(key) is sent:
+                del self._batches[key]
+
+    async def _submit(self, sent: _Sent) -> None:
+        """Submit the lines as a batch and take its answers. While the endpoint has no room, wait for
+        the end of another batch, or submit half of them first.
+        """
+        while sent.waiting:
+            try:
+                await self._batch(sent)
+            except _NoRoom as full:
+                await self._make_room(sent, full)
+            else:
+                return
+
+    async def _make_room(self, sent: _Sent, full: _NoRoom) -> None:
+        """Wait for the end of another batch, or for the answers to half of the lines."""
+        assert sent.task is not None
+        others = {each.task for each in self._batches.values() if each.task is not None}
+        others -= self._full | {sent.task}
+        if not others:
+            lines = sent.waiting
+            if len(lines) <= 1:
+                raise ModelUnavailable(f"{full}. Resume the run when other batches have ended")
+            half = {line.key: line for line in lines[: len(lines) // 2]}
+            sent.lines = {line.key: line for line in lines[len(lines) // 2 :]}
+            others = {self._begin(half)}
+        self._full.add(sent.task)
+        try:
+            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._full.discard(sent.task)
+
+    async def _batch(self, sent: _Sent) -> None:
+        """Submit the lines as one batch, and take its answers. Raises _NoRoom."""
+        lines, token = sent.waiting, uuid.uuid4().hex
+        content = b"".join(line.text() for line in lines)
+        self._journal.submit(token, self.name, [line.key for line in lines])
+        batch = await self._api.create(token, content)
+        self._journal.submitted(token, batch)
+        document = await self._api.ended(batch)
+        if document is None:
+            raise ModelUnavailable(
+                f"{self.name}: batch {batch} is not there, although it was submitted"
+            )
+        if document.get("status") == "failed":
+            self._journal.not_answered([line.key for line in lines])
+            self._refused(document, lines)
+        else:
+            results = await self._api.results(document)
+            self._forget(sent)
+            missing = _cancelled(document, self.name)
+            self._take(sent.waiting, results, _seconds(document), missing)
+            self._keep(sent, results, _seconds(document))
+
+    async def _collect(self, sent: _Sent) -> None:
+        """Take the answers of a batch of an earlier run."""
+        earlier = sent.earlier
+        assert earlier is not None
+        batch = earlier.id or await self._api.find(earlier.token, earlier.created)
+        document = None if batch is None else await self._api.ended(batch)
+        results = {} if document is None else await self._api.results(document)
+        self._forget(sent)
+        lost = [line for line in sent.waiting if line.key not in results]
+        self._take(
+            [line for line in sent.waiting if line.key in results], results, _seconds(document)
+        )
+        self._keep(sent, results, _seconds(document))
+        for line in lost:
+            self._gather(line)
+
+    # -- answers
+
+    def _keep(self, sent: _Sent, results: Mapping[str, Document], seconds: float) -> None:
+        """Keep the results that nobody has asked for yet: they are paid."""
+        asked = {key for key, line in sent.lines.items() if not line.answer.cancelled()}
+        self._unasked |= {key: (line, seconds) for key, line in results.items() if key not in asked}
+
+    def _take(
+        self,
+        lines: Iterable[_Line],
+        results: Mapping[str, Document],
+        seconds: float,
+        missing: ModelUnavailable | None = None,
+    ) -> None:
+        """Answer lines with their results; `missing` is the error of those without one. Lines that
+        may succeed go into the next file.
+        """
+        failed = []
+        for line in lines:
+            line.attempts += 1
+            result = results.get(line.key)
+            try:
+                if missing is not None and not _has_response(result):
+                    raise missing
+                reply = self._reply(line, result, seconds)
+            except Transient as failure:
+                if line.attempts < self._retry.attempts:
+                    self._gather(line)
+                    continue
+                error: Exception = self._given_up(line, failure)
+            except RowError as rejected:
+                if self._model.refuses_seed(rejected, line.request, line.body):
+                    line.body = self._model.body(line.request)
+                    self._gather(line)
+                    continue
+                rejected.attempts, error = line.attempts, rejected
+            except ModelUnavailable as unavailable:
+                error = unavailable
+            else:
+                self._answered = True
+                line.answer.set_result(replace(reply, attempts=line.attempts))
+                continue
+            failed.append(line.key)
+            line.answer.set_exception(error)
+        if failed:
+            self._journal.not_answered(failed)
+
+    def _reply(self, line: _Line, result: Document | None, seconds: float) -> Reply:
+        """The reply of a line. Raises Transient, RowError or ModelUnavailable."""
+        if result is None or not _has_response(result):
+            error = (result or {}).get("error")
+            reason = error.get("message") if isinstance(error, Mapping) else None
+            expired = f"{self.name}: a batch ended without this answer"
+            raise Transient("timeout", f"{expired}: {reason}" if reason else expired)
+        status, body = (result["response"].get(name) for name in ("status_code", "body"))
+        if status != 200 or not isinstance(body, Mapping):
+            raise failure_of_line(status if isinstance(status, int) else 500, body, self.name)
+        if body.get("error"):
+            raise failure_in_body(body["error"], self.name, 0.0)
+        return self._model.reply(body, line.request, seconds, self.dollars)
+
+    def _given_up(self, line: _Line, failure: Transient) -> Exception:
+        tried = f"{failure} ({line.attempts} batches)"
+        if failure.endpoint and not self._answered:
+            return ModelUnavailable(f"{tried}, and no other request was answered")
+        return RowError(failure.kind, tried, attempts=line.attempts)
+
+    def _refused(self, batch: Document, lines: list[_Line]) -> None:
+        """Take the errors of a batch of which nothing was answered. Lines without an error of their
+        own go into the next file. Raises _NoRoom or ModelUnavailable.
+        """
+        errors = (batch.get("errors") or {}).get("data") or [{}]
+        what = str(errors[0].get("message") or "no reason is given").rstrip(".")
+        message = f"{self.name}: batch {batch.get('id')} failed: {what}"
+        if any(error.get("code") == "token_limit_exceeded" for error in errors):
+            raise _NoRoom(message)
+        numbers = {error.get("line") for error in errors}
+        if not all(isinstance(number, int) and 0 < number <= len(lines) for number in numbers):
+            raise ModelUnavailable(message)
+        said = {error["line"]: error.get("message") for error in errors}
+        for number, line in enumerate(lines, 1):
+            if line.answer.done():
+                continue
+            line.attempts += 1
+            if number in said:
+                reason = f"{self.name} rejected the request: {said[number]}"
+                line.answer.set_exception(RowError("rejected", reason, attempts=line.attempts))
+            else:
+                self._gather(line)
+
+
+def _has_response(result: Document | None) -> bool:
+    return result is not None and isinstance(result.get("response"), Mapping)
+
+
+def _seconds(batch: Document | None) -> float:
+    """How long a batch took."""
+    batch = batch or {}
+    began, ended = batch.get("created_at"), batch.get("completed_at")
+    return (
+        float(max(ended - began, 0)) if isinstance(began, int) and isinstance(ended, int) else 0.0
+    )
+
+
+def _cancelled(batch: Document, name: str) -> ModelUnavailable | None:
+    """The error of the requests that a cancelled batch did not answer."""
+    if batch.get("status") != "cancelled":
+        return None
+    return ModelUnavailable(
+        f"{name}: batch {batch.get('id')} was cancelled at the endpoint. Its answers are kept; a resumed "
+        "run sends the other requests again"
+    )
