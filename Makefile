@@ -7,17 +7,20 @@ ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 EXTRAS := local,neo4j-local,pandas,dev
 
 # every extra at once; LOTUS takes numpy below 2, so they have an environment of their own (7 GB: torch brings CUDA)
-EVERY := local,neo4j-local,sentence-transformers,cross-encoder,lotus,minhash,kmeans,leiden,pandas,dev
+EVERY := local,neo4j-local,sentence-transformers,cross-encoder,lotus,minhash,faiss,kmeans,leiden,pandas,dev
 VENV_EXTRAS := .venv-extras
 
 # graphiti-core, whose databases semgraph shares
 VENV_GRAPHITI := .venv-graphiti
 
+# Ray, which asks for versions of its own
+VENV_RAY := .venv-ray
+
 KILLS ?= 20
 SECONDS ?= 60
 SEED ?=
 
-.PHONY: demo fuzz kill soak nightly test test-extras test-graphiti check fmt recordings pages bench bench-full bench-quick clean
+.PHONY: demo fuzz kill soak nightly test test-extras test-graphiti test-ray check fmt recordings pages bench bench-full bench-quick clean
 
 # a knowledge graph from three chat messages, by a model on this machine (fetched once, 1.1 GB)
 demo: $(VENV)/.demo
@@ -41,13 +44,14 @@ fuzz: $(VENV)/.installed
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 # What takes too long for every change: 3,000 random plans, the fuzzer over an engine with injected faults, property tests with new
-# cases, the tests of the plans with both executors of relational steps, 200 kills, soak, and the benchmarks of the engine and of searches
+# cases, the tests of the plans with both executors of relational steps, the store's tests over shards on two Neo4j servers, 200 kills, soak, and the benchmarks of the engine and of searches
 # with their largest cases, graphiti-core beside; their lines and pages are left in .semgraph/nightly.
 nightly: $(VENV)/.installed $(VENV_GRAPHITI)/.installed
 	$(BIN)/python -m tests.fuzz --plans 3000
 	$(BIN)/python -m tests.fuzz.check_the_checker
 	$(BIN)/python -m pytest -q --hypothesis-profile random $$(grep -rl "from hypothesis" tests --include="test_*.py")
 	SEMGRAPH_SEGMENTS=both $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/plans -k "not neo4j"
+	SEMGRAPH_SERVERS=2 $(BIN)/python -m pytest -q -k shards tests/stores/test_conformance_*.py tests/stores/test_differential.py
 	$(MAKE) kill KILLS=200
 	$(MAKE) soak
 	$(BIN)/python -m benchmarks run engine search --full --into .semgraph/nightly
@@ -59,6 +63,10 @@ test-extras: $(VENV_EXTRAS)/.installed
 # one database, two programs: semgraph and the real graphiti-core on a real Neo4j
 test-graphiti: $(VENV_GRAPHITI)/.installed
 	$(VENV_GRAPHITI)/bin/python -m pytest tests/extras/test_graphiti_*.py
+
+# shards as tasks of Ray, on clusters of several nodes on this machine
+test-ray: $(VENV_RAY)/.installed
+	$(VENV_RAY)/bin/python -m pytest tests/on_ray
 
 # formatting, rules, types, layers
 check: $(VENV)/.installed
@@ -122,5 +130,10 @@ $(VENV_GRAPHITI)/.installed: pyproject.toml constraints.txt constraints-graphiti
 	$(VENV_GRAPHITI)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r constraints-graphiti.txt
 	touch $@
 
+$(VENV_RAY)/.installed: pyproject.toml constraints.txt
+	test -x $(VENV_RAY)/bin/python || $(PYTHON) -m venv $(VENV_RAY)
+	$(VENV_RAY)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[ray,dev]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV_EXTRAS) $(VENV_GRAPHITI) .semgraph .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV_EXTRAS) $(VENV_GRAPHITI) $(VENV_RAY) .semgraph .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -4,7 +4,7 @@ concurrency because each call is counted where its step awaits it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -127,6 +127,29 @@ class Meter:
         """The counters of each operator, for steps with several operators."""
         several = {name: own for name, own in self.by_operator.items() if len(own) > 1}
         return {name: list(own.values()) for name, own in several.items()}
+
+    @classmethod
+    def merge(cls, parts: Iterable[Meter]) -> Meter:
+        """The counters of several runs of one plan together, without references to their plans."""
+        merged = cls()
+        for part in parts:
+            merged.paid |= part.paid
+            merged.replayed.add(part.replayed)
+            for name, step in part.steps.items():
+                own = merged.step(name)
+                own.operator, own.how = step.operator or own.operator, step.how or own.how
+                own.add(step)
+            for name, operators in part.by_operator.items():
+                merged._merge_operators(name, operators)
+        return merged
+
+    def _merge_operators(self, name: str, operators: Mapping[object, OperatorMetrics]) -> None:
+        own = self.by_operator.setdefault(name, {})
+        for key, operator in operators.items():
+            lasting = getattr(key, "fingerprint", key)
+            if lasting not in own:  # its counts are in those of its step already
+                own[lasting] = OperatorMetrics(operator=operator.operator, how=operator.how)
+            own[lasting].add(operator)
 
     def lines(self) -> dict[str, StepMetrics]:
         """The counters for tables: a line for each step, or for each operator of a step with

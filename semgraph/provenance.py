@@ -312,10 +312,9 @@ class Tracer:
 
         for step in reads:
             visit(step)
-        from semgraph.execution.record import recorded_steps
+        from semgraph.execution.record import recorded_inputs, recorded_steps
 
-        known = set(recorded_steps(self.run.folder, "steps"))
-        known |= {path.stem for path in (self.run.folder / "inputs").glob("*.parquet")}
+        known = {*recorded_steps(self.run.folder, "steps"), *recorded_inputs(self.run.folder)}
         return [*(step for step in order if step in known), *sorted(known - set(order))]
 
     def rows(self, kind: str, step: str) -> list[Row]:
@@ -329,10 +328,10 @@ class Tracer:
 
     def _input_rows(self, name: str) -> list[Row]:
         """The rows of an input with their ids; those of the ordered input with their number."""
-        import pyarrow.parquet as pq
+        from semgraph.execution.record import read_input, recorded_inputs
 
-        file = self.run.folder / "inputs" / f"{name}.parquet"
-        rows: list[Row] = list(pq.read_table(file).to_pylist()) if file.exists() else []
+        file = recorded_inputs(self.run.folder).get(name)
+        rows: list[Row] = [] if file is None else list(read_input(file).to_pylist())
         first = (self.run.facts.get("ids") or {}).get(name, 0)
         rows = [{**row, ROW_ID: first + i} for i, row in enumerate(rows)]
         if self.run.facts.get("order") != name:

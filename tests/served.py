@@ -1,4 +1,4 @@
-"""An asynchronous server in a thread of its own, for tests that are not asynchronous."""
+"""Servers in threads of their own, for tests that are not asynchronous, and sessions with their models."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
+import semgraph
+from benchmarks.world import StandIn
+from semgraph.stores.base import Store
 from tests.patience import HANGS
 
 
@@ -27,3 +31,18 @@ def served(server: AbstractAsyncContextManager[Any]) -> Iterator[asyncio.Abstrac
         loop.call_soon_threadsafe(loop.stop)
         thread.join(HANGS)
         loop.close()
+
+
+def session_with(
+    model: StandIn, store: str | Store, folder: Path, **limits: Any
+) -> semgraph.Session:
+    """A session over a store with the models of a server; it keeps no answers and no records."""
+    return semgraph.Session(
+        llm=f"openai:gpt-4.1-mini@{model.base_url}?timeout={HANGS:.0f}",
+        embedder=f"openai:stand-in@{model.base_url}?dimensions=256&timeout={HANGS:.0f}",
+        store=store,
+        journal=False,
+        runs="",
+        folder=folder,
+        **limits,
+    )

@@ -52,8 +52,8 @@ def semgraph(installed: Path, folder: Path, *arguments: str) -> str:
 def test_every_plan_prompt_recording_and_operator_is_in_the_wheel(members: set[str]) -> None:
     sources = [
         *(ROOT / "plans").rglob("*.yaml"),
-        *(ROOT / "plans" / "prompts").glob("*.md"),
-        *(ROOT / "plans" / "recordings").glob("*.jsonl"),
+        *(ROOT / "plans").rglob("*.md"),
+        *(ROOT / "plans").rglob("*.jsonl"),
         *(ROOT / "operators").rglob("*.py"),
         *(ROOT / "functions").rglob("*.py"),
     ]
@@ -85,8 +85,13 @@ def test_the_installed_package_replays_the_first_example(installed: Path, tmp_pa
 
 def test_the_installed_package_lists_and_checks_its_plans(installed: Path, tmp_path: Path) -> None:
     plans = json.loads(semgraph(installed, tmp_path, "--format", "json", "plans", "list"))
-    names = {plan["plan"] for plan in plans}
-    assert names == {path.stem for path in (ROOT / "plans").glob("*.yaml")} - {"graph"}
+    names = {
+        path.relative_to(ROOT / "plans").with_suffix("").as_posix()
+        for path in (ROOT / "plans").rglob("*.yaml")
+        if "\nplan: " in "\n" + path.read_text(encoding="utf-8")
+    }
+    assert {plan["name"] for plan in plans} == names
+    assert "memories/mem0/write" in names
     semgraph(installed, tmp_path, "plans", "check", "add_episode")
     assert "read = read_separate(" in semgraph(
         installed, tmp_path, "explain", "--format", "algebra", "add_episode"

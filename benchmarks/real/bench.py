@@ -28,8 +28,13 @@ from benchmarks.world.questions import KINDS, WIDER
 Measure = Callable[[Asking, int], Awaitable[Figures]]
 FREE = (TURNS, "6 messages of a world")
 """The streams without --full."""
-CONVERSATIONS = {"of 2 people": (2, 12), "of 6 people": (6, 36)}
-"""Conversations that are told to memories: people, and questions."""
+SLICE = (
+    "full context", "turns by both", "raptor", "lightmem, no sleep", "graphiti, bulk by 10", "hipporag", "mem0", "graphrag",
+    "graphiti, fused", "memoryos", "amem", "mem0g",
+)  # fmt: skip
+"""Of each memory what the local model answers soon, the cheap ones first."""
+CONVERSATIONS = {"of 2 people": (2, 12, SLICE), "of 6 people": (6, 36, tuple(MEMORIES))}
+"""Conversations that are told to memories: people, questions, and the memories."""
 KINDS_ASKED: tuple[Kind, ...] = ("filters", "pairs")
 ANSWERS = {
     "sem_filter 12 rows": ("per_row", "packed(rows=12)"),
@@ -65,7 +70,7 @@ def _telling(stream: str, way: str) -> Measure:
 
 
 def _questioning(conversation: str, way: str) -> Measure:
-    people, count = CONVERSATIONS[conversation]
+    people, count, _ = CONVERSATIONS[conversation]
     return lambda own, trial: questioned(own, of_world(trial + 1, people, 1, count), MEMORIES[way])
 
 
@@ -105,8 +110,8 @@ def cases() -> list[Case]:
     ]
     found += [
         _case({"conversation": name, "way": way}, _questioning(name, way), full=True)
-        for name in CONVERSATIONS
-        for way in MEMORIES
+        for name, (_, _, ways) in CONVERSATIONS.items()
+        for way in ways
     ]
     found += [
         _case(

@@ -52,7 +52,8 @@ Inputs = Annotated[
         "-i",
         "--input",
         metavar="NAME=FILE|-|TEXT|[]|all",
-        help="Rows: .jsonl, .csv, .parquet; FILE:COLUMN=SOURCE,… renames; - a text, -.jsonl rows; [] none; all: all groups.",
+        help="Rows: .jsonl, .csv, .parquet, also DIR/*.jsonl; "
+        "FILE:COLUMN=SOURCE,… renames; - a text, -.jsonl rows; [] none; all: all groups.",
     ),
 ]
 Params = Annotated[
@@ -71,6 +72,14 @@ MaxUsd = Annotated[
 MaxCalls = Annotated[int | None, typer.Option(metavar="N", help="Stop before more calls.")]
 MaxTokens = Annotated[int | None, typer.Option(metavar="N", help="Stop before more tokens.")]
 MaxSeconds = Annotated[float | None, typer.Option(metavar="N", help="Stop after so many seconds.")]
+
+
+NamedEngine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine", metavar="ENGINE", help="Run in shards: ray, ray://HOST:10001?shards=256, local."
+    ),
+]
 
 
 Rows = Annotated[
@@ -105,7 +114,7 @@ class CommonOptions:
         str | None,
         typer.Option(
             metavar="MODEL",
-            help="local, recorded, openai:NAME, openai:NAME@URL.",
+            help="local, recorded, openai:NAME, openai:NAME@URL; openai:NAME?batch=true for half the price.",
             rich_help_panel=_PANEL,
         ),
     ] = None
@@ -121,7 +130,7 @@ class CommonOptions:
         str | None,
         typer.Option(
             metavar="STORE",
-            help="sqlite:PATH, memory, neo4j, neo4j-local, URI.",
+            help="sqlite:PATH, memory, neo4j, neo4j-local, URI; shards:URI,URI, shards:sqlite:DIR?n=64.",
             rich_help_panel=_PANEL,
         ),
     ] = None

@@ -16,6 +16,7 @@ from semgraph.cli.options import (
     MaxSeconds,
     MaxTokens,
     MaxUsd,
+    NamedEngine,
     NoCache,
     OnError,
     Params,
@@ -56,6 +57,7 @@ def run(
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
     max_seconds: MaxSeconds = None,
+    engine: NamedEngine = None,
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Resume a run that was stopped.")
     ] = None,
@@ -77,7 +79,7 @@ def run(
         "max_tokens": max_tokens,
         "max_seconds": max_seconds,
     }
-    with options.session(**limits) as session:
+    with options.session(**limits, engine=engine) as session:
         chosen = {
             "params": parameters(set),
             "preset": preset,

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -256,11 +255,11 @@ def rows_preview(
     step_input: StepInput[Any],
     inputs: Mapping[str, pa.Table],
     source: Snapshot,
-    journal: Path | None,
+    memory: ObservationFile | None,
     budget: Budget,
 ) -> list[str]:
     """Lines printed before rows are computed with model calls: the steps with their known calls."""
-    amounts = _calls(step_input.physical, inputs, source, journal)
+    amounts = _calls(step_input.physical, inputs, source, memory)
     known = [
         f"{step} ({_amount(amount)})"
         for step, amount in amounts.items()
@@ -286,12 +285,12 @@ def plans_preview(
     arms: Mapping[str, PhysicalPlan],
     inputs: Mapping[str, pa.Table],
     source: Snapshot,
-    journal: Path | None,
+    memory: ObservationFile | None,
     budget: Budget,
 ) -> list[str]:
     """Lines printed before whole plans are run: the calls that EXPLAIN expects, by step."""
     wide = max(map(len, arms))
-    each = {name: _calls(physical, inputs, source, journal) for name, physical in arms.items()}
+    each = {name: _calls(physical, inputs, source, memory) for name, physical in arms.items()}
     lines = [f"  {name:<{wide}}  {_of_plan(amounts)}" for name, amounts in each.items()]
     return [f"whole plans, one trial of each; {limits(budget)}", *lines]
 
@@ -311,10 +310,12 @@ def _of_plan(amounts: Mapping[str, Amount]) -> str:
 
 
 def _calls(
-    physical: PhysicalPlan, inputs: Mapping[str, pa.Table], source: Snapshot, journal: Path | None
+    physical: PhysicalPlan,
+    inputs: Mapping[str, pa.Table],
+    source: Snapshot,
+    memory: ObservationFile | None,
 ) -> dict[str, Amount]:
     """The estimated calls of each semantic step."""
-    memory = ObservationFile.beside(journal)
     estimator = Estimator.over(physical, inputs, memory, source.rows)
     calls: dict[str, list[Amount]] = {}
     for node in walk(*physical.roots):

@@ -59,6 +59,7 @@ from semgraph.compare.trial import (
 )
 from semgraph.compare.truth import Truth, about, read_truth, whole_rows
 from semgraph.errors import BudgetReached, Fault, PlanError, Problem
+from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import CallLog, RunRecord, new_run, noted, timestamp
 from semgraph.execution.runtime import Opened
 from semgraph.llm.base import LLM
@@ -81,6 +82,10 @@ class Runner(Protocol):
     @property
     def settings(self) -> Settings:
         """The resolved settings."""
+        ...
+
+    def observations(self) -> ObservationFile | None:
+        """What earlier runs of the models observed; None where no journal is kept."""
         ...
 
     def open(self, plan: LogicalPlan, *, fresh: bool) -> AbstractAsyncContextManager[Opened]:
@@ -326,13 +331,15 @@ async def compare_step(
     chosen = choices(request, runner, opened.llm)
     node, variants, reference = chosen.node, chosen.variants, chosen.reference
     truth = None if request.truth is None else read_truth(node, request.truth)
-    source = await snapshot(plan, opened.store, partitions_read(plan, request.inputs))
-    known = await known_rows(plan, request.inputs, source)
+    source = await snapshot(
+        plan, opened.store, partitions_read(plan, request.inputs), request.inputs
+    )
+    known = known_rows(plan, request.inputs, source)
     async with source.copy(await opened.vector_length(plan)) as scratch:
         step_input = chosen.input(plan, scratch, opened.llm)
         if step_input.steps:
             for line in rows_preview(
-                step_input, request.inputs, source, runner.settings.journal_path, opened.budget
+                step_input, request.inputs, source, runner.observations(), opened.budget
             ):
                 request.say(line)
             record.begin()
@@ -444,7 +451,7 @@ async def compare_clusters(
         step_input = input_of(plan, node, scratch, library, opened.llm)
         if step_input.steps:
             for line in rows_preview(
-                step_input, request.inputs, source, runner.settings.journal_path, opened.budget
+                step_input, request.inputs, source, runner.observations(), opened.budget
             ):
                 request.say(line)
         record.begin()
@@ -490,7 +497,9 @@ async def compare_plans(
     truth = None if request.truth is None else read_graph_truth(request.truth)
     plans = {name: plan.using(use) for name, use in request.variants.items()}
     length = await opened.vector_length(plan)
-    source = await snapshot(plan, opened.store, partitions_read(plan, request.inputs))
+    source = await snapshot(
+        plan, opened.store, partitions_read(plan, request.inputs), request.inputs
+    )
     async with source.copy(length) as scratch:
         physical = checked(
             {
@@ -500,7 +509,7 @@ async def compare_plans(
         )
     estimates = [Estimate(name) for name in arms]
     for line in plans_preview(
-        physical, request.inputs, source, runner.settings.journal_path, opened.budget
+        physical, request.inputs, source, runner.observations(), opened.budget
     ):
         request.say(line)
     record.begin()
@@ -528,7 +537,7 @@ async def compare_plans(
             for n, use in arms.items()
         ],
         reference=reference, frozen={"rows": counts, "copied": source.count}, estimates=tuple(estimates), stopped=stopped,
-        notes=tuple(await known_rows(plan, request.inputs, source)),
+        notes=tuple(known_rows(plan, request.inputs, source)),
     )  # fmt: skip
 
 
@@ -566,7 +575,7 @@ async def foreseen(request: ComparisonRequest, runner: Runner) -> list[str]:
                         step_input,
                         request.inputs,
                         source,
-                        runner.settings.journal_path,
+                        runner.observations(),
                         opened.budget,
                     ),
                     later,

@@ -26,13 +26,13 @@ from semgraph.stores.sqlite.store import SqliteStore
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Rows of a store by label, nodes before edges, and the input rows that the plan has
-    committed.
+    """Rows of a store by label, nodes before edges, and how many of the input rows that were given
+    the plan has committed.
     """
 
     graph: Graph
     rows: Mapping[str, pa.Table]
-    committed: frozenset[str] = frozenset()
+    committed: int = 0
 
     @property
     def count(self) -> int:
@@ -74,8 +74,20 @@ def _named(table: pa.Table, column: str) -> list[str]:
     return sorted({value or "" for value in table.column(column).to_pylist()})
 
 
-async def snapshot(plan: LogicalPlan, store: Store, partitions: Sequence[str] | None) -> Snapshot:
-    """Read the rows of a store that a plan may read or write; none if it uses no store."""
+async def snapshot(
+    plan: LogicalPlan,
+    store: Store,
+    partitions: Sequence[str] | None,
+    inputs: Mapping[str, pa.Table] | None = None,
+) -> Snapshot:
+    """Read the rows of a store that a plan may read or write; none if it uses no store.
+
+    Args:
+        plan: The plan.
+        store: The store.
+        partitions: The partitions to read; None: all.
+        inputs: Rows of the plan's inputs of which those that it has committed are counted.
+    """
     graph = plan.graph
     if not graph.labels or not any(node.reads_store for node in walk(*plan.roots)):
         return Snapshot(graph, {})
@@ -89,27 +101,29 @@ async def snapshot(plan: LogicalPlan, store: Store, partitions: Sequence[str] | 
             rows[label.name] = await source.scan(
                 label.name, [*label.columns, *vectors], partitions, ()
             )
-        return Snapshot(graph, rows, await _committed(plan, source, partitions or []))
+        return Snapshot(graph, rows, await _committed(plan, source, inputs))
 
 
-async def _committed(plan: LogicalPlan, store: Store, partitions: Sequence[str]) -> frozenset[str]:
-    if plan.windows is None or not plan.writes or not partitions:
-        return frozenset()
-    states = await store.states(plan.name, partitions)
-    return frozenset(row for state in states.values() for row in state.committed)
+async def _committed(plan: LogicalPlan, store: Store, inputs: Mapping[str, pa.Table] | None) -> int:
+    if inputs is None or plan.windows is None or not plan.writes:
+        return 0
+    rows = await prepare(plan.windows, inputs[plan.windows.input])
+    keys = {
+        name: [rows.keys[row] for row in own]
+        for name, own in zip(rows.partitions, rows.of, strict=True)
+    }
+    states = await store.states(plan.name, keys)
+    return sum(len(state.committed) for state in states.values())
 
 
-async def known_rows(
-    plan: LogicalPlan, inputs: Mapping[str, pa.Table], source: Snapshot
-) -> list[str]:
+def known_rows(plan: LogicalPlan, inputs: Mapping[str, pa.Table], source: Snapshot) -> list[str]:
     """A note if input rows are in the graph already."""
     if plan.windows is None or not source.committed:
         return []
-    rows = await prepare(plan.windows, inputs[plan.windows.input])
-    known = len(source.committed & set(rows.keys))
-    if not known:
-        return []
-    what = f"{known:,} of {len(rows.keys):,} rows of {plan.windows.input} are in the graph already"
+    given = inputs[plan.windows.input].num_rows
+    what = (
+        f"{source.committed:,} of {given:,} rows of {plan.windows.input} are in the graph already"
+    )
     return [
         f"{what}, so the copy has their content before the comparison. A store without them shows more"
     ]

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 
 from semgraph.execution.observations import ObservationFile, Seen, key_of
+from semgraph.llm.prices import OF_BATCH
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Iterate, Round, loops_of
@@ -201,6 +202,7 @@ class Estimator:
         plan: The plan.
         inputs: Rows of the inputs, by name.
         seen: Observations of earlier runs, by `key_of`.
+        models: The models that the plan would call.
         counts: Rows of the store by label; None: unknown.
         windows: The number of windows of all partitions; without windows, the number of
             partitions.
@@ -208,17 +210,20 @@ class Estimator:
         around: In a round of a loop, the estimator of the plan around it.
         loop: That loop.
         given: The rows of its last round.
+        in_batches: The operators whose requests go into batches, for less.
     """
 
     plan: PhysicalPlan
     inputs: Mapping[str, int]
     seen: Mapping[str, Seen]
+    models: str = ""
     counts: Mapping[str, int] | None = None
     windows: int = 1
     tokens: Mapping[Node, float] | None = None
     around: Estimator | None = None
     loop: Iterate | None = None
     given: Mapping[Node, Amount] = field(default_factory=dict)
+    in_batches: frozenset[Node] = frozenset()
 
     def __post_init__(self) -> None:
         self._rows: dict[Node, Amount] = dict(self.given)
@@ -245,6 +250,7 @@ class Estimator:
             plan,
             {name: table.num_rows for name, table in inputs.items()},
             {} if observations is None else observations.read(),
+            "" if observations is None else observations.models,
             None if stored is None else {name: rows.num_rows for name, rows in stored.items()},
             _windows(plan.logical, inputs),
         )
@@ -327,7 +333,7 @@ class Estimator:
         return most.at_most() if most.kind in {"exact", "seen", "most"} else Amount()
 
     def _known(self, node: Node) -> Seen | None:
-        return self.seen.get(key_of(self.plan, node))
+        return self.seen.get(key_of(self.plan, node, self.models))
 
     def _before(self, node: Node) -> Amount | None:
         """The rows in proportion to those of earlier runs."""
@@ -429,14 +435,15 @@ class Estimator:
         if not items.value:
             return CallEstimate(items, *[Amount(0.0, items.kind)] * 5)
         if known is not None and known.items:
-            return self._as_before(items, known)
+            price = OF_BATCH if node in self.in_batches else 1.0
+            return self._as_before(items, known, price)
         calls = Amount(expected.value, worse(items.kind, expected.kind))
         own = (self.tokens or {}).get(node)
         sent = Amount() if own is None else calls.times(own, "seen")
         return CallEstimate(items, calls, sent, Amount(), Amount(), Amount())
 
     @staticmethod
-    def _as_before(items: Amount, seen: Seen) -> CallEstimate:
+    def _as_before(items: Amount, seen: Seen, price: float) -> CallEstimate:
         """The cost in proportion to the items of earlier runs."""
 
         def scaled(amount: float) -> Amount:
@@ -450,7 +457,7 @@ class Estimator:
         )
         sent, answered = scaled(seen.tokens_in), scaled(seen.tokens_out)
         return CallEstimate(
-            items, scaled(seen.calls), sent, answered, scaled(seen.dollars), seconds
+            items, scaled(seen.calls), sent, answered, scaled(seen.dollars * price), seconds
         )
 
     def _items(self, node: Semantic, left: Amount, known: Seen | None) -> Amount:

@@ -4,9 +4,10 @@ data; with estimates, and with the counts of a recorded run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from semgraph.execution.slices import for_batches
 from semgraph.explain.estimates import Amount, Forecast
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
@@ -35,13 +36,15 @@ def tree(
     rules: Sequence[str] = (),
     width: int = WIDTH,
     note: str = "",
+    batched: Collection[Node] = (),
 ) -> str:
     """The plan from its writes down to the inputs; a step that was printed above is only named.
 
     Estimates and counts of a run are printed as `estimated / actual`. Columns that do not fit are
-    dropped from the right and named in the last line. `note` is a note on that run.
+    dropped from the right and named in the last line. `note` is a note on that run. The requests of
+    `batched` operators go into batches.
     """
-    steps = {step["step"]: step for step in steps_of(plan)}
+    steps = {step["step"]: step for step in steps_of(plan, batched)}
     written: dict[str, list[str]] = {}
     for sink in plan.logical.writes:
         written.setdefault(of_sink(sink), []).append(f"{sink.keyword} {sink.label.name}")
@@ -88,8 +91,10 @@ def tree(
     for i, name in enumerate(tops):
         visit(name, "", "└" if i == len(tops) - 1 else "├")
     table, left_out = _table(rows, width)
-    lines = [*_head(plan, width), *table, *_replaced(plan), *_of_schema(plan)]
+    lines = [*_head(plan, width, batched), *table, *_replaced(plan), *_of_schema(plan)]
     lines += _on_duckdb(steps)
+    large = dict.fromkeys(p for s in steps.values() for r in s["store"] for p in r.get("large", ()))
+    lines += [f"nearest in {part}" for part in large]
     lines += _totals(forecast, actual)
     if note:
         lines.append(f"! {note}")
@@ -124,7 +129,7 @@ def _on_duckdb(steps: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [what + ", ".join(names)] if names else []
 
 
-def _head(plan: PhysicalPlan, width: int) -> list[str]:
+def _head(plan: PhysicalPlan, width: int, batched: Collection[Node]) -> list[str]:
     logical = plan.logical
     rounds = len({search.group for search in plan.of_kind(StoreSearch)})
     parts = [
@@ -135,8 +140,9 @@ def _head(plan: PhysicalPlan, width: int) -> list[str]:
     ]
     windowing = logical.windows
     if windowing is not None:
+        windowing = for_batches(windowing) if batched else windowing
         size = "what is ready" if windowing.by_readiness else windowing.size or "all"
-        parts.append(f"windows of {size} by {windowing.partition}, up to {windowing.ahead} ahead")
+        parts.append(f"windows of {size} by {windowing.partition}, up to {windowing.ahead:,} ahead")
     lines = [parts[0]]
     for part in parts[1:]:
         if len(lines[-1]) + 3 + len(part) <= width:
@@ -163,6 +169,7 @@ def _asks(step: Mapping[str, Any]) -> tuple[str, str]:
         notes = [
             *(["by use"] if each["why"] == "use" else []),
             *([each["role"]] if each["role"] != "default" else []),
+            *(["batch"] if "batch" in each else []),
         ]
         prompts.append(each["prompt"] + (f" ({', '.join(notes)})" if notes else ""))
     hows += [f"cluster {each['algorithm']}" for each in step["clusters"]]
@@ -273,7 +280,7 @@ def _table(rows: Sequence[tuple[str, ...]], width: int) -> tuple[list[str], list
     return lines, [_HEADS[i] for i in used if i not in fits]
 
 
-def steps_of(plan: PhysicalPlan) -> list[dict[str, Any]]:
+def steps_of(plan: PhysicalPlan, batched: Collection[Node] = ()) -> list[dict[str, Any]]:
     """The named steps in the order of computation, as plain data."""
     last = {node: step for step, node in plan.named().items()}
     segments: dict[str, list[dict[str, Any]]] = {}
@@ -286,7 +293,11 @@ def steps_of(plan: PhysicalPlan) -> list[dict[str, Any]]:
             {
                 "step": step,
                 "operators": [n.keyword for n in own if not isinstance(n, Input | Round)],
-                "semantic": [_semantic(plan, n) for n in own if isinstance(n, Semantic)],
+                "semantic": [
+                    _semantic(plan, n) | ({"batch": True} if n in batched else {})
+                    for n in own
+                    if isinstance(n, Semantic)
+                ],
                 "clusters": [_clustering(plan, n) for n in own if isinstance(n, Cluster)],
                 "store": [_reading(plan, n) for n in own if isinstance(n, (Search, Match, Scan))],
                 "embeds": [
@@ -351,7 +362,7 @@ def _clustering(plan: PhysicalPlan, node: Cluster) -> dict[str, str]:
     }
 
 
-def _semantic(plan: PhysicalPlan, node: Semantic) -> dict[str, str]:
+def _semantic(plan: PhysicalPlan, node: Semantic) -> dict[str, Any]:
     choice = plan.model_call(node).choice
     why = "reference" if plan.logical.choice(node.step) is None else "use"
     return {
@@ -392,6 +403,8 @@ def _search(spec: SearchSpec, specs: tuple[SearchSpec, ...]) -> dict[str, Any]:
     )
     if "nearest" in methods:
         data["nearest"] = spec.nearest
+        large = [part for part in spec.nearest.split("; ") if part.startswith(f"{node.label}.")]
+        data |= {"large": large} if large and node.label else {}
     if len(specs) > 1:
         data["shares"] = sorted({s.node.step for s in specs if s.node is not node})
     if spec.residual:
@@ -433,9 +446,12 @@ def as_data(
     forecast: Forecast | None = None,
     rules: Sequence[str] = (),
     note: str = "",
+    batched: Collection[Node] = (),
 ) -> dict[str, Any]:
-    """The plan as plain data, for `--format json`; `note` is a note on the run beside it."""
-    steps = steps_of(plan)
+    """The plan as plain data, for `--format json`; `note` is a note on the run beside it, `batched` as
+    in `tree`.
+    """
+    steps = steps_of(plan, batched)
     for step in steps:
         if forecast is not None:
             step["estimate"] = {

@@ -411,10 +411,14 @@ def find_named(name: str, folders: Sequence[Path], *, confined: bool) -> Path:
 def _nowhere(text: str, folders: Sequence[Path]) -> Problem:
     """The problem of a missing plan: for a path it lists the files beside it, for a name the plans."""
     known = sorted(
-        {p.stem for folder in (Path("plans"), plans_folder()) for p in folder.glob("*.yaml")}
+        {
+            path.stem
+            for folder in (*folders, Path("plans"), plans_folder())
+            for path in folder.glob("*.yaml")
+        }
         - {"graph"}
     )
-    near = did_you_mean(Path(text).stem, known)
+    near = _in_folders(text) or did_you_mean(Path(text).stem, known)
     if "/" in text or text.endswith((".yaml", ".yml")):
         asked = Path(text)
         beside = [
@@ -425,6 +429,29 @@ def _nowhere(text: str, folders: Sequence[Path]) -> Problem:
         hint = did_you_mean(text, sorted(beside)) or near or "see semgraph plans list"
         return Problem(f"{text}: there is no such file", hint=hint)
     return Problem(f'no plan "{text}"', there="plans: " + (", ".join(known) or "none"), hint=near)
+
+
+_FEW = 4  # plans that a hint lists
+
+
+def _in_folders(text: str) -> str | None:
+    """A hint where a folder of plans, or a plan in one, was probably meant."""
+    names = sorted(
+        {
+            path.relative_to(folder).with_suffix("").as_posix()
+            for folder in (Path("plans"), plans_folder())
+            for path in folder.glob("*/**/*.yaml")
+            if re.search(
+                r"^plan:", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE
+            )
+        }
+    )
+    asked = text.removeprefix("plans/").removesuffix(".yaml").strip("/")
+    within = [name for name in names if asked and f"/{asked}/" in f"/{name}"]
+    if not within:
+        return did_you_mean(asked, names)
+    listed = ", ".join(within) if len(within) <= _FEW else "see semgraph plans list"
+    return f"it is a folder of plans: {listed}"
 
 
 # -- YAML

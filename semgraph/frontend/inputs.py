@@ -618,6 +618,10 @@ def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> LoadedInput:
     if spec.or_all and value == ALL:
         return LoadedInput(spec.name, ALL, "the store")
     cut = plan.windows if plan.windows and plan.windows.input == spec.name else None
+    if files := _matching(value):
+        parts = [_read(plan, spec, str(file) + renames).rows for file, renames in files]
+        joined = pa.concat_tables([part for part in parts if isinstance(part, pa.Table)])
+        return LoadedInput(spec.name, joined, f"{value} ({len(files)} files)")
     path, renames = _file(spec, value)
     if value == _NO_ROWS:
         rows, source = [], "no rows"
@@ -638,6 +642,22 @@ def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> LoadedInput:
     return LoadedInput(
         spec.name, check_rows(spec, rows, partition=partition, key=key, source=source), source
     )
+
+
+def _matching(value: str) -> list[tuple[Path, str]]:
+    """The files of a pattern (`chats/*.parquet`) in the order of their names, each with the renames;
+    none if it is no pattern. Raises InputError if there are none.
+    """
+    pattern, colon, rest = value.partition(":")
+    path = Path(pattern)
+    if path.suffix.lower() not in _READERS or not re.search(r"[*?\[]", pattern):
+        return []
+    if re.search(r"\s", value) or _is_file(path):  # a text, or a file of that name
+        return []
+    files = sorted(file for file in Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    if not files:
+        raise InputError(Problem(f"{pattern}: no file has such a name"))
+    return [(file, colon + rest) for file in files]
 
 
 def _file(spec: InputSpec, value: str) -> tuple[Path | None, dict[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +33,19 @@ class PlanFile:
     path: Path
     shipped: bool
     functions: tuple[Path, ...] = ()  # folders
+
+    @cached_property
+    def name(self) -> str:
+        """The name that commands and calls take; of a plan that is in no folder of plans its path."""
+        for folder in (_OWN, plans_folder()):
+            if (path := self.path.resolve()).is_relative_to(folder.resolve()):
+                return path.relative_to(folder.resolve()).with_suffix("").as_posix()
+        return str(self.path)
+
+    @property
+    def folder(self) -> str:
+        """The outermost folder in its name: `a` of `a/b/plan`, "" of `plan`."""
+        return self.name.rpartition("/")[0].partition("/")[0]
 
     @cached_property
     def plan(self) -> LogicalPlan:
@@ -72,35 +86,46 @@ def plan_file(ref: str, functions: tuple[Path, ...] = ()) -> PlanFile:
 
 
 def listed(functions: tuple[Path, ...] = ()) -> list[PlanFile]:
-    """The plans in `./plans` and the shipped ones that these do not hide."""
+    """The plans in `./plans`, with its folders, and the shipped ones that these do not hide."""
     files: dict[str, PlanFile] = {}
     for folder, is_shipped in ((_OWN, False), (plans_folder(), True)):
-        for path in sorted(folder.glob("*.yaml")):
-            if is_plan(path):
-                own = is_shipped or folder.resolve() == plans_folder().resolve()
-                files.setdefault(path.stem, PlanFile(path, own, functions))
+        shipped = is_shipped or folder.resolve() == plans_folder().resolve()
+        for file in (PlanFile(path, shipped, functions) for path in _yaml_in(folder)):
+            if file.name not in files and is_plan(file.path):
+                files[file.name] = file
     return list(files.values())
 
 
+def _yaml_in(folder: Path) -> list[Path]:
+    """The YAML files of a folder, then those of its folders; hidden ones are left out."""
+    paths = [path.relative_to(folder) for path in folder.rglob("*.yaml")]
+    visible = [path for path in paths if not any(part.startswith(".") for part in path.parts)]
+    return [folder / path for path in sorted(visible, key=lambda path: (len(path.parts) > 1, path))]
+
+
 def callers(files: Sequence[PlanFile]) -> dict[str, tuple[str, ...]]:
-    """The plans that others call, or name in the `use` of a preset, each with the plans that do.
+    """The plans that others of their folder call, or name in the `use` of a preset, each with the
+    plans that do.
 
     Plans that cut their own input into windows are not among them: add_episode is called too, and
     is no part of another. A plan with errors calls nothing.
     """
-    found: dict[str, dict[str, None]] = {}
+    by_path = {file.path.resolve(): file for file in files}
     windowed: set[str] = set()
+    found: dict[str, set[str]] = {}
     for file in files:
         try:
             plan = file.plan
         except PlanError:
             continue
         if plan.windows is not None:
-            windowed.add(plan.name)
-        for name in _named_plans(plan):
-            found.setdefault(name, {})[plan.name] = None
-    known = {file.path.stem for file in files} - windowed
-    return {name: tuple(sorted(by)) for name, by in found.items() if name in known}
+            windowed.add(file.name)
+        for ref in _named_plans(plan):
+            with suppress(PlanError):  # an implementation
+                called = by_path.get(find_plan(ref, (file.path.parent,))[0].resolve())
+                if called is not None and called.folder == file.folder:
+                    found.setdefault(called.name, set()).add(file.name)
+    return {name: tuple(sorted(by)) for name, by in found.items() if name not in windowed}
 
 
 def _named_plans(plan: LogicalPlan) -> Iterator[str]:

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semgraph.compare.comparison import Comparison, Evidence
 from semgraph.display import Drawing, as_chart, as_html, as_text
@@ -21,9 +21,6 @@ from semgraph.provenance import FIXED, Lookup, parsed
 from semgraph.render import chart, comparison
 from semgraph.render.html import rendered
 from semgraph.render.why import evidence_lines
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _ROWS = 10
 _CELL, _BRIEF, _TEXT = 200, 160, 20_000
@@ -54,18 +51,20 @@ def _result_html(result: Result) -> str:
         facts=facts,
         failed=f"{len(result.failed):,} failed" if result.failed else "",
         notes=(*result.notes, *((result.stopped,) if result.stopped else ())),
-        tables=[_table(name, table) for name, table in result.tables.items()],
+        tables=[_table(result, name) for name in result.tables],
         steps=[] if result.record is None else _steps(result.record),
     )
 
 
-def _table(name: str, table: pa.Table) -> Data:
-    rows = table.slice(0, _ROWS).to_pylist()
+def _table(result: Result, name: str) -> Data:
+    first = result.head(name, _ROWS)
     return {
         "name": name,
-        "count": f"{table.num_rows:,} rows",
-        "heads": table.column_names,
-        "rows": [[shortened(show(value), _CELL) for value in row.values()] for row in rows],
+        "count": f"{result.count(name):,} rows",
+        "heads": first.column_names,
+        "rows": [
+            [shortened(show(value), _CELL) for value in row.values()] for row in first.to_pylist()
+        ],
     }
 
 

@@ -8,16 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from semgraph.execution.record import Run
+from semgraph.execution.recorded_results import RecordedTables
 from semgraph.execution.result import Result
 from semgraph.formats import UNKNOWN, count, dollars, duration, known, plain_line, plural, short
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
 from semgraph.render.picture import Picture, lines, pictures
-from semgraph.render.tables import Column, fitting, result_lines
+from semgraph.render.tables import ROWS, Column, fitting, result_lines
 from semgraph.render.tables import lines as table_lines
 
 _PICTURES = 5
+_DRAWN = 20_000  # rows in a record that are read to draw them
 _FAILURES = 5
 _YARDSTICK = "gpt-4.1-mini"
 _PROSE = "is not one JSON document"
@@ -52,8 +54,7 @@ def outcome(
     if plan.writes and until is None:
         yield from _graph(result, plan, width)
     else:
-        for name, table in result.tables.items():
-            yield from result_lines(name, table, width)
+        yield from _results(result, width)
     counted = result.meter.lines()
     steps = step_columns(counted, every=every)
     if steps:
@@ -108,12 +109,21 @@ def _graph(result: Result, plan: LogicalPlan, width: int) -> Iterator[str]:
     if len(drawn) > _PICTURES:
         yield f"… and {len(drawn) - _PICTURES} more {plan.graph.partition.removesuffix('_id')}s"
     if not drawn:
-        for name, table in result.tables.items():
-            yield from result_lines(name, table, width)
+        yield from _results(result, width)
+
+
+def _results(result: Result, width: int) -> Iterator[str]:
+    for name in result.tables:
+        yield from result_lines(name, result.head(name, ROWS), width, total=result.count(name))
 
 
 def drawing(result: Result, plan: LogicalPlan) -> list[Picture]:
-    """The pictures of the written graph, one for each partition."""
+    """The pictures of the written graph, one for each partition; none of a large result that is read
+    from a record.
+    """
+    recorded = isinstance(result.tables, RecordedTables)
+    if recorded and sum(map(result.count, result.tables)) > _DRAWN:
+        return []
     return pictures(result.tables, plan.graph)
 
 
@@ -252,7 +262,7 @@ def _is_empty(result: Result, plan: LogicalPlan) -> bool:
     if plan.writes or result.failed or result.stopped or not result.tables:
         return False
     reads = any(node.reads_store for node in walk(*plan.roots))
-    return reads and not any(table.num_rows for table in result.tables.values())
+    return reads and not any(map(result.count, result.tables))
 
 
 def unfinished(
@@ -281,6 +291,8 @@ def unfinished(
     if rows.get("given"):
         done = rows.get("committed", 0) + rows.get("skipped", 0)
         yield f"run {run.name}: {_safe(done, rows['given'], resumed, run.folder)}"
+    if run.facts.get("batches"):
+        yield str(run.facts["batches"])
     then = f", then semgraph run {typed}{options}" if is_dependency else ""
     yield f"Resume: semgraph run {command}{options} --resume {run.name}{then}"
 

@@ -51,7 +51,7 @@ def described_list(files: Sequence[PlanFile]) -> list[dict[str, Any]]:
     """
     plans, parts, called = grouped(files)
     return [
-        described(file) | {"called_by": list(called.get(file.path.stem, ()))}
+        {"name": file.name} | described(file) | {"called_by": list(called.get(file.name, ()))}
         for file in (*plans, *parts)
     ]
 
@@ -63,14 +63,17 @@ def _implementation(plan: LogicalPlan, node: Semantic) -> str:
 def grouped(files: Sequence[PlanFile]) -> tuple[list[PlanFile], list[PlanFile], Callers]:
     """The plans, the parts that other plans call, and by which plans."""
     called = callers(files)
-    parts = [file for file in files if file.path.stem in called]
+    parts = [file for file in files if file.name in called]
     return [file for file in files if file not in parts], parts, called
 
 
 def list_lines(files: Sequence[PlanFile], width: int) -> Iterator[str]:
-    """A line for each plan; below them, a line for each part that other plans call."""
+    """A line for each plan; below them, those of each folder, and the parts that other plans call."""
     plans, parts, called = grouped(files)
-    yield from _table("plan", plans, width)
+    yield from _table("plan", [file for file in plans if not file.folder], width)
+    for folder in dict.fromkeys(file.folder for file in plans if file.folder):
+        yield from ("", f"{folder}/")
+        yield from _table("plan", [file for file in plans if file.folder == folder], width)
     if parts:
         yield from ("", "parts: plans that other plans call")
         yield from _table("part", parts, width, called)
@@ -91,7 +94,7 @@ def _table(
     ]
     filling: dict[str, Sequence[str]] = {"description": cells[-1]}
     if called is not None:
-        filling = {"called by": [", ".join(called[f.path.stem]) for f in files], **filling}
+        filling = {"called by": [", ".join(called[f.name]) for f in files], **filling}
     for name, texts in filling.items():
         rest = width - sum(column.width() + GAP for column in columns)
         if rest >= _LEAST:
@@ -101,13 +104,13 @@ def _table(
 
 def _row(file: PlanFile) -> tuple[str, ...]:
     """The cells of a plan: its name, its folder, the steps that ask a model, its description."""
-    where = "shipped" if file.shipped else str(file.path.parent)
+    where = "shipped" if file.shipped else "plans"
     try:
         plan = file.plan
     except PlanError as error:
-        return (file.path.stem, where, "✗", "", f"✗ {error.problems[0]}")
+        return (file.name, where, "✗", "", f"✗ {error.problems[0]}")
     writes = "yes" if plan.writes or plan.schema else ""
-    return (plan.name, where, str(len(file.semantic) or ""), writes, first_sentence(plan.doc))
+    return (file.name, where, str(len(file.semantic) or ""), writes, first_sentence(plan.doc))
 
 
 def _cut(text: str, width: int) -> str:
@@ -158,7 +161,7 @@ def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
     yield from wrap(
         f"returns  {', '.join(plan.returns) or 'nothing'}", width, subsequent_indent=" " * 9
     )
-    command, note = f"try: semgraph run {file.path.stem}", example(plan)
+    command, note = f"try: semgraph run {file.name}", example(plan)
     yield ""
     if len(command) + len(note) + 5 <= width:
         yield f"{command}     {note}"

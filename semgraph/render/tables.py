@@ -23,7 +23,7 @@ GAP = 2
 WIDEST = 60
 _KEY = 8
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_ROWS = 20
+ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def dropped_note(columns: Sequence[Column]) -> str:
     return f"… {plural(len(columns), 'more column')}: {', '.join(c.title for c in columns)}"
 
 
-def of_arrow(table: pa.Table, *, rows: int = _ROWS) -> list[Column]:
+def of_arrow(table: pa.Table, *, rows: int = ROWS) -> list[Column]:
     """The first rows of a result as columns; keys are abbreviated, as `semgraph why` accepts them."""
     import pyarrow.types as kinds
 
@@ -166,11 +166,15 @@ def _cell(value: Any) -> str:
     return text[:_KEY] if _UUID.fullmatch(text) else text
 
 
-def result_lines(name: str, table: pa.Table, width: int, *, rows: int = _ROWS) -> Iterator[str]:
-    """A result with its name and the number of its rows; at most `rows` of them are printed.
+def result_lines(
+    name: str, table: pa.Table, width: int, *, rows: int = ROWS, total: int | None = None
+) -> Iterator[str]:
+    """A result with its name and the number of its rows; at most `rows` of them are printed. `total`
+    is their number, if the table has the first ones only.
 
     A column without values is named below the table; a constant column is printed beside the name.
     """
+    count = table.num_rows if total is None else total
     all_columns = of_arrow(table, rows=rows)
     columns = [column for column in all_columns if any(column.cells)]
     same = [c for c in columns if table.num_rows > 1 and len(set(c.cells)) == 1 and not c.right]
@@ -179,13 +183,13 @@ def result_lines(name: str, table: pa.Table, width: int, *, rows: int = _ROWS) -
         if same and len(same) < len(columns)
         else ""
     )
-    yield fit(f"{name}: {plural(table.num_rows, 'row')}{constants}", width).rstrip()
+    yield fit(f"{name}: {plural(count, 'row')}{constants}", width).rstrip()
     if columns:
         yield from lines([c for c in columns if not constants or c not in same], width)
     empty = [column.title for column in all_columns if not any(column.cells)]
     if table.num_rows and empty:
-        where = " in these rows" if table.num_rows > rows else ""
+        where = " in these rows" if count > rows else ""
         note = f"  {plural(len(empty), 'column')} without a value{where}: {', '.join(empty)}"
         yield fit(note, width).rstrip()
-    if table.num_rows > rows:
-        yield f"  … {plural(table.num_rows - rows, 'more row')}"
+    if count > rows:
+        yield f"  … {plural(count - rows, 'more row')}"

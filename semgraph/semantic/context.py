@@ -48,6 +48,7 @@ class NodeContext:
         trial: The number of the independent repetition.
         paid: Ids of the calls that the run has counted; new ones are counted in `replayed`, or in
             `metrics` if issued.
+        ahead: Whether its requests run ahead.
     """
 
     def __init__(
@@ -60,9 +61,11 @@ class NodeContext:
         seed: str = "",
         trial: int = 0,
         paid: set[str] | None = None,
+        ahead: bool = False,
     ) -> None:
         self._llm, self._embedder, self._node, self._metrics = llm, embedder, node, metrics
         self._model = bound(llm, node.prompt.first.role)
+        self._ahead = ahead
         self._seed, self._trial = seed, trial
         self._running: set[_Task] = set()
         self._schemas: dict[int, tuple[Mapping[str, Any], str]] = {}
@@ -85,6 +88,11 @@ class NodeContext:
     def limits(self) -> Limits:
         """The limits of the model."""
         return self._model.limits
+
+    @property
+    def batch(self) -> int:
+        """The most requests of one of its batches; 0: it sends them directly."""
+        return self.limits.batch if self._ahead else 0
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text for that model."""
@@ -115,6 +123,7 @@ class NodeContext:
             trial=self._trial,
             partition=partition,
             step=self._node.step,
+            ahead=self._ahead,
         )
 
     def _schema_text(self, schema: Mapping[str, Any]) -> str:
@@ -136,7 +145,7 @@ class NodeContext:
         pending = enumerate(requests)
         arrived: asyncio.Queue[tuple[int, _Task]] = asyncio.Queue()
         in_flight: set[_Task] = set()
-        most = max(1, self.limits.in_flight * 2)
+        most = max(1, self.batch or self.limits.in_flight * 2)
 
         def start() -> bool:
             following = next(pending, None)
@@ -261,6 +270,7 @@ class NodeContext:
             seed=self._seed,
             trial=self._trial,
             paid=self._paid,
+            ahead=self._ahead,
         )
         async with other:
             outcomes = await other.ask_words(node, rows, words)

@@ -35,14 +35,16 @@ def test_plans_are_listed_before_the_parts_that_other_plans_call(project: Projec
     assert lines[middle + 1].split() == ["part", "from", "asks", "writes", "called", "by"]
     plans, parts = (
         {line.split()[0]: line for line in part if line}
-        for part in (lines[1:middle], lines[middle + 2 :])
+        for part in (lines[1 : lines.index("memories/")], lines[middle + 2 :])
     )
     assert {"people", "add_episode", "search", "pagerank"} <= plans.keys()
     assert parts["find_rivals"].endswith("judge_episode, settle_facts")
     assert parts["read_lean"].endswith("add_episode, add_episode_lean"), "named by presets"
     listed = json.loads(project("plans", "list", "--format", "json").out)
-    assert [each["plan"] for each in listed] == [*plans, *parts]
-    called = {each["plan"]: each["called_by"] for each in listed}
+    names = [each["name"] for each in listed]
+    assert names[: len(plans)] == [*plans]
+    assert names[-len(parts) :] == [*parts]
+    called = {each["name"]: each["called_by"] for each in listed}
     assert called["resolve_entities"] == [
         "add_triplet",
         "judge_episode",
@@ -51,6 +53,54 @@ def test_plans_are_listed_before_the_parts_that_other_plans_call(project: Projec
     ]
     assert not any(called[name] for name in plans)
     assert all(called[name] for name in parts)
+
+
+def test_plans_in_folders_are_listed_apart_by_the_names_that_run_them(project: Project) -> None:
+    for name in ("write", "level"):
+        project.write(
+            f"plans/mine/tree/{name}.yaml",
+            f"plan: tree_{name}\ninputs: {{rows: {{n: int64}}}}\nsteps: "
+            + (
+                "{a: [{call: {plan: level, inputs: [rows]}}]}\n"
+                if name == "write"
+                else "{a: [{from: rows}]}\n"
+            )
+            + ("returns: [a.a]\n" if name == "write" else "returns: [a]\n")
+            + "example: {inputs: {rows: [{n: 1}]}}\n",
+        )
+    project.write("plans/mine/.draft/old.yaml", "plan: old\n")
+    project.write("plans/mine/tree/settings.yaml", "colour: blue\n")
+    lines = project("plans", "list").out.splitlines()
+    own, shipped = lines.index("mine/"), lines.index("memories/")
+    assert lines[own + 2].split()[:2] == ["mine/tree/write", "plans"]
+    assert lines[own + 3] == ""
+    assert {"memories/mem0/write", "memories/mem0/read", "memories/lightmem/sleep"} <= {
+        line.split()[0] for line in lines[shipped + 2 : lines.index("", shipped)]
+    }
+    (part,) = [line for line in lines if line.startswith("mine/tree/level")]
+    assert part.split()[-1] == "mine/tree/write"
+    listed = json.loads(project("plans", "list", "--format", "json").out)
+    assert {"mine/tree/write", "add_episode"} <= {each["name"] for each in listed}
+    assert project("run", "mine/tree/write", "-q").code == 0
+    page = project("plans", "show", "memories/mem0/write").out
+    assert "try: semgraph run memories/mem0/write     runs its example" in page
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        ("mem0", "It is a folder of plans: memories/mem0/read, memories/mem0/write"),
+        ("memories/mem0", "It is a folder of plans: memories/mem0/read, memories/mem0/write"),
+        ("memories", "It is a folder of plans: see semgraph plans list"),
+        ("memories/mem0/wirte", 'Did you mean "memories/mem0/write"?'),
+    ],
+)
+def test_a_folder_in_the_place_of_a_plan_is_answered_with_its_plans(
+    project: Project, asked: str, hint: str
+) -> None:
+    done = project("run", asked)
+    assert done.code == 2
+    assert done.err.splitlines()[0].endswith(hint)
 
 
 def test_a_part_of_ones_own_is_listed_with_its_caller(project: Project) -> None:

@@ -65,9 +65,9 @@ async def explained(session: semgraph.Session, path: Path, **inputs: Any) -> Map
     return found
 
 
-def session(folder: Path) -> semgraph.Session:
+def session(folder: Path, model: str = "oracle") -> semgraph.Session:
     return semgraph.Session(
-        llm=Oracle(MIND), embedder=Grams(), store="memory", runs="", folder=folder
+        llm=Oracle(MIND, name=model), embedder=Grams(), store="memory", runs="", folder=folder
     )
 
 
@@ -89,6 +89,15 @@ async def test_it_is_within_a_fifth_of_what_the_run_took(
         await made.arun(path, notes=NOTES, names=NAMES)  # from the journal
         near(await explained(made, path, notes=NOTES, names=NAMES), did)
     assert did.calls_issued or way == "cross_encoder"
+
+
+async def test_what_one_model_took_says_nothing_about_another(tmp_path: Path) -> None:
+    path = plan(tmp_path, "sem_map", "per_row")
+    async with session(tmp_path, "small") as small, session(tmp_path, "large") as large:
+        before = await explained(large, path, notes=NOTES, names=NAMES)
+        await small.arun(path, notes=NOTES, names=NAMES)
+        assert await explained(large, path, notes=NOTES, names=NAMES) == before
+        assert (await explained(small, path, notes=NOTES, names=NAMES)) != before
 
 
 @pytest.mark.parametrize("kinds", ["a", "ab", "aab", "abcdefg"])

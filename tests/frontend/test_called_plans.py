@@ -275,6 +275,7 @@ def test_a_step_that_calls_and_asks_cannot_be_chosen() -> None:
 
 def test_a_plan_that_is_not_there_is_named() -> None:
     assert '--use read: no plan "read_lots"' in refused(use={"read": "read_lots"})
+    assert 'Did you mean "read_fast"?' in refused(use={"read": "read_fastt"})
 
 
 def test_a_loaded_plan_is_loaded_again_with_other_plans(folder: Path) -> None:

@@ -289,3 +289,12 @@ def test_wrong_rows_are_an_input_error_with_exit_code_2(plan: LogicalPlan) -> No
     with pytest.raises(InputError) as caught:
         read_inputs(["notes=a.csv"], plan)
     assert caught.value.exit_code == 2
+
+
+def test_a_pattern_names_several_files_in_the_order_of_their_names(plan: LogicalPlan) -> None:
+    for name, text in (("b", "second"), ("a", "first"), ("c", "third")):
+        Path(f"{name}.jsonl").write_text(json.dumps({"said": text}) + "\n")
+    loaded = read_inputs(["asked=[ab].jsonl:query=said"], plan)["asked"]
+    assert loaded.rows["query"].to_pylist() == ["first", "second"]  # type: ignore[index]
+    assert loaded.source == "[ab].jsonl:query=said (2 files)"
+    assert "none*.jsonl: no file has such a name" in problem(plan, "asked=none*.jsonl")

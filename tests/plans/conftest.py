@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-import semgraph
 from benchmarks.world import StandIn
 from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
 from semgraph.frontend.plan_files import is_plan
 from semgraph.logical.plan import LogicalPlan
 from semgraph.stores.base import Store
-from tests.patience import HANGS
+from tests.served import session_with
 
 both_stores = pytest.mark.parametrize("store", ["memory", "neo4j"], indirect=True)
 """For a scenario of each plan. That stores agree is what `tests/stores` checks."""
@@ -98,14 +97,7 @@ class Memory:
 
     def __init__(self, store: str | Store, model: StandIn, runs: Path) -> None:
         self.model = model
-        self.session = semgraph.Session(
-            llm=f"openai:gpt-4.1-mini@{model.base_url}?timeout={HANGS:.0f}",
-            embedder=f"openai:stand-in@{model.base_url}?dimensions=256&timeout={HANGS:.0f}",
-            store=store,
-            journal=False,
-            runs="",
-            folder=runs,
-        )
+        self.session = session_with(model, store, runs)
         self._minute = 0
 
     def episode(
@@ -122,7 +114,7 @@ class Memory:
         episodes = [self.episode(_spoken(one)) if isinstance(one, str) else one for one in said]
         return await self.run("add_episode", episodes=episodes, **options)
 
-    async def run(self, plan: str, **options: Any) -> Result:
+    async def run(self, plan: str | Path, **options: Any) -> Result:
         """Run another plan."""
         settled = {
             name: options.pop(name) for name in ("params", "preset", "use") if name in options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,17 @@ def test_a_run_that_broke_off_says_so_too(plan: LogicalPlan, tmp_path: Path) -> 
         f"run {tmp_path.name}: 4 of 9 notes are written and complete",
         f"Resume: semgraph run people --config c --resume {tmp_path.name}",
     ]
+
+
+def test_a_run_that_broke_off_names_the_batches_that_go_on(
+    plan: LogicalPlan, tmp_path: Path
+) -> None:
+    note = (
+        "1 batch goes on at the endpoint: batch_1 (3 requests). A resumed run collects the answers"
+    )
+    (tmp_path / "run.json").write_text(json.dumps({"batches": note}))
+    lines = list(unfinished([Run(tmp_path)], plan, "people", "", lambda _name: plan))
+    assert lines == [note, f"Resume: semgraph run people --resume {tmp_path.name}"]
 
 
 def test_if_a_plan_of_the_example_broke_off_both_commands_are_printed(
