@@ -305,8 +305,9 @@ class RayEngine:
     async def started(self, work: Work, job: Any, ledger: RunLedger, on_report: OnReport) -> Any:
         """Workers for one job. The ledger is where this process is connected."""
         ray, budget = self.ray, ledger.budget
+        # A soft affinity may place it on a node that is removed later.
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-            ray.get_runtime_context().get_node_id(), soft=True
+            ray.get_runtime_context().get_node_id(), soft=False
         )
         limits = (budget.max_calls, budget.max_tokens, budget.max_usd)
         actor_class = ray.remote(num_cpus=0, max_concurrency=100_000)(LedgerActor)

@@ -8,7 +8,6 @@ import resource
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from tests.patience import HANGS, default_signals
 
 pytestmark = pytest.mark.usefixtures("cluster")
 SHARDS, IN_FLIGHT = 4, 4
+PART = 36  # requests, after which something happens
 
 
 async def graph_of(work: Work):
@@ -48,14 +48,14 @@ async def in_shards(work: Work, rows, workers: int = 2, **more) -> Result:
     return await work.run(rows, session=settings(work, workers, **more))
 
 
-async def run_until(work: Work, rows, requests: int, then: Callable[[], object]) -> Result:
-    """A run in shards; something happens when so many requests have come."""
-    running = asyncio.create_task(in_shards(work, rows))
-    waiting = asyncio.create_task(work.model.until(lambda: len(work.model.arrived) >= requests))
+async def begun(work: Work, rows, workers: int = 2) -> asyncio.Task[Result]:
+    """A run in shards that has sent a part of its requests."""
+    running = asyncio.create_task(in_shards(work, rows, workers))
+    waiting = asyncio.create_task(work.model.until(lambda: len(work.model.arrived) >= PART))
     await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
     assert not running.done(), running.exception()
-    then()
-    return await running
+    await waiting
+    return running
 
 
 def workers() -> list[psutil.Process]:
@@ -101,15 +101,9 @@ async def test_a_killed_worker_costs_what_it_had_in_flight_and_nothing_else(simp
     rows = rows_of_groups(texts=28)
     whole, graph, asked = await alone(simple, rows)
     simple.model.arrived.clear()
-    killed: list[int] = []
-
-    def kill() -> None:
-        process = workers()[0]
-        process.send_signal(signal.SIGKILL)
-        killed.append(process.pid)
-
-    result = await run_until(simple, rows, 36, kill)
-    assert killed
+    running = await begun(simple, rows)
+    workers()[0].send_signal(signal.SIGKILL)
+    result = await running
     assert await graph_of(simple) == graph
     sent = wire(simple.model.requests)
     assert sent.keys() == asked.keys()
@@ -127,8 +121,7 @@ async def test_a_node_that_is_removed_costs_what_it_had_in_flight(simple: Work, 
     _, graph, asked = await alone(simple, rows)
     simple.model.arrived.clear()
     node = cluster.add_node(num_cpus=2)
-    running = asyncio.create_task(in_shards(simple, rows, 4))
-    await simple.model.until(lambda: len(simple.model.arrived) >= 36)
+    running = await begun(simple, rows, 4)
     await asyncio.to_thread(cluster.remove_node, node, allow_graceful=False)
     result = await running
     assert await graph_of(simple) == graph
@@ -142,8 +135,7 @@ async def test_an_interrupted_run_is_resumed(simple: Work):
     rows = rows_of_groups(texts=28)
     _, graph, asked = await alone(simple, rows)
     simple.model.arrived.clear()
-    running = asyncio.create_task(in_shards(simple, rows))
-    await simple.model.until(lambda: len(simple.model.arrived) >= 36)
+    running = await begun(simple, rows)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -180,7 +172,7 @@ async def test_a_run_whose_own_process_is_killed_is_resumed(simple: Work):
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", MAIN, task, env=env, preexec_fn=default_signals, stderr=DEVNULL, stdout=DEVNULL
     )  # fmt: skip
-    await simple.model.until(lambda: len(simple.model.arrived) >= 36 or process.returncode)
+    await simple.model.until(lambda: len(simple.model.arrived) >= PART or process.returncode)
     children = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     await process.wait()
