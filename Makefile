@@ -13,14 +13,15 @@ VENV_EXTRAS := .venv-extras
 # graphiti-core, whose databases semgraph shares
 VENV_GRAPHITI := .venv-graphiti
 
-# Ray, which asks for versions of its own
+# Ray, which asks for versions of its own, and faiss beside it
 VENV_RAY := .venv-ray
 
 KILLS ?= 20
 SECONDS ?= 60
 SEED ?=
+FULL ?=
 
-.PHONY: demo fuzz kill soak nightly test test-extras test-graphiti test-ray check fmt recordings pages bench bench-full bench-quick clean
+.PHONY: demo fuzz kill soak nightly test test-extras test-graphiti test-ray check fmt recordings pages bench bench-full bench-scale bench-quick clean
 
 # a knowledge graph from three chat messages, by a model on this machine (fetched once, 1.1 GB)
 demo: $(VENV)/.demo
@@ -96,7 +97,11 @@ bench: $(VENV)/.installed $(VENV_EXTRAS)/.installed $(VENV_GRAPHITI)/.installed
 bench-full: $(VENV)/.installed $(VENV_EXTRAS)/.installed $(VENV_GRAPHITI)/.installed
 	$(BIN)/python -m benchmarks run --full
 
-# does it all run here? Two minutes; the results are left alone
+# several workers and large graphs: 50 minutes; FULL=--full for 100,000 episodes, 40 minutes more
+bench-scale: $(VENV)/.installed $(VENV_RAY)/.faiss
+	$(BIN)/python -m benchmarks run scale $(FULL)
+
+# does it all run here? Four minutes; the results are left alone
 bench-quick: $(VENV)/.installed
 	$(BIN)/python -m benchmarks run --quick
 	$(BIN)/python -m benchmarks check
@@ -133,6 +138,10 @@ $(VENV_GRAPHITI)/.installed: pyproject.toml constraints.txt constraints-graphiti
 $(VENV_RAY)/.installed: pyproject.toml constraints.txt
 	test -x $(VENV_RAY)/bin/python || $(PYTHON) -m venv $(VENV_RAY)
 	$(VENV_RAY)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[ray,dev]"
+	touch $@
+
+$(VENV_RAY)/.faiss: $(VENV_RAY)/.installed
+	$(VENV_RAY)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[ray,faiss,dev]"
 	touch $@
 
 clean:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from benchmarks.engine import goals, markers, own
+from benchmarks.engine import goals, own
 from benchmarks.engine.calls import WAYS, cpu_of
 from benchmarks.engine.planning import planned
 from benchmarks.suite import Benchmark, Case, Chart, Column, Contest, Table, Target
@@ -21,7 +21,7 @@ IMPORTS = {
 }
 STEPS = (0, 10, 30, 100, 300)
 """Of plans; 0: the shipped add_episode."""
-CALL, START, PLAN, MARKERS = "CPU of a call", "start", "plan", "markers"
+CALL, START, PLAN = "CPU of a call", "start", "plan"
 
 
 def cases() -> Sequence[Case]:
@@ -38,14 +38,6 @@ def cases() -> Sequence[Case]:
     found += [
         Case({"what": START, "way": name}, partial(own.imported, *of), trials=1)
         for name, of in IMPORTS.items()
-    ]
-    found += [
-        Case(
-            {"what": MARKERS, "way": f"{count:,} rows committed"},
-            partial(markers.looked_up, count),
-            quick=True,
-        )
-        for count in markers.COMMITTED
     ]
     return [*found, *_plans()]
 
@@ -157,13 +149,6 @@ BENCHMARK = Benchmark(
             note="The imports of other engines are measured once, after one that fills the disk cache.",
         ),
         Table(
-            "How long does a run look for one new row among the committed rows of its group?",
-            ("way",),
-            (Column("cpu_ms", "CPU ms", "{:.3f}"), Column("peak_kib", "peak KiB", "{:.1f}")),
-            where={"what": MARKERS},
-            note="The store alone, an SQLite file; the median of 200 lookups.",
-        ),
-        Table(
             "How long does it take to plan?",
             ("way",),
             (Column("load_ms", "read and bind ms", "{:.0f}"), Column("optimize_ms", "optimize ms", "{:.0f}")),
@@ -182,7 +167,6 @@ BENCHMARK = Benchmark(
             "CPU of a call, all included, against the SDK's", {"way": WHOLE}, "cpu_ms_per_call", 0.75, of={"way": SDK},
             headline=True,
         ),
-        Target("one new row in a group with 100,000 rows: CPU ms", {"way": "100,000 rows committed"}, "cpu_ms", 5.0),
         Target("import semgraph: s", {"way": "import semgraph"}, "seconds", 0.3, others={"way": "import lotus"},
                headline=True),
         Target("semgraph --help: s", {"way": "semgraph --help"}, "seconds", 0.5, others={"way": "import lotus"}),

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.suite.made import ROOT
@@ -37,16 +38,16 @@ def stop(process: subprocess.Popen[str]) -> None:
             stream.close()
 
 
-def last_line_of(module: str, *arguments: str) -> str:
-    """Run a module with this interpreter, and return the last line that it prints. Its process group
-    is ended in any case.
+def last_line_of(module: str, *arguments: str, python: str | Path = sys.executable) -> str:
+    """Run a module with this interpreter or another one, and return the last line that it prints.
+    Its process group is ended in any case.
 
     Raises:
         RuntimeError: It failed; has the last line of its errors.
     """
     with tempfile.TemporaryFile("w+") as errors:
         process = started(
-            [sys.executable, "-m", module, *arguments],
+            [str(python), "-m", module, *arguments],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=errors,

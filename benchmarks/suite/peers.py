@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,8 +21,10 @@ from benchmarks.suite.made import ROOT
 PEERS = {
     "lotus": (".venv-extras", "make test-extras"),
     "graphiti-core": (".venv-graphiti", "make test-graphiti"),
+    "ray": (".venv-ray", "make bench-scale"),
+    "faiss": (".venv-ray", "make bench-scale"),
 }
-"""The environment of each peer, and the command that creates it."""
+"""The environment of each peer and of extras, and the command that creates it."""
 _QUIET = {
     "OPENAI_API_KEY": "none", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "GRAPHITI_TELEMETRY_ENABLED": "false"
 }  # fmt: skip
@@ -122,6 +125,19 @@ def interpreter(peer: str) -> Path:
         msg = f"{peer} is not installed in {folder}. Run: {command}"
         raise Unmeasured(msg)
     return python
+
+
+def interpreter_with(module: str) -> Path:
+    """The Python of this process if a module of an extra is installed there, or of the environment
+    that has it. Raises Unmeasured with the command that installs it.
+    """
+    if find_spec(module) is not None:
+        return Path(sys.executable)
+    folder, command = PEERS[module]
+    if not any((ROOT / folder / "lib").glob(f"python*/site-packages/{module}")):
+        msg = f"needs the extra {module}, which is not installed in {folder}. Run: {command}"
+        raise Unmeasured(msg)
+    return interpreter(module)
 
 
 def _started(

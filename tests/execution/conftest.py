@@ -10,7 +10,6 @@ import os
 import shutil
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -22,6 +21,8 @@ import pytest
 from aiohttp import web
 
 import semgraph
+from benchmarks.scale.graphs import Contents as Graph
+from benchmarks.scale.graphs import contents, wire  # noqa: F401 - for the tests
 from benchmarks.world import Fault, Faults, StandIn
 from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
@@ -31,7 +32,6 @@ from tests.patience import HANGS, default_signals
 
 ROOT = Path(__file__).parents[2]
 PLAN = ROOT / "plans" / "add_episode.yaml"
-TIMES = {"created_at", "expired_at"}
 STORY = [
     "Ann(user): I work at Luma.",
     "Ann(user): I live in Rome.",
@@ -47,7 +47,6 @@ STORY = [
     "Cleo(user): I know Ben. I live in Oslo.",
 ]
 Row = Mapping[str, Any]
-Graph = dict[str, dict[str, dict[str, Any]]]
 
 
 @cache
@@ -69,11 +68,6 @@ def asked_about(body: Mapping[str, Any]) -> str:
     """The message that an extraction is about; "" of every other question."""
     text: str = body["messages"][-1]["content"]
     return text.removeprefix("Message: ").split("\n")[0] if text.startswith("Message: ") else ""
-
-
-def wire(bodies: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """Requests as they went over the wire, each with its number of times."""
-    return Counter(json.dumps(body, sort_keys=True) for body in bodies)
 
 
 def variant(folder: Path, *changes: tuple[str, str]) -> Path:
@@ -147,27 +141,8 @@ class Place:
         """Everything that the graph holds, by label and key; times of writing only as whether there
         are any.
         """
-        graph = declared()
-        store = self.look()
-        try:
-            await store.attach(graph)
-            groups = None if group is None else [group]
-            found = {
-                name: await store.scan(name, list(label.columns), groups, ())
-                for name, label in graph.labels.items()
-            }
-        finally:
-            await store.aclose()
-        keep = {
-            name: {
-                row["uuid"]: row
-                if times
-                else {k: v is not None if k in TIMES else v for k, v in row.items()}
-                for row in t.to_pylist()
-            }
-            for name, t in found.items()
-        }
-        return {name: rows for name, rows in keep.items() if rows}
+        groups = None if group is None else [group]
+        return await contents(self.look(), declared(), times=times, groups=groups)
 
     async def counts(self) -> dict[str, int]:
         """How many there are of each label."""

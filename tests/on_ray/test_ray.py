@@ -15,6 +15,7 @@ import psutil
 import pytest
 from ray.cluster_utils import Cluster
 
+from benchmarks.scale.clusters import DRIVER, lives, workers
 from semgraph.engine.on_ray import RayEngine, WorkerCode
 from semgraph.errors import PlanError, SemgraphError
 from semgraph.execution.result import Result
@@ -56,29 +57,6 @@ async def begun(work: Work, rows, workers: int = 2) -> asyncio.Task[Result]:
     assert not running.done(), running.exception()
     await waiting
     return running
-
-
-def workers() -> list[psutil.Process]:
-    """The processes of Ray that run shards."""
-    return [p for p in psutil.process_iter(["cmdline"]) if _runs_shards(p)]
-
-
-def _runs_shards(process: psutil.Process) -> bool:
-    line = process.info["cmdline"] or [""]
-    try:
-        return line[0].startswith("ray::run_task") and _mine in process.parents()
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE and "Agent" not in process.name()
-    except psutil.NoSuchProcess:
-        return False
-
-
-_mine = psutil.Process()
 
 
 async def test_a_run_on_several_processes_is_one_run(simple: Work):
@@ -150,14 +128,6 @@ async def test_an_interrupted_run_is_resumed(simple: Work):
     assert (sent - asked).total() <= IN_FLIGHT
 
 
-MAIN = """
-import json, sys, semgraph
-task = json.loads(sys.argv[1])
-with semgraph.Session(**task["session"]) as session:
-    session.run(task["plan"], episodes=task["rows"])
-"""
-
-
 async def test_a_run_whose_own_process_is_killed_is_resumed(simple: Work):
     import json
 
@@ -170,13 +140,13 @@ async def test_a_run_whose_own_process_is_killed_is_resumed(simple: Work):
     task = json.dumps({"session": session, "plan": str(PLAN), "rows": rows}, default=str)
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", MAIN, task, env=env, preexec_fn=default_signals, stderr=DEVNULL, stdout=DEVNULL
+        sys.executable, "-c", DRIVER, task, env=env, preexec_fn=default_signals, stderr=DEVNULL, stdout=DEVNULL
     )  # fmt: skip
     await simple.model.until(lambda: len(simple.model.arrived) >= PART or process.returncode)
     children = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     await process.wait()
-    await simple.model.until(lambda: not any(map(_lives, children)))  # those that could write
+    await simple.model.until(lambda: not any(map(lives, children)))  # those that could write
     async with simple.session(**settings(simple)) as opened:
         last = await opened.arun(PLAN, resume=simple.records[-1]["run"])
     assert last.exit_code == 0

@@ -1,0 +1,1 @@
+"""Beyond one process and beyond one million: runs by several workers, and large graphs."""
