@@ -24,12 +24,27 @@ from semgraph.stores.neo4j.local.jars import StartProgress, jars
 from semgraph.stores.neo4j.local.server import LocalServer, start, status, stop
 from semgraph.stores.neo4j.store import local_store
 
-START = "import sys; from semgraph.stores.neo4j.local.server import start; print(start(sys.argv[1]).pid)"
+START = """
+import sys
+from semgraph.stores.neo4j.local.server import start
+print(start(sys.argv[1], *map(int, sys.argv[2:])).pid)
+"""
 
 
 def run(server: LocalServer, query: str) -> list[list[object]]:
     with neo4j.GraphDatabase.driver(server.uri, auth=(server.user, server.password)) as driver:
         return [record.values() for record in driver.execute_query(query).records]
+
+
+def own_port() -> int:
+    """A free port that no other test takes while this server is down: servers try 7687 first, and
+    the system gives out ports above 32767.
+    """
+    for port in range(20_000 + os.getpid() % 10_000, 32_000):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    raise AssertionError("no port is free")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,9 +61,8 @@ def server(quick: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lo
     folder = tmp_path_factory.mktemp("local") / "neo4j"
     folder.mkdir(mode=0o700)
     (folder / "settings.conf").write_text("db.transaction.timeout=77s\n", encoding="utf-8")
-    said = subprocess.run(
-        [sys.executable, "-c", START, str(folder)], check=True, capture_output=True, text=True
-    )
+    started = [sys.executable, "-c", START, str(folder), str(own_port())]
+    said = subprocess.run(started, check=True, capture_output=True, text=True)
     found = status(folder)
     assert int(said.stdout) == found.pid
     yield found
