@@ -7,13 +7,14 @@ import pytest
 from benchmarks.world import Fault, StandIn
 from semgraph.frontend.document import read_file
 from semgraph.shipped import plans_folder
-from tests.memories.conftest import turn
+from tests.memories.conftest import both_stores, turn
 
 NOW, THEN = "Where does Ada Costa live?", "Where did Ada Costa live in January 2025?"
 MOVES = (turn(1, "I live in Oslo."), turn(2, "I know Ben Ito."), turn(40, "I have moved to Riga."))
 
 
-async def test_a_fact_that_is_over_answers_about_its_time_alone(memory):
+@both_stores
+async def test_a_fact_that_is_over_answers_about_its_time_alone_on_both_stores(memory):
     graphiti = memory("graphiti")
     await graphiti.tell(*MOVES)
     now, then, unknown = await graphiti.ask(NOW, THEN, "Where does Katya Brandt live?")

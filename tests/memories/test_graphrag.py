@@ -289,12 +289,12 @@ async def test_a_strength_out_of_its_range_is_brought_into_it(memory, monkeypatc
 
 
 async def test_blank_answers_are_no_entity_no_relation_and_no_finding(memory, monkeypatch):
-    blank = {"source": "Ada", "target": "Ben", "description": " ", "strength": 1}
+    blank = {"source": "Ada", "target": "Ben", "description": " \n", "strength": 1}
     elements, report = ROWS["entities relations"], ROWS["title summary rating findings"]
     monkeypatch.setitem(
         ROWS, "entities relations",
         lambda record: {
-            "entities": [*elements(record)["entities"], {"name": " ", "kind": ""}],
+            "entities": [*elements(record)["entities"], {"name": " \n", "kind": ""}],
             "relations": [*elements(record)["relations"], blank, {**blank, "source": " ", "description": "A."}],
         },
     )  # fmt: skip
@@ -303,7 +303,7 @@ async def test_blank_answers_are_no_entity_no_relation_and_no_finding(memory, mo
         lambda record: {
             **report(record),
             "findings": [
-                *report(record)["findings"], {"text": "", "relations": [1]}, {"text": "No source.", "relations": []},
+                *report(record)["findings"], {"text": "\n", "relations": [1]}, {"text": "No source.", "relations": []},
             ],
         },
     )  # fmt: skip

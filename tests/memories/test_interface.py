@@ -4,6 +4,7 @@ conversation.
 
 from __future__ import annotations
 
+import re
 from contextlib import aclosing
 
 import pytest
@@ -127,6 +128,38 @@ async def test_turns_of_one_time_are_shown_in_the_order_in_which_they_were_given
     assert [row["turns"] for row in shown] == [["t9"], ["t10"], ["t11"], ["t12"], ["t13"]]
 
 
+CITIES = "Oslo Riga Accra Dakar Gdansk Lisbon Porto Quito Sofia Turin Vienna Warsaw".split()
+# What a prompt of a memory lists in the order in which it was said.
+LISTED = {
+    "turns": [r"Records:(.*)"],
+    "mem0": [r"Earlier messages: (.*)New messages:", r"^Summary so far:.*New messages: (.*)"],
+    "memoryos": [r"Messages: (.*)"],
+    "raptor": [r"Records:(.*)"],
+}
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+@pytest.mark.parametrize("name", LISTED)
+async def test_a_session_of_one_time_keeps_its_order_in_prompts(memory, model, name, runs):
+    told = memory(name)
+    said = [
+        turn(1, f"I have visited {city}.") | {"id": f"s1:{n}"} for n, city in enumerate(CITIES, 1)
+    ]
+    each, params = len(said) // runs, {"levels": 1} if name == "raptor" else {}
+    for n in range(0, len(said), each):
+        await told.tell(*said[n : n + each], params=params)
+    if name == "turns":
+        await told.ask("Which cities has Ada Costa visited?", preset="full_context")
+    lists = [
+        sorted(filter(found[1].__contains__, CITIES), key=found[1].index)
+        for body in model.requests
+        for pattern in LISTED[name]
+        if (found := re.search(pattern, body["messages"][-1]["content"], re.DOTALL))
+    ]
+    assert max(map(len, lists)) > 3
+    assert lists == [[city for city in CITIES if city in listed] for listed in lists]
+
+
 async def test_a_turn_with_the_id_of_another_conversation_is_reported_and_not_mixed(memory):
     turns = memory("turns")
     await turns.tell(turn(1, "I work at Luma."))
@@ -152,16 +185,24 @@ async def answers(memory, conversation):
     return result.tables["answers"].to_pylist()
 
 
-@pytest.mark.parametrize("name", ["mem0", "mem0g", "amem", "graphiti"])
-async def test_a_write_that_stopped_half_way_and_is_run_again_leaves_the_same_answers(memory, name):
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("mem0", {}), ("mem0g", {}), ("amem", {}), ("graphiti", {}), ("hipporag", {"window": 4}),
+        ("lightmem", {"buffer": 4}), ("memoryos", {"short": 2, "hot": 2}),
+    ],
+)  # fmt: skip
+async def test_a_write_that_stopped_half_way_and_is_run_again_leaves_the_same_answers(
+    memory, name, params
+):
     told = of_world(2, 3, 1, 12)
     turns = [dict(turn) for turn in told.turns[:12]]
     whole = memory(name)
-    calls = (await whole.tell(*turns)).meter.total().calls_issued
+    calls = (await whole.tell(*turns, params=params)).meter.total().calls_issued
     async with aclosing(SqliteStore(":memory:")) as store:
-        stopped = await memory(name, kept=store, max_calls=calls // 2).tell(*turns)
+        stopped = await memory(name, kept=store, max_calls=calls // 2).tell(*turns, params=params)
         assert stopped.stopped
         assert stopped.committed < len(turns)
         again = memory(name, kept=store)
-        assert (await again.tell(*turns)).skipped == stopped.committed
+        assert (await again.tell(*turns, params=params)).skipped == stopped.committed
         assert await answers(again, told) == await answers(whole, told)

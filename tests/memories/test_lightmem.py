@@ -222,7 +222,7 @@ async def test_an_update_without_words_changes_nothing(memory, monkeypatch):
     monkeypatch.setitem(
         ROWS,
         "action becomes sources",
-        lambda _: {"action": "update", "becomes": " ", "sources": []},
+        lambda _: {"action": "update", "becomes": " \n", "sources": []},
     )
     lightmem = memory("lightmem")
     await lightmem.tell(*TOLD)

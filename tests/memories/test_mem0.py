@@ -12,7 +12,7 @@ from benchmarks.memories.memories import MEMORIES
 from benchmarks.world import Fault, StandIn
 from benchmarks.world.answers.memory import ROWS
 from benchmarks.world.answers.reading import listed
-from tests.memories.conftest import turn
+from tests.memories.conftest import both_stores, turn
 
 WORKS, LIVES = "Where does Ada Costa work?", "Where does Ada Costa live?"
 
@@ -69,7 +69,8 @@ async def test_without_decisions_questions_about_the_present_get_outdated_answer
     )
 
 
-async def test_answers_rest_on_turns(memory):  # on Neo4j: test_mem0g.py
+@both_stores
+async def test_answers_rest_on_turns_on_both_stores(memory):
     mem0 = memory("mem0")
     await mem0.tell(
         turn(1, "I have joined Luma."),
@@ -131,7 +132,7 @@ async def test_an_addition_that_names_a_memory_hides_no_deletion_of_it(memory, m
 
 async def test_blank_answers_change_nothing(memory, monkeypatch):
     def blank(record):
-        return {"event": "UPDATE", "memory": listed(record["known"])[0]["number"], "becomes": " "}
+        return {"event": "UPDATE", "memory": listed(record["known"])[0]["number"], "becomes": " \n"}
 
     monkeypatch.setitem(ROWS, "event memory becomes", blank)
     mem0 = memory("mem0")
@@ -140,9 +141,9 @@ async def test_blank_answers_change_nothing(memory, monkeypatch):
     )
     assert texts(await mem0.rows("Memory")) == ["Ada Costa has moved to Oslo."]
     monkeypatch.setitem(
-        ROWS, "remembered", lambda _: {"remembered": [{"statement": "", "message": 1}]}
+        ROWS, "remembered", lambda _: {"remembered": [{"statement": "\n", "message": 1}]}
     )
-    monkeypatch.setitem(ROWS, "overview", lambda _: {"overview": ""})
+    monkeypatch.setitem(ROWS, "overview", lambda _: {"overview": "\n"})
     await mem0.tell(turn(3, "I know Ben Ito."), params={"every": 1})
     assert texts(await mem0.rows("Memory")) == ["Ada Costa has moved to Oslo."]
     assert await mem0.rows("Summary") == []

@@ -123,11 +123,11 @@ async def test_no_request_shows_two_conversations(memory, model):
 
 async def test_blank_names_and_relations_are_left_out(memory, monkeypatch):
     triplets = [
-        {"source": source, "relation": relation, "target": "Riga", "days": "", "message": 1}
-        for source, relation in (("", "lives in"), ("Ada Costa", " "), ("Ada Costa", "lives in"))
+        {"source": source, "relation": relation, "target": "Riga", "days": "\n", "message": 1}
+        for source, relation in (("", "lives in"), ("Ada Costa", " \n"), ("Ada Costa", "lives in"))
     ]
     monkeypatch.setitem(ROWS, "triplets", lambda _: {"triplets": triplets})
-    monkeypatch.setitem(ROWS, "names", lambda _: {"names": ["", "Ada Costa"]})
+    monkeypatch.setitem(ROWS, "names", lambda _: {"names": ["\n", "Ada Costa"]})
     mem0g = memory("mem0g")
     await mem0g.tell(turn(1, "I live in Riga."))
     assert {row["name"] for row in await mem0g.rows("Entity")} == {"Ada Costa", "Riga"}

@@ -204,9 +204,9 @@ async def test_blank_answers_add_nothing_and_erase_nothing(memory, monkeypatch):
     await memoryos.tell(ADAS[0], BENS[0], params=params)
     known, profiles = await memoryos.rows("Fact"), await memoryos.rows("Profile")
     for skill, answer in (
-        ("chain summary keywords", {"chain": "", "summary": " ", "keywords": []}),
-        ("knowledge", {"knowledge": [{"fact": " ", "message": 1}]}),
-        ("profile", {"profile": ""}),
+        ("chain summary keywords", {"chain": "", "summary": " \n", "keywords": []}),
+        ("knowledge", {"knowledge": [{"fact": " \n", "message": 1}]}),
+        ("profile", {"profile": "\n"}),
     ):
         monkeypatch.setitem(ROWS, skill, lambda _, answer=answer: answer)
     assert not (await memoryos.tell({**ADAS[1], "id": "t7"}, LAST, params=params)).failed

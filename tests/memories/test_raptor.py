@@ -98,6 +98,14 @@ async def test_a_long_turn_is_several_leaves_of_the_same_turn(memory):
     assert all(row["text"].startswith("Ada Costa: ") for row in leaves)
 
 
+async def test_the_pieces_of_a_long_turn_are_summed_up_in_their_order(memory, model):
+    raptor, cities = memory("raptor"), ["Oslo", "Riga", "Accra", "Dakar", "Gdansk", "Lisbon"]
+    talk = " ".join(f"I have visited {city}." for city in cities)
+    await raptor.tell(turn(1, talk), params={"sentences": 1})
+    (asked,) = [body["messages"][-1]["content"] for body in model.requests]
+    assert sorted(cities, key=asked.index) == cities
+
+
 async def test_the_order_of_the_rows_does_not_matter(memory):
     raptor = memory("raptor")
     await raptor.tell(*TURNS)
@@ -151,7 +159,7 @@ async def test_turns_without_a_summary_are_reported_and_written_by_the_next_run(
 
 
 async def test_turns_with_an_empty_summary_are_reported(memory, monkeypatch):
-    monkeypatch.setitem(GROUPS, "sum_up_passages", lambda *_: {"summary": " "})
+    monkeypatch.setitem(GROUPS, "sum_up_passages", lambda *_: {"summary": " \n"})
     raptor = memory("raptor")
     result = await raptor.tell(*TURNS[:2])
     assert {one.error for one in result.failed} == {"check: the summary is empty"}
