@@ -128,6 +128,18 @@ async def test_turns_of_one_time_are_shown_in_the_order_in_which_they_were_given
     assert [row["turns"] for row in shown] == [["t9"], ["t10"], ["t11"], ["t12"], ["t13"]]
 
 
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+async def test_compare_takes_the_read_plan_of_any_memory_and_scores_its_answers(memory, folder):
+    told = memory(folder.name)
+    await told.tell(turn(1, "I work at Luma."))
+    asked = {"conversation": "c", "id": "q", "question": "Where does Ada Costa work?", "at": None}
+    found = await told.session.acompare(
+        load_plan(folder / "read.yaml"), questions=[asked], step="answered/cited",
+        variants=["per_row", "packed(rows=5)"], truth=[{"id": "q", "answer": "Luma"}], say=None,
+    )  # fmt: skip
+    assert [found[name].quality.f1 for name in ("per_row", "packed(rows=5)")] == [1, 1]
+
+
 CITIES = "Oslo Riga Accra Dakar Gdansk Lisbon Porto Quito Sofia Turin Vienna Warsaw".split()
 # What a prompt of a memory lists in the order in which it was said.
 LISTED = {
