@@ -140,7 +140,20 @@ async def test_compare_takes_the_read_plan_of_any_memory_and_scores_its_answers(
     assert [found[name].quality.f1 for name in ("per_row", "packed(rows=5)")] == [1, 1]
 
 
-CITIES = "Oslo Riga Accra Dakar Gdansk Lisbon Porto Quito Sofia Turin Vienna Warsaw".split()
+CITIES = [
+    "Oslo",
+    "Riga",
+    "Accra",
+    "Dakar",
+    "Gdansk",
+    "Lisbon",
+    "Porto",
+    "Quito",
+    "Sofia",
+    "Turin",
+    "Vienna",
+    "Warsaw",
+]
 # What a prompt of a memory lists in the order in which it was said.
 LISTED = {
     "turns": [r"Records:(.*)"],

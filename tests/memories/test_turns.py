@@ -22,7 +22,9 @@ async def test_answers_rest_on_turns_on_both_stores(memory, preset):
     turns = memory("turns")
     await turns.tell(*TURNS)
     options = {"preset": preset} if preset else {}
-    works, lives, unknown = await turns.ask(WORKS, LIVES, "Where does Katya Brandt live?", **options)
+    works, lives, unknown = await turns.ask(
+        WORKS, LIVES, "Where does Katya Brandt live?", **options
+    )
     assert (works["answer"], works["evidence"]) == ("Luma", ["t1"])
     assert (lives["answer"], lives["evidence"]) == ("Riga", ["t2"])
     assert (unknown["answer"], unknown["evidence"]) == (None, [])
@@ -39,7 +41,12 @@ async def shown(turns, question, **options):
 async def test_the_nearest_turns_are_few_and_the_full_context_is_all(memory):
     turns = memory("turns")
     await turns.tell(*TURNS)
-    assert await shown(turns, LIVES, preset="full_context", params={"k": 1}) == ["t1", "t2", "t3", "t4"]
+    assert await shown(turns, LIVES, preset="full_context", params={"k": 1}) == [
+        "t1",
+        "t2",
+        "t3",
+        "t4",
+    ]
     for preset in ("words", "vectors"):
         assert await shown(turns, LIVES, preset=preset, params={"k": 1}) == ["t2"]
     assert await shown(turns, LIVES, params={"k": 1}) == ["t2"]
