@@ -5,7 +5,8 @@ series.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.suite.lines import Line
@@ -26,24 +27,7 @@ _INK = {"light": "#1f2328", "dark": "#e6edf3"}
 
 def draw(chart: Chart, lines: Sequence[Line], theme: str, form: str = "svg") -> str:
     """The chart over these lines, for a `light` or a `dark` page; deterministic."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib.figure import Figure
-
-    ink = _INK[theme]
-    settings = {
-        "svg.hashsalt": chart.name,
-        "svg.fonttype": "none",
-        "font.size": 10,
-        "text.color": ink,
-    }
-    settings |= dict.fromkeys(
-        ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), ink
-    )
-    with mpl.rc_context(settings):
-        figure = Figure(figsize=(7.2, 4.0), layout="constrained")
-        axes = figure.add_subplot()
+    with _page(chart.name, theme, (7.2, 4.0)) as (figure, axes):
         _plot(axes, chart, lines, theme)
         for axis in chart.log:
             getattr(axes, f"set_{axis}scale")("log")
@@ -57,8 +41,59 @@ def draw(chart: Chart, lines: Sequence[Line], theme: str, form: str = "svg") -> 
             _label(figure, axes, chart, lines, theme)
         elif axes.lines:
             figure.legend(frameon=False, loc="outside right upper", fontsize=9)
-        text = io.StringIO()
-        figure.savefig(text, format=form, transparent=True, metadata={"Date": None})
+        return _saved(figure, form)
+
+
+def draw_bars(title: str, groups: Mapping[str, Mapping[str, float]], theme: str) -> str:
+    """A group of horizontal bars for each key, one bar for each figure, on a logarithmic axis of
+    multiples with a line at 1.
+    """
+    with _page(title, theme, (7.2, 1.0 + 0.85 * len(groups))) as (figure, axes):
+        names = list(next(iter(groups.values())))
+        height = 0.8 / len(names)
+        for i, name in enumerate(names):
+            places = [row + (i - (len(names) - 1) / 2) * height for row in range(len(groups))]
+            shares = [bars[name] for bars in groups.values()]
+            bars = axes.barh(places, shares, height, label=name, color=_COLOURS[theme][i % 7])
+            axes.bar_label(bars, [f"{share:.2g}" for share in shares], padding=2, fontsize=8)
+        axes.axvline(1, color=_INK[theme], linewidth=1)
+        axes.set_yticks(range(len(groups)), list(groups))
+        axes.invert_yaxis()
+        axes.set_xscale("log")
+        axes.xaxis.set(major_formatter=_round_number, minor_formatter=_nothing)
+        axes.set(title=title, xlabel="1: as much as the other engine")
+        axes.margins(x=0.08)
+        axes.spines[["top", "right"]].set_visible(False)
+        figure.legend(frameon=False, loc="outside right upper", fontsize=9)
+        return _saved(figure, "svg")
+
+
+@contextmanager
+def _page(salt: str, theme: str, size: tuple[float, float]) -> Iterator[tuple[Any, Any]]:
+    """An empty chart in the colours of a theme."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib.figure import Figure
+
+    ink = _INK[theme]
+    settings = {
+        "svg.hashsalt": salt,
+        "svg.fonttype": "none",
+        "font.size": 10,
+        "text.color": ink,
+    }
+    settings |= dict.fromkeys(
+        ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), ink
+    )
+    with mpl.rc_context(settings):
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure, figure.add_subplot()
+
+
+def _saved(figure: Any, form: str) -> str:
+    text = io.StringIO()
+    figure.savefig(text, format=form, transparent=True, metadata={"Date": None})
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 
