@@ -61,10 +61,11 @@ def draw_bars(title: str, groups: Mapping[str, Mapping[str, float]], theme: str)
         axes.invert_yaxis()
         axes.set_xscale("log")
         axes.xaxis.set(major_formatter=_round_number, minor_formatter=_nothing)
-        axes.set(title=title, xlabel="1: as much as the other engine")
+        axes.set(xlabel="1: as much as the other engine")
         axes.margins(x=0.08)
         axes.spines[["top", "right"]].set_visible(False)
-        figure.legend(frameon=False, loc="outside right upper", fontsize=9)
+        figure.suptitle(title, fontsize=12)
+        figure.legend(frameon=False, loc="outside lower center", ncols=len(names), fontsize=9)
         return _saved(figure, "svg")
 
 
