@@ -13,7 +13,7 @@ from benchmarks.suite.lines import Line
 from benchmarks.suite.tables import Chart
 
 THEMES = ("light", "dark")
-_COLOURS = {
+COLOURS = {
     "light": ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#B8860B", "#44AAD8", "#6E6E6E"),
     "dark": ("#56B4E9", "#FF8C42", "#2CCB9B", "#E59AC4", "#F0C541", "#8FC1FF", "#B5B5B5"),
 }
@@ -22,7 +22,7 @@ _MARKERS = "osD^vPX*<>h"
 _MANY = 300
 """The span from which on an axis has labels at powers of ten only."""
 _STYLES = ("-", "--", "-.", ":")
-_INK = {"light": "#1f2328", "dark": "#e6edf3"}
+INK = {"light": "#1f2328", "dark": "#e6edf3"}
 
 
 def draw(chart: Chart, lines: Sequence[Line], theme: str, form: str = "svg") -> str:
@@ -54,9 +54,9 @@ def draw_bars(title: str, groups: Mapping[str, Mapping[str, float]], theme: str)
         for i, name in enumerate(names):
             places = [row + (i - (len(names) - 1) / 2) * height for row in range(len(groups))]
             shares = [bars[name] for bars in groups.values()]
-            bars = axes.barh(places, shares, height, label=name, color=_COLOURS[theme][i % 7])
+            bars = axes.barh(places, shares, height, label=name, color=COLOURS[theme][i % 7])
             axes.bar_label(bars, [f"{share:.2g}" for share in shares], padding=2, fontsize=8)
-        axes.axvline(1, color=_INK[theme], linewidth=1)
+        axes.axvline(1, color=INK[theme], linewidth=1)
         axes.set_yticks(range(len(groups)), list(groups))
         axes.invert_yaxis()
         axes.set_xscale("log")
@@ -77,7 +77,7 @@ def _page(salt: str, theme: str, size: tuple[float, float]) -> Iterator[tuple[An
     mpl.use("Agg")
     from matplotlib.figure import Figure
 
-    ink = _INK[theme]
+    ink = INK[theme]
     settings = {
         "svg.hashsalt": salt,
         "svg.fonttype": "none",
@@ -117,7 +117,7 @@ def _plot(axes: Any, chart: Chart, lines: Sequence[Line], theme: str) -> None:
         style = _STYLES[i % 4] if chart.joined else ""
         label = f"{series}: {exponents[series]}" if series in exponents else series
         axes.errorbar(
-            xs, ys, yerr=(down, up), label=label, color=_COLOURS[theme][i % 7], marker=_MARKERS[i % 11],
+            xs, ys, yerr=(down, up), label=label, color=COLOURS[theme][i % 7], marker=_MARKERS[i % 11],
             linestyle=style, linewidth=1.5, markersize=5, capsize=2, elinewidth=1,
         )  # fmt: skip
 
@@ -145,7 +145,7 @@ def _label(figure: Any, axes: Any, chart: Chart, lines: Sequence[Line], theme: s
     ]
     for i, (series, at) in enumerate(points.items()):
         for point in at:
-            _place(figure, axes, series, point, taken, _COLOURS[theme][i % 7])
+            _place(figure, axes, series, point, taken, COLOURS[theme][i % 7])
 
 
 def _around(axes: Any, x: float, ys: tuple[float, float]) -> Any:

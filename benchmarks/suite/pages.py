@@ -8,7 +8,7 @@ import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.suite import contests, overview, targets
+from benchmarks.suite import contests, overview, swap, targets
 from benchmarks.suite.benchmark import Benchmark, load, names
 from benchmarks.suite.charts import THEMES, draw, draw_bars
 from benchmarks.suite.documents import filled
@@ -155,6 +155,7 @@ def parts(measured: Measured, to: str) -> dict[str, str]:
     """The generated parts of written pages; `to` is the path to the folder of results."""
     return {
         "overview": _overview(measured, to),
+        "swap": _swap(measured, to),
         "targets": _targets(measured, to),
         "loses": "\n".join(
             f"### {one.name}\n\n{_lost(one, lines)}" for one, lines in measured if one.contests
@@ -187,6 +188,17 @@ def _overview(measured: Measured, to: str) -> str:
     drawn = overview.shares(entries)
     chart = f"{_themed(f'{to}/overview', overview.TITLE)}\n" if drawn else ""
     return chart + overview.markdown(entries)
+
+
+def _operators(measured: Measured) -> Sequence[Line]:
+    """The lines that the picture of a swapped operator is made of."""
+    return next((_own(one, lines) for one, lines in measured if one.name == "operators"), ())
+
+
+def _swap(measured: Measured, to: str) -> str:
+    if not swap.rows(_operators(measured)):
+        return "Not measured yet: `make bench`.\n"
+    return _themed(f"{to}/swap", swap.TITLE)
 
 
 def _targets(measured: Measured, to: str) -> str:
@@ -247,18 +259,25 @@ def files(
         if lines and (only is None or one.name in only):
             texts |= _files(one, lines, folder)
     if folder == root / _HERE:
-        bars = overview.shares(_entries(measured))
-        if bars:
-            texts |= {
-                folder / f"overview-{theme}.svg": draw_bars(overview.TITLE, bars, theme)
-                for theme in THEMES
-            }
+        texts |= _pictures(measured, folder)
         for name, start in DOCUMENTS.items():
             to = posixpath.relpath(_HERE, start)
             texts[root / name] = filled(
                 (root / name).read_text(encoding="utf-8"), parts(measured, to), name
             )
     return texts
+
+
+def _pictures(measured: Measured, folder: Path) -> dict[Path, str]:
+    """The pictures over several benchmarks."""
+    bars, operators = overview.shares(_entries(measured)), _operators(measured)
+    pictures = {}
+    for theme in THEMES:
+        if bars:
+            pictures[folder / f"overview-{theme}.svg"] = draw_bars(overview.TITLE, bars, theme)
+        if swap.rows(operators):
+            pictures[folder / f"swap-{theme}.svg"] = swap.draw(operators, theme)
+    return pictures
 
 
 def _files(one: Benchmark, lines: list[Line], folder: Path) -> Mapping[Path, str]:
