@@ -120,7 +120,7 @@ def _against_duckdb(number: int, must: float) -> Target:
     return Target(what, {"what": EXECUTORS, "way": groups_in(number)}, "ratio", must, 0.3)
 
 
-def _seconds(name: str, must: float, *, headline: bool = False) -> Target:
+def _seconds(name: str, must: float) -> Target:
     return Target(
         f"20 messages into one group, Neo4j, {name}: s",
         _stream(TWENTY, name),
@@ -129,7 +129,6 @@ def _seconds(name: str, must: float, *, headline: bool = False) -> Target:
         others=_stream(TWENTY, GRAPHITI),
         quality="facts_f1",
         quality_where={"what": WORLD, "way": name},
-        headline=headline,
     )
 
 
@@ -158,7 +157,7 @@ def _command(name: str, must: float) -> Target:
 TARGETS = (
     _against_duckdb(1, 0.45),
     _against_duckdb(100, 0.6),
-    _seconds(SHIPPED, 6.8, headline=True),
+    _seconds(SHIPPED, 6.8),
     _seconds("combined", 6),
     _seconds("fused", 6.5),
     _seconds("window: ready", 3),

@@ -66,8 +66,8 @@ SHORT: dict[str, tuple[str, ...]] = {
 }
 EMBEDDED = {SHIPPED: False, "combined": True, "lean": True, "bulk": False}
 """Of the same turns over SQLite, and whether with --full only: the calls are those over Neo4j."""
-STREAM = (SHIPPED, "combined, dates fused", "fused", "lean", "bulk")
-SMALL = (SHIPPED, "combined, dates fused", "fused", "lean", "bulk", "bulk, packed by 5")
+STREAM = (SHIPPED, "combined, dates fused", "fused", "lean", "window: ready", "bulk")
+SMALL = (*STREAM, "bulk, packed by 5")
 AT_ONCE = ("bulk", "bulk, packed by 5")
 WORLDS = ("small world", "world 0", "world 1", "world 2")
 GROWN = {10: 3, 100: 3, 1_000: 1, 10_000: 1}
@@ -114,7 +114,9 @@ def cases() -> Sequence[Case]:
     ]
     found += _growing()
     found += [_case("small world", way, "SQLite", 0, seconds=300) for way in SMALL]
-    found.append(_peer("small world", GRAPHITI, 0, seconds=300))
+    found += [
+        _peer("small world", way, 0, seconds=300) for way in (GRAPHITI, "graphiti-core, bulk")
+    ]
     found += [
         _case(stream, way, "SQLite", 0, full=True, seconds=900)
         for stream in WORLDS[1:]

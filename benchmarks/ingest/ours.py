@@ -228,7 +228,7 @@ async def worth(stream: Stream, store: Store) -> Figures:
     if stream.world is None:
         return {}
     score = score_graph(
-        await held(store, stream.world.group), as_graph(stream.world.gold(after=len(stream.rows)))
+        await held(store, stream.world), as_graph(stream.world.gold(after=len(stream.rows)))
     )
     return {
         "entities_f1": _rounded(score.pairs.f1),

@@ -10,13 +10,22 @@ from itertools import product
 
 from benchmarks.operators.cases import LOTUS, WAYS
 from benchmarks.operators.measure import Figures, way_of
-from benchmarks.suite import Benchmark, BreakEven, Case, Chart, Column, Contest, Table, Target
+from benchmarks.suite import (
+    Benchmark,
+    BreakEven,
+    Case,
+    Chart,
+    Column,
+    Contest,
+    Entry,
+    Table,
+    Target,
+)
 from benchmarks.suite.peers import request
 from benchmarks.suite.serving import serving
 
 LATENCY = 0.05
 JOINED, FILTERED, RANKED = "sem_join 20 x 20", "sem_filter 100 rows", "sem_topk 5 of 50"
-REFERENCES = ("per_row", "nested_loop", "single", "pointwise")
 RATES, GROWTHS, SIZES = (0.01, 0.05), (0.0, 0.02, 0.1), (1, 2, 5, 10, 20)
 VOTED, SAMPLES = (0.05, 0.2), (1, 3, 5, 9)
 SLOW = (
@@ -123,33 +132,40 @@ def _target(
     figure: str,
     limit: float,
     others: str = "",
-    headline: bool = False,
 ) -> Target:
     beside = _key(task, others) if others else None
-    return Target(
-        what, _key(task, way), figure, limit, others=beside, quality="f1", headline=headline
-    )
+    return Target(what, _key(task, way), figure, limit, others=beside, quality="f1")
 
 
 TARGETS = (
-    _target("sem_filter, 100 rows, one by one: s", FILTERED, "per_row", "seconds", 0.25, "LOTUS", headline=True),
-    _target("sem_filter, packed by 10: calls", FILTERED, "packed(rows=10)", "calls", 10, "LOTUS", headline=True),
+    _target("sem_filter, 100 rows, one by one: s", FILTERED, "per_row", "seconds", 0.25, "LOTUS"),
+    _target("sem_filter, packed by 10: calls", FILTERED, "packed(rows=10)", "calls", 10, "LOTUS"),
     _target("sem_filter, packed by 10: s", FILTERED, "packed(rows=10)", "seconds", 0.10, "LOTUS"),
     _target("sem_filter, 10 distinct of 100: calls", f"{FILTERED}, 10 distinct", "per_row", "calls", 10, "LOTUS"),
     _target(
         "sem_filter, one refused of 100: paid again", f"{FILTERED}, one refused", "per_row", "paid_again", 1, "LOTUS"
     ),
     _target("sem_join 20 × 20, pair by pair: s", JOINED, "nested_loop", "seconds", 0.65, "LOTUS"),
-    _target("sem_join 20 × 20, blocks of 10: calls", JOINED, "block(left=10, right=10)", "calls", 4, "LOTUS", headline=True),
+    _target("sem_join 20 × 20, blocks of 10: calls", JOINED, "block(left=10, right=10)", "calls", 4, "LOTUS"),
     _target("sem_join 256 × 256: calls", "sem_join 256 x 256", "block(left=32, right=16)", "calls", 128),
     _target("sem_topk 5 of 50, pointwise: calls", RANKED, "pointwise", "calls", 50, "LOTUS (quick)"),
     _target("sem_topk 5 of 50, pointwise: rounds", RANKED, "pointwise", "rounds", 1, "LOTUS (quick)"),
-    _target("sem_topk 5 of 50, listwise: calls", RANKED, "listwise", "calls", 9, "LOTUS (quick)", headline=True),
+    _target("sem_topk 5 of 50, listwise: calls", RANKED, "listwise", "calls", 9, "LOTUS (quick)"),
     _target("sem_topk 5 of 50, tournament: calls", RANKED, "tournament", "calls", 80, "LOTUS (heap)"),
     _target("sem_topk 5 of 50, tournament: rounds", RANKED, "tournament", "rounds", 18, "LOTUS (heap)"),
     Target("sem_filter, one refused of 100: recall of the rest", _key(f"{FILTERED}, one refused", "per_row"), "recall", 1,
            least=True, others=_key(f"{FILTERED}, one refused", "LOTUS")),
 )  # fmt: skip
+
+
+def _entries(task: str, lotus: str, way: str) -> tuple[Entry, ...]:
+    """LOTUS and semgraph over one task, for the overview."""
+    return (
+        Entry(task, lotus, _key(task, lotus), "f1", baseline=True),
+        Entry(task, f"semgraph, {way}", _key(task, way), "f1", charted=True),
+    )
+
+
 COSTS = {
     "calls": "calls", "rounds": "rounds", "tokens_in": "tokens in", "seconds": "s", "cpu_ms_per_call": "CPU ms a call",
     "paid_again": "paid again",
@@ -212,13 +228,12 @@ BENCHMARK = Benchmark(
         ),
     ),
     targets=TARGETS,
+    overview=(
+        *_entries(FILTERED, "LOTUS", "packed(rows=10)"),
+        *_entries(JOINED, "LOTUS", "block(left=10, right=10)"),
+        *_entries(RANKED, "LOTUS (quick)", "listwise"),
+    ),
     contests=(
         Contest("way", ("LOTUS", "LOTUS (quick)", "LOTUS (heap)"), COSTS, QUALITY, where={"noise": "none"}),
-        Contest("way", REFERENCES, COSTS, QUALITY, where={"noise": "none"}, ours=tuple(
-            way for ways in WAYS.values() for way in ways if way not in REFERENCES)),
-        Contest("size", (1,), {}, {"f1": "F1"}, where={"size": SIZES}),
-        Contest("samples", (1,), {"calls": "calls"}, {}, where={"samples": SAMPLES}),
     ),
-    loses="An implementation that shares calls makes fewer, longer ones. If a model errs more with more items in a call, "
-    "sharing costs F1: `size` is the number of items in a call. `vote` pays `samples` calls for each row.",
 )  # fmt: skip

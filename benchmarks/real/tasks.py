@@ -89,7 +89,7 @@ async def remembered(asking: Asking, stream: Told, way: Way) -> Figures:
     if stream.world is None:
         return figures
     truth = as_graph(stream.world.gold(after=len(stream.rows)))
-    score = score_graph(await held(asking.store, stream.world.group), truth)
+    score = score_graph(await held(asking.store, stream.world), truth)
     return figures | {
         "entities_f1": _rounded(score.pairs.f1),
         "facts_f1": _rounded(score.edges.f1),

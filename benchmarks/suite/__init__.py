@@ -9,6 +9,7 @@ from benchmarks.suite.benchmark import Benchmark, Case, Unmeasured
 from benchmarks.suite.breakeven import BreakEven
 from benchmarks.suite.contests import Contest
 from benchmarks.suite.lines import Line, Lines
+from benchmarks.suite.overview import Entry
 from benchmarks.suite.tables import Chart, Column, Table
 from benchmarks.suite.targets import Target
 
@@ -19,6 +20,7 @@ __all__ = [
     "Chart",
     "Column",
     "Contest",
+    "Entry",
     "Line",
     "Lines",
     "Table",

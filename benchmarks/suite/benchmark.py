@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from benchmarks.suite.breakeven import BreakEven
 from benchmarks.suite.contests import Contest
+from benchmarks.suite.overview import Entry
 from benchmarks.suite.tables import Chart, Table
 from benchmarks.suite.targets import Target
 
@@ -61,6 +62,7 @@ class Benchmark:
         charts: Charts over its lines.
         targets: Targets of its figures, each a row of the table of targets.
         targets_note: Text below the targets.
+        overview: Its rows of the first screen of docs/benchmarks.md.
         contests: Comparisons whose losses are listed.
         loses: Text below the losses: the settings that cause them. No figures.
         parts: Tables for written pages, by the name of their part: `NAME/PART` in
@@ -80,6 +82,7 @@ class Benchmark:
     charts: tuple[Chart, ...] = ()
     targets: tuple[Target, ...] = ()
     targets_note: str = ""
+    overview: tuple[Entry, ...] = ()
     contests: tuple[Contest, ...] = ()
     loses: str = ""
     parts: Mapping[str, Table] = field(default_factory=dict)

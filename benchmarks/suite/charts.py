@@ -5,14 +5,15 @@ series.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.suite.lines import Line
 from benchmarks.suite.tables import Chart
 
 THEMES = ("light", "dark")
-_COLOURS = {
+COLOURS = {
     "light": ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#B8860B", "#44AAD8", "#6E6E6E"),
     "dark": ("#56B4E9", "#FF8C42", "#2CCB9B", "#E59AC4", "#F0C541", "#8FC1FF", "#B5B5B5"),
 }
@@ -21,29 +22,12 @@ _MARKERS = "osD^vPX*<>h"
 _MANY = 300
 """The span from which on an axis has labels at powers of ten only."""
 _STYLES = ("-", "--", "-.", ":")
-_INK = {"light": "#1f2328", "dark": "#e6edf3"}
+INK = {"light": "#1f2328", "dark": "#e6edf3"}
 
 
 def draw(chart: Chart, lines: Sequence[Line], theme: str, form: str = "svg") -> str:
     """The chart over these lines, for a `light` or a `dark` page; deterministic."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib.figure import Figure
-
-    ink = _INK[theme]
-    settings = {
-        "svg.hashsalt": chart.name,
-        "svg.fonttype": "none",
-        "font.size": 10,
-        "text.color": ink,
-    }
-    settings |= dict.fromkeys(
-        ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), ink
-    )
-    with mpl.rc_context(settings):
-        figure = Figure(figsize=(7.2, 4.0), layout="constrained")
-        axes = figure.add_subplot()
+    with _page(chart.name, theme, (7.2, 4.0)) as (figure, axes):
         _plot(axes, chart, lines, theme)
         for axis in chart.log:
             getattr(axes, f"set_{axis}scale")("log")
@@ -57,8 +41,60 @@ def draw(chart: Chart, lines: Sequence[Line], theme: str, form: str = "svg") -> 
             _label(figure, axes, chart, lines, theme)
         elif axes.lines:
             figure.legend(frameon=False, loc="outside right upper", fontsize=9)
-        text = io.StringIO()
-        figure.savefig(text, format=form, transparent=True, metadata={"Date": None})
+        return _saved(figure, form)
+
+
+def draw_bars(title: str, groups: Mapping[str, Mapping[str, float]], theme: str) -> str:
+    """A group of horizontal bars for each key, one bar for each figure, on a logarithmic axis of
+    multiples with a line at 1.
+    """
+    with _page(title, theme, (7.2, 1.0 + 0.85 * len(groups))) as (figure, axes):
+        names = list(next(iter(groups.values())))
+        height = 0.8 / len(names)
+        for i, name in enumerate(names):
+            places = [row + (i - (len(names) - 1) / 2) * height for row in range(len(groups))]
+            shares = [bars[name] for bars in groups.values()]
+            bars = axes.barh(places, shares, height, label=name, color=COLOURS[theme][i % 7])
+            axes.bar_label(bars, [f"{share:.2g}" for share in shares], padding=2, fontsize=8)
+        axes.axvline(1, color=INK[theme], linewidth=1)
+        axes.set_yticks(range(len(groups)), list(groups))
+        axes.invert_yaxis()
+        axes.set_xscale("log")
+        axes.xaxis.set(major_formatter=_round_number, minor_formatter=_nothing)
+        axes.set(xlabel="1: as much as the other engine")
+        axes.margins(x=0.08)
+        axes.spines[["top", "right"]].set_visible(False)
+        figure.suptitle(title, fontsize=12)
+        figure.legend(frameon=False, loc="outside lower center", ncols=len(names), fontsize=9)
+        return _saved(figure, "svg")
+
+
+@contextmanager
+def _page(salt: str, theme: str, size: tuple[float, float]) -> Iterator[tuple[Any, Any]]:
+    """An empty chart in the colours of a theme."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib.figure import Figure
+
+    ink = INK[theme]
+    settings = {
+        "svg.hashsalt": salt,
+        "svg.fonttype": "none",
+        "font.size": 10,
+        "text.color": ink,
+    }
+    settings |= dict.fromkeys(
+        ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), ink
+    )
+    with mpl.rc_context(settings):
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure, figure.add_subplot()
+
+
+def _saved(figure: Any, form: str) -> str:
+    text = io.StringIO()
+    figure.savefig(text, format=form, transparent=True, metadata={"Date": None})
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 
@@ -81,7 +117,7 @@ def _plot(axes: Any, chart: Chart, lines: Sequence[Line], theme: str) -> None:
         style = _STYLES[i % 4] if chart.joined else ""
         label = f"{series}: {exponents[series]}" if series in exponents else series
         axes.errorbar(
-            xs, ys, yerr=(down, up), label=label, color=_COLOURS[theme][i % 7], marker=_MARKERS[i % 11],
+            xs, ys, yerr=(down, up), label=label, color=COLOURS[theme][i % 7], marker=_MARKERS[i % 11],
             linestyle=style, linewidth=1.5, markersize=5, capsize=2, elinewidth=1,
         )  # fmt: skip
 
@@ -109,7 +145,7 @@ def _label(figure: Any, axes: Any, chart: Chart, lines: Sequence[Line], theme: s
     ]
     for i, (series, at) in enumerate(points.items()):
         for point in at:
-            _place(figure, axes, series, point, taken, _COLOURS[theme][i % 7])
+            _place(figure, axes, series, point, taken, COLOURS[theme][i % 7])
 
 
 def _around(axes: Any, x: float, ys: tuple[float, float]) -> Any:

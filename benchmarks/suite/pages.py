@@ -8,9 +8,9 @@ import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.suite import contests, targets
+from benchmarks.suite import contests, overview, swap, targets
 from benchmarks.suite.benchmark import Benchmark, load, names
-from benchmarks.suite.charts import THEMES, draw
+from benchmarks.suite.charts import THEMES, draw, draw_bars
 from benchmarks.suite.documents import filled
 from benchmarks.suite.lines import RESULTS, Line, Lines
 from benchmarks.suite.made import ROOT
@@ -28,6 +28,7 @@ _TITLES = {
 _HERE = "benchmarks/results"
 DOCUMENTS = {
     "docs/benchmarks.md": "docs",
+    "docs/benchmarks-appendix.md": "docs",
     "docs/memories/findings.md": "docs/memories",
     "README.md": ".",
 }
@@ -75,11 +76,15 @@ def _own(benchmark: Benchmark, lines: Sequence[Line]) -> Sequence[Line]:
 def _picture(benchmark: Benchmark, number: int, to: str) -> str:
     """A chart for light and for dark pages; `to` is the path to the folder of results."""
     chart = benchmark.charts[number]
-    light, dark = (f"{to}{benchmark.name}-{chart.name}-{theme}.svg" for theme in THEMES)
     note = f"\n{chart.note}\n" if chart.note else ""
+    return _themed(f"{to}{benchmark.name}-{chart.name}", chart.title) + note
+
+
+def _themed(path: str, title: str) -> str:
+    light, dark = (f"{path}-{theme}.svg" for theme in THEMES)
     return (
-        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}"><img alt="{chart.title}" src="{light}">'
-        f"</picture>\n{note}"
+        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}"><img alt="{title}" src="{light}">'
+        f"</picture>\n"
     )
 
 
@@ -149,8 +154,9 @@ def minutes(lines: Iterable[Line]) -> float:
 def parts(measured: Measured, to: str) -> dict[str, str]:
     """The generated parts of written pages; `to` is the path to the folder of results."""
     return {
-        "targets": _targets(measured, to, every=True),
-        "headlines": _targets(measured, to, every=False),
+        "overview": _overview(measured, to),
+        "swap": _swap(measured, to),
+        "targets": _targets(measured, to),
         "loses": "\n".join(
             f"### {one.name}\n\n{_lost(one, lines)}" for one, lines in measured if one.contests
         ),
@@ -172,15 +178,34 @@ def parts(measured: Measured, to: str) -> dict[str, str]:
     }
 
 
-def _targets(measured: Measured, to: str, *, every: bool) -> str:
+def _entries(measured: Measured) -> overview.Measured:
+    return [(entry, _own(one, lines)) for one, lines in measured for entry in one.overview]
+
+
+def _overview(measured: Measured, to: str) -> str:
+    """The chart and the table of the first screen."""
+    entries = _entries(measured)
+    drawn = overview.shares(entries)
+    chart = f"{_themed(f'{to}/overview', overview.TITLE)}\n" if drawn else ""
+    return chart + overview.markdown(entries)
+
+
+def _operators(measured: Measured) -> Sequence[Line]:
+    """The lines that the picture of a swapped operator is made of."""
+    return next((_own(one, lines) for one, lines in measured if one.name == "operators"), ())
+
+
+def _swap(measured: Measured, to: str) -> str:
+    if not swap.rows(_operators(measured)):
+        return "Not measured yet: `make bench`.\n"
+    return _themed(f"{to}/swap", swap.TITLE)
+
+
+def _targets(measured: Measured, to: str) -> str:
     """One table over all benchmarks. Simulated models, real ones and estimates have separate
     columns.
     """
-    chosen = [
-        (one, lines, t) for one, lines in measured for t in one.targets if every or t.headline
-    ]
-    if not every and not any(lines for _, lines, _ in chosen):
-        return "Not measured yet: `make bench`.\n"
+    chosen = [(one, lines, target) for one, lines in measured for target in one.targets]
     kinds = [kind for kind in KINDS if any(one.kind == kind for one, _, _ in chosen)]
     head = [
         "",
@@ -200,7 +225,7 @@ def _targets(measured: Measured, to: str, *, every: bool) -> str:
             if lines
             else one.name
         )
-        command = f"`run {one.name}`: {where}" if every else where
+        command = f"`run {one.name}`: {where}"
         limits = row.must + (f", aim {row.aim}" if row.aim != "—" else "")
         rows.append([row.what, row.others, limits, *figures, row.quality, row.verdict, command])
     return "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n"
@@ -234,12 +259,25 @@ def files(
         if lines and (only is None or one.name in only):
             texts |= _files(one, lines, folder)
     if folder == root / _HERE:
+        texts |= _pictures(measured, folder)
         for name, start in DOCUMENTS.items():
             to = posixpath.relpath(_HERE, start)
             texts[root / name] = filled(
                 (root / name).read_text(encoding="utf-8"), parts(measured, to), name
             )
     return texts
+
+
+def _pictures(measured: Measured, folder: Path) -> dict[Path, str]:
+    """The pictures over several benchmarks."""
+    bars, operators = overview.shares(_entries(measured)), _operators(measured)
+    pictures = {}
+    for theme in THEMES:
+        if bars:
+            pictures[folder / f"overview-{theme}.svg"] = draw_bars(overview.TITLE, bars, theme)
+        if swap.rows(operators):
+            pictures[folder / f"swap-{theme}.svg"] = swap.draw(operators, theme)
+    return pictures
 
 
 def _files(one: Benchmark, lines: list[Line], folder: Path) -> Mapping[Path, str]:

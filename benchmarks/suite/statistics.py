@@ -28,7 +28,7 @@ class Multiple(NamedTuple):
 
     def __str__(self) -> str:
         """`2.50× [2.10–2.90]`; without the interval if it is a point."""
-        value, low, high = (_short(end) if end is not None else None for end in self[:3])
+        value, low, high = (short(end) if end is not None else None for end in self[:3])
         return f"{value}×" if low is None or low == high else f"{value}× [{low}–{high}]"
 
     @property
@@ -93,7 +93,7 @@ def growth(points: Sequence[tuple[float, float]]) -> Growth | None:
     return Growth(float(fit.slope), float(fit.stderr * t.ppf(0.975, free)) if free else None)
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
     """Three significant digits, without an exponent: 0.0123, 1.23, 12.3, 1,234."""
     if not number or not math.isfinite(number):
         return f"{number:g}"

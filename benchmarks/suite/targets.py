@@ -52,7 +52,6 @@ class Target:
         quality: The name of the F1 shown beside it: a saving means nothing without the quality.
         quality_where: The case with that F1, if it is another one: the same variant over data
             whose truth is known.
-        headline: Whether the README shows it.
     """
 
     what: str
@@ -66,7 +65,6 @@ class Target:
     others: Mapping[str, Any] | None = None
     quality: str = ""
     quality_where: Mapping[str, Any] | None = None
-    headline: bool = False
 
     def measured(self, lines: Sequence[Line]) -> float | None:
         """The median over the trials; None where nothing was measured."""

@@ -61,7 +61,7 @@ async def scored(world: World, server: StandIn, **options: Any) -> Scored:
             llm=llm, embedder=embedder, store=store, journal=False, runs=""
         ) as session:
             result = await session.arun(PLAN, episodes=world.rows, **options)
-        graph = await held(store, world.group)
+        graph = await held(store, world)
     finally:
         await asyncio.gather(llm.aclose(), embedder.aclose(), store.aclose())
     truth = as_graph(world.gold())
@@ -82,16 +82,21 @@ def _labels() -> Mapping[str, Label]:
     return load_plan(PLAN).graph.labels
 
 
-async def held(store: Store, group: str) -> ScoredGraph:
-    """The graph of a group in a store, as it is scored."""
+async def held(store: Store, world: World) -> ScoredGraph:
+    """The graph of a world in a store, as it is scored.
+
+    Messages are matched by their names: graphiti-core gives its episodes ids of its own.
+    """
     labels = _labels()
     rows = {
-        name: (await store.scan(name, list(labels[name].columns), [group], ())).to_pylist()
-        for name in ("Entity", "RELATES_TO", "MENTIONS")
+        name: (await store.scan(name, list(labels[name].columns), [world.group], ())).to_pylist()
+        for name in ("Episodic", "Entity", "RELATES_TO", "MENTIONS")
     }
+    told = {row["name"]: row["uuid"] for row in world.rows}
+    messages = {row["uuid"]: told[row["name"]] for row in rows["Episodic"]}
     where: dict[str, set[str]] = {row["uuid"]: set() for row in rows["Entity"]}
     for mention in rows["MENTIONS"]:
-        where[mention["target"]].add(mention["source"])
+        where[mention["target"]].add(messages[mention["source"]])
     nodes = (
         ScoredNode(row["uuid"], frozenset(where[row["uuid"]]), name=key(row["name"]))
         for row in rows["Entity"]

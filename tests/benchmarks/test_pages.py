@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.suite import Column, Contest, Line, Lines, Table, Target, charts, pages
+from benchmarks.suite import Column, Contest, Entry, Line, Lines, Table, Target, charts, pages
 from benchmarks.suite.benchmark import load, names
+from benchmarks.suite.charts import draw_bars
 from benchmarks.suite.documents import filled
 from benchmarks.suite.made import ROOT
+from benchmarks.suite.overview import shares
 from benchmarks.suite.pages import DOCUMENTS, files, page, parts, wrong
 from tests.benchmarks.made import MADE, bench, case, line
 
@@ -84,7 +86,11 @@ def test_every_changed_page_is_detected(copy: Path) -> None:
     results = copy / "benchmarks/results"
     _written(copy)
     assert wrong(results, copy) == []
-    touched = [copy / "docs/benchmarks.md", results / "engine.md", results / "engine-cpu-dark.svg"]
+    touched = [
+        copy / "docs/benchmarks-appendix.md",
+        results / "engine.md",
+        results / "engine-cpu-dark.svg",
+    ]
     for path in touched:
         path.write_text(path.read_text(encoding="utf-8").replace("8", "7"), encoding="utf-8")
     assert sorted(wrong(results, copy)) == sorted(touched)
@@ -104,7 +110,7 @@ def test_a_page_without_lines_is_detected(copy: Path) -> None:
 def test_before_anything_is_measured_the_pages_say_so(tmp_path: Path) -> None:
     measured = [(load(name), list(Lines(name, tmp_path))) for name in names()]
     made = parts(measured, "results")
-    assert made["headlines"] == "Not measured yet: `make bench`.\n"
+    assert made["overview"] == "Not measured yet: `make bench`.\n"
     rows = [row for row in made["targets"].splitlines()[2:] if row]
     assert rows
     assert all("not measured" in row for row in rows)
@@ -137,19 +143,32 @@ def test_kinds_of_figures_never_share_a_column_or_a_page() -> None:
 
 
 def test_a_target_shows_f1_and_the_figure_of_the_other_engine() -> None:
-    target = Target(
-        "calls", {"way": "a"}, "calls", 3, others={"way": "b"}, quality="f1", headline=True
+    target = Target("calls", {"way": "a"}, "calls", 3, others={"way": "b"}, quality="f1")
+    lines = [line("a", 0, calls=4, f1=0.8), line("b", 0, calls=9, f1=1.0)]
+    made = parts([(bench(targets=(target,)), lines)], "r")
+    assert "| calls | 9 | ≤ 3 | 4 | 0.800 | **not met** |" in made["targets"]
+
+
+def test_the_overview_shows_costs_and_f1_of_both_engines_and_a_chart_of_their_shares() -> None:
+    entries = (
+        Entry("sort", "other", {"way": "b"}, "f1", baseline=True),
+        Entry("sort", "semgraph", {"way": "a"}, "f1", {"way": "known"}, charted=True),
+        Entry("sort", "semgraph, slowly", {"way": "not measured"}, "f1", charted=True),
     )
-    made = parts(
-        [
-            (
-                bench(targets=(target,)),
-                [line("a", 0, calls=4, f1=0.8), line("b", 0, calls=9, f1=1.0)],
-            )
-        ],
-        "r",
-    )
-    assert "| calls | 9 | ≤ 3 | 4 | 0.800 | **not met** |" in made["headlines"]
+    ours = [
+        line("a", i, calls=2 + i, tokens_in=10, usd=0.5, seconds=1, cpu_ms=250) for i in range(3)
+    ]
+    others = [line("b", 0, calls=12, tokens_in=1000, usd=1, seconds=2, cpu_ms=125, f1=0.9)]
+    lines = [*ours, *others, line("known", 0, f1=0.7, calls=1)]
+    made = parts([(bench(overview=entries), lines)], "r")["overview"]
+    assert "| sort | other | 12 | 1,000 | 1.00 | 2.00 | 0.125 | 0.900 |" in made
+    assert "| sort | semgraph | 3 | 10 | 0.500 | 1.00 | 0.250 | 0.700 |" in made
+    assert "| sort | semgraph, slowly | — | — | — | — | — | — |" in made
+    assert "r/overview-light.svg" in made
+    drawn = shares([(entry, lines) for entry in entries])
+    costs = {"calls": 0.25, "tokens in": 0.01, "$": 0.5, "s": 0.5, "CPU s": 2.0}
+    assert drawn == {"sort\nsemgraph": costs}
+    assert "semgraph" in draw_bars("shares", drawn, "light")
 
 
 def test_losses_list_missed_targets_and_worse_figures() -> None:
