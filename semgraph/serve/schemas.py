@@ -10,6 +10,7 @@ from semgraph.expr.types import Type, type_of_arrow
 from semgraph.frontend.arguments import whole_parameter
 from semgraph.logical.node import Node
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
+from semgraph.logical.prompt import plain
 
 Schema = dict[str, Any]
 Note = Callable[..., str]
@@ -53,7 +54,7 @@ def arguments_schema(plan: LogicalPlan, hidden: Mapping[str, frozenset[str]], no
     }
     needed = [name for name in inputs if not plan.inputs[name].optional]
     presets = plan.document.get("presets") or {}
-    return closed(
+    schema = closed(
         {
             **inputs,
             **({PARAMS: _parameters(plan, note)} if plan.params else {}),
@@ -61,6 +62,20 @@ def arguments_schema(plan: LogicalPlan, hidden: Mapping[str, frozenset[str]], no
         },
         needed,
     )
+    example = _example(plan, hidden, inputs)
+    return schema | {"examples": [example]} if example else schema
+
+
+def _example(
+    plan: LogicalPlan, hidden: Mapping[str, frozenset[str]], inputs: Iterable[str]
+) -> dict[str, Any]:
+    """The first row of each input in the plan's example."""
+    rows = (plan.document.get("example") or {}).get("inputs") or {}
+    return {
+        name: [plain({k: v for k, v in rows[name][0].items() if k not in hidden[name]})]
+        for name in inputs
+        if rows.get(name)
+    }
 
 
 def visible(spec: InputSpec, hidden: frozenset[str]) -> list[str]:

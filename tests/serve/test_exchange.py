@@ -59,6 +59,7 @@ async def test_each_plan_is_a_tool_with_its_description_and_schemas(
         },
         "required": ["notes"],
         "additionalProperties": False,
+        "examples": [{"notes": [note("Ann knows Bob.", "demo", 15)]}],
     }
 
 

@@ -92,6 +92,15 @@ def test_inputs_have_types_at_every_depth() -> None:
     assert groups["anyOf"][1] == {"const": "all"}
 
 
+def test_the_schema_shows_a_row_of_the_plan_s_example_without_its_group() -> None:
+    (shown,) = tool("add_episode", "g").arguments["examples"]
+    assert list(shown) == ["episodes"]
+    assert list(shown["episodes"][0]) == ["valid_at", "content"]
+    for each in ("search", "retrieve_episodes", "get_nodes"):
+        for example in tool(each).arguments.get("examples", ()):
+            jsonschema.validate(example, tool(each).arguments)
+
+
 def test_an_input_that_is_left_out_has_no_rows_and_never_those_of_the_example() -> None:
     assert tool("build_communities").call({}).inputs == {"groups": "all"}
     given = tool("add_episode").call({"episodes": []}).inputs
