@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from semgraph.cli import machine, plans, records, run
 from semgraph.cli.compare import compare
 from semgraph.cli.options import INTERRUPTED, CommonOptions, everywhere
+from semgraph.cli.serve import serve
 
 _OTHER_SPELLINGS = {
     "--again": "--reprocess",
@@ -77,7 +78,7 @@ def everything(
     ctx.obj = options
 
 
-for command in (run.run, run.explain, compare, records.report, records.why, machine.doctor):
+for command in (run.run, run.explain, compare, records.report, records.why, serve, machine.doctor):
     app.command()(command)
 for name, group in {
     "plans": plans.app,

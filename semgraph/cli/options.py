@@ -359,13 +359,14 @@ def guard(options: CommonOptions) -> Iterator[None]:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - all are reported, none is swallowed
         if options.verbose:
             say(options.err, "".join(traceback.format_exception(error)).rstrip())
-        for line in "\n".join((_message(error), *getattr(error, "__notes__", ()))).splitlines():
+        for line in "\n".join((message_of(error), *getattr(error, "__notes__", ()))).splitlines():
             say(options.err, line)
         code = INTERRUPTED if is_interrupt(error) else getattr(error, "exit_code", 1)
         raise typer.Exit(code) from None
 
 
-def _message(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
+    """The message for an error."""
     if isinstance(error, SemgraphError):
         return str(error)
     if is_interrupt(error):

@@ -37,6 +37,7 @@ VARIABLES = (
     "SEMGRAPH_CONFIG",
     "SEMGRAPH_OFFLINE",
     "SEMGRAPH_SEGMENTS",
+    "SEMGRAPH_TOKEN",
 )
 _NUMBERS: dict[str, type] = {
     "limits.rpm": int,

@@ -11,13 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
+from semgraph.errors import BudgetReached, InputError, PlanError, Problem, did_you_mean
 from semgraph.execution.result import Result
 from semgraph.formats import dollars, plural
-from semgraph.frontend.inputs import check_rows
+from semgraph.frontend.inputs import check_rows, shown
 from semgraph.logical.absent import without_absent
 from semgraph.logical.node import Node, walk
-from semgraph.logical.plan import ALL, LogicalPlan
+from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
 from semgraph.logical.relational import Input
 from semgraph.logical.sinks import Delete, Merge
 from semgraph.meter import StepMetrics
@@ -62,6 +62,31 @@ def refuse_taken(plan: LogicalPlan, inputs: Mapping[str, Any], options: Mapping[
 
 def _is_input(node: Node, name: str) -> bool:
     return isinstance(node, Input) and node.name == name
+
+
+def group_columns(plan: LogicalPlan, spec: InputSpec) -> list[str]:
+    """The columns of an input that name the group of its rows: the graph's partition, and that of
+    the plan's windows.
+    """
+    cut = plan.windows if plan.windows is not None and plan.windows.input == spec.name else None
+    names = {plan.graph.partition, *([cut.partition] if cut else [])}
+    return [name for name, kind in spec.columns if name in names and kind.name == "string"]
+
+
+def refuse_other_groups(plan: LogicalPlan, tables: Mapping[str, pa.Table], group: str) -> None:
+    """Refuse rows of another group than that of the session. Raises InputError."""
+    problems = [
+        Problem(
+            f"input {name}, column {column}: {shown(other)} is not the group of this session, {shown(group)}",
+            hint=f'write "{group}", or leave rows of other groups out',
+        )
+        for name, table in tables.items()
+        for column in group_columns(plan, plan.inputs[name])
+        for other in table.column(column).unique().to_pylist()
+        if other is not None and other != group
+    ]
+    if problems:
+        raise InputError(*problems)
 
 
 def is_all(value: object) -> bool:

@@ -41,6 +41,7 @@ from semgraph.llm.stack import Budget, Limiter, Stack
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import Shareable, Store
+from semgraph.stores.confined import ConfinedStore
 from semgraph.stores.shards.places import FORMS, SCHEME, FolderPlaces, Places, folder_of, places_of
 
 _PATIENCE = 30.0
@@ -400,13 +401,14 @@ class UserObjects:
 @dataclass(frozen=True)
 class Resources:
     """The models, embedder, store and journal that settings name. Each run has its own budget, or
-    `budget` if it is set.
+    `budget` if it is set. With a `group`, runs read and write this group of the store alone.
     """
 
     settings: Settings
     objects: UserObjects
     owned: Owned
     budget: Budget | None = None
+    group: str | None = None
 
     @property
     def replays(self) -> bool:
@@ -541,6 +543,11 @@ class Resources:
     @asynccontextmanager
     async def opened_store(self, graph: Graph | None = None) -> AsyncIterator[Store]:
         """The store, for one run over a graph. Raises StoreUnavailable or PlanError."""
+        async with self._whole_store(graph) as store:
+            yield store if self.group is None else ConfinedStore(store, self.group)
+
+    @asynccontextmanager
+    async def _whole_store(self, graph: Graph | None) -> AsyncIterator[Store]:
         async with AsyncExitStack() as closing:
             if self.objects.store is not None:
                 yield await closing.enter_async_context(self.owned.given(self.objects.store, graph))

@@ -25,7 +25,13 @@ from semgraph.llm.settings import Settings
 from semgraph.logical.absent import without_absent
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import OnError
-from semgraph.session.inputs import refuse_taken, run_before, sampled, typed_inputs
+from semgraph.session.inputs import (
+    refuse_other_groups,
+    refuse_taken,
+    run_before,
+    sampled,
+    typed_inputs,
+)
 from semgraph.session.resources import Owned, Resources, UserObjects
 from semgraph.session.resume import Resumed, read_resumed, recorded_run, require_same_plan
 from semgraph.session.run import RunRequest, run_plan
@@ -73,6 +79,8 @@ class Session:
         journal: Where answers are kept: a path, or False for nowhere.
         runs: Folder of run records; "" for none.
         folder: The directory that plans, settings and stores are looked for in.
+        group: Runs read and write this group alone, whatever a plan asks for: `partition: all` means
+            this group, and rows of another are refused.
 
     >>> Session(llm="recorded", store="memory").settings.store
     'memory'
@@ -96,8 +104,10 @@ class Session:
         journal: str | Path | bool | None = None,
         runs: str | Path | None = None,
         folder: str | Path = ".",
+        group: str | None = None,
     ) -> None:
         self.folder = Path(folder).absolute()
+        self.group = group
         self.use = dict(use or {})
         overrides: dict[str, Any] = {
             "llm": llm if isinstance(llm, str) else None,
@@ -127,7 +137,7 @@ class Session:
             None if isinstance(store, str) else store,
         )
         self._owned = Owned()
-        self._resources = Resources(self.settings, objects, self._owned)
+        self._resources = Resources(self.settings, objects, self._owned, group=group)
         self._plans = LoadedPlans(self.folder, self.settings.functions)
         self._waiting = Waiting(self._owned.is_busy_here)
         weakref.finalize(self, _abandon, self._owned, self._waiting).atexit = False
@@ -260,6 +270,8 @@ class Session:
             resources = resources.sharing()
             first = await run_before(request, self.prepare, resources)
         tables = typed_inputs(logical, rows_by_input, rows)
+        if self.group is not None:
+            refuse_other_groups(logical, tables, self.group)
         request = replace(request, plan=without_absent(logical, tables), inputs=tables).continuing(
             earlier
         )
@@ -270,6 +282,9 @@ class Session:
         """Run a request with the engine, if there is one."""
         if "engine" not in self.settings.values and earlier.engine is None:
             return await run_plan(request, resources)
+        if self.group is not None:
+            what = f'a session of the group "{self.group}" alone runs in this process'
+            raise PlanError(Problem(what, hint="leave the engine out"))
         from semgraph.session.sharded import run_with_engine
 
         return await run_with_engine(request, resources, earlier)

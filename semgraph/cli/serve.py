@@ -1,0 +1,187 @@
+"""`semgraph serve`: plans as tools for agents."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from semgraph.cli.options import (
+    CommonOptions,
+    MaxCalls,
+    MaxSeconds,
+    MaxTokens,
+    MaxUsd,
+    everywhere,
+    message_of,
+)
+from semgraph.cli.signals import run_until_signal
+from semgraph.formats import plural
+
+if TYPE_CHECKING:
+    from semgraph.serve.server import ToolServer
+    from semgraph.serve.transports import Address
+    from semgraph.session import Session
+
+_DEFAULT = "add_episode,search,retrieve_episodes"  # what a conversation needs of a memory
+_TOKEN = "SEMGRAPH_TOKEN"  # noqa: S105 - the name of a variable
+_LEAST = 16  # characters of a token
+
+
+@everywhere
+def serve(
+    options: CommonOptions,
+    address: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[HOST:PORT]",
+            help="With --http: where to listen.",
+            show_default="127.0.0.1:8000",
+        ),
+    ] = None,
+    *,
+    mcp: Annotated[
+        bool, typer.Option("--mcp", help="By the Model Context Protocol (extra mcp).")
+    ] = False,
+    http: Annotated[
+        bool, typer.Option("--http", help="Streamable HTTP instead of stdin and stdout.")
+    ] = False,
+    plans: Annotated[
+        str,
+        typer.Option(metavar="PLAN,…", help="Plans to serve: names, files; all: all but parts."),
+    ] = _DEFAULT,
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The only group that is read and written."),
+    ] = None,
+    max_rows: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Rows of each table that a call gives.")
+    ] = 100,
+    max_usd: MaxUsd = None,
+    max_calls: MaxCalls = None,
+    max_tokens: MaxTokens = None,
+    max_seconds: MaxSeconds = None,
+    token: Annotated[
+        str,
+        typer.Option(
+            metavar="VARIABLE", help="With --http: the environment variable with the token."
+        ),
+    ] = _TOKEN,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="With --http: another host by which clients reach it."),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The folder to serve from, instead of this one."),
+    ] = None,
+) -> None:
+    """Serve plans as tools for agents. The limits hold for each call."""
+    from semgraph.errors import PlanError, Problem
+
+    if not mcp:
+        raise PlanError(Problem("name the protocol to serve", hint="semgraph serve --mcp"))
+    if not http and (address or allow_host):
+        what = "without --http the server speaks on stdin and stdout, and listens nowhere"
+        raise PlanError(Problem(what, hint=f"--http {address or '127.0.0.1:8000'}"))
+    if group is not None and not group.strip():
+        raise PlanError(Problem("--group is empty", hint="name a group, or leave it out"))
+    _require_extra()
+    if folder is not None:
+        os.chdir(folder)
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO if options.verbose else logging.WARNING
+    )
+    limits = {
+        "max_usd": max_usd,
+        "max_calls": max_calls,
+        "max_tokens": max_tokens,
+        "max_seconds": max_seconds,
+    }
+    session = options.session(**limits, group=group)
+    if http:
+        where = _address(address, allow_host, _secret(token))
+        _serve_http(options, _server(session, plans, group, max_rows), session, where)
+    else:
+        from semgraph.serve.transports import standard_streams
+
+        with standard_streams() as streams:  # before any code of the user's runs
+            _serve_stdio(_server(session, plans, group, max_rows), session, *streams)
+
+
+def _require_extra() -> None:
+    """Refuse to go on without the SDK. Raises PlanError."""
+    from importlib.util import find_spec
+
+    from semgraph.errors import PlanError, Problem
+
+    if find_spec("mcp") is None:
+        what = 'semgraph serve --mcp needs the extra "mcp": pip install "semgraph[mcp]"'
+        raise PlanError(Problem(what))
+
+
+def _server(session: Session, plans: str, group: str | None, max_rows: int) -> ToolServer:
+    """The tools of the named plans. Raises PlanError."""
+    from semgraph.serve.server import ToolServer
+    from semgraph.serve.tools import tools_of
+
+    names = [name.strip() for name in plans.split(",") if name.strip()]
+    return ToolServer(tools_of(names, session.settings, group), session, max_rows, message_of)
+
+
+def _serve_stdio(server: ToolServer, session: Session, reading: int, writing: int) -> None:
+    from semgraph.serve.transports import serve_stdio
+
+    async def work() -> None:
+        async with session:
+            await serve_stdio(server.protocol(), reading, writing)
+
+    with suppress(KeyboardInterrupt):  # a signal is one of the ways to stop a server
+        run_until_signal(work(), lambda: None)
+
+
+def _serve_http(
+    options: CommonOptions, server: ToolServer, session: Session, address: Address
+) -> None:
+    from semgraph.serve.transports import serve_http
+
+    def ready(url: str) -> None:
+        options.talk(
+            f"serving {plural(len(server.names), 'tool')} at {url}: {', '.join(server.names)}"
+        )
+
+    async def work() -> None:
+        async with session:
+            await serve_http(server.protocol(), address, ready, server.stop)
+
+    with suppress(KeyboardInterrupt):
+        run_until_signal(work(), lambda: options.talk("stopping …"))
+
+
+def _address(text: str | None, names: list[str] | None, token: str) -> Address:
+    """Where to listen. Raises PlanError if it is not safe."""
+    from semgraph.serve.transports import Address
+
+    address = Address.parse(text, names or (), token)
+    address.require_safe()
+    return address
+
+
+def _secret(variable: str) -> str:
+    """The token in a variable; "" if it is not set. Raises PlanError."""
+    from semgraph.errors import PlanError, Problem
+    from semgraph.redaction import learn
+
+    secret = os.environ.get(variable, "")
+    learn(secret)
+    if secret and (len(secret) < _LEAST or not secret.isascii() or not secret.isprintable()):
+        what = f"the token in {variable} is not at least {_LEAST} printable ASCII characters"
+        raise PlanError(Problem(what, hint="make one: openssl rand -hex 32"))
+    if not secret and variable != _TOKEN:
+        raise PlanError(Problem(f"--token {variable}: this variable is not set"))
+    return secret

@@ -1,0 +1,192 @@
+"""The server of the protocol: it lists the tools and calls them in one session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib.metadata import version
+from typing import Any
+from weakref import WeakValueDictionary
+
+import anyio
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp.types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
+
+from semgraph.errors import SemgraphError
+from semgraph.execution.result import Progress, Result
+from semgraph.serve.tools import PlanTool, structured, summary
+from semgraph.session import Session
+from semgraph.turns import Turns
+
+Context = ServerRequestContext[Any, Any]
+_STOPPED = "the server stopped before the call ended; answers that were paid for are in the journal"
+_log = logging.getLogger(__name__)
+
+
+class ToolServer:
+    """Tools over one session. Calls run side by side; those that write one group take turns.
+
+    Args:
+        tools: The tools, of different names.
+        session: The session; whoever made it closes it.
+        limit: How many rows of each table a call gives.
+        message: The message of an error, as the command line has it.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[PlanTool],
+        session: Session,
+        limit: int,
+        message: Callable[[BaseException], str],
+    ) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._listed = [_described(tool) for tool in tools]
+        self._session, self._limit, self._message = session, limit, message
+        self._running: set[asyncio.Task[CallToolResult]] = set()
+        self._turns: WeakValueDictionary[str, Turns] = WeakValueDictionary()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the tools."""
+        return list(self._tools)
+
+    def protocol(self) -> Server[Any]:
+        """The server of the SDK that answers with these tools."""
+        return Server(
+            "semgraph",
+            version=version("semgraph"),
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+            get_tool_input_schema=self._schema,
+        )
+
+    def stop(self) -> None:
+        """Cancel all calls; each ends with an error."""
+        for task in self._running:
+            task.cancel()
+
+    def _schema(self, name: str) -> dict[str, Any] | None:
+        return self._tools[name].arguments if name in self._tools else None
+
+    async def _list(
+        self, _context: Context, _params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        return ListToolsResult(tools=self._listed)
+
+    async def _call(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
+        tool = self._tools.get(params.name)
+        if tool is None:
+            known = ", ".join(self._tools)
+            raise MCPError(INVALID_PARAMS, f'there is no tool "{params.name}". Tools: {known}')
+        async with _reporting(context) as progress:
+            return await self._until_cancelled(
+                self._answered(tool, params.arguments or {}, progress)
+            )
+
+    async def _until_cancelled(self, work: Awaitable[CallToolResult]) -> CallToolResult:
+        """Do the work of a call in a task of its own, which is cancelled once and then awaited: the
+        SDK cancels a handler at each of its awaits, and a run has some when it ends.
+        """
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            task.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([task])
+            raise
+        finally:
+            self._running.discard(task)
+        return _error(_STOPPED) if task.cancelled() else task.result()
+
+    async def _answered(
+        self, tool: PlanTool, arguments: dict[str, Any], progress: Callable[[Progress], None]
+    ) -> CallToolResult:
+        """The result of a call; an error becomes a result that says so."""
+        try:
+            call = tool.call(arguments)
+            began = time.monotonic()
+            async with AsyncExitStack() as turns:
+                for group in tool.groups(call) if tool.writes else ():
+                    await turns.enter_async_context(self._turns.setdefault(group, Turns()))
+                result = await self._session.arun(
+                    tool.file.path,
+                    params=call.params,
+                    preset=call.preset,
+                    inputs=call.inputs,
+                    progress=progress,
+                )
+            return self._result(result, time.monotonic() - began)
+        except Exception as error:  # noqa: BLE001 - all are answered, none ends the server
+            if not isinstance(error, SemgraphError):
+                _log.exception("the tool %s raised", tool.name)
+            return _error("\n".join((self._message(error), *getattr(error, "__notes__", ()))))
+
+    def _result(self, result: Result, seconds: float) -> CallToolResult:
+        outcome = structured(result, self._limit)
+        text = "\n".join(summary(result, outcome, seconds))
+        return CallToolResult(
+            content=[_text(text), _text(json.dumps(outcome, ensure_ascii=False))],
+            structured_content=outcome,
+            is_error=result.exit_code != 0,
+        )
+
+
+def _described(tool: PlanTool) -> Tool:
+    return Tool(
+        name=tool.name,
+        description=tool.description,
+        input_schema=tool.arguments,
+        output_schema=tool.results,
+        annotations=ToolAnnotations(
+            read_only_hint=not tool.writes, destructive_hint=tool.deletes, open_world_hint=False
+        ),
+    )
+
+
+def _text(text: str) -> TextContent:
+    return TextContent(type="text", text=text)
+
+
+def _error(text: str) -> CallToolResult:
+    return CallToolResult(content=[_text(text)], is_error=True)
+
+
+@asynccontextmanager
+async def _reporting(context: Context) -> AsyncIterator[Callable[[Progress], None]]:
+    """Report the progress of a run to the client, if it asks for that; each report counts one more."""
+    events: asyncio.Queue[Progress] = asyncio.Queue()
+
+    async def send() -> None:
+        count = 0
+        while True:
+            event = await events.get()
+            count += 1
+            what = event.step or "committed"
+            message = f"{what}: {event.done} of {event.total}"
+            await context.session.report_progress(count, None, message)
+
+    sending = asyncio.ensure_future(send())
+    try:
+        yield events.put_nowait
+    finally:
+        sending.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await sending

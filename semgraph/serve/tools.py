@@ -1,0 +1,321 @@
+"""A plan as a tool: its name, its schemas, and the rows and parameters of a call."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from semgraph.errors import InputError, PlanError, Problem, did_you_mean
+from semgraph.execution.result import Result
+from semgraph.formats import plural
+from semgraph.frontend.document import parse, read_text
+from semgraph.frontend.plan_files import PlanFile, listed, plan_file
+from semgraph.llm.settings import Settings
+from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
+from semgraph.logical.prompt import plain
+from semgraph.logical.sinks import Delete
+from semgraph.redaction import redacted_values
+from semgraph.render.outcome import cost, written
+from semgraph.render.pages import Notes
+from semgraph.render.plans import grouped
+from semgraph.serve.schemas import (
+    PARAMS,
+    PRESET,
+    Schema,
+    arguments_schema,
+    result_schema,
+    visible,
+)
+from semgraph.session.inputs import group_columns
+
+_LONGEST = 64  # characters of a name, which is what most agents take
+_FAILURES = 5  # failed rows in the text of an error
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments of `Session.arun` for one call of a tool."""
+
+    inputs: Mapping[str, Any]
+    params: Mapping[str, Any]
+    preset: str | None
+
+
+@dataclass(frozen=True)
+class PlanTool:
+    """A plan as a tool.
+
+    Args:
+        file: The plan.
+        group: The group that all rows are given; None: callers name it.
+    """
+
+    file: PlanFile
+    group: str | None = None
+
+    @property
+    def plan(self) -> LogicalPlan:
+        """The plan, with its defaults. Raises PlanError."""
+        return self.file.plan
+
+    @property
+    def name(self) -> str:
+        """The name of the plan with `_` in place of what a tool's name cannot have.
+
+        A plan that is in no folder of plans has the name that it gives itself.
+        """
+        in_folder = self.file.name != str(self.file.path)
+        name = self.file.name if in_folder else self.plan.name
+        return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:_LONGEST]
+
+    @property
+    def description(self) -> str:
+        """The plan's own description."""
+        return self.plan.doc.strip() or f"Runs the plan {self.plan.name}."
+
+    @cached_property
+    def arguments(self) -> Schema:
+        """The schema of the arguments."""
+        text = read_text(self.file.path)
+        notes = Notes(text, parse(text, self.file.path.name))
+        return arguments_schema(self.plan, self._filled, notes.at)
+
+    @cached_property
+    def results(self) -> Schema:
+        """The schema of what a call gives."""
+        return result_schema(self.plan)
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may write to the store."""
+        plan = self.plan
+        return bool(plan.writes or plan.schema or plan.document.get("writes"))
+
+    @property
+    def deletes(self) -> bool:
+        """Whether it deletes what is stored."""
+        return any(isinstance(sink, Delete) for sink in self.plan.writes)
+
+    @cached_property
+    def _filled(self) -> dict[str, frozenset[str]]:
+        """The columns that the server fills, by input: those that name a group, and lists of groups
+        by the plural of its name.
+        """
+        if self.group is None:
+            return dict.fromkeys(self.plan.inputs, frozenset())
+        return {
+            name: frozenset(self._group_values(spec)) for name, spec in self.plan.inputs.items()
+        }
+
+    def _group_values(self, spec: InputSpec) -> dict[str, Any]:
+        own = dict.fromkeys(group_columns(self.plan, spec), self.group)
+        several = {f"{name}s" for name in (*own, self.plan.graph.partition)}
+        lists = {name for name, kind in spec.columns if name in several and kind.item is not None}
+        return {**own, **{name: [self.group] for name in lists}}
+
+    # -- calls
+
+    def call(self, arguments: Mapping[str, Any]) -> Call:
+        """A call with these arguments, which are data: none of them names a file.
+
+        Raises:
+            PlanError: An argument or the form of one is wrong.
+            InputError: A row has a column that the input lacks.
+        """
+        given = dict(arguments)
+        params, preset = given.pop(PARAMS, None), given.pop(PRESET, None)
+        if params is not None and not isinstance(params, Mapping):
+            raise PlanError(Problem(f"{PARAMS} must be an object of parameters"))
+        if preset is not None and not isinstance(preset, str):
+            raise PlanError(Problem(f"{PRESET} must be the name of a preset"))
+        known = [n for n, spec in self.plan.inputs.items() if visible(spec, self._filled[n])]
+        for name in given:
+            if name not in known:
+                every = list(self.arguments["properties"])
+                there, near = "arguments: " + ", ".join(every), did_you_mean(name, every)
+                raise PlanError(
+                    Problem(f'{self.name} has no argument "{name}"', None, None, there, near)
+                )
+        inputs = {
+            name: self._rows(spec, given.get(name)) for name, spec in self.plan.inputs.items()
+        }
+        return Call(inputs, params or {}, preset)
+
+    def _rows(self, spec: InputSpec, rows: Any) -> Any:
+        """The rows of an input. An input that is left out never stands for the plan's example."""
+        fill = self._group_values(spec) if self.group is not None else {}
+        columns = visible(spec, self._filled[spec.name])
+        if not columns:
+            return [fill]
+        if rows is None:
+            if not spec.optional:
+                raise InputError(
+                    Problem(f"{self.name} needs the argument {spec.name}: a list of rows")
+                )
+            return ALL if spec.or_all else []
+        if isinstance(rows, list):
+            _require_columns(spec, columns, rows)
+            return [{**row, **fill} if isinstance(row, Mapping) else row for row in rows]
+        return rows
+
+    def groups(self, call: Call) -> list[str]:
+        """The groups that the rows of a call name."""
+        named = {
+            row.get(column)
+            for name, rows in call.inputs.items()
+            for column in group_columns(self.plan, self.plan.inputs[name])
+            for row in (rows if isinstance(rows, list) else ())
+            if isinstance(row, Mapping)
+        }
+        return sorted(group for group in named if isinstance(group, str))
+
+
+def _require_columns(spec: InputSpec, columns: Iterable[str], rows: Iterable[Any]) -> None:
+    """Refuse columns that the input lacks, which a run would leave out. Raises InputError."""
+    known = list(columns)
+    problems = {
+        name: Problem(
+            f'input {spec.name}, row {number}: no column "{name}"',
+            there="columns: " + ", ".join(known),
+            hint=did_you_mean(name, known),
+        )
+        for number, row in enumerate(rows, 1)
+        for name in (row if isinstance(row, Mapping) else ())
+        if name not in known
+    }
+    if problems:
+        raise InputError(*problems.values())
+
+
+def tools_of(names: Iterable[str], settings: Settings, group: str | None = None) -> list[PlanTool]:
+    """The tools for plans by name or path; `all` stands for every plan that is no part of another.
+
+    Args:
+        names: The plans.
+        settings: The settings, with the folders of functions.
+        group: The group that all rows are given; None: callers name it.
+
+    Raises:
+        PlanError: A plan is wrong or does not exist, two have one name, or one changes the schema
+            of the store where the server has one group.
+    """
+    tools = [PlanTool(file, group) for file in _files(names, settings)]
+    problems = [problem for tool in tools for problem in _problems(tool)]
+    by_name: dict[str, PlanTool] = {}
+    for tool in tools:
+        other = by_name.setdefault(tool.name, tool)
+        if other is not tool:
+            what = f"{other.file.path} and {tool.file.path} are both the tool {tool.name}"
+            problems.append(Problem(what, hint="serve one of them, or give one another name"))
+    if problems:
+        raise PlanError(*problems)
+    return tools
+
+
+def _files(names: Iterable[str], settings: Settings) -> Iterator[PlanFile]:
+    seen = set()
+    for name in names:
+        files = (
+            grouped(listed(settings.functions))[0]
+            if name == ALL
+            else [plan_file(name, settings.functions)]
+        )
+        for file in files:
+            if (path := file.path.resolve()) not in seen:
+                seen.add(path)
+                yield file
+
+
+def _problems(tool: PlanTool) -> Iterator[Problem]:
+    for name in (PARAMS, PRESET):
+        if name in tool.plan.inputs:
+            what = f"{tool.file.path}: the input {name} has the name of another argument of a tool"
+            yield Problem(what, hint="give the input another name")
+    if tool.group is not None and tool.plan.schema is not None:
+        what = f'{tool.name} changes the indexes of all groups, and this server has the group "{tool.group}" alone'
+        yield Problem(what, hint="leave the plan out, or --group")
+
+
+# -- results
+
+
+def structured(result: Result, limit: int) -> dict[str, Any]:
+    """What a call gave, as JSON has it: at most `limit` rows of each table."""
+    total = result.meter.total()
+    left_out = {name: result.count(name) - limit for name in result.tables}
+    outcome = {
+        "run": result.run,
+        "left_out": {name: count for name, count in left_out.items() if count > 0},
+        "written": {label: count for label, count in result.written.items() if count},
+        "skipped": result.skipped,
+        "failed": [
+            {"step": f.step, "error": f.error, "row": plain(_without_vectors(f.row))}
+            for f in result.failed
+        ],
+        "notes": list(result.notes),
+        "cost": {
+            "calls": total.calls_issued,
+            "tokens_in": total.tokens_in,
+            "tokens_out": total.tokens_out,
+            "dollars": total.dollars,
+        },
+    }
+    tables = {
+        name: [plain(row) for row in result.head(name, limit).to_pylist()] for name in result.tables
+    }
+    value: dict[str, Any] = json.loads(
+        json.dumps(_finite({**redacted_values(outcome), "tables": tables}), default=str)
+    )
+    return value
+
+
+def _without_vectors(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a step, without the columns of numbers that only searches read."""
+    return {
+        name: value
+        for name, value in row.items()
+        if not (isinstance(value, list) and value and isinstance(value[0], float))
+    }
+
+
+def _finite(value: Any) -> Any:
+    """JSON has neither infinity nor NaN."""
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def summary(result: Result, outcome: Mapping[str, Any], seconds: float) -> Iterator[str]:
+    """The lines of text of a call: what failed, how many rows it gave, what it wrote and cost.
+
+    Args:
+        result: The result.
+        outcome: What `structured` made of it.
+        seconds: The wall time of the run.
+    """
+    if result.stopped:
+        yield f"stopped: {result.stopped}"
+    failed = outcome["failed"]
+    if failed:
+        yield f"{plural(len(failed), 'row')} failed:"
+        yield from (f"  {each['step']}: {each['error']}" for each in failed[:_FAILURES])
+        if len(failed) > _FAILURES:
+            yield f"  … and {len(failed) - _FAILURES} more"
+    tables = ", ".join(f"{plural(result.count(name), 'row')} of {name}" for name in result.tables)
+    yield f"{result.plan}, run {result.run}: {tables or 'no results'}"
+    for name, count in outcome["left_out"].items():
+        shown = len(outcome["tables"][name])
+        yield f"{name}: the first {shown} of {shown + count} rows; {count} are left out (--max-rows {shown})"
+    if result.written:
+        yield written(outcome["written"])
+    if result.skipped:
+        yield f"in the graph already: {result.skipped} of {plural(result.members, 'row')}"
+    yield from (f"! {note}" for note in outcome["notes"])
+    yield cost(result.meter.total(), seconds)

@@ -1,0 +1,256 @@
+"""The ways to a client: the process's standard streams, and streamable HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import uvicorn
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from semgraph.errors import PlanError, Problem
+
+PATH = "/mcp"
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_GRACE = 1  # second for open responses when the server stops
+
+
+@contextmanager
+def standard_streams() -> Iterator[tuple[int, int]]:
+    """Descriptors of the process's stdin and stdout for the protocol alone. Meanwhile, what the process
+    and its children read is empty, and what they print goes to stderr.
+    """
+    reading, writing = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    try:
+        yield reading, writing
+    finally:
+        os.dup2(reading, 0)
+        os.dup2(writing, 1)
+        for descriptor in (nothing, reading, writing):
+            os.close(descriptor)
+
+
+async def serve_stdio(server: Server[Any], reading: int, writing: int) -> None:
+    """Serve the client at two descriptors until it closes the first."""
+    lines: Any = _Lines(os.dup(reading), asyncio.get_running_loop())
+    with os.fdopen(writing, "w", encoding="utf-8", closefd=False) as stream:
+        async with stdio_server(lines, anyio.wrap_file(stream)) as (messages, answers):
+            await server.run(messages, answers, server.create_initialization_options())
+
+
+class _Lines:
+    """The lines of a descriptor, read by a thread that the end of the process does not wait for.
+
+    The SDK's own reader could not be cancelled while it waits for a line.
+    """
+
+    def __init__(self, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        threading.Thread(target=self._read, args=(descriptor,), daemon=True).start()
+
+    def _read(self, descriptor: int) -> None:
+        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as stream:
+            for line in stream:
+                if not self._put(line):
+                    return
+        self._put(None)
+
+    def _put(self, line: str | None) -> bool:
+        """Pass a line on; False if nobody reads any more."""
+        try:
+            self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
+        except RuntimeError:  # the loop is closed
+            return False
+        return True
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        while (line := await self._lines.get()) is not None:
+            yield line
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server listens.
+
+    Args:
+        host: A name or an address.
+        port: 0: any that is free.
+        names: Further hosts by which clients reach it.
+        token: What requests need; "" for nothing.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    names: tuple[str, ...] = ()
+    token: str = field(default="", repr=False)
+
+    @classmethod
+    def parse(cls, text: str | None, names: Sequence[str] = (), token: str = "") -> Address:
+        """Read `HOST:PORT`, `HOST` or `:PORT`. Raises PlanError.
+
+        >>> Address.parse("[::1]:9000")
+        Address(host='::1', port=9000, names=())
+        """
+        host, colon, port = (text or "").rpartition(":")
+        if not colon or (host.startswith("[") and not host.endswith("]")):
+            host, port = text or "", ""
+        host = host.removeprefix("[").removesuffix("]") or cls.host
+        if port and (not port.isdecimal() or int(port) > 65535):
+            raise PlanError(
+                Problem(f'"{text}" is no address', hint="write HOST:PORT, such as 127.0.0.1:8000")
+            )
+        return cls(host, int(port) if port else cls.port, tuple(names), token)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        return self.host in _LOOPBACK
+
+    @property
+    def security(self) -> TransportSecuritySettings:
+        """The Host and Origin headers that are answered: those of the hosts of this server."""
+        hosts = {self._bracketed(name) for name in (*self.names, *self._own)}
+        origins = [f"{scheme}://{host}" for host in sorted(hosts) for scheme in ("http", "https")]
+        return TransportSecuritySettings(
+            allowed_hosts=[form for host in sorted(hosts) for form in (host, f"{host}:*")],
+            allowed_origins=[form for origin in origins for form in (origin, f"{origin}:*")],
+        )
+
+    @property
+    def _own(self) -> tuple[str, ...]:
+        return _LOOPBACK if self.is_loopback else () if _is_any(self.host) else (self.host,)
+
+    def require_safe(self) -> None:
+        """Refuse an address beyond this machine without a token, and one without the names by which
+        clients reach it. Raises PlanError.
+        """
+        if self.is_loopback:
+            return
+        if not self.token:
+            what = f"{self.host} can be reached from other machines, and there is no token"
+            raise PlanError(Problem(what, hint="set SEMGRAPH_TOKEN, or listen at 127.0.0.1"))
+        if not self._own and not self.names:
+            what = (
+                f"{self.host} stands for every address, so the names of this server are not known"
+            )
+            raise PlanError(Problem(what, hint="name them: --allow-host memory.example.org"))
+
+    def url(self, port: int) -> str:
+        """The address for clients."""
+        return f"http://{self._bracketed(self.host)}:{port}{PATH}"
+
+    @staticmethod
+    def _bracketed(host: str) -> str:
+        return f"[{host}]" if ":" in host else host
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:  # a name
+        return False
+
+
+class RequireToken:
+    """An application that answers requests with the token and refuses all others.
+
+    Args:
+        app: The application.
+        token: The token.
+    """
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app, self._expected = app, b"bearer " + token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http" or self._is_known(scope):
+            await self._app(scope, receive, send)
+            return
+        refusal = Response(
+            "this server needs a token: Authorization: Bearer TOKEN",
+            status_code=401,
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+        await refusal(scope, receive, send)
+
+    def _is_known(self, scope: Scope) -> bool:
+        given = dict(scope["headers"]).get(b"authorization", b"")
+        scheme, _, token = given.partition(b" ")
+        return hmac.compare_digest(scheme.lower() + b" " + token, self._expected)
+
+
+async def serve_http(
+    server: Server[Any],
+    address: Address,
+    ready: Callable[[str], object],
+    stop: Callable[[], object],
+) -> None:
+    """Serve clients by HTTP until the task is cancelled.
+
+    Args:
+        server: The server.
+        address: Where to listen.
+        ready: Called with the URL when the server listens.
+        stop: Ends the calls that run.
+
+    Raises:
+        OSError: Nothing can listen there.
+    """
+    app: ASGIApp = server.streamable_http_app(
+        streamable_http_path=PATH, transport_security=address.security, host=address.host
+    )
+    if address.token:
+        app = RequireToken(app, address.token)
+    config = uvicorn.Config(
+        app, ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE
+    )
+    with _listening(address) as listener:
+        http = _Http(config)
+        serving = asyncio.ensure_future(http.serve(sockets=[listener]))
+        ready(address.url(listener.getsockname()[1]))
+        try:
+            await asyncio.shield(serving)
+        except asyncio.CancelledError:
+            stop()
+            http.should_exit = True
+            await serving
+            raise
+
+
+class _Http(uvicorn.Server):
+    """A server that leaves signals to the program."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+@contextmanager
+def _listening(address: Address) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((address.host, address.port))
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, f"{address.host}:{address.port}") from None
+        yield listener
