@@ -471,6 +471,8 @@ def _cast(kind: Type, values: Any) -> pa.Array[Any] | None:
     try:
         if not plain or kind.name == "json" or type_of_arrow(array.type).arrow != kind.arrow:
             return None
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary.cast(kind.arrow).take(array.indices)
         converted: Any = array.cast(kind.arrow, safe=not pa.types.is_timestamp(array.type))
     except (Fault, pa.ArrowException):
         return None

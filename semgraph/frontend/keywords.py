@@ -14,13 +14,16 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def checks_arguments(function: Callable[P, R], place: str = "") -> Callable[P, R]:
+def checks_arguments(
+    function: Callable[P, R], place: str = "", beside: Iterable[str] = ()
+) -> Callable[P, R]:
     """The function, which refuses an argument that it does not have with the nearest one that it has,
     or with what is written instead of it.
 
     Args:
-        function: A function without `**`.
+        function: The function.
         place: What messages call it; default: its name.
+        beside: What it takes as `**`.
 
     Raises:
         TypeError: When it is called with such an argument.
@@ -32,9 +35,9 @@ def checks_arguments(function: Callable[P, R], place: str = "") -> Callable[P, R
     TypeError: limit has no argument "bye". Arguments: n, by. Did you mean "by"?
     """
     name = place or function.__name__
-    known = [
-        parameter for parameter in inspect.signature(function).parameters if parameter != "self"
-    ]
+    own = inspect.signature(function).parameters.values()
+    known = [p.name for p in own if p.name != "self" and p.kind is not p.VAR_KEYWORD]
+    known += [word for word in beside if word not in known]
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
