@@ -476,13 +476,15 @@ class Session:
         Raises:
             StoreUnavailable: It does not answer.
         """
-        labels = self._graph_file(graph)
+        labels = self._labels(graph)
         async with self._resources.opened_store(labels) as store:
             await open_for_reading(store, labels)
             return await store.statistics()
 
-    def _graph_file(self, graph: str | Path | None) -> Graph:
-        """The labels of a graph file, or of the one that is used here. Raises PlanError."""
+    def _labels(self, graph: str | Path | Graph | None) -> Graph:
+        """A graph, or that of a file, or of the file that is used here. Raises PlanError."""
+        if isinstance(graph, Graph):
+            return graph
         own = self.folder / "plans" / "graph.yaml"
         if graph is not None and not Path(graph).is_file():
             raise PlanError(Problem(f"no graph file {graph}", hint="the path of a graph.yaml"))
@@ -490,11 +492,13 @@ class Session:
         return read_graph(default if graph is None else Path(graph))
 
     @checks_arguments
-    def graph(self, group: str, *, graph: str | Path | None = None) -> nx.MultiDiGraph:
+    def graph(self, group: str, *, graph: str | Path | Graph | None = None) -> nx.MultiDiGraph:
         """A group's nodes and edges. Waits for `agraph`."""
         return self._waiting.wait(self.agraph(group, graph=graph))
 
-    async def agraph(self, group: str, *, graph: str | Path | None = None) -> nx.MultiDiGraph:
+    async def agraph(
+        self, group: str, *, graph: str | Path | Graph | None = None
+    ) -> nx.MultiDiGraph:
         """A group's nodes and edges as a graph of networkx; the store is only read.
 
         A node is named by its key, an edge is keyed by its key. Attributes are `label` and the
@@ -503,20 +507,29 @@ class Session:
 
         Args:
             group: The value of the partition.
-            graph: A graph file; default: `plans/graph.yaml` here, else the shipped one.
+            graph: A graph file, or a `Graph`; default: `plans/graph.yaml` here, else the shipped one.
 
         Raises:
             PlanError: The store holds nothing of this group.
+            DataError: Nodes of two labels have one key.
             StoreUnavailable: It does not answer, or there is none.
         """
         from semgraph.session.export import group_rows, networkx_graph
 
-        labels = self._graph_file(graph)
+        labels = self._labels(graph)
         async with group_rows(self._resources, labels, group) as tables:
             return await networkx_graph(labels, tables)
 
     @checks_arguments
-    def export(self, group: str, to: str | Path, *, graph: str | Path | None = None) -> Exported:
+    def export(
+        self, group: str, to: str | Path, *, graph: str | Path | Graph | None = None
+    ) -> Exported:
+        """Write a group into a file. Waits for `aexport`."""
+        return self._waiting.wait(self.aexport(group, to, graph=graph))
+
+    async def aexport(
+        self, group: str, to: str | Path, *, graph: str | Path | Graph | None = None
+    ) -> Exported:
         """Write a group's nodes and edges into a file; the store is only read.
 
         Args:
@@ -524,7 +537,7 @@ class Session:
             to: `FILE.graphml`, `FILE.json` (node-link data of networkx), or `FOLDER.parquet`, a folder
                 with `nodes.parquet` and `edges.parquet`. A relative path is one in the session's
                 folder.
-            graph: A graph file; default: `plans/graph.yaml` here, else the shipped one.
+            graph: A graph file, or a `Graph`; default: `plans/graph.yaml` here, else the shipped one.
 
         Returns:
             The path, and the counts of nodes and edges.
@@ -536,8 +549,7 @@ class Session:
         """
         from semgraph.session.export import export
 
-        labels = self._graph_file(graph)
-        return self._waiting.wait(export(self._resources, labels, group, self.folder / to))
+        return await export(self._resources, self._labels(graph), group, self.folder / to)
 
     def forget(self, groups: Iterable[str]) -> int:
         """Delete the journal's answers and vectors of some groups, and return how many there were.
