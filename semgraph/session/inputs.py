@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pyarrow as pa
 from semgraph.errors import BudgetReached, InputError, PlanError, Problem, did_you_mean
 from semgraph.execution.result import Result
 from semgraph.formats import dollars, plural
+from semgraph.frontend.frame import Frame
 from semgraph.frontend.inputs import check_rows, shown
 from semgraph.logical.absent import without_absent
 from semgraph.logical.node import Node, walk
@@ -47,6 +50,47 @@ def example_rows(plan: LogicalPlan) -> Example:
             )
         )
     return Example(example.get("inputs") or {}, tuple(example.get("after") or ()))
+
+
+def no_plan(value: object) -> PlanError:
+    """The error about a value that is given in the place of a plan."""
+    kind = type(value).__name__
+    if hasattr(value, "columns") or isinstance(value, (list, tuple)):
+        return PlanError(
+            Problem(
+                f"{kind} holds rows, and run needs what to do with them",
+                hint='make a relation: sg.table(rows).sem_filter("... {column} ...");'
+                ' or name a plan: run("PLAN", NAME=rows)',
+            )
+        )
+    hint = "give a path, a name, a plan that load_plan gave, or a frame"
+    return PlanError(Problem(f"{kind} is no plan", hint=hint))
+
+
+def refuse_unknown_words(
+    call: str, plan: LogicalPlan, names: Iterable[str], method: Callable[..., Any]
+) -> None:
+    """Refuse a word that is neither an input of the plan nor an option of the call, if it looks like an
+    option, or like one of another call. Raises PlanError.
+    """
+    options = [
+        p.name for p in inspect.signature(method).parameters.values() if p.kind is p.KEYWORD_ONLY
+    ]
+    for name in names:
+        if name in plan.inputs:
+            continue
+        near = get_close_matches(name, [*plan.inputs, *options], 1, 0.6)
+        hint = _OF_SESSIONS.get(name) or (f'did you mean "{near[0]}"?' if near else None)
+        if name in _OF_SESSIONS or (near and near[0] in options):
+            there = "inputs: " + (", ".join(plan.inputs) or "none")
+            what = f'{call} has no option "{name}", and plan {plan.name} no such input'
+            raise PlanError(Problem(what, there=there, hint=hint))
+
+
+_OF_SESSIONS = {
+    name: f"it belongs to the session: Session({name}=...)"
+    for name in ("llm", "embedder", "store", "max_usd", "max_calls", "max_tokens", "max_seconds")
+}
 
 
 def refuse_taken(plan: LogicalPlan, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> None:
@@ -119,6 +163,8 @@ def typed_inputs(
         value = source.get(name)
         if spec.or_all and (value is None or is_all(value)):
             continue
+        if isinstance(value, Frame):
+            value = _rows_of(name, value)
         if value is None and spec.optional:
             value = []
         if value is None:
@@ -137,6 +183,14 @@ def typed_inputs(
         whole = rows is None or (windowing is None and plan.windows is not None)
         tables[name] = table if whole else table.slice(0, min(rows or 0, table.num_rows))
     return tables
+
+
+def _rows_of(name: str, frame: Frame) -> pa.Table:
+    """The rows of a relation that is an input itself. Raises InputError for one that is computed."""
+    if frame.made.table is None:
+        what = f"input {name} is a relation that is not computed yet ({frame.node.keyword})"
+        raise InputError(Problem(what, hint=f"{name}=session.run(frame).to_arrow()"))
+    return frame.made.table
 
 
 async def run_before(
