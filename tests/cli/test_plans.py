@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
+from semgraph import extras
 from semgraph.shipped import functions_folder, operators_folder, plans_folder
 from tests.cli.conftest import GRAPH, PLAN, Project, Serving
 
@@ -265,6 +266,32 @@ def test_operators_are_listed_with_their_ways(project: Project) -> None:
         assert operator in out
     ways = json.loads(project("operators", "list", "--format", "json").out)
     assert [way["name"] for way in ways["sem_join"] if way["reference"]] == ["nested_loop"]
+
+
+def test_an_implementation_without_its_packages_is_marked_with_the_command_that_installs_them(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def marked() -> dict[str, str]:
+        listed = json.loads(project("operators", "list", "--format", "json").out)
+        return {each["name"]: each["install"] for each in listed["cluster"]}
+
+    monkeypatch.setattr(extras, "_installed", lambda name: name != "scikit-learn")
+    assert marked()["kmeans"] == 'pip install "semgraph[kmeans]"'
+    assert marked()["leiden"] == marked()["louvain"] == ""
+    (line,) = [line for line in project("operators", "list").out.splitlines() if "kmeans(" in line]
+    assert line.endswith('needs pip install "semgraph[kmeans]"')
+    monkeypatch.setattr(extras, "_installed", lambda _: True)
+    assert not any(marked().values())
+
+
+def test_an_implementation_that_names_an_unknown_extra_is_refused(project: Project) -> None:
+    project.write(
+        "mine/cluster/alone.py",
+        'EXTRA = "kmeens"\ndef cluster(keys, edges, vectors, seed):\n    return list(keys)\n',
+    )
+    done = project("operators", "list", "--operators", "mine")
+    assert done.code == 2
+    assert 'semgraph has no extra "kmeens". Did you mean "kmeans"?' in done.err
 
 
 def test_own_ways_are_listed_where_their_folder_is_named(project: Project) -> None:
