@@ -13,10 +13,11 @@ from typing import Any
 from semgraph.errors import Fault, PlanError, Problem
 from semgraph.formats import plural
 from semgraph.frontend.calls import declared_inputs
-from semgraph.frontend.document import find_plan, inside, read_file, shown, walk_paths
+from semgraph.frontend.document import find_plan, inside, read_file, read_text, shown, walk_paths
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.head import read_graph
 from semgraph.frontend.load import SharedCalls, load_document
+from semgraph.frontend.notes import Notes
 from semgraph.logical.node import walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.prompt import Prompt
@@ -58,6 +59,11 @@ class PlanFile:
             read_file(self.path), self.path, functions=self._functions, shared=self._shared,
             **options,
         )  # fmt: skip
+
+    @cached_property
+    def notes(self) -> Notes:
+        """Its comments. Raises PlanError."""
+        return Notes(read_text(self.path), read_file(self.path))
 
     @cached_property
     def _functions(self) -> Functions:

@@ -315,6 +315,39 @@ class Shouting(Implementation[SemMap]):
     assert project("operators", "list", "--operators", "gone").code == 2
 
 
+def test_a_plan_says_what_its_parameters_and_presets_mean(project: Project) -> None:
+    project.write(
+        "short.yaml",
+        """plan: short
+inputs:
+  notes: {id: string, text: string}   # one a line
+params:
+  # the most notes
+  most: 3
+  order: id                           # or text
+presets:
+  all: {params: {most: 9}}            # for a long page
+  one: {params: {most: 1}, doc: The first alone.}
+steps:
+  first: [{from: notes}, {limit: {n: $most, order: $order}}]
+returns: [first]
+""",
+    )
+    lines = [line.split() for line in project("plans", "show", "short.yaml").out.splitlines()]
+    for words in (
+        "input notes one a line",
+        "most 3 the most notes",
+        'order "id" or text',
+        "all for a long page",
+        "most = 9",
+        "one The first alone.",
+    ):
+        assert words.split() in lines
+    meanings = json.loads(project("plans", "show", "short.yaml", "--format", "json").out)["meanings"]
+    assert meanings["params"] == {"most": "the most notes", "order": "or text"}
+    assert meanings["presets"] == {"all": "for a long page", "one": "The first alone."}
+
+
 @pytest.mark.parametrize("form", ["tree", "algebra", "mermaid", "json", "queries"])
 def test_a_plan_is_explained_in_several_forms_and_nothing_is_asked(
     project: Project, serving: Serving, form: str
