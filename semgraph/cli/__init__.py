@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 from semgraph.cli import machine, plans, records, run
 from semgraph.cli.compare import compare
-from semgraph.cli.options import INTERRUPTED, CommonOptions, everywhere
+from semgraph.cli.options import INTERRUPTED, Commands, CommonOptions, everywhere
 
 _OTHER_SPELLINGS = {
     "--again": "--reprocess",
@@ -54,11 +54,10 @@ def _version(requested: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(
+app = Commands(
     cls=Root,
     help="Knowledge-graph pipelines as query plans.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

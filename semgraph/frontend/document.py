@@ -20,7 +20,7 @@ from typing import Any
 from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
 from semgraph.expr.scalar import depth
 from semgraph.frontend.renamed import INSTEAD, new_word
-from semgraph.shipped import plans_folder
+from semgraph.shipped import plan_names, plans_folder
 
 MAX_BYTES = 1_000_000
 MAX_VALUES = 20_000
@@ -436,16 +436,7 @@ _FEW = 4  # plans that a hint lists
 
 def _in_folders(text: str) -> str | None:
     """A hint where a folder of plans, or a plan in one, was probably meant."""
-    names = sorted(
-        {
-            path.relative_to(folder).with_suffix("").as_posix()
-            for folder in (Path("plans"), plans_folder())
-            for path in folder.glob("*/**/*.yaml")
-            if re.search(
-                r"^plan:", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE
-            )
-        }
-    )
+    names = [name for name in plan_names() if "/" in name]
     asked = text.removeprefix("plans/").removesuffix(".yaml").strip("/")
     within = [name for name in names if asked and f"/{asked}/" in f"/{name}"]
     if not within:

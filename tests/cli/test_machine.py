@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from semgraph import extras
+from semgraph.cli import app
 from semgraph.llm.local.catalogue import CATALOGUE
 from tests.cli.conftest import Project, Serving
 from tests.llm.server import Fault, error
@@ -181,6 +184,26 @@ def test_help_and_version(project: Project, args: list[str]) -> None:
     assert project(*args).code == 0
 
 
+def commands() -> list[list[str]]:
+    root: Any = typer.main.get_command(app)
+    return [
+        [name, *inner]
+        for name, each in root.commands.items()
+        for inner in ([[sub] for sub in each.commands] if hasattr(each, "commands") else [[]])
+    ]
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_the_common_options_are_described_once_and_work_everywhere(
+    project: Project, command: list[str]
+) -> None:
+    shown = project(*command, "--help").out
+    assert "--embedder" not in shown
+    assert " Options of every command (--store, --llm, --format …): semgraph --help" in shown
+    assert "--embedder" in project("--help").out
+    assert "No such option" not in project(*command, "-h", "--embedder", "local").err
+
+
 @pytest.mark.parametrize(
     ("args", "kind"),
     [
@@ -191,7 +214,7 @@ def test_help_and_version(project: Project, args: list[str]) -> None:
     ],
 )
 def test_help_says_what_json_is(project: Project, args: list[str], kind: type) -> None:
-    shown = project(*args, "--help").out
+    shown = project("--help").out
     assert "one document on stdout, an object or a list." in " ".join(
         shown.replace("│", " ").split()
     )

@@ -343,7 +343,9 @@ returns: [first]
         "one The first alone.",
     ):
         assert words.split() in lines
-    meanings = json.loads(project("plans", "show", "short.yaml", "--format", "json").out)["meanings"]
+    meanings = json.loads(project("plans", "show", "short.yaml", "--format", "json").out)[
+        "meanings"
+    ]
     assert meanings["params"] == {"most": "the most notes", "order": "or text"}
     assert meanings["presets"] == {"all": "for a long page", "one": "The first alone."}
 
