@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,14 @@ app = Commands(
 )
 operators = Commands(help="Operators and their implementations.", no_args_is_help=True)
 functions = Commands(help="Functions that expressions call.", no_args_is_help=True)
+
+
+class Kind(StrEnum):
+    """A kind of file that has a schema."""
+
+    plan = "plan"
+    graph = "graph"
+    prompt = "prompt"
 
 
 @app.command("list")
@@ -152,13 +161,16 @@ def copy(
 
 @app.command()
 @everywhere
-def schema(options: CommonOptions) -> None:
-    """Print the JSON Schema of plan files: an editor that knows it completes and checks as you
-    type.
+def schema(
+    options: CommonOptions,
+    of: Annotated[Kind, typer.Option(help="The kind of file; prompt: front matter.")] = Kind.plan,
+) -> None:
+    """Print the JSON Schema of plans, of graphs, or of the front matter of prompts: an editor that
+    knows it completes and checks as you type.
     """
-    from semgraph.frontend.jsonschema import plan_schema
+    from semgraph.frontend.jsonschema import SCHEMAS
 
-    options.dump(plan_schema())
+    options.dump(SCHEMAS[of.value]())
 
 
 @operators.command("list")

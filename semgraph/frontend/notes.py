@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from semgraph.frontend.document import Document, Trail
+
+SCHEMA_LINE = re.compile(r"# yaml-language-server: \$schema=(?P<schema>\S+)\Z")
+"""The comment by which an editor finds the schema of a file."""
+SCHEMAS = "schemas"
+"""The folder of the schemas, beside plans."""
+
+
+def schema_line(schema: Path, file: Path) -> str:
+    """The first line of a file, naming its schema.
+
+    >>> schema_line(Path("schemas/plan.json"), Path("memories/raptor/read.yaml"))
+    '# yaml-language-server: $schema=../../schemas/plan.json'
+    """
+    ups = [".."] * (len(file.parts) - 1)
+    return f"# yaml-language-server: $schema={'/'.join([*ups, schema.as_posix()])}"
 
 
 class Notes:
@@ -13,7 +31,8 @@ class Notes:
     def __init__(self, text: str, document: Document) -> None:
         self._lines = text.splitlines()
         self._document = document
-        self.head = [line.lstrip("# ") for line in self._lines[: self._top()]]
+        head = [line for line in self._lines[: self._top()] if not SCHEMA_LINE.match(line)]
+        self.head = [line.lstrip("# ") for line in head]
 
     def _top(self) -> int:
         return next((i for i, line in enumerate(self._lines) if not line.startswith("#")), 0)

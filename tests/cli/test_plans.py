@@ -244,6 +244,50 @@ def test_a_copy_runs_where_it_lies_and_overwrites_nothing(project: Project) -> N
     assert (project.folder / "mine" / "prompts" / "extract_facts.md").read_text() == "mine"
 
 
+def test_a_copied_plan_and_its_graph_name_the_schemas_that_are_copied_with_them(
+    project: Project,
+) -> None:
+    for name, inner in (
+        ("memories/raptor/write", "level.yaml"),
+        ("mention_graph", "graphs/mentions.yaml"),
+    ):
+        folder = project.folder / name.replace("/", "_")
+        assert project("plans", "copy", name, folder.name).code == 0
+        files = sorted(folder.rglob("*.yaml"))
+        assert folder / inner in files
+        for file in files:
+            line = file.read_text().splitlines()[0]
+            schema = file.parent / line.removeprefix("# yaml-language-server: $schema=")
+            assert schema.resolve().parent == folder / "schemas"
+            jsonschema.Draft202012Validator(json.loads(schema.read_text())).validate(
+                YAML(typ="safe").load(file)
+            )
+        assert project("plans", "check", folder.name).code == 0
+    (folder / "schemas/plan.json").write_text("{}")
+    assert project("plans", "copy", "mention_graph", folder.name).code == 0
+    assert (folder / "schemas/plan.json").read_text() == "{}"
+
+
+def test_a_copied_plan_loses_the_line_of_a_schema_that_is_not_beside_it(project: Project) -> None:
+    lines = {
+        "lost": "# yaml-language-server: $schema=../../schema.json\n",
+        "online": "# yaml-language-server: $schema=https://example.org/schema.json\n",
+    }
+    plan = (project.folder / "plans/people.yaml").read_text().lstrip()
+    for name, line in lines.items():
+        project.write(f"plans/{name}.yaml", line + plan)
+        assert project("plans", "copy", name, "new").code == 0
+    assert (project.folder / "new/lost.yaml").read_text() == plan
+    assert (project.folder / "new/online.yaml").read_text() == lines["online"] + plan
+
+
+@pytest.mark.parametrize("kind", ["plan", "graph", "prompt"])
+def test_each_kind_of_file_has_a_schema(project: Project, kind: str) -> None:
+    schema = json.loads(project("plans", "schema", "--of", kind).out)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert kind in schema["title"]
+
+
 def test_the_schema_accepts_every_shipped_plan(project: Project) -> None:
     schema = json.loads(project("plans", "schema").out)
     jsonschema.Draft202012Validator.check_schema(schema)
