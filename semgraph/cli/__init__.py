@@ -19,11 +19,13 @@ from typer.core import TyperGroup
 from semgraph.cli import machine, plans, records, run
 from semgraph.cli.compare import compare
 from semgraph.cli.options import INTERRUPTED, Commands, CommonOptions, everywhere
+from semgraph.errors import did_you_mean
 
 _OTHER_SPELLINGS = {
     "--again": "--reprocess",
     "--fresh": "--no-cache",
     "--json": "--format json",
+    "--model": "--llm",
     "--way": "--variant",
     "--ways": "--implementations",
 }
@@ -39,11 +41,22 @@ class Root(TyperGroup):
         try:
             return super().invoke(ctx)
         except _UsageError as error:
-            spelling = _OTHER_SPELLINGS.get(getattr(error, "option_name", ""))
-            if spelling is not None:
-                error.message = f"No such option: {error.option_name}. Write {spelling}"
-                error.possibilities = []
+            _mend(error)
             raise
+
+
+def _mend(error: Any) -> None:
+    """Name what was probably meant by an option or an argument."""
+    option, possibilities = getattr(error, "option_name", ""), getattr(error, "possibilities", None)
+    if option in _OTHER_SPELLINGS:
+        error.message = f"No such option: {option}. Write {_OTHER_SPELLINGS[option]}"
+        error.possibilities = []
+    elif possibilities:
+        hint = did_you_mean(option, possibilities)
+        error.possibilities = []
+        error.message += f". D{hint[1:]}" if hint else ""
+    elif "unexpected extra argument" in error.message and "plan" in error.ctx.params:
+        error.message += ". Rows are an option: -i NAME=FILE"
 
 
 def _version(requested: bool) -> None:

@@ -121,8 +121,11 @@ def _introduce(
     """Read the inputs, print the first lines, fetch models that are not here."""
     from semgraph.frontend.inputs import read_inputs
     from semgraph.render.header import header
+    from semgraph.session.inputs import example_rows
 
     result = read_inputs(inputs or (), plan)
+    if plan.inputs and not result and requested.resume is None:
+        example_rows(plan)  # before models are fetched: raises where the plan has none
     settings = session.resumed(requested.resume).settings(session.settings)
     options.talk(*header(plan, typed, result, settings, requested))
     for warning in plan.warnings:

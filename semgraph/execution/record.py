@@ -107,7 +107,8 @@ class RunRecord:
             private_folder(folder)
         except OSError as error:
             raise SemgraphError(
-                f"cannot write the run record {folder}: {error.strerror}"
+                f"cannot write the run record {folder}: {error.strerror}. "
+                "Run in a folder that you may write to: records are in .semgraph/runs of it"
             ) from error
 
     def describe(self, **facts: Any) -> None:

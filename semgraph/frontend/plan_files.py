@@ -222,18 +222,17 @@ def _take(path: Path, inner: Path, texts: dict[Path, bytes]) -> None:
     """A file, to be copied to `inner`, with the schema that its first line names. A line whose
     schema would not be found there is left out.
     """
-    text = path.read_bytes()
-    first, _, rest = text.partition(b"\n")
+    texts[inner] = path.read_bytes()
+    first, _, rest = texts[inner].partition(b"\n")
     match = SCHEMA_LINE.match(first.decode(errors="replace"))
     if match is not None and "://" not in match["schema"]:
         schema = path.resolve().parent / match["schema"]
         if inside(schema, (path.parent, plans_folder())) and schema.is_file():
             place = Path(SCHEMAS, schema.name)
+            texts[inner] = f"{schema_line(place, inner)}\n".encode() + rest
             texts[place] = schema.read_bytes()
-            text = f"{schema_line(place, inner)}\n".encode() + rest
         else:
-            text = rest
-    texts[inner] = text
+            texts[inner] = rest
 
 
 def _plans_named(file: PlanFile) -> Iterator[str]:
