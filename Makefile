@@ -24,7 +24,7 @@ SECONDS ?= 60
 SEED ?=
 FULL ?=
 
-.PHONY: demo fuzz kill soak nightly test test-extras test-graphiti test-pythons test-ray check fmt recordings pages bench bench-full bench-scale bench-quick clean
+.PHONY: demo fuzz kill soak nightly test test-extras test-graphiti test-pythons test-ray check fmt recordings pages schemas bench bench-full bench-scale bench-quick clean
 
 # a knowledge graph from three chat messages, by a model on this machine (fetched once, 1.1 GB)
 demo: $(VENV)/.demo
@@ -95,6 +95,10 @@ recordings: $(VENV)/.installed
 # write the pages about the plans anew: docs/plans
 pages: $(VENV)/.installed
 	$(BIN)/python -m tools.pages
+
+# write the schemas of plans and graphs anew: plans/schemas
+schemas: $(VENV)/.installed
+	$(BIN)/python -m tools.schemas
 
 # everything that is measured in minutes, and the pages made of it, graphiti-core and LOTUS beside: 22 minutes on two cores,
 # besides installing those (7 GB, most of it torch); what is held already is not measured again

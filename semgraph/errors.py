@@ -72,8 +72,9 @@ class Problem:
             for part in map(redacted, (self.there or "", self.hint or ""))
             if part
         ]
-        rest = ". ".join(part.rstrip(".") for part in (redacted(self.what), *more))
-        return f"{place}{step}{rest}"
+        parts = [part.rstrip(".") for part in (redacted(self.what), *more)]
+        ended = [part if part.endswith("?") else f"{part}." for part in parts[:-1]]
+        return f"{place}{step}{' '.join([*ended, parts[-1]])}"
 
 
 class PlanError(SemgraphError):
@@ -248,5 +249,19 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     >>> did_you_mean("sem_fliter", ["sem_map", "sem_filter"])
     'did you mean "sem_filter"?'
     """
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f'did you mean "{near[0]}"?' if near else None
+    near = nearest(word, known)
+    return None if near is None else f'did you mean "{near}"?'
+
+
+_NEAR = 0.65  # the least similarity: "form" and "from" have 0.75, "--model" and "--help" 0.62
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The word that is nearest to one, whatever their case, if any is near.
+
+    >>> nearest("Name", ["id", "name"]), nearest("add", ["dup", "plan"])
+    ('name', None)
+    """
+    folded = {name.casefold(): name for name in reversed(list(known))}
+    near = difflib.get_close_matches(word.casefold(), list(reversed(folded)), n=1, cutoff=_NEAR)
+    return folded[near[0]] if near else None

@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import IO, Any
 
 FOLDER, FILE = 0o700, 0o600
+RUNS = Path(".semgraph/runs")
+"""Where the records of runs are."""
+LAST = "last"
+"""The reference of the latest run."""
 
 
 def private_folder(path: Path) -> None:

@@ -4,8 +4,10 @@ wheel.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+_IS_PLAN = re.compile(r"^plan:", re.MULTILINE)
 _PACKAGE = Path(__file__).parent
 
 
@@ -17,6 +19,20 @@ def _folder(name: str) -> Path:
 def plans_folder() -> Path:
     """The folder of the shipped plans."""
     return _folder("plans")
+
+
+def plan_names() -> list[str]:
+    """The names of the plans in `./plans` and of the shipped ones, with those in their folders. Tells
+    plans from other YAML files by the key `plan`; loads none.
+    """
+    return sorted(
+        {
+            file.relative_to(folder).with_suffix("").as_posix()
+            for folder in (Path("plans"), plans_folder())
+            for file in folder.rglob("*.yaml")
+            if _IS_PLAN.search(file.read_text(encoding="utf-8", errors="replace"))
+        }
+    )
 
 
 def operators_folder() -> Path:

@@ -72,7 +72,7 @@ def test_the_wheel_holds_nothing_for_developers(members: set[str]) -> None:
     packages = {name.split("/")[0] for name in members}
     assert {name for name in packages if not name.endswith(".dist-info")} == {"semgraph"}
     kinds = {Path(name).suffix for name in members if name.startswith(SHIPPED + "plans/")}
-    assert kinds == {".yaml", ".md", ".jsonl"}
+    assert kinds == {".yaml", ".md", ".jsonl", ".json"}
     assert [name for name in members if name.endswith(".pyc")] == []
 
 

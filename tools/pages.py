@@ -58,8 +58,8 @@ def write(files: Sequence[PlanFile], folder: Path) -> list[Path]:
 def main() -> None:
     """Write the pages, and print which of them changed."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/plans")
-    files = sorted(listed(), key=lambda file: file.path.stem)
-    for path in write(files, folder):
+    files = [file for file in listed() if not file.folder]  # memories have pages of their own
+    for path in write(sorted(files, key=lambda file: file.path.stem), folder):
         sys.stdout.write(f"{path}\n")
 
 

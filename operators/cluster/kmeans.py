@@ -10,22 +10,22 @@ scikit-learn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from semgraph.operator import Vectors
 
+EXTRA = "kmeans"
+
 
 def refuses(k: int, starts: int, cosine: bool) -> str | None:  # noqa: ARG001
-    """It refuses parameters out of range, and needs a package."""
+    """It refuses parameters out of range."""
     if k < 1:
         return "k must be at least 1"
     if starts < 1:
         return "starts must be at least 1"
-    missing = find_spec("sklearn") is None
-    return 'it needs scikit-learn: pip install "semgraph[kmeans]"' if missing else None
+    return None
 
 
 def cluster(

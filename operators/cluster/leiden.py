@@ -10,20 +10,20 @@ Source: Traag, Waltman, van Eck: From Louvain to Leiden: guaranteeing well-conne
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 from semgraph.operator import Edges
 
+EXTRA = "leiden"
+
 
 def refuses(resolution: float, iterations: int) -> str | None:
-    """It refuses parameters out of range, and needs a package."""
+    """It refuses parameters out of range."""
     if resolution <= 0:
         return "resolution must be above 0"
     if iterations < 1:
         return "iterations must be at least 1"
-    missing = find_spec("graspologic_native") is None
-    return 'it needs graspologic-native: pip install "semgraph[leiden]"' if missing else None
+    return None
 
 
 def cluster(

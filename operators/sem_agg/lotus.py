@@ -41,6 +41,7 @@ class Lotus(Implementation[SemAgg]):
     """An answer that does not fit the schema is an error of the group; it is not requested again."""
 
     same = False
+    extra = "lotus"
 
     def refuses(self, node: SemAgg, limits: Limits) -> str | None:  # noqa: ARG002
         """It needs LOTUS, and a step without a check."""

@@ -42,6 +42,7 @@ class Lotus(Implementation[SemFilter]):
     """Sends each row alone, in LOTUS's words; with `reasoning` the model reasons before it answers."""
 
     same = True
+    extra = "lotus"
     reasoning: bool = False
 
     def refuses(self, node: SemFilter, limits: Limits) -> str | None:  # noqa: ARG002

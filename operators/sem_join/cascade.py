@@ -28,7 +28,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable
-from importlib.util import find_spec
 from typing import Literal
 
 from semgraph.operator import (
@@ -60,6 +59,7 @@ class Cascade(Implementation[SemJoin]):
     """Cheap stages first, then the model for the rest."""
 
     same = False
+    extra = "minhash"
     left: str | None = None
     right: str | None = None
     jaccard: float | None = 0.9
@@ -82,16 +82,19 @@ class Cascade(Implementation[SemJoin]):
             raise ValueError("pairs must be at least 1")
 
     def refuses(self, node: SemJoin, limits: Limits) -> str | None:  # noqa: ARG002
-        """It needs columns that the prompt names, and datasketch for MinHash."""
+        """It needs columns that the prompt names."""
         for side, name, known in (
             ("left", self.left, node.prompt.fields),
             ("right", self.right, node.prompt.other_fields),
         ):
             if name is not None and name not in known:
                 return f'{side} "{name}" is no column that the prompt names of that side; it names {", ".join(known)}'
-        if self.jaccard is not None and find_spec("datasketch") is None:
-            return 'it needs datasketch: pip install "semgraph[minhash]", or use jaccard=null'
         return None
+
+    def lacks(self) -> str | None:
+        """MinHash needs datasketch."""
+        reason = None if self.jaccard is None else super().lacks()
+        return reason and f"{reason}, or use jaccard=null"
 
     def estimate(self, node: SemJoin, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
         """At most all pairs, in blocks; for `logit` also a call for each pair."""

@@ -41,6 +41,7 @@ class Lotus(Implementation[SemJoin]):
     """Sends each pair alone, in LOTUS's words; with `reasoning` the model reasons before it answers."""
 
     same = True
+    extra = "lotus"
     reasoning: bool = False
 
     def refuses(self, node: SemJoin, limits: Limits) -> str | None:  # noqa: ARG002

@@ -39,6 +39,7 @@ class Lotus(Implementation[SemMap]):
     """Sends each row alone, in LOTUS's words."""
 
     same = True
+    extra = "lotus"
 
     def refuses(self, node: SemMap, limits: Limits) -> str | None:  # noqa: ARG002
         """It needs LOTUS, and a step without a check."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from importlib.util import find_spec
 from threading import Lock
 from typing import Any
 
@@ -24,7 +23,6 @@ from semgraph.operator import (
     Context,
     Cost,
     Implementation,
-    Limits,
     ModelUnavailable,
     Observed,
     Outcome,
@@ -38,7 +36,6 @@ from semgraph.operator import (
     row_texts,
 )
 
-INSTALL = 'pip install "semgraph[cross-encoder]"'
 _LOADED: dict[tuple[str, str | None], Any] = {}
 _LOCK = Lock()
 
@@ -48,6 +45,7 @@ class CrossEncoder(Implementation[SemTopk]):
     """Rows without text are ranked last."""
 
     same = False
+    extra = "cross-encoder"
     model: str = "cross-encoder/ms-marco-MiniLM-L6-v2"
     device: str | None = None
     batch: int = 32
@@ -57,14 +55,6 @@ class CrossEncoder(Implementation[SemTopk]):
             raise ValueError("model must be the name of a cross-encoder, or a folder")
         if self.batch < 1:
             raise ValueError("batch must be at least 1")
-
-    def refuses(self, node: SemTopk, limits: Limits) -> str | None:  # noqa: ARG002
-        """It needs sentence-transformers."""
-        return (
-            None
-            if find_spec("sentence_transformers")
-            else f"it needs sentence-transformers: {INSTALL}"
-        )
 
     def estimate(self, node: SemTopk, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
         """No calls."""
@@ -95,9 +85,7 @@ class CrossEncoder(Implementation[SemTopk]):
         try:
             from sentence_transformers import CrossEncoder as Model
         except ImportError as error:
-            raise ModelUnavailable(
-                f"cross_encoder needs sentence-transformers: {INSTALL}"
-            ) from error
+            raise ModelUnavailable(f"cross_encoder: {self.lacks() or error}") from error
         with _LOCK:
             model = _LOADED.get((self.model, self.device))
             if model is None:

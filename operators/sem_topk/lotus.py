@@ -50,6 +50,7 @@ class Lotus(Implementation[SemTopk]):
     """
 
     same = False
+    extra = "lotus"
     method: Literal["quick", "quick-sem", "heap", "naive"] = "quick"
     reasoning: bool = False
     cascade_threshold: float | None = None

@@ -18,13 +18,15 @@ from typer.core import TyperGroup
 
 from semgraph.cli import graphs, machine, plans, records, run
 from semgraph.cli.compare import compare
-from semgraph.cli.options import INTERRUPTED, CommonOptions, everywhere
+from semgraph.cli.options import INTERRUPTED, Commands, CommonOptions, everywhere
 from semgraph.cli.serve import serve
+from semgraph.errors import did_you_mean
 
 _OTHER_SPELLINGS = {
     "--again": "--reprocess",
     "--fresh": "--no-cache",
     "--json": "--format json",
+    "--model": "--llm",
     "--way": "--variant",
     "--ways": "--implementations",
 }
@@ -40,11 +42,22 @@ class Root(TyperGroup):
         try:
             return super().invoke(ctx)
         except _UsageError as error:
-            spelling = _OTHER_SPELLINGS.get(getattr(error, "option_name", ""))
-            if spelling is not None:
-                error.message = f"No such option: {error.option_name}. Write {spelling}"
-                error.possibilities = []
+            _mend(error)
             raise
+
+
+def _mend(error: Any) -> None:
+    """Name what was probably meant by an option or an argument."""
+    option, possibilities = getattr(error, "option_name", ""), getattr(error, "possibilities", None)
+    if option in _OTHER_SPELLINGS:
+        error.message = f"No such option: {option}. Write {_OTHER_SPELLINGS[option]}"
+        error.possibilities = []
+    elif possibilities:
+        hint = did_you_mean(option, possibilities)
+        error.possibilities = []
+        error.message += f". D{hint[1:]}" if hint else ""
+    elif "unexpected extra argument" in error.message and "plan" in error.ctx.params:
+        error.message += ". Rows are an option: -i NAME=FILE"
 
 
 def _version(requested: bool) -> None:
@@ -55,11 +68,10 @@ def _version(requested: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(
+app = Commands(
     cls=Root,
     help="Knowledge-graph pipelines as query plans.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

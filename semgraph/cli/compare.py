@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from semgraph.cli import completion
 from semgraph.cli.options import (
     CommonOptions,
     Inputs,
@@ -31,16 +32,27 @@ if TYPE_CHECKING:
 def compare(
     options: CommonOptions,
     plan: Annotated[
-        str | None, typer.Argument(metavar="PLAN", help="A file, or a name: semgraph plans list.")
+        str | None,
+        typer.Argument(
+            metavar="PLAN",
+            help="A file, or a name: semgraph plans list.",
+            autocompletion=completion.plans,
+        ),
     ] = None,
     step: Annotated[
         str | None,
-        typer.Option(metavar="STEP", help="The step whose implementations are compared."),
+        typer.Option(
+            metavar="STEP",
+            help="The step whose implementations are compared.",
+            autocompletion=completion.steps,
+        ),
     ] = None,
     implementations: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B,…", help="Implementations of the step: nested_loop,block(left=10)."
+            metavar="A,B,…",
+            help="Implementations of the step: nested_loop,block(left=10).",
+            autocompletion=completion.implementations,
         ),
     ] = None,
     variant: Annotated[

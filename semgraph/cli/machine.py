@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from semgraph.cli.options import CommonOptions, everywhere
+from semgraph.cli import completion
+from semgraph.cli.options import Commands, CommonOptions, everywhere
 
 if TYPE_CHECKING:
     from semgraph.stores.neo4j.local.jars import StartProgress
     from semgraph.stores.neo4j.local.server import LocalServer
 
-models = typer.Typer(
+models = Commands(
     help="Models that run on this machine: list, fetch, remove.", no_args_is_help=True
 )
-neo4j = typer.Typer(
+neo4j = Commands(
     help="A real Neo4j server on this machine: no Docker, no JDK to install.", no_args_is_help=True
 )
 Folder = Annotated[
@@ -69,7 +70,10 @@ def pull(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...", help="Which; the two defaults if none.", show_default=False
+            metavar="[NAME]...",
+            help="Which; the two defaults if none.",
+            show_default=False,
+            autocompletion=completion.local_models,
         ),
     ] = None,
     source: Annotated[
@@ -103,7 +107,10 @@ def pull(
 @everywhere
 def rm(
     options: CommonOptions,
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Which.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME...", help="Which.", autocompletion=completion.local_models),
+    ],
 ) -> None:
     """Remove models from this machine."""
     from semgraph.formats import size

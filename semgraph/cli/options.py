@@ -8,15 +8,17 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
+from semgraph.cli import completion
 from semgraph.errors import SemgraphError, is_interrupt
 from semgraph.redaction import redacted, redacted_values
 
@@ -25,9 +27,11 @@ if TYPE_CHECKING:
 
     from semgraph.llm.settings import Settings
 
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 INTERRUPTED = 130
 _WIDTH = 120
 _PANEL = "Everywhere"
+_DESCRIBED = "Options of every command (--store, --llm, --format …): semgraph --help"
 _ELSEWHERE = "Name another place"
 _HINTS = {
     errno.EISDIR: "A file is needed there: name one",
@@ -44,7 +48,12 @@ _KEPT = "\n\t\u00a0\u200d"
 
 
 Plan = Annotated[
-    str, typer.Argument(metavar="PLAN", help="A file, or a name: semgraph plans list.")
+    str,
+    typer.Argument(
+        metavar="PLAN",
+        help="A file, or a name: semgraph plans list.",
+        autocompletion=completion.plans,
+    ),
 ]
 Inputs = Annotated[
     list[str] | None,
@@ -52,18 +61,31 @@ Inputs = Annotated[
         "-i",
         "--input",
         metavar="NAME=FILE|-|TEXT|[]|all",
+        autocompletion=completion.inputs,
         help="Rows: .jsonl, .csv, .parquet, also DIR/*.jsonl; "
         "FILE:COLUMN=SOURCE,… renames; - a text, -.jsonl rows; [] none; all: all groups.",
     ),
 ]
 Params = Annotated[
-    list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="A parameter of the plan.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PARAM=VALUE",
+        help="A parameter of the plan.",
+        autocompletion=completion.params,
+    ),
 ]
-Preset = Annotated[str | None, typer.Option(metavar="NAME", help="A preset of the plan.")]
+Preset = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="A preset of the plan.", autocompletion=completion.presets),
+]
 Uses = Annotated[
     list[str] | None,
     typer.Option(
-        "--use", metavar="STEP=IMPLEMENTATION", help="How a step is answered: block(left=10)."
+        "--use",
+        metavar="STEP=IMPLEMENTATION",
+        help="How a step is answered: block(left=10).",
+        autocompletion=completion.uses,
     ),
 ]
 MaxUsd = Annotated[
@@ -115,6 +137,7 @@ class CommonOptions:
         typer.Option(
             metavar="MODEL",
             help="local, recorded, openai:NAME, openai:NAME@URL; openai:NAME?batch=true for half the price.",
+            autocompletion=completion.models,
             rich_help_panel=_PANEL,
         ),
     ] = None
@@ -123,6 +146,7 @@ class CommonOptions:
         typer.Option(
             metavar="MODEL",
             help="local, recorded, openai:NAME, openai:NAME@URL.",
+            autocompletion=completion.models,
             rich_help_panel=_PANEL,
         ),
     ] = None
@@ -131,6 +155,7 @@ class CommonOptions:
         typer.Option(
             metavar="STORE",
             help="sqlite:PATH, memory, neo4j, neo4j-local, URI; shards:URI,URI, shards:sqlite:DIR?n=64.",
+            autocompletion=completion.stores,
             rich_help_panel=_PANEL,
         ),
     ] = None
@@ -313,6 +338,35 @@ def _console(options: CommonOptions, *, stderr: bool) -> Console:
     return Console(file=stream, no_color=options.no_color or None, width=width, highlight=False)
 
 
+class Command(TyperCommand):
+    """A command whose help page says where the common options are described, in place of their
+    descriptions.
+    """
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help page."""
+        common = [p for p in self.params if getattr(p, "rich_help_panel", None) == _PANEL]
+        self.epilog = _DESCRIBED if common else None
+        try:
+            _hide(common, hidden=True)
+            super().format_help(ctx, formatter)
+        finally:
+            _hide(common, hidden=False)
+
+
+def _hide(parameters: Sequence[Any], *, hidden: bool) -> None:
+    for parameter in parameters:
+        parameter.hidden = hidden
+
+
+class Commands(typer.Typer):
+    """A group of commands of this kind."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Decorated], Decorated]:
+        """Add a function to the group, as `typer.Typer.command` does."""
+        return super().command(name, **{"cls": Command, **settings})
+
+
 def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
     """Turn a function with a `CommonOptions` as its first argument into a command with the common
     options and error handling.
@@ -337,6 +391,9 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
             command(options, **(values | ({"ctx": ctx} if wants_context else {})))
 
     parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in own]
+    run.__doc__ = "\n\n".join(
+        " ".join(part.split()) for part in (inspect.getdoc(command) or "").split("\n\n")
+    )
     run.__signature__ = inspect.Signature([context, *parameters, *shared])  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in (context, *parameters, *shared)}
     return run

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from semgraph.cli.options import CommonOptions, everywhere
+from semgraph.cli import completion
+from semgraph.cli.options import Commands, CommonOptions, everywhere
 
-app = typer.Typer(
+app = Commands(
     help="Plans: list, show, check, copy; the schema of their language.", no_args_is_help=True
 )
-operators = typer.Typer(help="Operators and their implementations.", no_args_is_help=True)
-functions = typer.Typer(help="Functions that expressions call.", no_args_is_help=True)
+operators = Commands(help="Operators and their implementations.", no_args_is_help=True)
+functions = Commands(help="Functions that expressions call.", no_args_is_help=True)
+
+
+class Kind(StrEnum):
+    """A kind of file that has a schema."""
+
+    plan = "plan"
+    graph = "graph"
+    prompt = "prompt"
 
 
 @app.command("list")
@@ -37,7 +47,10 @@ def list_plans(options: CommonOptions) -> None:
 @everywhere
 def show(
     options: CommonOptions,
-    plan: Annotated[str, typer.Argument(metavar="PLAN", help="A name, or a file.")],
+    plan: Annotated[
+        str,
+        typer.Argument(metavar="PLAN", help="A name, or a file.", autocompletion=completion.plans),
+    ],
     *,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="As a page of Markdown, with the algebra.")
@@ -102,7 +115,10 @@ def check(
 @everywhere
 def ways(
     options: CommonOptions,
-    plan: Annotated[str, typer.Argument(metavar="PLAN", help="A name, or a file.")],
+    plan: Annotated[
+        str,
+        typer.Argument(metavar="PLAN", help="A name, or a file.", autocompletion=completion.plans),
+    ],
 ) -> None:
     """Show the plans that a plan calls: the interface of each call, and the plans that fit in its
     place (--use STEP=PLAN).
@@ -125,7 +141,9 @@ def ways(
 @everywhere
 def copy(
     options: CommonOptions,
-    plan: Annotated[str, typer.Argument(metavar="PLAN", help="A name.")],
+    plan: Annotated[
+        str, typer.Argument(metavar="PLAN", help="A name.", autocompletion=completion.plans)
+    ],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to.")] = Path("plans"),
 ) -> None:
     """Copy a plan with its graph, prompts and the plans it calls, so that you can change them.
@@ -143,13 +161,16 @@ def copy(
 
 @app.command()
 @everywhere
-def schema(options: CommonOptions) -> None:
-    """Print the JSON Schema of plan files: an editor that knows it completes and checks as you
-    type.
+def schema(
+    options: CommonOptions,
+    of: Annotated[Kind, typer.Option(help="The kind of file; prompt: front matter.")] = Kind.plan,
+) -> None:
+    """Print the JSON Schema of plans, of graphs, or of the front matter of prompts: an editor that
+    knows it completes and checks as you type.
     """
-    from semgraph.frontend.jsonschema import plan_schema
+    from semgraph.frontend.jsonschema import SCHEMAS
 
-    options.dump(plan_schema())
+    options.dump(SCHEMAS[of.value]())
 
 
 @operators.command("list")
@@ -172,7 +193,12 @@ def list_operators(options: CommonOptions) -> None:
 @everywhere
 def new_operator(
     options: CommonOptions,
-    operator: Annotated[str, typer.Argument(metavar="OPERATOR", help="Such as sem_join.")],
+    operator: Annotated[
+        str,
+        typer.Argument(
+            metavar="OPERATOR", help="Such as sem_join.", autocompletion=completion.operators
+        ),
+    ],
     name: Annotated[str, typer.Argument(help="What plans will call it, such as sorted_block.")],
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Your folder.")] = Path(
         "operators"

@@ -7,15 +7,21 @@ from typing import Annotated
 
 import typer
 
-from semgraph.cli.options import CommonOptions, everywhere
+from semgraph.cli import completion
+from semgraph.cli.options import Commands, CommonOptions, everywhere
 
-app = typer.Typer(help="Records of runs: list, show, remove.", no_args_is_help=True)
-journal = typer.Typer(
+app = Commands(help="Records of runs: list, show, remove.", no_args_is_help=True)
+journal = Commands(
     help="Answers that were paid for: delete those of a partition.", no_args_is_help=True
 )
 
 Reference = Annotated[
-    str, typer.Argument(metavar="RUN", help="Its id, the beginning of it, or last.")
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="Its id, the beginning of it, or last.",
+        autocompletion=completion.runs,
+    ),
 ]
 
 
@@ -53,7 +59,12 @@ def show(options: CommonOptions, run: Reference) -> None:
 @everywhere
 def rm(
     options: CommonOptions,
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids, or beginnings.")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN...", help="Ids, or beginnings.", autocompletion=completion.runs
+        ),
+    ],
 ) -> None:
     """Remove records. What the runs wrote to a store stays."""
     from semgraph.execution.record import find_run
@@ -101,7 +112,11 @@ def report(
     options: CommonOptions,
     records: Annotated[
         list[str],
-        typer.Argument(metavar="RUN|COMPARISON...", help="Ids, the beginnings of them, or last."),
+        typer.Argument(
+            metavar="RUN|COMPARISON...",
+            help="Ids, the beginnings of them, or last.",
+            autocompletion=completion.runs,
+        ),
     ],
     to: Annotated[
         str,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from semgraph.cli import completion
 from semgraph.cli.options import (
     CommonOptions,
     Inputs,
@@ -48,7 +49,12 @@ def run(
     use: Uses = None,
     rows: Rows = None,
     until: Annotated[
-        str | None, typer.Option(metavar="STEP", help="Stop behind this step; nothing is written.")
+        str | None,
+        typer.Option(
+            metavar="STEP",
+            help="Stop behind this step; nothing is written.",
+            autocompletion=completion.steps,
+        ),
     ] = None,
     no_write: Annotated[
         bool, typer.Option("--no-write", help="Write nothing to the store.")
@@ -59,7 +65,10 @@ def run(
     max_seconds: MaxSeconds = None,
     engine: NamedEngine = None,
     resume: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Resume a run that was stopped.")
+        str | None,
+        typer.Option(
+            metavar="RUN", help="Resume a run that was stopped.", autocompletion=completion.runs
+        ),
     ] = None,
     reprocess: Annotated[
         bool, typer.Option("--reprocess", help="Also rows that are in the graph already.")
@@ -112,8 +121,11 @@ def _introduce(
     """Read the inputs, print the first lines, fetch models that are not here."""
     from semgraph.frontend.inputs import read_inputs
     from semgraph.render.header import header
+    from semgraph.session.inputs import example_rows
 
     result = read_inputs(inputs or (), plan)
+    if plan.inputs and not result and requested.resume is None:
+        example_rows(plan)  # before models are fetched: raises where the plan has none
     settings = session.resumed(requested.resume).settings(session.settings)
     options.talk(*header(plan, typed, result, settings, requested))
     for warning in plan.warnings:
@@ -235,7 +247,10 @@ def explain(
         ),
     ] = None,
     run: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Put what that run did beside it.")
+        str | None,
+        typer.Option(
+            metavar="RUN", help="Put what that run did beside it.", autocompletion=completion.runs
+        ),
     ] = None,
 ) -> None:
     """Show what a plan will do, step by step, and its estimated cost. Nothing is written; only

@@ -20,7 +20,8 @@ from semgraph.compare.comparison import (
     Trial,
 )
 from semgraph.errors import PlanError, Problem
-from semgraph.execution.record import RUNS, RunRecord, find_run, write_table
+from semgraph.execution.record import RunRecord, find_run, write_table
+from semgraph.private import RUNS
 
 FILE = "comparison.json"
 _TABLES = ("rows", "wanted")

@@ -264,7 +264,7 @@ def implementation_of(
     """
     choice = Choice.parse(text)
     variant = library.get(node.keyword, choice, node.step)
-    refusal = variant.refuses(node, bound(llm, node.prompt.first.role).limits)
+    refusal = variant.refusal(node, bound(llm, node.prompt.first.role).limits)
     if refusal is not None:
         raise PlanError(Problem(f"{choice} cannot do this: {refusal}", node.step, node.origin))
     return choice, variant

@@ -318,7 +318,7 @@ async def ask(
 
 def usable(operator: str, implementation: Implementation[Any]) -> str | None:
     """The reason why an implementation cannot run these cases (such as a missing package), or None."""
-    return implementation.refuses(node(operator), Limits())
+    return implementation.refusal(node(operator), Limits())
 
 
 def answers(table: pa.Table) -> list[dict[str, Any]]:

@@ -341,7 +341,7 @@ async def refused(candidate: Candidate) -> None:
     case = some(candidate.operator, 8, again=True)
     scalars = parse_scalar(where[candidate.operator]), parse_scalar("'wrong'")
     node = replace(case.node(), check=Check(*scalars))
-    if candidate.implementation.refuses(node, Limits()) is not None:
+    if candidate.implementation.refusal(node, Limits()) is not None:
         return
     llm = Oracle(mind(candidate.operator))
     table = await candidate.answers(case, llm, node)

@@ -26,6 +26,7 @@ from semgraph.errors import (
     UnavailableError,
 )
 from semgraph.execution.result import Progress, Result
+from semgraph.extras import install
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import Spending
 from semgraph.meter import Meter
@@ -41,7 +42,7 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        what = 'the engine ray needs the extra "ray": pip install "semgraph[ray]"'
+        what = f'the engine ray needs the extra "ray": {install("ray")}'
         raise PlanError(Problem(what, hint="or run in this process: without --engine")) from error
     return ray
 

@@ -608,6 +608,9 @@ def _substitute(tree: exp.Expr, params: Mapping[str, Any]) -> exp.Expr:
 
 
 def _name_of_parameter(node: exp.Expr) -> str:
+    """The name of a parameter. Raises Fault for a placeholder without one."""
+    if node.this is None:
+        raise Fault('"?" has no place in an expression', hint="a parameter is written $NAME")
     return str(node.this.name if isinstance(node.this, exp.Expr) else node.this)
 
 

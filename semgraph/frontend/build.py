@@ -590,9 +590,9 @@ def operator_on(item: Any, *, first: bool) -> tuple[str, Any]:
     if keyword in SOURCE_WORDS:
         if not first:
             raise KeyFault(
-                f'"{keyword}" is a source and starts a step',
+                f'"{keyword}" starts a step, and this is not its first line',
                 keyword,
-                hint="begin another step with it",
+                hint=f"put the {keyword} into a step of its own, and start this one from that: from: STEP",
             )
     elif keyword not in OPERATOR_WORDS:
         hint = did_you_mean(keyword, [*OPERATOR_WORDS, *SOURCE_WORDS])

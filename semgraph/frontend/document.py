@@ -17,17 +17,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
+from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean, nearest
 from semgraph.expr.scalar import depth
+from semgraph.frontend.encodings import not_utf8
 from semgraph.frontend.renamed import INSTEAD, new_word
-from semgraph.shipped import plans_folder
+from semgraph.shipped import plan_names, plans_folder
 
 MAX_BYTES = 1_000_000
 MAX_VALUES = 20_000
 """Keys and values of a file."""
+ROWS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+"""Endings of files of rows that are no plans."""
 MAX_DEPTH = 100
 """Levels of mappings and lists."""
 COMMA_HINT = "a text with a comma needs quotes inside { } and [ ]"
+COLON_HINT = 'write a blank behind ":", as in {id: string}; a name alone needs no colon: {id, n}'
+_NO_BLANK = re.compile(r"[A-Za-z_]\w*:")
 Trail = tuple[str | int, ...]
 Place = tuple[int, int]
 Stamp = tuple[int, int, int] | None
@@ -209,6 +214,9 @@ class Document:
     def problem(self, fault: Fault, *base: str | int, step: str | None = None) -> Problem:
         """A fault below `base`, with its position."""
         position = self.position(*base, *fault.path, key=isinstance(fault, KeyFault))
+        last = fault.path[-1] if fault.path else ""
+        if isinstance(last, str) and _NO_BLANK.match(last):
+            return Problem(fault.what, step, position, hint=COLON_HINT)
         hint = fault.hint or (COMMA_HINT if self._is_cut((*base, *fault.path)) else None)
         return Problem(fault.what, step, position, fault.there, hint)
 
@@ -281,21 +289,16 @@ def read_text(path: Path, what: str = "plan") -> str:
     """The text of a file that must be UTF-8 text of at most 1 MB. Raises PlanError."""
     notice(path)
     raw = _read_bytes(path, what)
-    hint = f"a {what} is a text file"
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        column = error.start - (raw.rfind(b"\n", 0, error.start) + 1) + 1
-        message = f"this is no {what}: byte {error.start} is not UTF-8"
-        raise PlanError(
-            Problem(message, position=Position(shown(path), line, column), hint=hint)
-        ) from None
-    if "\0" in text:
-        position = Position(shown(path), text.count("\n", 0, text.index("\0")) + 1, 1)
+    wrong = not_utf8(raw, shown(path))
+    if b"\0" in raw and (wrong is None or "UTF-16" not in wrong.hint):
+        position = Position(shown(path), raw.count(b"\n", 0, raw.index(b"\0")) + 1, 1)
         message = f"this is no {what}: it holds binary data"
-        raise PlanError(Problem(message, position=position, hint=hint))
-    return text
+        raise PlanError(Problem(message, position=position, hint=f"a {what} is a text file"))
+    if wrong is not None:
+        position = Position(shown(path), wrong.line, wrong.column)
+        message = f"this is no {what}: {wrong.what}"
+        raise PlanError(Problem(message, position=position, hint=wrong.hint))
+    return raw.decode("utf-8-sig")
 
 
 def _read_bytes(path: Path, what: str) -> bytes:
@@ -363,6 +366,9 @@ def find_plan(ref: str | Path, folders: Sequence[Path] = ()) -> tuple[Path, bool
     text = str(ref).replace("\0", "�")  # no path has a NUL in it
     name = text if text.endswith((".yaml", ".yml")) else f"{text}.yaml"
     shipped = plans_folder()
+    if text.endswith(ROWS) and Path(text).is_file():
+        what = f"{text} holds rows, and the first argument is a plan"
+        raise PlanError(Problem(what, hint=f"rows are an option: semgraph run PLAN -i NAME={text}"))
     places = [*(folder / name for folder in folders), Path(text), Path(name), Path("plans", name)]
     for place in places:
         notice(place)
@@ -421,31 +427,24 @@ def _nowhere(text: str, folders: Sequence[Path]) -> Problem:
     near = _in_folders(text) or did_you_mean(Path(text).stem, known)
     if "/" in text or text.endswith((".yaml", ".yml")):
         asked = Path(text)
-        beside = [
-            str(asked.parent / p.name)
+        beside = {
+            p.stem: str(asked.parent / p.name)
             for folder in folders
             for p in (folder / asked.parent).glob("*.y*ml")
-        ]
-        hint = did_you_mean(text, sorted(beside)) or near or "see semgraph plans list"
+        }
+        meant = nearest(asked.stem, sorted(beside))
+        hint = f'did you mean "{beside[meant]}"?' if meant else near or _LIST
         return Problem(f"{text}: there is no such file", hint=hint)
-    return Problem(f'no plan "{text}"', there="plans: " + (", ".join(known) or "none"), hint=near)
+    return Problem(f'no plan "{text}"', hint=near or _LIST)
 
 
 _FEW = 4  # plans that a hint lists
+_LIST = "see semgraph plans list"
 
 
 def _in_folders(text: str) -> str | None:
     """A hint where a folder of plans, or a plan in one, was probably meant."""
-    names = sorted(
-        {
-            path.relative_to(folder).with_suffix("").as_posix()
-            for folder in (Path("plans"), plans_folder())
-            for path in folder.glob("*/**/*.yaml")
-            if re.search(
-                r"^plan:", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE
-            )
-        }
-    )
+    names = [name for name in plan_names() if "/" in name]
     asked = text.removeprefix("plans/").removesuffix(".yaml").strip("/")
     within = [name for name in names if asked and f"/{asked}/" in f"/{name}"]
     if not within:
@@ -708,6 +707,9 @@ def _syntax_problem(text: str, error: Exception, file: str, first_line: int) -> 
         return _not_yaml(str(error).splitlines()[0], Position(file, first_line, 1))
     position = Position(file, mark.line + first_line, mark.column + 1)
     assert isinstance(error, yaml.MarkedYAMLError)
+    crooked = _crooked(error, file, first_line)
+    if crooked is not None:
+        return crooked
     return _not_yaml(str(error.problem or error.context), position, _before(mark))
 
 
@@ -716,7 +718,32 @@ def _before(mark: Any) -> str:
     return str(mark.buffer)[: mark.pointer].rpartition("\n")[2] if mark.buffer else ""
 
 
+def _crooked(error: Any, file: str, first_line: int) -> Problem | None:
+    """The problem of a line that stands in a wrong column, or of a quote that nothing closes."""
+    mark, start, text = error.problem_mark, error.context_mark, str(error.problem)
+    if mark is None or start is None:
+        return None
+    begun = start.line + first_line
+    if "block end" in text:
+        kind = "mapping" if "mapping" in str(error.context) else "list"
+        what = (
+            f"wrong indent: this does not continue the {kind} that began in line {begun}, "
+            f"column {start.column + 1}"
+        )
+        hint = "lines of one list or mapping start in the same column"
+        return Problem(
+            what, position=Position(file, mark.line + first_line, mark.column + 1), hint=hint
+        )
+    if "unexpected end of stream" in text and "quoted" in str(error.context):
+        what = "a quote that is opened here is never closed"
+        return Problem(what, position=Position(file, begun, start.column + 1), hint="close it")
+    return None
+
+
 def _not_yaml(problem: str, position: Position, before: str = "") -> Problem:
+    if "unexpected ':'" in problem:
+        what = 'invalid YAML: nothing stands behind a ":"'
+        return Problem(what, position=position, hint=COLON_HINT)
     if "'\\t'" in problem:
         return Problem("a tab cannot indent YAML", position=position, hint="indent with blanks")
     hint = None

@@ -19,6 +19,8 @@ import pyarrow as pa
 from semgraph.errors import Fault, InputError, PlanError, Problem, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, type_of_arrow
+from semgraph.formats import plural
+from semgraph.frontend.encodings import not_utf8
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
 from semgraph.logical.prompt import plain
 
@@ -96,7 +98,7 @@ def _whole(value: Any) -> int:
     elif isinstance(value, float) and value.is_integer():
         number = int(value)
     if isinstance(number, bool) or not isinstance(number, int):
-        raise Fault(f"{shown(value)} is not a whole number")
+        raise Fault(f"{shown(value)} is not a whole number", hint=_plain_number(value))
     if not _LEAST <= number <= _MOST:
         raise Fault(f"{shown(value)} has no place in 64 bits", hint="declare it as string")
     return number
@@ -109,9 +111,15 @@ def _number(value: Any) -> float:
         number = None
     if number is None or not math.isfinite(number):
         nan = number is not None and math.isnan(number)
-        hint = "put NULL in its place: fill_nan(None) of polars" if nan else None
+        hint = "put NULL in its place: fill_nan(None) of polars" if nan else _plain_number(value)
         raise Fault(f"{shown(value)} is not a number", hint=hint)
     return number
+
+
+def _plain_number(value: object) -> str | None:
+    """A hint for a number as people write it in a country: 1.234,5 or 1,234.5."""
+    written = isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d[\d., '\u00a0]*\s*", value)
+    return "write it with digits and at most one point: 1234.5" if written else None
 
 
 def _truth(value: Any) -> bool:
@@ -156,7 +164,8 @@ def _iso(text: str, read: Callable[[str], Any]) -> Any:
         return read(text.strip())
     except ValueError:
         if _SLASHED.match(text):
-            raise Fault(f"{shown(text)} is not ISO 8601: day or month first?") from None
+            what = f"{shown(text)} is not ISO 8601: day or month first?"
+            raise Fault(what, hint="write year-month-day: 2025-01-15") from None
         raise Fault(f"{shown(text)} is not ISO 8601", hint="such as 2025-01-15T10:30:00Z") from None
 
 
@@ -533,6 +542,9 @@ def read_csv(path: Path, delimiter: str = ",") -> pa.Table:
 
     with path.open(encoding="utf-8-sig", newline="") as file:
         names = next(texts.reader(file, delimiter=delimiter), [])
+    if not names:
+        hint = "its first line names the columns; no rows at all: -i NAME=[]"
+        raise InputError(Problem(f"{path}: the file is empty", hint=hint))
     _refuse_other_separator(path, names, delimiter)
     _refuse_open_quote(path, delimiter)
     convert = csv.ConvertOptions(
@@ -584,6 +596,9 @@ def _refuse_open_quote(path: Path, delimiter: str) -> None:
 def plainly(error: Exception) -> str:
     """The first line of an error of Arrow."""
     text = str(error).splitlines()[0]
+    cells = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text)
+    if cells:
+        return f"row {cells[1]} has {plural(int(cells[3]), 'cell')}, and the first line {cells[2]}"
     return text.removeprefix("CSV parse error: ") or type(error).__name__
 
 
@@ -591,6 +606,8 @@ _RENAMES = re.compile(r"[A-Za-z_]\w*=[^=,]+(,[A-Za-z_]\w*=[^=,]+)*")
 _OWN = ("_step", "_error")  # what a run adds to the rows that it sets aside
 STDIN, STDIN_ROWS = "-", "-.jsonl"
 _NO_ROWS = "[]"
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
+_PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz")
 
 
 @dataclass(frozen=True)
@@ -698,10 +715,15 @@ def _file(spec: InputSpec, value: str) -> tuple[Path | None, dict[str, str]]:
     if colon and _is_file(Path(base)):
         write = f"Write -i {spec.name}={base}:COLUMN=SOURCE,COLUMN=SOURCE"
         raise InputError(Problem(f'{base}: cannot read the renames "{rest}"', hint=write))
+    if value and Path(base).is_dir():
+        write = f"name files in it: -i {spec.name}='{base.rstrip('/')}/*.jsonl'"
+        raise InputError(Problem(f"{base}: is a folder", hint=write))
     if not re.search(r"\s", value) and (
-        Path(base).suffix.lower() in _READERS or "/" in base or not value
+        Path(base).suffix.lower() in (*_READERS, *_SPREADSHEETS, *_PACKED)
+        or "/" in base
+        or not value
     ):
-        what = "is a folder" if value and Path(base).is_dir() else "there is no such file"
+        what = "there is no such file"
         hint = (
             "a text without blanks can be piped in: -i NAME=-"
             if not colon and Path(base).suffix == ""
@@ -748,12 +770,11 @@ def _times_of_reading(spec: InputSpec, by: Sequence[str]) -> dict[str, datetime]
 
 
 def _stdin() -> str:
-    try:
-        text = sys.stdin.buffer.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            Problem(f"standard input: byte {error.start} is not UTF-8", hint="convert it first")
-        ) from None
+    raw = sys.stdin.buffer.read()
+    wrong = not_utf8(raw, "FILE")
+    if wrong is not None:
+        raise InputError(Problem(f"standard input:{wrong.line}: {wrong.what}", hint=wrong.hint))
+    text = raw.decode("utf-8-sig")
     if not text.strip():
         raise InputError(Problem("standard input: there is no text"))
     return text.rstrip("\n")
@@ -782,11 +803,7 @@ def rows_of(path: Path) -> Any:
         return list(_objects("standard input", iter(_stdin().split("\n"))))
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        there = "endings: " + ", ".join(_READERS)
-        hint = f"a whole file as one text: -i NAME=- < {path}"
-        raise InputError(
-            Problem(f'{path}: what "{path.suffix}" holds is not known', there=there, hint=hint)
-        )
+        raise InputError(_unreadable(path))
     return reading(path, reader)
 
 
@@ -796,10 +813,25 @@ def reading(path: Path, reader: Callable[[Path], R]) -> R:
         return reader(path)
     except OSError as error:
         raise InputError(Problem(f"{path}: {error.strerror or error}")) from None
-    except UnicodeDecodeError as error:
-        raise InputError(
-            Problem(f"{path}: byte {error.start} is not UTF-8", hint="convert the file first")
-        ) from None
+    except UnicodeDecodeError:
+        wrong = not_utf8(path.read_bytes(), str(path))
+        assert wrong is not None
+        raise InputError(Problem(f"{path}:{wrong.line}: {wrong.what}", hint=wrong.hint)) from None
+
+
+def _unreadable(path: Path) -> Problem:
+    """The problem of a file that no reader is for."""
+    suffix = path.suffix.lower()
+    if suffix in _SPREADSHEETS:
+        hint = "save the sheet as CSV (UTF-8), and name that file"
+        return Problem(f"{path}: spreadsheets are not supported", hint=hint)
+    if suffix in _PACKED:
+        return Problem(
+            f"{path}: packed files are not supported", hint="unpack it, and name that file"
+        )
+    there = "endings: " + ", ".join(_READERS)
+    hint = f"a whole file as one text: -i NAME=- < {path}"
+    return Problem(f'{path}: what "{path.suffix}" holds is not known', there=there, hint=hint)
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:
@@ -815,15 +847,13 @@ def _objects(path: Path | str, lines: Iterator[str]) -> Iterator[dict[str, Any]]
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            what = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-            hint = "one object on each line; a file with a list of objects ends in .json"
-            raise InputError(
-                Problem(f"{path}:{number}: this line is no JSON: {what}", hint=hint)
-            ) from None
+            hint = _OTHER_JSON if number == 1 and line.strip() in "[{" else _fix(error)
+            what = f"{path}:{number}: this line is no JSON: {_json_fault(error)}"
+            raise InputError(Problem(what, hint=hint or _OTHER_JSON)) from None
         if not isinstance(row, dict):
-            raise InputError(
-                Problem(f"{path}:{number}: this line is no JSON object", hint='{"column": "value"}')
-            )
+            hint = _OTHER_JSON if isinstance(row, list) else 'write {"column": "value"}'
+            what = f"{path}:{number}: this line is no JSON object, but {_json_kind(row)}"
+            raise InputError(Problem(what, hint=hint))
         yield {name: value for name, value in row.items() if name not in _OWN}
 
 
@@ -835,14 +865,50 @@ def json_list(path: Path) -> list[Mapping[str, Any]]:
         if isinstance(error, UnicodeDecodeError):
             raise
         where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        what = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-        hint = "a file with an object on each line ends in .jsonl"
-        raise InputError(Problem(f"{path}{where}: this is no JSON: {what}", hint=hint)) from None
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InputError(
-            Problem(f"{path}: this is no list of JSON objects", hint='[{"column": "value"}]')
-        )
+        hint = _fix(error) or "a file with an object on each line ends in .jsonl"
+        what = f"{path}{where}: this is no JSON: {_json_fault(error)}"
+        raise InputError(Problem(what, hint=hint)) from None
+    if not isinstance(rows, list):
+        hint = 'write [{"column": "value"}, ...]; a file with an object on each line ends in .jsonl'
+        what = f"{path}: this is no list of JSON objects, but {_json_kind(rows)}"
+        raise InputError(Problem(what, hint=hint))
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            what = f"{path}: item {number} of the list is no JSON object, but {_json_kind(row)}"
+            raise InputError(Problem(what, hint='write [{"column": "value"}, ...]'))
     return rows
+
+
+_OTHER_JSON = "one object on each line; a file with a list of objects ends in .json"
+
+
+def _json_kind(value: Any) -> str:
+    """What a JSON value is, in words."""
+    if isinstance(value, dict):
+        return f"an object with {', '.join(value) or 'nothing'}"
+    return f"a list of {len(value)}" if isinstance(value, list) else shown(value)
+
+
+def _json_fault(error: Exception) -> str:
+    """What is wrong with a JSON text, with the column."""
+    if not isinstance(error, json.JSONDecodeError):
+        return "nested too deeply"
+    what = error.msg[:1].lower() + error.msg[1:]
+    return f"{what} at column {error.colno}"
+
+
+def _fix(error: Exception) -> str | None:
+    """What to do about the usual slips in JSON; None for others."""
+    if not isinstance(error, json.JSONDecodeError):
+        return None
+    before, rest = error.doc[: error.pos].rstrip(), error.doc[error.pos :].lstrip()
+    if rest.startswith("'"):
+        return "texts and names in JSON have double quotes"
+    if (before.endswith(",") and rest[:1] in {"}", "]", ""}) or rest.rstrip() == ",":
+        return "delete the comma behind the last value"
+    if rest.startswith((",}", ",]")) or re.match(r",\s*[}\]]", rest):
+        return "delete the comma behind the last value"
+    return None
 
 
 def parquet(path: Path) -> pa.Table:

@@ -1,5 +1,6 @@
-"""The JSON Schema of the plan language, from the arguments that the node classes declare. Editors
-complete plans with it.
+"""JSON Schemas of the files that users write, from what their readers accept: of plans by the
+arguments that the node classes declare, of graphs and of the front matter of prompts by their keys.
+Editors complete and check these files with them.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from collections.abc import Callable, Mapping
 from inspect import getdoc
 from typing import Any
 
+from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.frontend.arguments import PARAMETER
 from semgraph.frontend.build import OPERATORS, SINKS, SOURCES, plan_keys
 from semgraph.frontend.head import KEYS, WINDOWS_KEYS
+from semgraph.frontend.prompt_files import FRONT_KEYS
 from semgraph.logical.node import Node
-from semgraph.logical.schema import NAME, PATH
+from semgraph.logical.schema import DRAWN, EDGE_KEYS, GRAPH_KEYS, LABEL_KEYS, NAME, OPEN, PATH
 
 Schema = dict[str, Any]
 
@@ -40,15 +43,66 @@ _CONDITION: Schema = {
 
 def plan_schema() -> Schema:
     """The schema of a plan file, draft 2020-12. `semgraph plans schema` prints it."""
+    plan = _of_file("semgraph plan", {key: _KEY_SCHEMAS[key] for key in KEYS}, ["plan"])
+    return {**plan, "$defs": _definitions()}
+
+
+def graph_schema() -> Schema:
+    """The schema of a graph file. `semgraph plans schema --of graph` prints it."""
+    return _of_file("semgraph graph", {key: _graph_keys()[key] for key in GRAPH_KEYS}, [])
+
+
+def prompt_schema() -> Schema:
+    """The schema of the front matter of a prompt file. `semgraph plans schema --of prompt` prints
+    it.
+    """
+    front = {key: _FRONT_SCHEMAS[key] for key in FRONT_KEYS}
+    return _of_file("front matter of a semgraph prompt", front, [])
+
+
+SCHEMAS: dict[str, Callable[[], Schema]] = {
+    "plan": plan_schema,
+    "graph": graph_schema,
+    "prompt": prompt_schema,
+}
+"""The schema of each kind of file."""
+
+
+def _of_file(title: str, properties: Schema, required: list[str]) -> Schema:
+    draft = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": draft, "title": title, **_closed(properties, required)}
+
+
+def _drawn() -> Schema:
+    drawn = {key: {"description": text, **_TEXT} for key, text in _DRAWN_TEXTS.items()}
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "semgraph plan",
-        "type": "object",
-        "properties": {key: _KEY_SCHEMAS[key] for key in KEYS},
-        "required": ["plan"],
-        "additionalProperties": False,
-        "$defs": _definitions(),
+        "description": "The properties that a picture of the graph shows.",
+        **_optional(_closed({key: drawn[key] for key in DRAWN}, [])),
     }
+
+
+def _graph_keys() -> dict[str, Schema]:
+    schemas = {**_LABEL_SCHEMAS, "draw": _drawn()}
+    label = {key: schemas[key] for key in LABEL_KEYS}
+    edge = {key: schemas[key] for key in EDGE_KEYS}
+    return {
+        "graph": {"description": "Its name.", **_TEXT},
+        "key": {"description": "The property that names a node or an edge: uuid.", **_NAMED},
+        "partition": {"description": "The property that names its partition: group_id.", **_NAMED},
+        "common": {"description": "Properties of all labels.", **_named(_TEXT)},
+        "nodes": {"description": "Node labels.", **_named(_optional(_closed(label, [])))},
+        "edges": {"description": "Edge types.", **_named(_closed(edge, ["source", "target"]))},
+        "draw": _drawn(),
+    }
+
+
+def _named(values: Schema) -> Schema:
+    """A mapping of names; nothing is an empty one."""
+    return _optional({**_map(values), "propertyNames": _NAMED})
+
+
+def _optional(schema: Schema) -> Schema:
+    return {**schema, "type": [schema["type"], "null"]}
 
 
 def _definitions() -> Schema:
@@ -322,5 +376,61 @@ _KEY_SCHEMAS: dict[str, Schema] = {
         **_closed(
             {"inputs": _ROWS, "after": _either(_NAMED, {"type": "array", "items": _NAMED})}, []
         ),
+    },
+}
+_NAMES_LISTED: Schema = {"type": ["array", "null"], "items": _NAMED}
+_LABEL_SCHEMAS: dict[str, Schema] = {
+    "properties": {"description": "Properties with their types.", **_named(_TEXT)},
+    "derived": {
+        "description": "Properties that each write fills: key(name), or {embed: name}.",
+        **_named(
+            _either(
+                {
+                    "type": "string",
+                    "pattern": rf"^({'|'.join(TEXT_FUNCTIONS)})\({NAME.pattern[:-2]}\)$",
+                },
+                _closed({"embed": _NAMED}, ["embed"]),
+            )
+        ),
+    },
+    "fulltext": {
+        "description": "Full-text indexes, each with its properties.",
+        **_optional(_map(_NAMES_LISTED)),
+    },
+    "index": {"description": "Properties with an index each.", **_NAMES_LISTED},
+    "open": {
+        "description": "What rows may bring besides the properties.",
+        "type": ["array", "null"],
+        "items": {"enum": list(OPEN)},
+    },
+    "ignore": {
+        "description": "Properties that other programs write and semgraph leaves alone.",
+        **_NAMES_LISTED,
+    },
+    "source": {"description": "The label of the node that it starts from.", **_NAMED},
+    "target": {"description": "The label of the node that it leads to.", **_NAMED},
+}
+_DRAWN_TEXTS = {
+    "node": "What a node is called.",
+    "edge": "What an edge is called, in place of its type.",
+    "text": "The text of an edge.",
+    "from": "From when an edge holds.",
+    "to": "Until when it holds.",
+    "sources": "A list of keys of the nodes that an edge was learnt from.",
+}
+_FRONT_SCHEMAS: dict[str, Schema] = {
+    "returns": {
+        "description": "The answers by name, each with its type.",
+        **_optional({**_TYPES_BY_NAME, "propertyNames": _NAMED}),
+    },
+    "describe": {
+        "description": "What an answer, or a field of one (answer.field), means, for the model.",
+        **_optional({**_map(_TEXT), "propertyNames": _PATH}),
+    },
+    "role": {"description": "The role of the model that answers: default.", **_NAMED},
+    "max_tokens": {
+        "description": "The most tokens of an answer: 1024.",
+        "type": "integer",
+        "minimum": 1,
     },
 }

@@ -241,7 +241,16 @@ class Loader:
         if isinstance(value, list):
             return self._pipeline(value, self.head.expansion.place(value))
         if not isinstance(value, str):
-            raise wrong("the name of a relation, or a list of operators", value)
+            hint = None
+            if isinstance(value, Mapping) and len(value) == 1:
+                ((keyword, name),) = value.items()
+                plain = keyword == "from" and isinstance(name, str)
+                hint = (
+                    f"write {name}"
+                    if plain
+                    else "a relation of operators is a list: [{from: STEP}, ...]"
+                )
+            raise wrong("the name of a relation, or a list of operators", value, hint)
         if value in (given := {**self.inputs, **self._rounds}):
             return given[value]
         root, _, table = value.partition(".")

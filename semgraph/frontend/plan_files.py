@@ -13,10 +13,11 @@ from typing import Any
 from semgraph.errors import Fault, PlanError, Problem
 from semgraph.formats import plural
 from semgraph.frontend.calls import declared_inputs
-from semgraph.frontend.document import find_plan, inside, read_file, shown, walk_paths
+from semgraph.frontend.document import find_plan, inside, read_file, read_text, shown, walk_paths
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.head import read_graph
 from semgraph.frontend.load import SharedCalls, load_document
+from semgraph.frontend.notes import SCHEMA_LINE, SCHEMAS, Notes, schema_line
 from semgraph.logical.node import walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.prompt import Prompt
@@ -58,6 +59,11 @@ class PlanFile:
             read_file(self.path), self.path, functions=self._functions, shared=self._shared,
             **options,
         )  # fmt: skip
+
+    @cached_property
+    def notes(self) -> Notes:
+        """Its comments. Raises PlanError."""
+        return Notes(read_text(self.path), read_file(self.path))
 
     @cached_property
     def _functions(self) -> Functions:
@@ -151,7 +157,7 @@ def copied(ref: str, folder: Path, functions: tuple[Path, ...] = ()) -> list[Pat
     """Copy a plan with all that it needs, so that the copy can be changed.
 
     Returns:
-        The written files; existing files with the same content are left alone.
+        The written files; existing files with the same content are left alone, and so are schemas.
 
     Raises:
         PlanError: There is no such plan, or a file exists with other content; nothing was written.
@@ -160,7 +166,9 @@ def copied(ref: str, folder: Path, functions: tuple[Path, ...] = ()) -> list[Pat
     _gather(plan_file(ref, functions), texts)
     targets = {folder / inner: text for inner, text in texts.items()}
     changed = [
-        path for path, text in targets.items() if path.exists() and path.read_bytes() != text
+        path
+        for path, text in targets.items()
+        if path.parent != folder / SCHEMAS and path.exists() and path.read_bytes() != text
     ]
     if changed:
         there = ", ".join(str(path) for path in changed)
@@ -197,18 +205,34 @@ def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
     home = file.path.resolve().parent
     if Path(file.path.name) in texts:
         return
-    texts[Path(file.path.name)] = file.path.read_bytes()
+    _take(file.path, Path(file.path.name), texts)
     for recording in sorted((home / "recordings").glob(f"{file.plan.name}.jsonl*")):
         texts[Path("recordings", recording.name)] = recording.read_bytes()
     document = file.plan.document
     beside = [home / str(document["graph"])] if document.get("graph") else []
     beside += _prompt_files(document, home)
     for path in beside:
-        texts[path.relative_to(home) if path.is_relative_to(home) else Path(path.name)] = (
-            path.read_bytes()
-        )
+        inner = path.relative_to(home) if path.is_relative_to(home) else Path(path.name)
+        _take(path, inner, texts)
     for name in _plans_named(file):
         _gather(PlanFile(find_plan(name, (home,))[0], file.shipped, file.functions), texts)
+
+
+def _take(path: Path, inner: Path, texts: dict[Path, bytes]) -> None:
+    """A file, to be copied to `inner`, with the schema that its first line names. A line whose
+    schema would not be found there is left out.
+    """
+    texts[inner] = path.read_bytes()
+    first, _, rest = texts[inner].partition(b"\n")
+    match = SCHEMA_LINE.match(first.decode(errors="replace"))
+    if match is not None and "://" not in match["schema"]:
+        schema = path.resolve().parent / match["schema"]
+        if inside(schema, (path.parent, plans_folder())) and schema.is_file():
+            place = Path(SCHEMAS, schema.name)
+            texts[inner] = f"{schema_line(place, inner)}\n".encode() + rest
+            texts[place] = schema.read_bytes()
+        else:
+            texts[inner] = rest
 
 
 def _plans_named(file: PlanFile) -> Iterator[str]:

@@ -32,7 +32,7 @@ from semgraph.logical.schema import NAME
 
 SECTIONS = ("rules", "examples", "context", "item", "other", "reflexion")
 _STATIC = ("rules", "examples", "reflexion")
-_FRONT = ("returns", "describe", "role", "max_tokens")
+FRONT_KEYS = ("returns", "describe", "role", "max_tokens")
 _HEADING = re.compile(r"#[ \t]+(?P<name>\S.*?)[ \t]*\Z")
 _NO_COLUMN = re.compile(r'prompt "([^"]+)": no column "([^"]+)"')
 _LONE_BRACE = re.compile(r"\{\{|\}\}|\{[^{}]*\}|([{}])")
@@ -299,7 +299,7 @@ def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described
     except Fault as fault:
         problems.append(front.problem(fault))
         return (), (), "default", 1024
-    problems += [front.problem(fault) for fault in known_keys(data, _FRONT, "the front matter")]
+    problems += [front.problem(fault) for fault in known_keys(data, FRONT_KEYS, "the front matter")]
     answers: Answers = ()
     describe: Described = ()
     try:

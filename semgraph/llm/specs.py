@@ -136,7 +136,9 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
     rest = f"?{tail}" if mark and not rest else rest
     if provider not in providers:
         hint = did_you_mean(provider, providers) or (
-            None if ":" in text else f"write openai:{text} for that model"
+            f"a server that speaks OpenAI's protocol: openai:{rest}@http://HOST:PORT/v1"
+            if rest
+            else f"write openai:{text} for that model"
         )
         raise PlanError(
             Problem(

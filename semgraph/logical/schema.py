@@ -25,7 +25,9 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 PATH = re.compile(
     r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z"
 )  # of a column or a field of it
-_DRAWN = {
+GRAPH_KEYS = ("graph", "key", "partition", "common", "nodes", "edges", "draw")
+"""The keys of a graph file."""
+DRAWN = {
     "node": "node",
     "edge": "edge",
     "text": "text",
@@ -33,7 +35,13 @@ _DRAWN = {
     "to": "end",
     "sources": "sources",
 }
-_KEYS = {"properties", "derived", "fulltext", "index", "open", "ignore", "source", "target", "draw"}
+"""What a picture shows: the keys of `draw`, each with its field of `Draw`."""
+LABEL_KEYS = ("properties", "derived", "fulltext", "index", "open", "ignore", "draw")
+"""The keys of a node label."""
+EDGE_KEYS = (*LABEL_KEYS, "source", "target")
+"""The keys of an edge type."""
+OPEN = ("labels", "attributes")
+"""What rows may bring to a label besides its properties."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +189,7 @@ class Graph:
     @classmethod
     def build(cls, data: Mapping[str, Any]) -> Graph:
         """From the plain data of a `graph.yaml`. Raises Fault, with the path into the data."""
-        _known(data, {"graph", "key", "partition", "common", "nodes", "edges", "draw"})
+        _known(data, GRAPH_KEYS)
         key, partition = (
             _name(data.get(k, d), k) for k, d in (("key", "uuid"), ("partition", "group_id"))
         )
@@ -247,14 +255,14 @@ def _name(name: object, *path: str) -> str:
 
 
 def _draw(data: Mapping[str, Any], labels: Collection[Label], *path: str) -> Draw:
-    _known(data, _DRAWN, *path)
+    _known(data, DRAWN, *path)
     for name, prop in data.items():
         kind = "node" if name == "node" else "edge"
         known = {p for label in labels if label.kind == kind for p in label.properties}
         if str(prop) not in known:
             msg = f'no {kind} has a property "{prop}"'
             raise Fault(msg, *path, name, hint=did_you_mean(str(prop), known))
-    return Draw(**{_DRAWN[name]: str(prop) for name, prop in data.items()})
+    return Draw(**{DRAWN[name]: str(prop) for name, prop in data.items()})
 
 
 def _types(data: Mapping[str, Any], *path: str) -> dict[str, Type]:
@@ -297,7 +305,7 @@ def _label(
     name: str, kind: str, body: Mapping[str, Any], common: Mapping[str, Type], section: str
 ) -> Label:
     path = (section, _name(name, section))
-    _known(body, _KEYS, *path)
+    _known(body, EDGE_KEYS if kind == "edge" else LABEL_KEYS, *path)
     own = _types(_mapping(body.get("properties"), *path, "properties"), *path, "properties")
     derived = _derived(_mapping(body.get("derived"), *path, "derived"), own, *path, "derived")
     texts = {d.name: Type("string") for d in derived.values() if d.by != "embed"}
@@ -316,7 +324,7 @@ def _label(
                 )
     opened = _texts(body.get("open"), *path, "open")
     for i, word in enumerate(opened):
-        if word not in {"labels", "attributes"}:
+        if word not in OPEN:
             raise Fault(f'"{word}" cannot be open', *path, "open", i, hint="labels or attributes")
     return Label(
         name=name,

@@ -15,6 +15,7 @@ from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 from semgraph.errors import RowError
+from semgraph.extras import install
 from semgraph.llm.base import Reply, Request
 from semgraph.semantic.contract import Context, Outcome
 
@@ -154,7 +155,7 @@ class Bridge:
         self._tasks.discard(task)
 
 
-INSTALL = 'pip install "semgraph[lotus]"'
+INSTALL = install("lotus")
 VERSION = "1.2.4"
 _LOCK = Lock()
 _LOADED: list[Parts] = []

@@ -29,7 +29,9 @@ def described(by_operator: Mapping[str, list[Listed]]) -> dict[str, Any]:
 
 
 def list_lines(by_operator: Mapping[str, list[Listed]], width: int) -> Iterator[str]:
-    """Each implementation with its parameters, its guarantee and its description."""
+    """Each implementation with its parameters, its guarantee, the command that installs what it
+    needs and is missing, and its description.
+    """
     wide = max(map(len, by_operator)) + 2
     text_width = max(width - wide - 2, 20)
     for operator, listed in by_operator.items():
@@ -38,7 +40,8 @@ def list_lines(by_operator: Mapping[str, list[Listed]], width: int) -> Iterator[
                 "the reference" if each.reference else "same answers" if each.same else "may differ"
             )
             beside = f"  [{answers}]" if operator in OPERATORS else ""
-            yield (operator if i == 0 else "").ljust(wide) + each.signature + beside
+            needs = f"  needs {each.install}" if each.install else ""
+            yield (operator if i == 0 else "").ljust(wide) + each.signature + beside + needs
             yield from (" " * (wide + 2) + line for line in textwrap.wrap(each.doc, text_width))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from semgraph.explain.algebra import algebra
-from semgraph.frontend.document import Document, Trail, parse, read_text
+from semgraph.frontend.notes import Notes
 from semgraph.frontend.plan_files import PlanFile
 from semgraph.logical.semantic import Semantic
 
@@ -15,8 +15,7 @@ def page(file: PlanFile) -> str:
     """The page of a plan: its purpose, algebra, inputs, parameters, steps, costs and results.
     Raises PlanError.
     """
-    text = read_text(file.path)
-    notes = Notes(text, parse(text, file.path.name))
+    notes = file.notes
     parts: list[Iterable[str]] = [
         [
             f"# {file.plan.name}",
@@ -35,48 +34,6 @@ def page(file: PlanFile) -> str:
         ["## As algebra", "", "```", *algebra(file.plan).splitlines(), "```"],
     ]
     return "\n\n".join("\n".join(part) for part in (list(part) for part in parts) if part) + "\n"
-
-
-class Notes:
-    """The comments of a plan file: those at its head, and those of keys: on the line of the key or on
-    lines of their own above it.
-    """
-
-    def __init__(self, text: str, document: Document) -> None:
-        self._lines = text.splitlines()
-        self._document = document
-        self.head = [line.lstrip("# ") for line in self._lines[: self._top()]]
-
-    def _top(self) -> int:
-        return next((i for i, line in enumerate(self._lines) if not line.startswith("#")), 0)
-
-    def at(self, *path: str | int) -> str:
-        """The comment of a key; "" if it has none, or is not the first on its line."""
-        key_path: Trail = path
-        position = self._document.keys.get(key_path)
-        if position is None:
-            return ""
-        row = position[0] - 1
-        line = self._lines[row]
-        if line[: position[1] - 1].strip(" \"'"):
-            return ""
-        above: list[str] = []
-        while row > self._top() and (text := self._lines[row - 1].strip()).startswith("#"):
-            above.insert(0, text.lstrip("# "))
-            row -= 1
-        return _comment(line) or " ".join(above)
-
-
-def _comment(line: str) -> str:
-    quote = ""
-    for i, char in enumerate(line):
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "\"'":
-            quote = char
-        elif char == "#" and line[i - 1 : i].isspace():
-            return line[i + 1 :].strip()
-    return ""
 
 
 def _inputs(file: PlanFile, notes: Notes) -> Iterator[str]:
@@ -100,27 +57,24 @@ def _settings(file: PlanFile, notes: Notes) -> Iterator[str]:
     if document.get("params"):
         yield from ("## Parameters", "")
         rows = [
-            (name, f"`{_plain(value)}`", notes.at("params", name))
+            (name, f"`{_plain(value)}`", notes.params[name])
             for name, value in document["params"].items()
         ]
         yield from table(("`--set`", "default", ""), rows)
     if document.get("presets"):
         yield from (*([""] if document.get("params") else []), "## Presets", "")
         rows = [
-            (name, _preset(body), notes.at("presets", name))
+            (name, preset_text(body, "`"), notes.presets[name])
             for name, body in document["presets"].items()
         ]
         yield from table(("`--preset`", "sets", ""), rows)
 
 
-def _preset(body: Mapping[str, Any]) -> str:
-    values = [f"`{name} = {_plain(value)}`" for name, value in (body.get("params") or {}).items()]
-    return ", ".join(
-        [
-            *values,
-            *(f"`{step}: {_plain(choice)}`" for step, choice in (body.get("use") or {}).items()),
-        ]
-    )
+def preset_text(body: Mapping[str, Any], quote: str = "") -> str:
+    """What a preset sets, each part in quotes of a kind."""
+    params = [f"{name} = {_plain(value)}" for name, value in (body.get("params") or {}).items()]
+    use = [f"{step}: {_plain(choice)}" for step, choice in (body.get("use") or {}).items()]
+    return ", ".join(f"{quote}{part}{quote}" for part in (*params, *use))
 
 
 def _calls(file: PlanFile) -> Iterator[str]:

@@ -13,7 +13,7 @@ from semgraph.frontend.document import shown
 from semgraph.frontend.plan_files import CalledPlan, PlanCheck, PlanFile, callers
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
-from semgraph.render.pages import first_sentence
+from semgraph.render.pages import first_sentence, preset_text
 from semgraph.render.tables import GAP, Column, fit, lines
 
 Callers = Mapping[str, tuple[str, ...]]
@@ -34,6 +34,7 @@ def described(file: PlanFile) -> dict[str, Any]:
         },
         "params": dict(plan.params),
         "presets": plan.document.get("presets") or {},
+        "meanings": {"params": file.notes.params, "presets": file.notes.presets},
         "steps": len(plan.steps),
         "semantic": {
             node.step: {"operator": node.keyword, "how": _implementation(plan, node)}
@@ -135,20 +136,14 @@ def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
         yield from wrap(line, width, initial_indent="  ", subsequent_indent="  ") or [""]
     for name, spec in plan.inputs.items():
         yield ""
+        comment = file.notes.at("inputs", name)
+        about = f"   {comment}" if comment else ""
         without = " (optional: all)" if spec.or_all else " (optional)" if spec.optional else ""
-        yield f"input {name}{without}"
-        columns = [
-            Column("column", [n for n, _ in spec.columns]),
-            Column("type", [str(t) for _, t in spec.columns]),
-        ]
-        yield from list(lines(columns, width))[1:]
-    yield from _section(
-        "params (--set NAME=VALUE)", {n: _value(v) for n, v in plan.params.items()}, width
-    )
-    presets = plan.document.get("presets") or {}
-    yield from _section(
-        "presets (--preset NAME)", {n: _value(v) for n, v in presets.items()}, width
-    )
+        yield fit(f"input {name}{without}{about}", width).rstrip()
+        rows = [(n, str(kind), file.notes.at("inputs", name, n)) for n, kind in spec.columns]
+        yield from _explained(rows, width)
+    yield from _params(file, width)
+    yield from _presets(file, width)
     yield from _semantic_steps(file, width)
     if plan.writes or plan.schema:
         labels = dict.fromkeys(
@@ -192,11 +187,46 @@ def _value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _section(title: str, values: dict[str, str], width: int) -> Iterator[str]:
-    if values:
-        yield from ("", title)
-        columns = [Column("name", list(values)), Column("value", list(values.values()))]
-        yield from list(lines(columns, width))[1:]
+def _params(file: PlanFile, width: int) -> Iterator[str]:
+    """The parameters with their defaults and what they mean."""
+    meanings = file.notes.params
+    if meanings:
+        yield from ("", "params (--set NAME=VALUE)")
+        rows = [(name, _value(file.plan.params[name]), text) for name, text in meanings.items()]
+        yield from _explained(rows, width)
+
+
+def _presets(file: PlanFile, width: int) -> Iterator[str]:
+    """The presets with what they mean and what they set."""
+    meanings = file.notes.presets
+    if meanings:
+        comment = file.notes.at("presets")
+        yield from ("", f"presets (--preset NAME){f'   {comment}' if comment else ''}")
+        presets = file.plan.document["presets"]
+        rows = []
+        for name, text in meanings.items():
+            settings = preset_text(presets[name])
+            rows += [(name, "", text), ("", "", settings)] if text else [(name, "", settings)]
+        yield from _explained(rows, width)
+
+
+def _explained(rows: Sequence[tuple[str, str, str]], width: int) -> Iterator[str]:
+    """Names with a value and what they mean, which is folded beside them, or below if the terminal
+    is narrow.
+    """
+    columns = [Column("", [row[0] for row in rows]), Column("", [row[1] for row in rows])]
+    beside = 2 + sum(column.width() + GAP for column in columns if column.width())
+    margin = " " * (beside if width - beside >= _LEAST else 6)
+    for name, value, meaning in rows:
+        cells = [
+            fit(cell, column.width()) for cell, column in zip((name, value), columns, strict=True)
+        ]
+        head = f"  {(' ' * GAP).join(cell for cell in cells if cell)}"
+        folded = wrap(meaning, width, initial_indent=margin, subsequent_indent=margin)
+        if not folded or len(margin) < beside:
+            yield from (head.rstrip(), *folded)
+        else:
+            yield from (head.ljust(beside) + folded[0][beside:], *folded[1:])
 
 
 def _semantic_steps(file: PlanFile, width: int) -> Iterator[str]:

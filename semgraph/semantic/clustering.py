@@ -15,7 +15,15 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 import numpy as np
 import numpy.typing as npt
 
-from semgraph.errors import DataError, EngineError, PlanError, Problem, SemgraphError
+from semgraph.errors import (
+    DataError,
+    EngineError,
+    PlanError,
+    Problem,
+    SemgraphError,
+    did_you_mean,
+)
+from semgraph.extras import lacking, requirements
 from semgraph.logical.plan import Choice
 from semgraph.semantic.watch import line_in
 
@@ -38,6 +46,7 @@ class ClusterFile(NamedTuple):
         parameters: A dataclass with a field for each parameter after the first four.
         needs: `edges`, `vectors`: those that it cannot do without, by its type hints.
         refuses: Its function `refuses`, which takes the parameters; None without one.
+        extra: Its `EXTRA`: the extra of semgraph that it needs; "" without one.
     """
 
     file: Path
@@ -45,6 +54,7 @@ class ClusterFile(NamedTuple):
     parameters: type[Any]
     needs: tuple[str, ...]
     refuses: Callable[..., str | None] | None
+    extra: str = ""
 
     @classmethod
     def of(cls, file: Path, module: ModuleType) -> ClusterFile:
@@ -64,7 +74,16 @@ class ClusterFile(NamedTuple):
         own = [each for name, each in listed.items() if name not in _GIVEN]
         needs = tuple(name for name in _READS if name in hints and not _optional(hints[name]))
         parameters = _parameters(file, module, own, hints)
-        return cls(file, function, parameters, needs, getattr(module, "refuses", None))
+        extra = check_extra(file, getattr(module, "EXTRA", ""))
+        return cls(file, function, parameters, needs, getattr(module, "refuses", None), extra)
+
+
+def check_extra(file: Path, extra: object) -> str:
+    """The extra of semgraph that a file names, or "". Raises PlanError if there is no such extra."""
+    if isinstance(extra, str) and (not extra or extra in requirements()):
+        return extra
+    hint = did_you_mean(str(extra), requirements()) or "a package of your own is named by refuses"
+    raise PlanError(Problem(f'{file}: semgraph has no extra "{extra}"', hint=hint))
 
 
 def _parameters(
@@ -114,12 +133,11 @@ class Algorithm(NamedTuple):
 
         Raises EngineError if its function `refuses` raises.
         """
-        if self.source.refuses is None:
-            return None
         try:
-            return self.source.refuses(**self.arguments)
+            reason = self.source.refuses(**self.arguments) if self.source.refuses else None
         except Exception as error:
             raise EngineError(self._raised(error)) from error
+        return reason or (lacking(self.source.extra) if self.source.extra else None)
 
     def labels(
         self, keys: Sequence[Any], edges: Edges, vectors: Vectors | None, seed: int = SEED

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 import pyarrow as pa
 
 from semgraph.errors import RowError
+from semgraph.extras import lacking
 from semgraph.llm.base import Limits, Reply, Request, Vectors
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
@@ -369,14 +370,26 @@ class Implementation(ABC, Generic[N]):
     the parameters that users set.
 
     `same`: whether it answers as the reference does, provided that the model is a function of the
-    row. It selects the contract suite. The first line of the module's docstring is its description.
+    row. It selects the contract suite. `extra`: the extra of semgraph whose packages it needs; "" if
+    none. The first line of the module's docstring is its description.
     """
 
     same: ClassVar[bool] = False
+    extra: ClassVar[str] = ""
 
     def refuses(self, node: N, limits: Limits) -> str | None:  # noqa: ARG002
         """The reason why it cannot answer this node, or None."""
         return None
+
+    def lacks(self) -> str | None:
+        """The reason why `extra` cannot be used, with the command that installs it, or None."""
+        return lacking(self.extra) if self.extra else None
+
+    def refusal(self, node: N, limits: Limits) -> str | None:
+        """The reason why it cannot be used for this node, or None: what `refuses` says, then what
+        is not installed.
+        """
+        return self.refuses(node, limits) or self.lacks()
 
     @abstractmethod
     def estimate(self, node: N, rows: RowEstimate, seen: Observed | None) -> Cost:

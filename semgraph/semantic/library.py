@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origi
 
 from semgraph.errors import EngineError, PlanError, Position, Problem, SemgraphError, did_you_mean
 from semgraph.expr.functions import canonical_json
+from semgraph.extras import install, missing
 from semgraph.llm.base import Limits
 from semgraph.logical.cluster import EXACT, Cluster
 from semgraph.logical.node import Node, walk
@@ -26,7 +27,7 @@ from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.optimizer import check_choices, optimized
 from semgraph.python_files import code_folders, files_by_name, module_of
-from semgraph.semantic.clustering import Algorithm, ClusterFile
+from semgraph.semantic.clustering import Algorithm, ClusterFile, check_extra
 from semgraph.semantic.contract import (
     OPERATORS,
     REFERENCES,
@@ -47,13 +48,17 @@ T = TypeVar("T")
 
 
 class Listed(NamedTuple):
-    """An implementation, for tables."""
+    """An implementation, for tables. `extra` is the extra of semgraph that it needs, `install` the
+    command that installs it where it is not installed; else both are "".
+    """
 
     name: str
     signature: str
     doc: str
     same: bool
     reference: bool
+    extra: str
+    install: str
     file: Path
 
 
@@ -101,7 +106,11 @@ class Library:
                 (inspect.getdoc(sys.modules[kind.__module__]) or "").split("\n\n", 1)[0].split()
             )
             same, reference = getattr(kind, "same", False), name == REFERENCES.get(operator)
-            listed.append(Listed(name, signature(name, kind), doc, same, reference, file))
+            extra = self._extra(operator, file)
+            command = install(extra) if extra and missing(extra) else ""
+            listed.append(
+                Listed(name, signature(name, kind), doc, same, reference, extra, command, file)
+            )
         return listed
 
     def get(self, operator: str, choice: Choice, step: str = "") -> Implementation[Any]:
@@ -174,6 +183,11 @@ class Library:
             return self._cluster_file(file).parameters
         return self._load(operator, file)
 
+    def _extra(self, operator: str, file: Path) -> str:
+        if operator == Cluster.keyword:
+            return self._cluster_file(file).extra
+        return self._load(operator, file).extra
+
     def _cluster_file(self, file: Path) -> ClusterFile:
         if file not in self._cluster_files:
             module = module_of("operators", file, f"{Cluster.keyword}_{file.stem}")
@@ -232,6 +246,7 @@ def _implementation(operator: str, file: Path, module: ModuleType) -> type[Imple
     if "__dataclass_params__" not in vars(kind):
         msg = f"{file}: {kind.__name__} is no dataclass, so it has no parameters"
         raise PlanError(Problem(msg, hint="write @dataclass(frozen=True) above the class"))
+    check_extra(file, kind.extra)
     return kind
 
 
@@ -398,7 +413,7 @@ def _implementation_of(
     implementation = library.get(node.keyword, choice)
     role = node.prompt.first.role
     role_limits = limits.get(role) or limits.get("default") or Limits()
-    refusal = implementation.refuses(node, role_limits)
+    refusal = implementation.refusal(node, role_limits)
     if refusal is not None:
         raise PlanError(Problem(f"{choice} cannot do this: {refusal}"))
     return implementation, choice

@@ -14,6 +14,7 @@ from semgraph.errors import InputError, PlanError, Problem, did_you_mean
 from semgraph.execution.result import Result
 from semgraph.formats import plural
 from semgraph.frontend.document import parse, read_text
+from semgraph.frontend.notes import Notes
 from semgraph.frontend.plan_files import PlanFile, listed, plan_file
 from semgraph.llm.settings import Settings
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
@@ -21,7 +22,6 @@ from semgraph.logical.prompt import plain
 from semgraph.logical.sinks import Delete
 from semgraph.redaction import redacted_values
 from semgraph.render.outcome import cost, written
-from semgraph.render.pages import Notes
 from semgraph.render.plans import grouped
 from semgraph.serve.schemas import (
     PARAMS,

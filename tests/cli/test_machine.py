@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from semgraph import extras
+from semgraph.cli import app
 from semgraph.llm.local.catalogue import CATALOGUE
 from tests.cli.conftest import Project, Serving
 from tests.llm.server import Fault, error
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_models_are_listed_with_size_and_licence(project: Project) -> None:
@@ -60,6 +68,24 @@ def test_a_search_does_not_ask_for_a_model_that_it_does_not_need(project: Projec
 def fact(project: Project, about: str, *args: str) -> dict[str, str]:
     done = project("doctor", "--format", "json", *args)
     return next(found for found in json.loads(done.out) if found["about"] == about)
+
+
+def test_doctor_names_the_command_that_installs_each_missing_extra(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extras, "_installed", lambda name: name not in {"faiss-cpu", "pandas"})
+    facts = json.loads(project("doctor", "--format", "json").out)
+    shown = {each["what"].partition(":")[0]: each for each in facts if each["about"] == "extra"}
+    assert list(shown) == list(extras.PURPOSES)
+    assert shown["faiss"]["what"] == "faiss: not installed (faiss-cpu)"
+    assert shown["faiss"]["remedy"].endswith('pip install "semgraph[faiss]"')
+    assert [name for name, each in shown.items() if each["remedy"]] == ["faiss", "pandas"]
+
+
+def test_every_extra_of_the_package_has_a_purpose() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(extras.PURPOSES) == set(declared["optional-dependencies"]) - {"dev"}
+    assert set(extras.PURPOSES) <= set(extras.requirements())
 
 
 def test_doctor_tells_where_each_setting_came_from(project: Project) -> None:
@@ -158,6 +184,26 @@ def test_help_and_version(project: Project, args: list[str]) -> None:
     assert project(*args).code == 0
 
 
+def commands() -> list[list[str]]:
+    root: Any = typer.main.get_command(app)
+    return [
+        [name, *inner]
+        for name, each in root.commands.items()
+        for inner in ([[sub] for sub in each.commands] if hasattr(each, "commands") else [[]])
+    ]
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_the_common_options_are_described_once_and_work_everywhere(
+    project: Project, command: list[str]
+) -> None:
+    shown = project(*command, "--help").out
+    assert "--embedder" not in shown
+    assert " Options of every command (--store, --llm, --format …): semgraph --help" in shown
+    assert "--embedder" in project("--help").out
+    assert "No such option" not in project(*command, "-h", "--embedder", "local").err
+
+
 @pytest.mark.parametrize(
     ("args", "kind"),
     [
@@ -168,7 +214,7 @@ def test_help_and_version(project: Project, args: list[str]) -> None:
     ],
 )
 def test_help_says_what_json_is(project: Project, args: list[str], kind: type) -> None:
-    shown = project(*args, "--help").out
+    shown = project("--help").out
     assert "one document on stdout, an object or a list." in " ".join(
         shown.replace("│", " ").split()
     )

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
+from semgraph import extras
 from semgraph.shipped import functions_folder, operators_folder, plans_folder
 from tests.cli.conftest import GRAPH, PLAN, Project, Serving
 
@@ -243,6 +244,50 @@ def test_a_copy_runs_where_it_lies_and_overwrites_nothing(project: Project) -> N
     assert (project.folder / "mine" / "prompts" / "extract_facts.md").read_text() == "mine"
 
 
+def test_a_copied_plan_and_its_graph_name_the_schemas_that_are_copied_with_them(
+    project: Project,
+) -> None:
+    for name, inner in (
+        ("memories/raptor/write", "level.yaml"),
+        ("mention_graph", "graphs/mentions.yaml"),
+    ):
+        folder = project.folder / name.replace("/", "_")
+        assert project("plans", "copy", name, folder.name).code == 0
+        files = sorted(folder.rglob("*.yaml"))
+        assert folder / inner in files
+        for file in files:
+            line = file.read_text().splitlines()[0]
+            schema = file.parent / line.removeprefix("# yaml-language-server: $schema=")
+            assert schema.resolve().parent == folder / "schemas"
+            jsonschema.Draft202012Validator(json.loads(schema.read_text())).validate(
+                YAML(typ="safe").load(file)
+            )
+        assert project("plans", "check", folder.name).code == 0
+    (folder / "schemas/plan.json").write_text("{}")
+    assert project("plans", "copy", "mention_graph", folder.name).code == 0
+    assert (folder / "schemas/plan.json").read_text() == "{}"
+
+
+def test_a_copied_plan_loses_the_line_of_a_schema_that_is_not_beside_it(project: Project) -> None:
+    lines = {
+        "lost": "# yaml-language-server: $schema=../../schema.json\n",
+        "online": "# yaml-language-server: $schema=https://example.org/schema.json\n",
+    }
+    plan = (project.folder / "plans/people.yaml").read_text().lstrip()
+    for name, line in lines.items():
+        project.write(f"plans/{name}.yaml", line + plan)
+        assert project("plans", "copy", name, "new").code == 0
+    assert (project.folder / "new/lost.yaml").read_text() == plan
+    assert (project.folder / "new/online.yaml").read_text() == lines["online"] + plan
+
+
+@pytest.mark.parametrize("kind", ["plan", "graph", "prompt"])
+def test_each_kind_of_file_has_a_schema(project: Project, kind: str) -> None:
+    schema = json.loads(project("plans", "schema", "--of", kind).out)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert kind in schema["title"]
+
+
 def test_the_schema_accepts_every_shipped_plan(project: Project) -> None:
     schema = json.loads(project("plans", "schema").out)
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -267,6 +312,32 @@ def test_operators_are_listed_with_their_ways(project: Project) -> None:
     assert [way["name"] for way in ways["sem_join"] if way["reference"]] == ["nested_loop"]
 
 
+def test_an_implementation_without_its_packages_is_marked_with_the_command_that_installs_them(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def marked() -> dict[str, str]:
+        listed = json.loads(project("operators", "list", "--format", "json").out)
+        return {each["name"]: each["install"] for each in listed["cluster"]}
+
+    monkeypatch.setattr(extras, "_installed", lambda name: name != "scikit-learn")
+    assert marked()["kmeans"] == 'pip install "semgraph[kmeans]"'
+    assert marked()["leiden"] == marked()["louvain"] == ""
+    (line,) = [line for line in project("operators", "list").out.splitlines() if "kmeans(" in line]
+    assert line.endswith('needs pip install "semgraph[kmeans]"')
+    monkeypatch.setattr(extras, "_installed", lambda _: True)
+    assert not any(marked().values())
+
+
+def test_an_implementation_that_names_an_unknown_extra_is_refused(project: Project) -> None:
+    project.write(
+        "mine/cluster/alone.py",
+        'EXTRA = "kmeens"\ndef cluster(keys, edges, vectors, seed):\n    return list(keys)\n',
+    )
+    done = project("operators", "list", "--operators", "mine")
+    assert done.code == 2
+    assert 'semgraph has no extra "kmeens". Did you mean "kmeans"?' in done.err
+
+
 def test_own_ways_are_listed_where_their_folder_is_named(project: Project) -> None:
     project.write(
         "mine/sem_map/shouting.py",
@@ -286,6 +357,41 @@ class Shouting(Implementation[SemMap]):
     assert "shouting" not in project("operators", "list").out
     assert "shouting(loud=3)" in project("operators", "list", "--operators", "mine").out
     assert project("operators", "list", "--operators", "gone").code == 2
+
+
+def test_a_plan_says_what_its_parameters_and_presets_mean(project: Project) -> None:
+    project.write(
+        "short.yaml",
+        """plan: short
+inputs:
+  notes: {id: string, text: string}   # one a line
+params:
+  # the most notes
+  most: 3
+  order: id                           # or text
+presets:
+  all: {params: {most: 9}}            # for a long page
+  one: {params: {most: 1}, doc: The first alone.}
+steps:
+  first: [{from: notes}, {limit: {n: $most, order: $order}}]
+returns: [first]
+""",
+    )
+    lines = [line.split() for line in project("plans", "show", "short.yaml").out.splitlines()]
+    for words in (
+        "input notes one a line",
+        "most 3 the most notes",
+        'order "id" or text',
+        "all for a long page",
+        "most = 9",
+        "one The first alone.",
+    ):
+        assert words.split() in lines
+    meanings = json.loads(project("plans", "show", "short.yaml", "--format", "json").out)[
+        "meanings"
+    ]
+    assert meanings["params"] == {"most": "the most notes", "order": "or text"}
+    assert meanings["presets"] == {"all": "for a long page", "one": "The first alone."}
 
 
 @pytest.mark.parametrize("form", ["tree", "algebra", "mermaid", "dot", "json", "queries"])

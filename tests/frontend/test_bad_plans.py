@@ -8,7 +8,6 @@ not.
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ def in_bad(monkeypatch: pytest.MonkeyPatch) -> None:
 def messages_of(ref: str, **options: object) -> str:
     with pytest.raises(PlanError) as caught:
         load_plan(ref, **options)
-    return re.sub(r"Plans: [a-z_, ]+", "Plans: ...", str(caught.value))
+    return str(caught.value)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -85,8 +84,8 @@ def test_a_hostile_tag_runs_nothing(tmp_path: Path) -> None:
 
 def test_a_plan_that_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert messages_of("add_epsiode").startswith('no plan "add_epsiode". Plans: ...')
-    assert messages_of("add_epsiode").endswith('Did you mean "add_episode"?')
+    assert messages_of("add_epsiode") == 'no plan "add_epsiode". Did you mean "add_episode"?'
+    assert messages_of("zzz") == 'no plan "zzz". See semgraph plans list'
 
 
 def test_a_file_that_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,8 +114,8 @@ def test_files_that_are_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     Path("huge.yaml").write_text("# " + "x" * 10_000_000)
     Path("folder.yaml").mkdir()
     assert (
-        messages_of("image.yaml")
-        == "image.yaml:2:3  this is no plan: byte 10 is not UTF-8. A plan is a text file"
+        messages_of("image.yaml") == "image.yaml:2:3  this is no plan: byte 10 is not UTF-8. "
+        "If it is Latin-1: iconv -f latin1 -t utf-8 image.yaml > new"
     )
     assert (
         messages_of("nul.yaml")

@@ -1,21 +1,57 @@
-"""The JSON Schema of the language: what loads fits it, and a slip does not."""
+"""The JSON Schemas of plans, graphs and the front matter of prompts: what loads fits, and a slip does
+not.
+"""
 
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 
 import jsonschema
 import pytest
 
+from semgraph.errors import Fault, PlanError
 from semgraph.frontend.build import OPERATORS, SINKS
-from semgraph.frontend.document import read_file
+from semgraph.frontend.document import parse, read_file
 from semgraph.frontend.head import KEYS
-from semgraph.frontend.jsonschema import plan_schema
+from semgraph.frontend.jsonschema import graph_schema, plan_schema, prompt_schema
+from semgraph.frontend.prompt_files import FRONT_KEYS, read_prompt
+from semgraph.logical.schema import DRAWN, EDGE_KEYS, GRAPH_KEYS, LABEL_KEYS, Graph
 from semgraph.shipped import plans_folder
+from tools.schemas import texts
 
-PLANS = sorted(path for path in plans_folder().glob("*.yaml") if path.stem != "graph")
+FILES = sorted(plans_folder().rglob("*.yaml"))
+PLANS = [path for path in FILES if "plan" in read_file(path).data]
+GRAPHS = [path for path in FILES if path not in PLANS]
+PROMPTS = sorted(plans_folder().rglob("prompts/*.md"))
 VALIDATOR = jsonschema.Draft202012Validator(plan_schema())
+OF_GRAPH = jsonschema.Draft202012Validator(graph_schema())
+OF_PROMPT = jsonschema.Draft202012Validator(prompt_schema())
+GRAPH = {
+    "graph": "g",
+    "key": "id",
+    "common": {"at": "timestamp"},
+    "nodes": {
+        "Book": {
+            "properties": {"name": "string"},
+            "derived": {"name_key": "key(name)", "vector": {"embed": "name"}},
+            "fulltext": {"names": ["name"]},
+            "index": ["name"],
+            "open": ["labels", "attributes"],
+            "ignore": ["old"],
+        },
+        "Author": None,
+    },
+    "edges": {"WROTE": {"source": "Author", "target": "Book", "properties": {"says": "string"}}},
+    "draw": {"node": "name", "edge": "says", "from": "at"},
+}
+FRONT = {
+    "returns": {"a": "string", "b": {"type": "list<struct<c: string>>", "describe": "all"}},
+    "describe": {"a": "one", "b.c": "each"},
+    "role": "small",
+    "max_tokens": 99,
+}
 PLAN = {
     "plan": "p",
     "inputs": {"a": {"x": "string"}},
@@ -51,7 +87,7 @@ def test_it_is_a_schema_of_every_key_and_operator():
     assert "none twice" in merge["properties"]["unite"]["description"]
 
 
-@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PLANS, ids=str)
 def test_the_shipped_plans_fit(path: Path):
     assert [error.message for error in VALIDATOR.iter_errors(read_file(path).data)] == []
 
@@ -89,9 +125,123 @@ def test_a_plan_of_all_parts_fits():
     ],
 )
 def test_a_slip_does_not(path, value):
-    plan = copy.deepcopy(PLAN)
-    at = plan
+    assert list(VALIDATOR.iter_errors(changed(PLAN, path, value)))
+
+
+def changed(data, path, value):
+    """The data with another value at a path."""
+    copied = copy.deepcopy(data)
+    at = copied
     for key in path[:-1]:
         at = at[key]
     at[path[-1]] = value
-    assert list(VALIDATOR.iter_errors(plan))
+    return copied
+
+
+@pytest.mark.parametrize("path", GRAPHS, ids=str)
+def test_the_shipped_graphs_fit(path: Path):
+    assert [error.message for error in OF_GRAPH.iter_errors(read_file(path).data)] == []
+
+
+def front_of(path: Path):
+    _, front, _ = path.read_text(encoding="utf-8").split("---\n", 2)
+    return parse(front, path.name, "front matter").data
+
+
+@pytest.mark.parametrize("path", PROMPTS, ids=str)
+def test_the_front_matter_of_the_shipped_prompts_fits(path: Path):
+    assert [error.message for error in OF_PROMPT.iter_errors(front_of(path))] == []
+
+
+def test_they_are_schemas_of_every_key_of_graphs_and_prompts():
+    graph = graph_schema()["properties"]
+    assert list(graph) == list(GRAPH_KEYS)
+    assert list(graph["nodes"]["additionalProperties"]["properties"]) == list(LABEL_KEYS)
+    assert list(graph["edges"]["additionalProperties"]["properties"]) == list(EDGE_KEYS)
+    assert list(graph["draw"]["properties"]) == list(DRAWN)
+    assert list(prompt_schema()["properties"]) == list(FRONT_KEYS)
+    for schema in (graph_schema(), prompt_schema()):
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_a_graph_of_all_parts_fits_and_is_read():
+    assert [error.message for error in OF_GRAPH.iter_errors(GRAPH)] == []
+    assert set(Graph.build(GRAPH).labels) == {"Book", "Author", "WROTE"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("node",), {}),
+        (("key",), "two words"),
+        (("common",), ["at"]),
+        (("nodes",), ["Book"]),
+        (("nodes", "Book"), "string"),
+        (("nodes", "two words"), {}),
+        (("nodes", "Book", "propertys"), {}),
+        (("nodes", "Book", "source"), "Author"),
+        (("nodes", "Book", "derived", "name_key"), "keys(name)"),
+        (("nodes", "Book", "derived", "name_key"), "key name"),
+        (("nodes", "Book", "derived", "vector"), {"embedding": "name"}),
+        (("nodes", "Book", "fulltext", "names"), "name"),
+        (("nodes", "Book", "index"), "name"),
+        (("nodes", "Book", "open"), ["label"]),
+        (("nodes", "Book", "ignore"), "old"),
+        (("edges", "WROTE"), {"source": "Author"}),
+        (("edges", "WROTE", "from"), "Author"),
+        (("draw", "nodes"), "name"),
+    ],
+)
+def test_a_slip_in_a_graph_is_refused_by_the_schema_and_by_the_reader(path, value):
+    graph = changed(GRAPH, path, value)
+    assert list(OF_GRAPH.iter_errors(graph))
+    with pytest.raises(Fault):
+        Graph.build(graph)
+
+
+def test_front_matter_of_all_parts_fits(tmp_path: Path):
+    assert [error.message for error in OF_PROMPT.iter_errors(FRONT)] == []
+    assert [name for name, _ in prompt_of(tmp_path, FRONT).returns] == ["a", "b"]
+
+
+def prompt_of(folder: Path, front):
+    path = folder / "p.md"
+    path.write_text(f"---\n{json.dumps(front)}\n---\n# item\n{{text}}\n")
+    return read_prompt(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("return",), {}),
+        (("returns",), ["a"]),
+        (("returns", "a b"), "string"),
+        (("returns", "a"), 3),
+        (("returns", "b"), {"type": "string", "description": "x"}),
+        (("returns", "b"), {"describe": "x"}),
+        (("describe", "a"), 3),
+        (("role",), "two words"),
+        (("max_tokens",), 0),
+        (("max_tokens",), "many"),
+        (("max_tokens",), True),
+    ],
+)
+def test_a_slip_in_front_matter_is_refused_by_the_schema_and_by_the_reader(
+    tmp_path: Path, path, value
+):
+    front = changed(FRONT, path, value)
+    assert list(OF_PROMPT.iter_errors(front))
+    with pytest.raises(PlanError):
+        prompt_of(tmp_path, front)
+
+
+def test_the_schemas_beside_the_plans_and_the_lines_that_name_them_are_current():
+    stale = [path for path, text in texts(plans_folder()) if path.read_text("utf-8") != text]
+    assert stale == [], "make schemas writes them anew"
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_a_shipped_file_names_its_schema_which_it_fits(path: Path):
+    line = path.read_text(encoding="utf-8").splitlines()[0]
+    schema = path.parent / line.removeprefix("# yaml-language-server: $schema=")
+    jsonschema.Draft202012Validator(json.loads(schema.read_text())).validate(read_file(path).data)

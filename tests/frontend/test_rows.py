@@ -161,7 +161,7 @@ def test_a_message_names_the_row_and_the_column():
     rows = [ROW | {"id": str(i)} for i in range(20)]
     rows[17]["at"] = "03/04/25"
     assert said(NOTES, rows, source="chat.csv") == (
-        'chat.csv: input episodes, row 18, column at: "03/04/25" is not ISO 8601: day or month first?'
+        'chat.csv: input episodes, row 18, column at: "03/04/25" is not ISO 8601: day or month first? Write year-month-day: 2025-01-15'
     )
 
 

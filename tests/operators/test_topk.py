@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from semgraph import extras
 from semgraph.conformance.cases import LIBRARY, Case, mind, node
 from semgraph.conformance.oracle import Faulty, Grams, Oracle
 from semgraph.errors import PlanError, RowError
@@ -171,6 +172,6 @@ def test_without_its_package_a_cross_encoder_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     way = LIBRARY.get("sem_topk", Choice.parse("cross_encoder"))
-    monkeypatch.setitem(type(way).refuses.__globals__, "find_spec", lambda name: None)
+    monkeypatch.setattr(extras, "_installed", lambda _: False)
     said = 'it needs sentence-transformers: pip install "semgraph[cross-encoder]"'
-    assert way.refuses(node("sem_topk"), Limits()) == said
+    assert way.refusal(node("sem_topk"), Limits()) == said

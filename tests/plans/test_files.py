@@ -9,6 +9,7 @@ import pytest
 
 import semgraph
 from semgraph.frontend.load import load_plan
+from semgraph.frontend.plan_files import PlanFile
 from semgraph.llm.tokens import TokenCounter
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
@@ -38,6 +39,14 @@ def test_a_plan_fits_a_few_screens(name: str) -> None:
     lines = (PLANS / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= (150 if name == "add_episode" else 200)
     assert [line for line in lines if len(line) > 120] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_plan_says_what_each_parameter_and_preset_means(name: str) -> None:
+    notes = PlanFile(PLANS / f"{name}.yaml", shipped=True).notes
+    assert [parameter for parameter, text in notes.params.items() if not text] == []
+    if not notes.at("presets"):  # of presets of one kind the key says it for all
+        assert [preset for preset, text in notes.presets.items() if not text] == []
 
 
 @pytest.mark.parametrize("name", NAMES)

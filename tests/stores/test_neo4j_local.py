@@ -17,6 +17,7 @@ import psutil
 import pytest
 from neo4j.exceptions import AuthError
 
+from semgraph import extras
 from semgraph.errors import PlanError, StoreUnavailable
 from semgraph.stores.neo4j.local import jars as neo4j_jars
 from semgraph.stores.neo4j.local import server as neo4j_local
@@ -180,11 +181,8 @@ def test_it_ends_cleanly_keeps_its_data_and_is_started_once_by_two_at_once(
 def test_without_its_packages_it_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(neo4j_local, "_PACKAGES", ("jgo", "a_package_that_is_not_there"))
-    with pytest.raises(
-        StoreUnavailable,
-        match=r'a_package_that_is_not_there: pip install "semgraph\[neo4j-local\]"',
-    ):
+    monkeypatch.setattr(extras, "_installed", lambda name: name != "jgo")
+    with pytest.raises(StoreUnavailable, match=r'needs jgo: pip install "semgraph\[neo4j-local\]"'):
         start(tmp_path)
 
 

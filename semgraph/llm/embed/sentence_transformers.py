@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from semgraph.errors import ModelUnavailable
+from semgraph.extras import install
 from semgraph.llm.base import Embeddings, Usage
 from semgraph.llm.local.catalogue import offline
 from semgraph.llm.local.model import encodable
@@ -97,7 +98,7 @@ class SentenceTransformersEmbedder:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
             raise ModelUnavailable(
-                f'{self.name} needs the extra "sentence-transformers": pip install "semgraph[sentence-transformers]" '
+                f'{self.name} needs the extra "sentence-transformers": {install("sentence-transformers")} '
                 "(adds torch). Or use --embedder local"
             ) from error
         try:

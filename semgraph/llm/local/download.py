@@ -393,7 +393,7 @@ class _Pull:
         return self.target.with_name(f"{self.target.name}.part")
 
     def run(self, sources: Iterator[_Source]) -> None:
-        self.target.parent.mkdir(parents=True, exist_ok=True)
+        _make(self.target.parent)
         self._require_space()
         failures = []
         for source in sources:
@@ -443,7 +443,7 @@ def _locked(
     import filelock
 
     folder = models_dir(env)
-    folder.mkdir(parents=True, exist_ok=True)
+    _make(folder)
     lock = filelock.FileLock(folder / f"{model.name}.lock")
     while True:
         try:
@@ -475,3 +475,14 @@ def _is_url(source: str | Path) -> bool:
 
 def _names(model: CatalogueModel) -> str:
     return " and ".join(file.name for file in model.files)
+
+
+def _make(folder: Path) -> None:
+    """Make a folder for models. Raises ModelUnavailable."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ModelUnavailable(
+            f"{folder}: the folder for models cannot be made ({error.strerror}). "
+            "Name another place: SEMGRAPH_HOME=DIR"
+        ) from error

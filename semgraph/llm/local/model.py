@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.errors import ModelUnavailable, RowError
+from semgraph.extras import install
 from semgraph.llm.base import Limits, Reply, Request, Usage
 from semgraph.llm.local.catalogue import DEFAULT_MODEL, CatalogueModel, find, on_disk, paths
 from semgraph.llm.local.download import Progress, pull
@@ -273,7 +274,7 @@ def _is_json(text: str) -> bool:
 def missing_extra(name: str) -> ModelUnavailable:
     """The error to raise if a package of the extra `local` is not installed."""
     return ModelUnavailable(
-        f'{name} needs the extra "local": pip install "semgraph[local]". Or use models that do not need it: '
+        f'{name} needs the extra "local": {install("local")}. Or use models that do not need it: '
         "--llm openai:MODEL --embedder openai:MODEL, or --llm recorded"
     )
 

@@ -14,8 +14,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semgraph.execution.record import RUNS, Run, find_run
-from semgraph.private import write_private
+from semgraph.execution.record import Run, find_run
+from semgraph.private import RUNS, write_private
 from semgraph.redaction import redacted
 from semgraph.render.html.data import clean, cut, document, script_data
 

