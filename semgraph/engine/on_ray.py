@@ -391,4 +391,7 @@ class _RayRun:
 
     async def died(self, holder: str) -> None:
         """See `Running.died`."""
-        await self.actor.died.remote(holder)
+        from ray.exceptions import RayError
+
+        with suppress(RayError):  # the ledger is gone, too
+            await self.actor.died.remote(holder)
