@@ -203,20 +203,20 @@ class _ShardedRun:
         windowing = windowing_of(self.plan)
         runs = request.runs or Path()
         name = new_run(runs)
-        self.record = RunRecord(runs / name)
         sizes = {name: table.num_rows for name, table in request.inputs.items()}
         whole = {name: t for name, t in request.inputs.items() if name != windowing.input}
         self.job = Job(
             replace(request, inputs=whole, progress=None, begun=None, runs=None),
-            resources.settings, resources.objects, name, self.record.folder, windowing.input, sizes, count,
+            resources.settings, resources.objects, name, runs / name, windowing.input, sizes, count,
         )  # fmt: skip
         self.spec, self.count, self.windowing = spec, count, windowing
         self.progress = _JoinedProgress(request, sizes[windowing.input])
-        if request.begun is not None:
-            request.begun(name)
 
     async def run(self, engine: Engine) -> Result:
         """Run all shards and join what they give."""
+        self.record = RunRecord(self.job.folder)
+        if self.request.begun is not None:
+            self.request.begun(self.job.run)
         self._begin(engine)
         shards = await asyncio.to_thread(self._lay_out)
         limits = self.resources.settings.limits

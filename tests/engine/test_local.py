@@ -85,6 +85,16 @@ async def test_any_number_of_shards_and_workers_is_one_run(simple: Work, engine:
     assert await simple.place.dump() == graph
 
 
+async def test_shards_note_together_that_all_answers_are_alike(simple: Work):
+    rows = [said([f"Ann(user): I work at Firm{n // 3}."], f"group{n % 3}", n)[0] for n in range(15)]
+    whole, _, _ = await alone(simple, rows)
+    [expected] = [note for note in whole.notes if "matched" in note]
+    result = await simple.run(rows, session={"engine": "local?shards=8&workers=2"})
+    assert [note for note in result.notes if "matched" in note] == [
+        expected.replace(whole.run, result.run)
+    ]
+
+
 async def test_large_results_of_shards_are_read_from_their_records(
     simple: Work, monkeypatch: pytest.MonkeyPatch
 ):
@@ -259,6 +269,7 @@ async def test_what_cannot_be_sharded_is_refused_before_anything_is_spent(simple
     with pytest.raises(PlanError, match=what.replace("?", ".")):
         await simple.run(rows_of_groups(), session={"engine": "local?shards=2", **change})
     assert not simple.model.requests
+    assert not list(simple.folder.glob(".semgraph/runs/*"))
 
 
 ALL_READ = """
