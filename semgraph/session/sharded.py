@@ -33,7 +33,7 @@ from semgraph.llm.settings import OPTION, Setting, Settings
 from semgraph.meter import Meter
 from semgraph.optimizer import optimized
 from semgraph.redaction import redacted
-from semgraph.session.resources import Owned, Resources, UserObjects
+from semgraph.session.resources import Owned, Resources, UserObjects, journal_of_shard
 from semgraph.session.resume import Resumed, keep_inputs
 from semgraph.session.run import (
     RunRequest,
@@ -83,8 +83,7 @@ class Job:
         path = self.settings.journal_path
         if path is None:
             return self.settings
-        own = path.parent / f"{path.stem}-shards" / str(self.shards) / f"{number:05}.db"
-        key = "journal.path"
+        own, key = journal_of_shard(path, self.shards, number), "journal.path"
         setting = Setting(own, self.settings[key].origin)
         return replace(self.settings, values={**self.settings.values, key: setting})
 
@@ -312,6 +311,16 @@ class _JoinedProgress:
             self._tell(Progress("", self.committed, self._rows, meter))
 
 
+def _as_before(spec: EngineSpec, run: str, shards: int) -> EngineSpec:
+    """An engine with the shards of the run that it resumes: their journals have what was paid. Raises
+    PlanError.
+    """
+    if spec.shards not in {None, shards}:
+        what = f"run {run} had {shards} shards, and the engine has {spec.shards}: what their journals have would be paid twice"
+        raise PlanError(Problem(what, hint="leave shards out of the engine"))
+    return replace(spec, shards=shards)
+
+
 async def run_with_engine(request: RunRequest, resources: Resources, earlier: Resumed) -> Result:
     """Run a plan with the engine of the settings, or of the run that is resumed. A plan that cannot be
     run in shards is run in this process, unless an option names the engine.
@@ -321,11 +330,11 @@ async def run_with_engine(request: RunRequest, resources: Resources, earlier: Re
     """
     setting = resources.settings.values.get("engine")
     asked = setting is not None and setting.origin == OPTION
-    if earlier.engine is not None and not asked:
+    spec = EngineSpec.parse(str(setting.value)) if setting is not None else EngineSpec("local")
+    if earlier.engine is not None:
         name, shards = earlier.engine
-        return await run_sharded(request, resources, replace(EngineSpec.parse(name), shards=shards))
-    assert setting is not None
-    spec = EngineSpec.parse(str(setting.value))
+        spec = _as_before(spec if asked else EngineSpec.parse(name), earlier.run, shards)
+        return await run_sharded(request, resources, spec)
     try:
         windowing_of(trimmed(request))
     except PlanError as error:

@@ -136,6 +136,20 @@ async def test_a_resumed_run_ends_what_a_limit_stopped_and_pays_for_nothing_twic
     assert (facts["engine"], facts["shards"], facts["status"]) == (engine, 3, "done")
 
 
+async def test_a_run_is_resumed_in_as_many_shards_as_it_had(simple: Work):
+    rows = rows_of_groups(texts=28)
+    _, graph, asked = await alone(simple, rows)
+    first = await simple.run(rows, session={"engine": "local?shards=3", "max_calls": 40})
+    async with simple.session(engine="local?shards=4") as session:
+        with pytest.raises(PlanError, match=f"run {first.run} had 3 shards, and the engine has 4"):
+            await session.arun(PLAN, resume=first.run)
+    async with simple.session(engine="local?workers=1") as session:
+        await session.arun(PLAN, resume=first.run)
+    assert simple.records[-1]["shards"] == 3
+    assert wire(simple.model.requests) == asked
+    assert await simple.place.dump() == graph
+
+
 class Killing(LocalEngine):
     """Workers that die when they have committed: at once, with what they have in flight and leased.
 
@@ -309,3 +323,19 @@ async def test_a_plan_that_cannot_be_sharded_runs_here_if_only_a_setting_names_t
         found = await session.arun(PLAN.parent / "search.yaml", queries=[{"query": "Luma"}])
     assert found.to_arrow("edges").num_rows
     assert any("run in this process, not by local?shards=2" in note for note in found.notes)
+
+
+async def test_forgetting_a_group_deletes_its_answers_from_the_journals_of_shards(simple: Work):
+    await simple.run(rows_of_groups(), session={"engine": "local?shards=3&workers=2"})
+    journals = list((simple.folder / ".semgraph" / "journal-shards" / "3").glob("?????.db"))
+    assert len(journals) == 3
+
+    def text() -> bytes:
+        return b"".join(path.read_bytes() for path in journals)
+
+    async with simple.session() as session:
+        assert b"group1" in text()
+        assert session.forget(["group1"])
+        assert b"group1" not in text()
+        assert b"group2" in text()
+        assert not session.forget(["group1"])
