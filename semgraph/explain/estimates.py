@@ -517,6 +517,12 @@ class Forecast:
         amounts = {"rows": self.estimator.rows(self._last[step])}
         return amounts | (_summed(self._calls[step]) if step in self._calls else {})
 
+    def seconds_in_order(self) -> Amount:
+        """Seconds of the calls that follow each other, window after window of a partition."""
+        plan = self.estimator.plan
+        nodes = (n for n in walk(*plan.roots) if isinstance(n, Semantic) and n in plan.ordered)
+        return total(self.estimator.call_estimate(node).seconds for node in nodes)
+
     def total(self) -> dict[str, Amount]:
         """The sum over all calls."""
         return _summed([call for calls in self._calls.values() for call in calls])

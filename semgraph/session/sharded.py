@@ -5,6 +5,7 @@ what they give is joined.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -24,12 +25,13 @@ from semgraph.engine.engines import (
 )
 from semgraph.engine.leased import LeasedBudget, LeasedLimiter
 from semgraph.engine.ledger import LedgerLink, Rates, RunLedger
-from semgraph.engine.sharding import ShardLayout, ShardRows, shards_for, windowing_of
+from semgraph.engine.sharding import ShardLayout, ShardRows, Shards, shards_for, windowing_of
 from semgraph.errors import PlanError, Problem, SemgraphError
 from semgraph.execution.record import INPUTS, SHARDS, RunRecord, new_run, timestamp
 from semgraph.execution.result import Progress, Result
 from semgraph.frontend.load import dump
 from semgraph.llm.settings import OPTION, Setting, Settings
+from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import Meter
 from semgraph.optimizer import optimized
 from semgraph.redaction import redacted
@@ -172,6 +174,24 @@ async def run_sharded(request: RunRequest, resources: Resources, spec: EngineSpe
         return await run.run(engine)
     finally:
         await asyncio.to_thread(engine.close)
+
+
+def foreseen(
+    plan: LogicalPlan, inputs: Mapping[str, pa.Table], settings: Settings
+) -> tuple[EngineSpec, Shards]:
+    """The engine of the settings, and how it would divide some rows; nothing is started. Of a cluster
+    without a number of shards or workers, those of this machine are assumed.
+
+    Raises:
+        PlanError: The plan cannot be run in shards, or the number of shards does not fit the store.
+    """
+    spec = EngineSpec.parse(str(settings["engine"].value))
+    windowing = windowing_of(plan)
+    rows = inputs[windowing.input]
+    workers = spec.workers or os.cpu_count() or 1
+    groups = len(rows.column(windowing.partition).unique())
+    count = _files_of(settings, spec) or spec.shards or shards_for(groups, workers)
+    return spec, Shards.of(windowing, rows, count, workers)
 
 
 def _files_of(settings: Settings, spec: EngineSpec) -> int | None:
