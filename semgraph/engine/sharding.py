@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 
@@ -116,7 +118,8 @@ class Shards:
         """The shards in a line."""
         groups = f"{self.least} to {self.most}" if self.least < self.most else str(self.most)
         return (
-            f"{plural(self.count, 'shard')}, {plural(self.workers, 'worker')} · {plural(self.groups, 'group')}, {groups} a shard"
+            f"{plural(self.count, 'shard')}, {plural(self.workers, 'worker')} · "
+            f"{plural(self.groups, 'group')}, {groups} a shard"
             f' · longest chain: {plural(self.longest_windows, "window")} of "{self.longest}"'
         )
 
@@ -183,6 +186,18 @@ class ShardLayout:
                 self._writers[number] = (out, pq.ParquetWriter(out, rows.schema))
             self._writers[number][1].write_table(rows)  # type: ignore[attr-defined]
         self.rows += table.num_rows
+
+    def __enter__(self) -> Self:
+        """Closes its files at the end, also after an error."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close files that an error has left open."""
+        for out, writer in self._writers.values():
+            with suppress(OSError):
+                writer.close()  # type: ignore[attr-defined]
+            with suppress(OSError):
+                out.close()  # type: ignore[attr-defined]
 
     def close(self) -> list[ShardRows]:
         """All shards with rows, the largest first: the last one to end should be small."""

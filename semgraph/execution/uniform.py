@@ -78,16 +78,16 @@ class Uniform:
     """Watches the answers of a run."""
 
     def __init__(self) -> None:
-        self._operators: dict[tuple[str, ...], _Answers] = {}
+        self.operators: dict[tuple[str, ...], _Answers] = {}
 
     @classmethod
     def merge(cls, parts: Iterable[Uniform]) -> Uniform:
         """The answers of a run that consisted of several runs of one plan."""
         whole = cls()
         for part in parts:
-            for key, answers in part._operators.items():
+            for key, answers in part.operators.items():
                 own = _Answers(answers.keyword, answers.step, answers.names)
-                whole._operators.setdefault(key, own).take(answers)
+                whole.operators.setdefault(key, own).take(answers)
         return whole
 
     def add(self, node: Node, answers: pa.Table) -> None:
@@ -96,7 +96,7 @@ class Uniform:
             column = _YES_OR_NO.get(node.keyword, ("",))[0]
             names = (column,) if column else tuple(name for name, _ in node.answers)
             key = (node.step, node.keyword, *(prompt.name for prompt in node.prompt.all))
-            own = self._operators.setdefault(key, _Answers(node.keyword, node.step, names))
+            own = self.operators.setdefault(key, _Answers(node.keyword, node.step, names))
             if not own.varied:
                 own.add(answers)
 
@@ -106,4 +106,4 @@ class Uniform:
         Args:
             run: The id of the run, where it has a record.
         """
-        return [note for own in self._operators.values() if (note := own.note(run)) is not None]
+        return [note for own in self.operators.values() if (note := own.note(run)) is not None]

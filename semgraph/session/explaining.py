@@ -146,7 +146,7 @@ class Explanation:
             return f"engine {setting.value}: none, in this process: {error.problems[0].what}"
         part = shards.longest_rows / max(shards.rows, 1)
         seconds = forecast.seconds_in_order().times(part)
-        lasts = f", {seconds.text()} s of calls" if seconds.known and seconds.value else ""
+        lasts = f", {seconds.text(1)} s of calls" if seconds.known and seconds.value else ""
         return f"engine {spec} · {shards.text()}{lasts}"
 
     async def _in_batches(self, physical: PhysicalPlan) -> frozenset[Node]:

@@ -237,11 +237,11 @@ class _ShardedRun:
         if self.request.begun is not None:
             self.request.begun(self.job.run)
         self._begin(engine)
-        shards = await asyncio.to_thread(self._lay_out)
         limits = self.resources.settings.limits
         ledger = RunLedger(limits.max_calls, limits.max_tokens, limits.max_usd, engine.workers)
         results, failed = dict[int, Result](), list[FailedShard]()
         try:
+            shards = await asyncio.to_thread(self._lay_out)
             async with engine.started(run_shard, self.job, ledger, self.progress.see) as running:
                 tasks = [Task(shard.number, shard) for shard in shards]
                 results, failed = await run_all(running, tasks)
@@ -276,13 +276,13 @@ class _ShardedRun:
         )  # fmt: skip
 
     def _lay_out(self) -> list[ShardRows]:
-        keep_inputs(self.record.folder, self.job.request.inputs)
         folder = self.record.folder / INPUTS / self.windowing.input
-        layout = ShardLayout(folder, self.windowing, self.count)
         rows = self.request.inputs[self.windowing.input]
-        for start in range(0, rows.num_rows, _BATCH):
-            layout.add(rows.slice(start, _BATCH))
-        return layout.close()
+        with self.record.on_disk(), ShardLayout(folder, self.windowing, self.count) as layout:
+            keep_inputs(self.record.folder, self.job.request.inputs)
+            for start in range(0, rows.num_rows, _BATCH):
+                layout.add(rows.slice(start, _BATCH))
+            return layout.close()
 
     def _failure(self, failed: Sequence[FailedShard]) -> SemgraphError:
         numbers = ", ".join(str(each.number + 1) for each in failed)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import resource
+import signal
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -339,3 +341,29 @@ async def test_forgetting_a_group_deletes_its_answers_from_the_journals_of_shard
         assert b"group1" not in text()
         assert b"group2" in text()
         assert not session.forget(["group1"])
+
+
+async def test_a_run_that_ended_as_it_laid_out_its_rows_says_so(simple: Work):
+    rows, engine = rows_of_groups(), {"engine": "local?shards=3&workers=2"}
+    await simple.run(rows, session=engine)
+    run = find_run("last", simple.folder / ".semgraph" / "runs")
+    file = max((run.folder / "inputs" / "episodes").iterdir())
+    file.write_bytes(file.read_bytes()[:100])
+    async with simple.session() as session:
+        with pytest.raises(PlanError, match=f"run {run.name} ended before its rows were recorded"):
+            await session.arun(PLAN, resume=run.name)
+
+
+async def test_a_disk_that_does_not_take_the_rows_fails_the_run(simple: Work):
+    await simple.run(rows_of_groups(), session={"engine": "local?shards=3"})
+    long = random.Random(0).randbytes(3_000_000).hex()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, before[1]))
+    try:
+        with pytest.raises(SemgraphError, match="the disk does not take the record of this run"):
+            await simple.run(said([long]), session={"engine": "local?shards=3"})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert simple.records[-1]["status"] == "failed"
