@@ -225,6 +225,8 @@ async def _attempts(running: Running, task: Task) -> Result:
         own = Task(task.number, task.rows, attempt)
         try:
             return await running.attempt(own)
+        except PlanError:  # no shard goes on
+            raise
         except SemgraphError as error:
             await running.died(own.holder)  # its places in flight are for others
             if not isinstance(error, WorkerLost):

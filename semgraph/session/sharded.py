@@ -51,6 +51,7 @@ from semgraph.session.run import (
 from semgraph.stores.shards.places import SCHEME, places_of
 
 _BATCH = 50_000  # rows that are laid out at one time
+_SHOWN = 3  # errors of shards beside the first
 _IDS = 1 << 36  # for the rows that one attempt at a shard makes
 
 
@@ -285,10 +286,17 @@ class _ShardedRun:
             return layout.close()
 
     def _failure(self, failed: Sequence[FailedShard]) -> SemgraphError:
-        numbers = ", ".join(str(each.number + 1) for each in failed)
-        noun = "shard" if len(failed) == 1 else "shards"
+        """The first error, with notes on the others."""
         error = failed[0].error
+        alike = [each for each in failed if str(each.error) == str(error)]
+        numbers = ", ".join(str(each.number + 1) for each in alike)
+        noun = "shard" if len(alike) == 1 else "shards"
         error.add_note(f"{noun} {numbers} of {self.count} failed so; what the others wrote stays")
+        others = [each for each in failed if each not in alike]
+        for each in others[:_SHOWN]:
+            error.add_note(f"shard {each.number + 1} failed: {each.error}")
+        if more := others[_SHOWN:]:
+            error.add_note(f"{len(more)} more failed otherwise")
         return error
 
     def _end(self, status: str, why: str | None, result: Result | None) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from semgraph.engine.engines import LocalEngine, Running, Task, WorkerLost
+from semgraph.engine.on_ray import WorkerCode
 from semgraph.errors import PlanError, SemgraphError
 from semgraph.execution import executor
 from semgraph.execution.record import (
@@ -367,3 +368,32 @@ async def test_a_disk_that_does_not_take_the_rows_fails_the_run(simple: Work):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
     assert simple.records[-1]["status"] == "failed"
+
+
+async def test_each_shard_that_fails_is_told_with_its_error(simple: Work, monkeypatch):
+    async def run(job, task, link, report):
+        errors = {0: "the disk is full", 1: "the disk is full", 2: "the file is damaged"}
+        if task.number in errors:
+            raise SemgraphError(errors[task.number])
+        return await run_shard(job, task, link, report)
+
+    monkeypatch.setattr(sharded, "run_shard", run)
+    rows = rows_of_groups(groups=30, texts=30)
+    with pytest.raises(SemgraphError) as failed:
+        await simple.run(rows, session={"engine": "local?shards=4&workers=1"})
+    alike = {"shards 1, 2 of 4 failed so", "shards 2, 1 of 4 failed so", "shard 3 of 4 failed so"}
+    first, *others = failed.value.__notes__
+    assert first.split(";")[0] in alike
+    assert len(others) in {1, 2}
+    assert {str(failed.value), *(note.partition(": ")[2] for note in others)} == {
+        "the disk is full",
+        "the file is damaged",
+    }
+
+
+def test_code_that_changes_between_two_runs_is_other_code(tmp_path: Path):
+    (tmp_path / "mine.py").write_text("A = 1")
+    before = WorkerCode.here([tmp_path])
+    assert WorkerCode.here([tmp_path]) == before
+    (tmp_path / "mine.py").write_text("A = 2")
+    assert WorkerCode.here([tmp_path]) != before
