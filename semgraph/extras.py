@@ -16,6 +16,7 @@ PURPOSES: Mapping[str, str] = {
     "faiss": "searches of more than 200,000 vectors in a group of an SQLite file",
     "pandas": "data frames",
     "ray": "runs on a cluster (--engine ray)",
+    "mcp": "plans as tools of agents (serve --mcp)",
     "cross-encoder": "sem_topk by cross_encoder",
     "kmeans": "cluster by kmeans",
     "leiden": "cluster by leiden",

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks.world import StandIn
+from semgraph.engine.engines import EngineSpec
 from semgraph.semantic.library import Library
 from tests.cli.conftest import Project
 from tests.llm.server import ModelServer
@@ -146,6 +147,13 @@ def test_the_named_implementations_exist() -> None:
     library = Library()
     for name in re.findall(r"--use '\w+=(\w+)", README):
         assert name in library.names("sem_join")
+
+
+def test_the_named_engines_exist() -> None:
+    engines = re.findall(r"`--engine ([^`]+)`", README)
+    assert "ray" in engines
+    for engine in engines:
+        assert str(EngineSpec.parse(engine)) == engine
 
 
 def test_the_make_targets_of_the_readme_exist() -> None:

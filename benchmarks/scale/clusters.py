@@ -18,14 +18,14 @@ with semgraph.Session(**task["session"]) as session:
 
 
 @contextmanager
-def cluster_here() -> Iterator[Any]:
-    """One node, which stays; others can be added and removed."""
+def cluster_here(**head: Any) -> Iterator[Any]:
+    """One node, which stays, with arguments of Ray; others can be added and removed."""
     import ray
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(
         initialize_head=True,
-        head_node_args={"num_cpus": 2, "include_dashboard": False, "dashboard_port": 0},
+        head_node_args={"num_cpus": 2, "include_dashboard": False, "dashboard_port": 0, **head},
     )
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     try:

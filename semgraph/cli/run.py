@@ -252,6 +252,7 @@ def explain(
             metavar="RUN", help="Put what that run did beside it.", autocompletion=completion.runs
         ),
     ] = None,
+    engine: NamedEngine = None,
 ) -> None:
     """Show what a plan will do, step by step, and its estimated cost. Nothing is written; only
     --sample calls a model.
@@ -259,7 +260,7 @@ def explain(
     from semgraph.frontend.inputs import read_inputs
     from semgraph.session.options import named_values, parameters
 
-    with options.session() as session:
+    with options.session(engine=engine) as session:
         prepared = session.prepare(
             plan, params=parameters(set), preset=preset, use=named_values("--use", use)
         )

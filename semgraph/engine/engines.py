@@ -108,7 +108,7 @@ class Running(Protocol):
         ...
 
     async def died(self, holder: str) -> None:
-        """Tell the ledger that a worker is gone."""
+        """Tell the ledger that a worker is gone, or has failed."""
         ...
 
 
@@ -225,7 +225,11 @@ async def _attempts(running: Running, task: Task) -> Result:
         own = Task(task.number, task.rows, attempt)
         try:
             return await running.attempt(own)
-        except WorkerLost as error:
+        except PlanError:  # no shard goes on
+            raise
+        except SemgraphError as error:
+            await running.died(own.holder)  # its places in flight are for others
+            if not isinstance(error, WorkerLost):
+                raise
             lost = error
-            await running.died(own.holder)
     raise SemgraphError(f"{ATTEMPTS} workers died at it; the last one: {lost}") from lost

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any
 
-from semgraph.engine.ledger import GONE, LedgerLink, Rates
+from semgraph.engine.ledger import GONE, Grant, LedgerLink, Rates
 from semgraph.errors import BudgetReached, SemgraphError
 from semgraph.llm.settings import RunLimits
 from semgraph.llm.stack import Budget, Limiter, Spending, refusal
@@ -35,6 +35,7 @@ class LeasedBudget(Budget):
         self._link, self._holder = link, holder
         self._number, self._amount = 0, Spending()  # of its lease
         self._used = Spending()  # of its lease
+        self._trade: asyncio.Task[Grant] | None = None
 
     async def reserve(self, most: Spending, what: str = "") -> None:
         """See `Budget.reserve`; the requests in flight are those of all shards.
@@ -57,6 +58,7 @@ class LeasedBudget(Budget):
 
     async def settle(self) -> None:
         """Return what is left, after the last request."""
+        await self._trade_ended()
         number, self._number = self._number, 0
         if number:
             await self._link.exchange(self._holder, number, self._used, Spending(), None)
@@ -70,17 +72,32 @@ class LeasedBudget(Budget):
         )
 
     async def _exchange(self, most: Spending, what: str) -> None:
+        await self._trade_ended()
         self._charged = charged = asyncio.get_running_loop().create_future()
-        used = self._used
-        grant = await self._link.exchange(self._holder, self._number, used, self._reserved, most)
-        self._number, self._amount = grant.number, grant.amount
-        self._used -= used
+        self._trade = asyncio.create_task(self._traded(most))
+        self._trade.add_done_callback(lambda done: done.cancelled() or done.exception())
+        grant = await asyncio.shield(self._trade)
         if grant.gone:
             raise ShardTaken(grant.gone)
         if grant.refused is not None:
             raise BudgetReached(refusal(grant.refused[0], what, grant.refused[1]))
         if grant.wait:
             await _first(charged, self._link.changed(grant.version))
+
+    async def _traded(self, need: Spending) -> Grant:
+        """Change the lease. It is not cancelled with the request that needs it, as the ledger has
+        changed it then.
+        """
+        used = self._used
+        grant = await self._link.exchange(self._holder, self._number, used, self._reserved, need)
+        self._number, self._amount = grant.number, grant.amount
+        self._used -= used
+        return grant
+
+    async def _trade_ended(self) -> None:
+        """Wait for the change of a request that was cancelled."""
+        if self._trade is not None:
+            await asyncio.wait({self._trade})
 
 
 async def _first(future: asyncio.Future[None], other: Coroutine[Any, Any, None]) -> None:

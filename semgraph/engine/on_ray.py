@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from traceback import format_exc
 from typing import Any
 
 from semgraph.engine.engines import EngineSpec, OnReport, Task, Work, WorkerLost
@@ -32,6 +33,7 @@ from semgraph.llm.stack import Spending
 from semgraph.meter import Meter
 
 _EVERY = 0.5  # seconds between two reports of a shard
+_MOST_SAID = 300  # characters of an error of Ray
 _CLEAN_UP = 20.0  # seconds for shards to end after an interruption
 
 
@@ -62,20 +64,26 @@ class WorkerCode:
     @classmethod
     def here(cls, folders: Iterable[Path]) -> WorkerCode:
         """That of this process."""
-        return cls(version("semgraph"), _digest((Path(__file__).parents[1], *folders)))
+        digest = hashlib.sha256(_own_digest())
+        for folder in folders:  # their files may change between two runs
+            digest.update(_digest(folder))
+        return cls(version("semgraph"), digest.hexdigest())
 
     def __str__(self) -> str:
         return f"semgraph {self.version}, code {self.digest[:8]}"
 
 
 @cache
-def _digest(folders: tuple[Path, ...]) -> str:
-    """SHA-256 of all Python files in some folders."""
+def _own_digest() -> bytes:
+    return _digest(Path(__file__).parents[1])
+
+
+def _digest(folder: Path) -> bytes:
+    """SHA-256 of all Python files in a folder."""
     digest = hashlib.sha256()
-    for folder in folders:
-        for file in sorted(folder.rglob("*.py")):
-            digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()
+    for file in sorted(folder.rglob("*.py")):
+        digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.digest()
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,7 @@ class Ended:
 
     Args:
         result: Its result; None if it failed.
-        kind: `plan`, `store`, `unavailable`, `ledger` or `other`.
+        kind: `plan`, `store`, `unavailable`, `ledger`, `engine` or `other`.
         error: What failed.
     """
 
@@ -112,6 +120,7 @@ class LedgerGone(SemgraphError):
 
 
 _KINDS: dict[str, Any] = {
+    "engine": EngineError,
     "ledger": LedgerGone,
     "plan": PlanError,
     "store": StoreUnavailable,
@@ -122,31 +131,37 @@ _KINDS: dict[str, Any] = {
 # -- on workers
 
 
-def run_task(code: WorkerCode, job: bytes, task: bytes, work: Work, actor: Any) -> Ended:
-    """Run a shard in the process of a worker."""
+def run_task(code: WorkerCode, job: bytes, task: bytes, actor: Any) -> Ended:
+    """Run a shard in the process of a worker. What other code than ours raises is no `Ended`: then
+    the worker could not begin.
+    """
     ray = _ray()
-    own: Any = ray.cloudpickle.loads(job)
+    work, own = ray.cloudpickle.loads(job)
+    shard: Task = ray.cloudpickle.loads(task)
     try:
         _check(code, own)
-        shard = ray.cloudpickle.loads(task)
         link = RayLink(actor)
         return Ended(asyncio.run(work(own, shard, link, _Reporting(link, shard.number))))
     except (SemgraphError, OSError) as error:
         return Ended.failed(error)
+    except Exception:  # noqa: BLE001 - it is told in the process of the run
+        return Ended.failed(EngineError(f"shard {shard.number + 1}: {format_exc()}"))
 
 
 def _check(code: WorkerCode, job: Any) -> None:
     """Refuse a job of another version, and one whose folder is not here. Raises SemgraphError."""
     here = WorkerCode.here(code_folders(job.settings))
     if here != code:
-        what = f"the worker has {here}, and the run was begun with {code}"
         raise PlanError(
-            Problem(what, hint="install the same version, and the same files, on all machines")
+            Problem(f"the worker has {here}, and the run was begun with {code}", hint=_SAME)
         )
     if not (job.folder / "run.json").exists():
         raise SemgraphError(
             f"the worker does not see {job.folder}, the record of the run. Run in a folder that all machines share"
         )
+
+
+_SAME = "install the same version, and the same files, on all machines"
 
 
 def code_folders(settings: Settings) -> tuple[Path, ...]:
@@ -223,18 +238,24 @@ class LedgerActor(SharedLedger):
         super().__init__(RunLedger(*limits, workers))
         self._reports: dict[int, tuple[int, int, Meter]] = {}
         self._news = asyncio.Event()
+        self._ends = False
 
     async def report(self, number: int, done: int, total: int, meter: Meter) -> None:
         """A shard has committed."""
         self._reports[number] = (done, total, meter)
         self._news.set()
 
-    async def reports(self) -> dict[int, tuple[int, int, Meter]]:
-        """Wait for reports, and take them."""
+    async def reports(self) -> dict[int, tuple[int, int, Meter]] | None:
+        """Wait for reports, and take them; None when the run ends."""
         await self._news.wait()
         self._news.clear()
         reports, self._reports = self._reports, {}
-        return reports
+        return None if self._ends else reports
+
+    async def end(self) -> None:
+        """End the wait for reports."""
+        self._ends = True
+        self._news.set()
 
 
 # -- in the process of the run
@@ -270,9 +291,10 @@ class RayEngine:
             where = (
                 f"no cluster of Ray answers at {address}" if address else "Ray does not start here"
             )
-            why = str(error).splitlines()[0] if str(error) else type(error).__name__
+            why = " ".join(str(error).split()).rstrip(".")[:_MOST_SAID] or type(error).__name__
+            token = " (with RAY_AUTH_MODE=token, if it asks for a token)" if address else ""
             raise UnavailableError(
-                f"{where}: {why}. Start one with `ray start --head`, or run on this machine: --engine ray"
+                f"{where}: {why}. Start one with `ray start --head`{token}, or run on this machine: --engine ray"
             ) from error
 
     def close(self) -> None:
@@ -318,21 +340,24 @@ class RayEngine:
         try:
             yield running
         finally:
-            listening.cancel()
-            with suppress(asyncio.CancelledError):
-                await listening
+            actor.end.remote()  # Ray's client prints a traceback for each wait that is cancelled
+            await listening
             ray.kill(actor)
 
 
 async def _listen(actor: Any, on_report: OnReport) -> None:
-    """Pass reports of shards on, until it is cancelled."""
+    """Pass reports of shards on, until the ledger ends or is gone."""
     from ray.exceptions import RayError
 
+    reports: dict[int, tuple[int, int, Meter]] | None
     with suppress(RayError):
-        while True:
-            reports: dict[int, tuple[int, int, Meter]] = await actor.reports.remote()
+        while (reports := await actor.reports.remote()) is not None:
             for number, (done, total, meter) in reports.items():
                 on_report(number, Progress("", done, total, meter))
+
+
+async def _awaited(ref: Any) -> Any:
+    return await ref
 
 
 @dataclass
@@ -352,21 +377,25 @@ class _RayRun:
         self._code = WorkerCode.here(code_folders(self.job.settings))
         # Ray itself repeats nothing: the ledger must know of each death before the next attempt.
         self._task = self.ray.remote(num_cpus=self.share, max_retries=0)(run_task)
-        self._job = self.ray.put(self.ray.cloudpickle.dumps(self.job))
+        self._job = self.ray.put(self.ray.cloudpickle.dumps((self.work, self.job)))
 
     async def attempt(self, task: Task) -> Result:
         """See `Running.attempt`."""
         from ray.exceptions import RayError, RayTaskError
 
         own = self.ray.cloudpickle.dumps(task)
-        ref = self._task.remote(self._code, self._job, own, self.work, self.actor)
+        ref = self._task.remote(self._code, self._job, own, self.actor)
+        working = asyncio.ensure_future(_awaited(ref))
         try:
-            ended: Ended = await ref
+            ended: Ended = await asyncio.shield(working)
         except asyncio.CancelledError:
-            await self._cancel(ref)
+            await self._cancel(ref, working)
             raise
         except RayTaskError as error:
-            raise EngineError(f"shard {task.number + 1}: {error}") from error
+            last = str(error).strip().splitlines()[-1]
+            what = f"a worker could not begin shard {task.number + 1}: {last}"
+            hint = f"is {self._code} everywhere? {_SAME.capitalize()}"
+            raise PlanError(Problem(what, hint=hint)) from error
         except RayError as error:
             why = str(error).splitlines()[0] if str(error) else ""
             raise WorkerLost(f"{type(error).__name__}: {why}") from error
@@ -383,13 +412,17 @@ class _RayRun:
             return False
         return True
 
-    async def _cancel(self, ref: Any) -> None:
+    async def _cancel(self, ref: Any, working: asyncio.Future[Any]) -> None:
         """Let a shard end as an interrupted run does; then end its worker."""
         self.ray.cancel(ref, force=False)
-        ready, _ = await asyncio.to_thread(self.ray.wait, [ref], timeout=_CLEAN_UP)
-        if not ready:
+        await asyncio.wait({working}, timeout=_CLEAN_UP)
+        if not working.done():
             self.ray.cancel(ref, force=True)
+        working.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def died(self, holder: str) -> None:
         """See `Running.died`."""
-        await self.actor.died.remote(holder)
+        from ray.exceptions import RayError
+
+        with suppress(RayError):  # the ledger is gone, too
+            await asyncio.shield(asyncio.ensure_future(_awaited(self.actor.died.remote(holder))))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 
 from semgraph.errors import InputError, PlanError, Problem
 from semgraph.execution.record import INPUT_ROW
+from semgraph.formats import plural
 from semgraph.logical.graph import StoreRead
 from semgraph.logical.node import walk
 from semgraph.logical.plan import ALL, LogicalPlan, Windowing
@@ -68,6 +72,56 @@ def _foreign_reads(plan: LogicalPlan, cut: Windowing) -> Iterable[Problem]:
         if read == ALL or (others and node.label_reads & written):
             what = f"partition: {read} reads groups of other shards, which are written meanwhile"
             yield Problem(what, node.step or None, node.origin, hint=_ALONE)
+
+
+@dataclass(frozen=True)
+class Shards:
+    """How the groups of an input are divided among shards.
+
+    Args:
+        count: How many shards there are.
+        workers: How many run at one time.
+        groups: How many groups there are.
+        least: Groups of the smallest shard with any.
+        most: Groups of the largest one.
+        rows: Rows of the input.
+        longest: The group with the most windows, which follow each other.
+        longest_rows: Its rows.
+        longest_windows: Its windows.
+    """
+
+    count: int
+    workers: int
+    groups: int
+    least: int
+    most: int
+    rows: int
+    longest: str
+    longest_rows: int
+    longest_windows: int
+
+    @classmethod
+    def of(cls, windowing: Windowing, rows: pa.Table, count: int, workers: int) -> Shards:
+        """The shards of some rows."""
+        groups = Counter(group or "" for group in rows.column(windowing.partition).to_pylist())
+        sizes = Counter(shard_of(group, count) for group in groups).values()
+        windows = {
+            group: math.ceil(own / windowing.window_size(own)) for group, own in groups.items()
+        }
+        longest = max(windows, key=lambda group: windows[group], default="")
+        return cls(
+            count, workers, len(groups), min(sizes, default=0), max(sizes, default=0), rows.num_rows,
+            longest, groups[longest], windows.get(longest, 0),
+        )  # fmt: skip
+
+    def text(self) -> str:
+        """The shards in a line."""
+        groups = f"{self.least} to {self.most}" if self.least < self.most else str(self.most)
+        return (
+            f"{plural(self.count, 'shard')}, {plural(self.workers, 'worker')} · "
+            f"{plural(self.groups, 'group')}, {groups} a shard"
+            f' · longest chain: {plural(self.longest_windows, "window")} of "{self.longest}"'
+        )
 
 
 @dataclass
@@ -132,6 +186,18 @@ class ShardLayout:
                 self._writers[number] = (out, pq.ParquetWriter(out, rows.schema))
             self._writers[number][1].write_table(rows)  # type: ignore[attr-defined]
         self.rows += table.num_rows
+
+    def __enter__(self) -> Self:
+        """Closes its files at the end, also after an error."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close files that an error has left open."""
+        for out, writer in self._writers.values():
+            with suppress(OSError):
+                writer.close()  # type: ignore[attr-defined]
+            with suppress(OSError):
+                out.close()  # type: ignore[attr-defined]
 
     def close(self) -> list[ShardRows]:
         """All shards with rows, the largest first: the last one to end should be small."""

@@ -197,7 +197,7 @@ class RunRecord:
             self.flush()
 
     @contextmanager
-    def _on_disk(self) -> Iterator[None]:
+    def on_disk(self) -> Iterator[None]:
         """Say what to do where the disk refuses. Raises SemgraphError."""
         try:
             yield
@@ -217,7 +217,7 @@ class RunRecord:
                 stream.write_table(table.replace_schema_metadata(of))
         written = streams.getvalue()
         if written.size:
-            with self._on_disk(), open_private(self.folder / PENDING, "ab") as out:
+            with self.on_disk(), open_private(self.folder / PENDING, "ab") as out:
                 out.write(written)
 
     def failed(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -236,7 +236,7 @@ class RunRecord:
         lines = [json.dumps(plain(dict(row)), ensure_ascii=False, default=str) for row in rows]
         if lines:
             with (
-                self._on_disk(),
+                self.on_disk(),
                 open_private(
                     self.folder / name, "a", encoding="utf-8", errors="surrogatepass"
                 ) as file,
@@ -260,7 +260,7 @@ class RunRecord:
         if not part.tables:
             return
         draft = part.file.with_name(part.file.name + ".part")
-        with self._on_disk():
+        with self.on_disk():
             private_folder(part.file.parent)
             write_table(draft, pa.concat_tables([table for _, table in part.tables]))
             draft.replace(part.file)

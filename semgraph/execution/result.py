@@ -21,6 +21,7 @@ from semgraph.execution.recorded_results import (
     ResultSource,
     in_order,
 )
+from semgraph.execution.uniform import Uniform
 from semgraph.execution.windows import InputRows
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import plain
@@ -79,6 +80,7 @@ class Result:
             for results in memory that derive from input rows.
         left_out: Places of the input rows of windows that the record has and that were not
             committed.
+        uniform: Whether operators got one answer for all rows.
     """
 
     plan: str
@@ -98,6 +100,7 @@ class Result:
     exit_code: int = 0
     places: Mapping[str, pa.ChunkedArray[Any]] = field(default_factory=dict)
     left_out: frozenset[int] = frozenset()
+    uniform: Uniform = field(default_factory=Uniform)
 
     @staticmethod
     def merge(parts: Sequence[Result], run: str, record: Path | None = None) -> Result:
@@ -313,6 +316,7 @@ def _merged(parts: Sequence[Result], run: str, record: Path | None) -> Result:
         for label, count in part.written.items():
             written[label] = written.get(label, 0) + count
     codes = {part.exit_code for part in parts}
+    uniform = Uniform.merge(part.uniform for part in parts)
     return replace(
         first,
         run=run,
@@ -325,13 +329,16 @@ def _merged(parts: Sequence[Result], run: str, record: Path | None) -> Result:
         members=sum(part.members for part in parts),
         skipped=sum(part.skipped for part in parts),
         committed=sum(part.committed for part in parts),
-        notes=tuple(dict.fromkeys(chain.from_iterable(part.notes for part in parts))),
+        notes=tuple(
+            dict.fromkeys((*chain.from_iterable(p.notes for p in parts), *uniform.notes(run)))
+        ),
         stopped=next((part.stopped for part in parts if part.stopped), None),
         keys=(),
         record=record,
         exit_code=next(code for code in _WORST if code in codes),
         places={},
         left_out=frozenset(chain.from_iterable(part.left_out for part in parts)),
+        uniform=uniform,
     )
 
 

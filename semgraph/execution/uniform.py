@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,13 +17,19 @@ LEAST = 10
 """Different rows, or pairs, from which on equal answers are worth a note."""
 
 
+_YES_OR_NO = {"sem_filter": ("keep", "kept", "rows"), "sem_join": ("match", "matched", "pairs")}
+"""Operators with one answer of yes or no: its column, and what to say of it."""
+
+
 @dataclass
 class _Answers:
     """What was answered to one operator: how many rows, and whether all answers are equal so
     far.
     """
 
-    node: SemFilter | SemJoin | SemMap
+    keyword: str
+    step: str
+    names: tuple[str, ...]  # of the columns of an answer
     rows: int = 0
     answer: Any = None
     varied: bool = False
@@ -30,48 +37,66 @@ class _Answers:
 
     def add(self, answers: pa.Table) -> None:
         """Take in the answers to some rows; rows without one do not count."""
-        names = {"sem_filter": ["keep"], "sem_join": ["match"]}.get(
-            self.node.keyword, [f for f, _ in self._returned()]
-        )
-        for row in answers.select([*dict.fromkeys(["left", "right", "error", *names])]).to_pylist():
+        columns = dict.fromkeys(["left", "right", "error", *self.names])
+        for row in answers.select([*columns]).to_pylist():
             if row["error"] is not None:
                 continue
-            answer = canonical_json(plain([row[name] for name in names]))
-            self.varied = self.varied or (self.rows > 0 and answer != self.answer)
+            answer = canonical_json(plain([row[name] for name in self.names]))
+            self._count(1, answer, {(row["left"], row["right"])})
             if self.varied:
-                self.different.clear()
                 return
-            self.rows, self.answer = self.rows + 1, answer
-            if len(self.different) < LEAST:
-                self.different.add((row["left"], row["right"]))
 
-    def _returned(self) -> tuple[tuple[str, Any], ...]:
-        return self.node.answers
+    def take(self, other: _Answers) -> None:
+        """Take in the answers to other rows."""
+        self.varied = self.varied or other.varied
+        if other.rows:
+            self._count(other.rows, other.answer, other.different)
+
+    def _count(self, rows: int, answer: Any, different: set[tuple[str, str | None]]) -> None:
+        self.varied = self.varied or (self.rows > 0 and answer != self.answer)
+        self.rows, self.answer = self.rows + rows, answer
+        if self.varied:
+            self.different.clear()
+        elif len(self.different) < LEAST:
+            self.different |= different
 
     def note(self, run: str) -> str | None:
         """What to say of them; nothing where they vary, or are few."""
         if self.varied or len(self.different) < LEAST:
             return None
-        node, count = self.node, f"{self.rows:,}"
-        if isinstance(node, SemMap):
-            text = f"sem_map gave the same answer for all {count} rows"
+        count = f"{self.rows:,}"
+        if self.keyword not in _YES_OR_NO:
+            text = f"{self.keyword} gave the same answer for all {count} rows"
         else:
-            verb, unit = ("kept", "rows") if isinstance(node, SemFilter) else ("matched", "pairs")
-            text = f"{node.keyword} {verb} {count if self.answer == '[true]' else 'none'} of {count} {unit}"
+            _, verb, unit = _YES_OR_NO[self.keyword]
+            text = f"{self.keyword} {verb} {count if self.answer == '[true]' else 'none'} of {count} {unit}"
         look = f"; look at one: semgraph why {run} TEXT, with the text of a row" if run else ""
-        return f"step {node.step}: {text}{look}"
+        return f"step {self.step}: {text}{look}"
 
 
 class Uniform:
     """Watches the answers of a run."""
 
     def __init__(self) -> None:
-        self._operators: dict[Node, _Answers] = {}
+        self.operators: dict[tuple[str, ...], _Answers] = {}
+
+    @classmethod
+    def merge(cls, parts: Iterable[Uniform]) -> Uniform:
+        """The answers of a run that consisted of several runs of one plan."""
+        whole = cls()
+        for part in parts:
+            for key, answers in part.operators.items():
+                own = _Answers(answers.keyword, answers.step, answers.names)
+                whole.operators.setdefault(key, own).take(answers)
+        return whole
 
     def add(self, node: Node, answers: pa.Table) -> None:
         """Take in what was asked and answered, as `semgraph.semantic.Answered.evidence` has it."""
         if isinstance(node, (SemFilter, SemJoin, SemMap)):
-            own = self._operators.setdefault(node, _Answers(node))
+            column = _YES_OR_NO.get(node.keyword, ("",))[0]
+            names = (column,) if column else tuple(name for name, _ in node.answers)
+            key = (node.step, node.keyword, *(prompt.name for prompt in node.prompt.all))
+            own = self.operators.setdefault(key, _Answers(node.keyword, node.step, names))
             if not own.varied:
                 own.add(answers)
 
@@ -81,4 +106,4 @@ class Uniform:
         Args:
             run: The id of the run, where it has a record.
         """
-        return [note for own in self._operators.values() if (note := own.note(run)) is not None]
+        return [note for own in self.operators.values() if (note := own.note(run)) is not None]

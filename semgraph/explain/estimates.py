@@ -521,6 +521,12 @@ class Forecast:
         """The calls of each step that calls the model."""
         return {step: _summed(own)["calls"] for step, own in self._calls.items()}
 
+    def seconds_in_order(self) -> Amount:
+        """Seconds of the calls that follow each other, window after window of a partition."""
+        plan = self.estimator.plan
+        nodes = (n for n in walk(*plan.roots) if isinstance(n, Semantic) and n in plan.ordered)
+        return total(self.estimator.call_estimate(node).seconds for node in nodes)
+
     def total(self) -> dict[str, Amount]:
         """The sum over all calls."""
         return _summed([call for calls in self._calls.values() for call in calls])

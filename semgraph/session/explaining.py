@@ -23,6 +23,7 @@ from semgraph.explain.algebra import algebra
 from semgraph.explain.charts import dot, mermaid
 from semgraph.explain.estimates import Estimator, Forecast
 from semgraph.explain.tree import WIDTH, as_data, tree
+from semgraph.llm.settings import OPTION
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
@@ -117,16 +118,37 @@ class Explanation:
             forecast = Forecast(replace(estimator, in_batches=batched))
         actual = None if self.run is None else self.run.metrics.get("steps", {})
         note = "; ".join(part for part in (note, memory.note if memory else "") if part)
+        engine = self._engine(forecast)
         if form == "json":
             data = as_data(physical, actual, forecast, names, note, batched)
             if shards:
                 data["store"] = shards
+            if engine:
+                data["engine"] = engine
             if self.sample is not None:
                 data["sample"] = self.sample.as_data()
             return json.dumps(data, indent=1, ensure_ascii=False, default=str)
         lines = [tree(physical, actual, forecast, names, self.width, note, batched)]
-        lines += [shards] if shards else []
+        lines += [line for line in (engine, shards) if line]
         return "\n".join([*lines, *(self.sample.lines() if self.sample is not None else [])])
+
+    def _engine(self, forecast: Forecast | None) -> str:
+        """The engine of the settings, and the shards that it makes of the rows; "" without any."""
+        if "engine" not in self.resources.settings.values or forecast is None:
+            return ""
+        from semgraph.session.sharded import foreseen
+
+        setting = self.resources.settings["engine"]
+        try:
+            spec, shards = foreseen(self.plan, self.inputs or {}, self.resources.settings)
+        except PlanError as error:
+            if setting.origin == OPTION:
+                raise
+            return f"engine {setting.value}: none, in this process: {error.problems[0].what}"
+        part = shards.longest_rows / max(shards.rows, 1)
+        seconds = forecast.seconds_in_order().times(part)
+        lasts = f", {seconds.text(1)} s of calls" if seconds.known and seconds.value else ""
+        return f"engine {spec} · {shards.text()}{lasts}"
 
     async def _in_batches(self, physical: PhysicalPlan) -> frozenset[Node]:
         """The operators whose requests go into batches."""

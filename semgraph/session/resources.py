@@ -587,12 +587,14 @@ class Resources:
         raise PlanError(Problem(f'unknown store "{name}"', there=f"stores: {known}", hint=hint))
 
     def forget(self, groups: Iterable[str]) -> int:
-        """Delete the journal's answers and vectors of some groups, and return how many there were.
-        Raises SemgraphError.
+        """Delete the answers and vectors of some groups from the journal and those of shards, and
+        return how many there were. Raises SemgraphError.
         """
-        path = self.settings.journal_path
-        if path is None or not path.exists():
-            return 0
+        path, names = self.settings.journal_path, list(groups)
+        paths = [] if path is None else [path, *journals_of_shards(path)]
+        return sum(self._forget(each, names) for each in paths if each.exists())
+
+    def _forget(self, path: Path, groups: Iterable[str]) -> int:
         journal = Journal(path, self.settings.keep_days)
         try:
             return journal.forget(groups)
@@ -631,6 +633,17 @@ class Resources:
 def recording_of(plan: LogicalPlan) -> Path:
     """The file of a plan's own recording."""
     return Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl"
+
+
+def journal_of_shard(journal: Path, shards: int, number: int) -> Path:
+    """The journal of a shard, which is its own: beside that of runs without shards."""
+    return journal.parent / f"{journal.stem}-shards" / str(shards) / f"{number:05}.db"
+
+
+def journals_of_shards(journal: Path) -> list[Path]:
+    """The journals of all shards of all runs."""
+    found = journal_of_shard(journal, 1, 0).parents[1].glob("*/*.db")
+    return sorted(path for path in found if path.stem.isdecimal())
 
 
 def _folder(places: Places) -> Path | None:

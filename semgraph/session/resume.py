@@ -144,10 +144,14 @@ def read_resumed(ref: str, runs: Path | None) -> Resumed:
     record of its rows.
     """
     run = recorded_run(ref, runs)
+    hint = "run the plan again with the same rows: committed rows are skipped"
+    unrecorded = Problem(f"run {run.name} ended before its rows were recorded", hint=hint)
     if "plan" not in run.facts or not (run.folder / INPUTS).is_dir():
-        hint = "run the plan again with the same rows: committed rows are skipped"
-        raise PlanError(Problem(f"run {run.name} ended before its rows were recorded", hint=hint))
-    inputs = {name: read_input(path) for name, path in recorded_inputs(run.folder).items()}
+        raise PlanError(unrecorded)
+    try:
+        inputs = {name: read_input(path) for name, path in recorded_inputs(run.folder).items()}
+    except pa.ArrowInvalid as error:  # it ended as it wrote them
+        raise PlanError(unrecorded) from error
     facts = run.facts
     chosen = {
         key: (str(row["value"]), str(row["origin"]))

@@ -552,6 +552,12 @@ class RunHandle:
         if self.request.progress is not None:
             self.request.progress(Progress("", done, total, self.meter))
 
+    def _notes_of_answers(self) -> list[str]:
+        """Notes on operators whose answers are all alike; those of a share are for the whole run."""
+        if self.request.share is not None:
+            return []
+        return self.uniform.notes(self.id if self.record is not None else "")
+
     def _notes_of_store(self) -> list[str]:
         """What the store noted during the run."""
         return [note for note in _notes_of(self.opened.store) if note not in self.noted_before]
@@ -560,7 +566,7 @@ class RunHandle:
         self.spent.add(self.meter.total())
         outcome.notes += [
             *self.reported,
-            *self.uniform.notes(self.id if self.record is not None else ""),
+            *self._notes_of_answers(),
             *self._notes_of_store(),
         ]
         if self.memory is not None:
@@ -692,4 +698,5 @@ class RunHandle:
             stopped=outcome.stopped,
             record=self.record.folder if self.record else None,
             exit_code=code,
+            uniform=self.uniform,
         )

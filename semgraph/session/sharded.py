@@ -5,6 +5,7 @@ what they give is joined.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -24,16 +25,17 @@ from semgraph.engine.engines import (
 )
 from semgraph.engine.leased import LeasedBudget, LeasedLimiter
 from semgraph.engine.ledger import LedgerLink, Rates, RunLedger
-from semgraph.engine.sharding import ShardLayout, ShardRows, shards_for, windowing_of
+from semgraph.engine.sharding import ShardLayout, ShardRows, Shards, shards_for, windowing_of
 from semgraph.errors import PlanError, Problem, SemgraphError
 from semgraph.execution.record import INPUTS, SHARDS, RunRecord, new_run, timestamp
 from semgraph.execution.result import Progress, Result
 from semgraph.frontend.load import dump
 from semgraph.llm.settings import OPTION, Setting, Settings
+from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import Meter
 from semgraph.optimizer import optimized
 from semgraph.redaction import redacted
-from semgraph.session.resources import Owned, Resources, UserObjects
+from semgraph.session.resources import Owned, Resources, UserObjects, journal_of_shard
 from semgraph.session.resume import Resumed, keep_inputs
 from semgraph.session.run import (
     RunRequest,
@@ -49,6 +51,7 @@ from semgraph.session.run import (
 from semgraph.stores.shards.places import SCHEME, places_of
 
 _BATCH = 50_000  # rows that are laid out at one time
+_SHOWN = 3  # errors of shards beside the first
 _IDS = 1 << 36  # for the rows that one attempt at a shard makes
 
 
@@ -83,8 +86,7 @@ class Job:
         path = self.settings.journal_path
         if path is None:
             return self.settings
-        own = path.parent / f"{path.stem}-shards" / str(self.shards) / f"{number:05}.db"
-        key = "journal.path"
+        own, key = journal_of_shard(path, self.shards, number), "journal.path"
         setting = Setting(own, self.settings[key].origin)
         return replace(self.settings, values={**self.settings.values, key: setting})
 
@@ -175,6 +177,24 @@ async def run_sharded(request: RunRequest, resources: Resources, spec: EngineSpe
         await asyncio.to_thread(engine.close)
 
 
+def foreseen(
+    plan: LogicalPlan, inputs: Mapping[str, pa.Table], settings: Settings
+) -> tuple[EngineSpec, Shards]:
+    """The engine of the settings, and how it would divide some rows; nothing is started. Of a cluster
+    without a number of shards or workers, those of this machine are assumed.
+
+    Raises:
+        PlanError: The plan cannot be run in shards, or the number of shards does not fit the store.
+    """
+    spec = EngineSpec.parse(str(settings["engine"].value))
+    windowing = windowing_of(plan)
+    rows = inputs[windowing.input]
+    workers = spec.workers or os.cpu_count() or 1
+    groups = len(rows.column(windowing.partition).unique())
+    count = _files_of(settings, spec) or spec.shards or shards_for(groups, workers)
+    return spec, Shards.of(windowing, rows, count, workers)
+
+
 def _files_of(settings: Settings, spec: EngineSpec) -> int | None:
     """How many files a store has, each of which takes the rows of one shard; None if others keep them.
 
@@ -203,26 +223,26 @@ class _ShardedRun:
         windowing = windowing_of(self.plan)
         runs = request.runs or Path()
         name = new_run(runs)
-        self.record = RunRecord(runs / name)
         sizes = {name: table.num_rows for name, table in request.inputs.items()}
         whole = {name: t for name, t in request.inputs.items() if name != windowing.input}
         self.job = Job(
             replace(request, inputs=whole, progress=None, begun=None, runs=None),
-            resources.settings, resources.objects, name, self.record.folder, windowing.input, sizes, count,
+            resources.settings, resources.objects, name, runs / name, windowing.input, sizes, count,
         )  # fmt: skip
         self.spec, self.count, self.windowing = spec, count, windowing
         self.progress = _JoinedProgress(request, sizes[windowing.input])
-        if request.begun is not None:
-            request.begun(name)
 
     async def run(self, engine: Engine) -> Result:
         """Run all shards and join what they give."""
+        self.record = RunRecord(self.job.folder)
+        if self.request.begun is not None:
+            self.request.begun(self.job.run)
         self._begin(engine)
-        shards = await asyncio.to_thread(self._lay_out)
         limits = self.resources.settings.limits
         ledger = RunLedger(limits.max_calls, limits.max_tokens, limits.max_usd, engine.workers)
         results, failed = dict[int, Result](), list[FailedShard]()
         try:
+            shards = await asyncio.to_thread(self._lay_out)
             async with engine.started(run_shard, self.job, ledger, self.progress.see) as running:
                 tasks = [Task(shard.number, shard) for shard in shards]
                 results, failed = await run_all(running, tasks)
@@ -257,19 +277,26 @@ class _ShardedRun:
         )  # fmt: skip
 
     def _lay_out(self) -> list[ShardRows]:
-        keep_inputs(self.record.folder, self.job.request.inputs)
         folder = self.record.folder / INPUTS / self.windowing.input
-        layout = ShardLayout(folder, self.windowing, self.count)
         rows = self.request.inputs[self.windowing.input]
-        for start in range(0, rows.num_rows, _BATCH):
-            layout.add(rows.slice(start, _BATCH))
-        return layout.close()
+        with self.record.on_disk(), ShardLayout(folder, self.windowing, self.count) as layout:
+            keep_inputs(self.record.folder, self.job.request.inputs)
+            for start in range(0, rows.num_rows, _BATCH):
+                layout.add(rows.slice(start, _BATCH))
+            return layout.close()
 
     def _failure(self, failed: Sequence[FailedShard]) -> SemgraphError:
-        numbers = ", ".join(str(each.number + 1) for each in failed)
-        noun = "shard" if len(failed) == 1 else "shards"
+        """The first error, with notes on the others."""
         error = failed[0].error
+        alike = [each for each in failed if str(each.error) == str(error)]
+        numbers = ", ".join(str(each.number + 1) for each in alike)
+        noun = "shard" if len(alike) == 1 else "shards"
         error.add_note(f"{noun} {numbers} of {self.count} failed so; what the others wrote stays")
+        others = [each for each in failed if each not in alike]
+        for each in others[:_SHOWN]:
+            error.add_note(f"shard {each.number + 1} failed: {each.error}")
+        if more := others[_SHOWN:]:
+            error.add_note(f"{len(more)} more failed otherwise")
         return error
 
     def _end(self, status: str, why: str | None, result: Result | None) -> None:
@@ -313,6 +340,16 @@ class _JoinedProgress:
             self._tell(Progress("", self.committed, self._rows, meter))
 
 
+def _as_before(spec: EngineSpec, run: str, shards: int) -> EngineSpec:
+    """An engine with the shards of the run that it resumes: their journals have what was paid. Raises
+    PlanError.
+    """
+    if spec.shards not in {None, shards}:
+        what = f"run {run} had {shards} shards, and the engine has {spec.shards}: what their journals have would be paid twice"
+        raise PlanError(Problem(what, hint="leave shards out of the engine"))
+    return replace(spec, shards=shards)
+
+
 async def run_with_engine(request: RunRequest, resources: Resources, earlier: Resumed) -> Result:
     """Run a plan with the engine of the settings, or of the run that is resumed. A plan that cannot be
     run in shards is run in this process, unless an option names the engine.
@@ -322,11 +359,11 @@ async def run_with_engine(request: RunRequest, resources: Resources, earlier: Re
     """
     setting = resources.settings.values.get("engine")
     asked = setting is not None and setting.origin == OPTION
-    if earlier.engine is not None and not asked:
+    spec = EngineSpec.parse(str(setting.value)) if setting is not None else EngineSpec("local")
+    if earlier.engine is not None:
         name, shards = earlier.engine
-        return await run_sharded(request, resources, replace(EngineSpec.parse(name), shards=shards))
-    assert setting is not None
-    spec = EngineSpec.parse(str(setting.value))
+        spec = _as_before(spec if asked else EngineSpec.parse(name), earlier.run, shards)
+        return await run_sharded(request, resources, spec)
     try:
         windowing_of(trimmed(request))
     except PlanError as error:

@@ -65,6 +65,26 @@ def test_doctor_and_explain_say_how_many_shards_there_are(project: Project) -> N
     assert explained["store"].endswith("· shards: 3")
 
 
+def test_explain_says_how_an_engine_divides_the_rows(project: Project) -> None:
+    more = {"group_id": "g", "at": "2025-01-13T09:00:00Z", "text": "Cleo knows Ann."}
+    project.write("notes.jsonl", "\n".join(map(json.dumps, [*ROWS, more])))
+    words = ("explain", "people", "-i", "notes=notes.jsonl", "--engine")
+    assert (
+        "engine local?shards=2&workers=2 · 2 shards, 2 workers · 3 groups, 1 to 2 a shard · "
+        'longest chain: 3 windows of "g"'
+    ) in project(*words, "local?shards=2&workers=2").out
+    ray = project(*words, "ray?workers=2", "--store", STORE, "--format", "json").out
+    assert "3 shards, 2 workers · 3 groups, 1 a shard" in json.loads(ray)["engine"]
+    other = project(*words, "ray?shards=2", "--store", STORE)
+    assert other.code == 2
+    assert "the engine has 2 shards and the store 3 files" in other.err
+    whole = project("explain", "find", "--engine", "local")
+    assert whole.code == 2
+    assert "cuts no input into windows" in whole.err
+    project.write("semgraph.toml", 'engine = "local"\n')
+    assert "engine local: none, in this process" in project("explain", "find").out
+
+
 def test_another_count_is_exit_code_5_and_nothing_is_lost(project: Project) -> None:
     filled(project)
     done = project("run", "people", "--store", "shards:sqlite:graphs?n=4")

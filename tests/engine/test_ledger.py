@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semgraph.engine.engines import Task, run_all
 from semgraph.engine.leased import LeasedBudget, LeasedLimiter, ShardTaken
 from semgraph.engine.ledger import CHUNK, Grant, Rates, RunLedger, SharedLedger
-from semgraph.errors import BudgetReached
+from semgraph.errors import BudgetReached, SemgraphError
 from semgraph.llm.settings import RunLimits
 from semgraph.llm.stack import Spending
 from tests.patience import HANGS
@@ -248,3 +249,61 @@ async def test_a_pause_that_an_endpoint_asks_of_one_shard_holds_for_all():
     assert not waiting.done()
     waiting.cancel()
     assert ledger._limiters["one"]._resume_at > 0
+
+
+class SlowLink(SharedLedger):
+    """A ledger whose answers take their time, as those of another process do."""
+
+    async def exchange(
+        self, holder: str, number: int, spent: Spending, kept: Spending, need: Spending | None
+    ) -> Grant:
+        grant = await super().exchange(holder, number, spent, kept, need)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return grant
+
+
+async def test_a_request_that_is_cancelled_as_the_ledger_answers_loses_no_lease():
+    link = SlowLink(RunLedger(max_tokens=300, workers=2))
+    first, second = (
+        LeasedBudget(link, name, RunLimits(max_tokens=300)) for name in ("first", "second")
+    )
+    await first.reserve(Spending(1, 100))
+    cancelled = asyncio.create_task(first.reserve(Spending(1, 100)))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.gather(cancelled, return_exceptions=True)
+    first.charge(Spending(1, 100), Spending(1, 10))
+    await first.reserve(Spending(1, 100))
+    first.charge(Spending(1, 100), Spending(1, 10))
+    await first.settle()
+    assert link.ledger.leased.tokens == 0
+    assert link.ledger.spent.tokens == 20
+    async with asyncio.timeout(HANGS):
+        await second.reserve(Spending(1, 280))
+
+
+@dataclass
+class Failing:
+    """Two workers, of which the first has all requests in flight and fails."""
+
+    ledger: SharedLedger
+    workers: int = 2
+
+    async def attempt(self, task: Task) -> Any:
+        await self.ledger.enter(task.holder, Rates("one", 1, None, None), [0])
+        if task.number == 0:
+            raise SemgraphError("the disk is full")
+        return task.number
+
+    async def died(self, holder: str) -> None:
+        await self.ledger.died(holder)
+
+
+async def test_a_shard_that_fails_leaves_its_places_in_flight_to_the_others():
+    running = Failing(SharedLedger(RunLedger(workers=2)))
+    async with asyncio.timeout(HANGS):
+        results, failed = await run_all(running, [Task(0, None), Task(1, None)])
+    assert results == {1: 1}
+    assert [each.number for each in failed] == [0]

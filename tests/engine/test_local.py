@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import resource
+import signal
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from semgraph.engine.engines import LocalEngine, Running, Task, WorkerLost
+from semgraph.engine.on_ray import WorkerCode
 from semgraph.errors import PlanError, SemgraphError
 from semgraph.execution import executor
 from semgraph.execution.record import (
@@ -85,6 +88,16 @@ async def test_any_number_of_shards_and_workers_is_one_run(simple: Work, engine:
     assert await simple.place.dump() == graph
 
 
+async def test_shards_note_together_that_all_answers_are_alike(simple: Work):
+    rows = [said([f"Ann(user): I work at Firm{n // 3}."], f"group{n % 3}", n)[0] for n in range(15)]
+    whole, _, _ = await alone(simple, rows)
+    [expected] = [note for note in whole.notes if "matched" in note]
+    result = await simple.run(rows, session={"engine": "local?shards=8&workers=2"})
+    assert [note for note in result.notes if "matched" in note] == [
+        expected.replace(whole.run, result.run)
+    ]
+
+
 async def test_large_results_of_shards_are_read_from_their_records(
     simple: Work, monkeypatch: pytest.MonkeyPatch
 ):
@@ -124,6 +137,20 @@ async def test_a_resumed_run_ends_what_a_limit_stopped_and_pays_for_nothing_twic
         assert visible(last, name) == visible(whole, name)
     facts = simple.records[-1]
     assert (facts["engine"], facts["shards"], facts["status"]) == (engine, 3, "done")
+
+
+async def test_a_run_is_resumed_in_as_many_shards_as_it_had(simple: Work):
+    rows = rows_of_groups(texts=28)
+    _, graph, asked = await alone(simple, rows)
+    first = await simple.run(rows, session={"engine": "local?shards=3", "max_calls": 40})
+    async with simple.session(engine="local?shards=4") as session:
+        with pytest.raises(PlanError, match=f"run {first.run} had 3 shards, and the engine has 4"):
+            await session.arun(PLAN, resume=first.run)
+    async with simple.session(engine="local?workers=1") as session:
+        await session.arun(PLAN, resume=first.run)
+    assert simple.records[-1]["shards"] == 3
+    assert wire(simple.model.requests) == asked
+    assert await simple.place.dump() == graph
 
 
 class Killing(LocalEngine):
@@ -259,6 +286,7 @@ async def test_what_cannot_be_sharded_is_refused_before_anything_is_spent(simple
     with pytest.raises(PlanError, match=what.replace("?", ".")):
         await simple.run(rows_of_groups(), session={"engine": "local?shards=2", **change})
     assert not simple.model.requests
+    assert not list(simple.folder.glob(".semgraph/runs/*"))
 
 
 ALL_READ = """
@@ -298,3 +326,74 @@ async def test_a_plan_that_cannot_be_sharded_runs_here_if_only_a_setting_names_t
         found = await session.arun(PLAN.parent / "search.yaml", queries=[{"query": "Luma"}])
     assert found.to_arrow("edges").num_rows
     assert any("run in this process, not by local?shards=2" in note for note in found.notes)
+
+
+async def test_forgetting_a_group_deletes_its_answers_from_the_journals_of_shards(simple: Work):
+    await simple.run(rows_of_groups(), session={"engine": "local?shards=3&workers=2"})
+    journals = list((simple.folder / ".semgraph" / "journal-shards" / "3").glob("?????.db"))
+    assert len(journals) == 3
+
+    def text() -> bytes:
+        return b"".join(path.read_bytes() for path in journals)
+
+    async with simple.session() as session:
+        assert b"group1" in text()
+        assert session.forget(["group1"])
+        assert b"group1" not in text()
+        assert b"group2" in text()
+        assert not session.forget(["group1"])
+
+
+async def test_a_run_that_ended_as_it_laid_out_its_rows_says_so(simple: Work):
+    rows, engine = rows_of_groups(), {"engine": "local?shards=3&workers=2"}
+    await simple.run(rows, session=engine)
+    run = find_run("last", simple.folder / ".semgraph" / "runs")
+    file = max((run.folder / "inputs" / "episodes").iterdir())
+    file.write_bytes(file.read_bytes()[:100])
+    async with simple.session() as session:
+        with pytest.raises(PlanError, match=f"run {run.name} ended before its rows were recorded"):
+            await session.arun(PLAN, resume=run.name)
+
+
+async def test_a_disk_that_does_not_take_the_rows_fails_the_run(simple: Work):
+    await simple.run(rows_of_groups(), session={"engine": "local?shards=3"})
+    long = random.Random(0).randbytes(3_000_000).hex()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, before[1]))
+    try:
+        with pytest.raises(SemgraphError, match="the disk does not take the record of this run"):
+            await simple.run(said([long]), session={"engine": "local?shards=3"})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert simple.records[-1]["status"] == "failed"
+
+
+async def test_each_shard_that_fails_is_told_with_its_error(simple: Work, monkeypatch):
+    async def run(job, task, link, report):
+        errors = {0: "the disk is full", 1: "the disk is full", 2: "the file is damaged"}
+        if task.number in errors:
+            raise SemgraphError(errors[task.number])
+        return await run_shard(job, task, link, report)
+
+    monkeypatch.setattr(sharded, "run_shard", run)
+    rows = rows_of_groups(groups=30, texts=30)
+    with pytest.raises(SemgraphError) as failed:
+        await simple.run(rows, session={"engine": "local?shards=4&workers=1"})
+    alike = {"shards 1, 2 of 4 failed so", "shards 2, 1 of 4 failed so", "shard 3 of 4 failed so"}
+    first, *others = failed.value.__notes__
+    assert first.split(";")[0] in alike
+    assert len(others) in {1, 2}
+    assert {str(failed.value), *(note.partition(": ")[2] for note in others)} == {
+        "the disk is full",
+        "the file is damaged",
+    }
+
+
+def test_code_that_changes_between_two_runs_is_other_code(tmp_path: Path):
+    (tmp_path / "mine.py").write_text("A = 1")
+    before = WorkerCode.here([tmp_path])
+    assert WorkerCode.here([tmp_path]) == before
+    (tmp_path / "mine.py").write_text("A = 2")
+    assert WorkerCode.here([tmp_path]) != before

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import json
 import os
 import resource
 import signal
 import sys
-from asyncio.subprocess import DEVNULL, PIPE
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from semgraph.stores.shards.places import FolderPlaces
 from semgraph.stores.shards.store import ShardedStore
 from tests.engine.test_local import alone, assert_same, rows_of_groups, visible
 from tests.execution.conftest import PLAN, ROOT, Work, said, wire
+from tests.on_ray.conftest import client_port
 from tests.patience import HANGS, default_signals
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -66,6 +69,36 @@ async def test_a_run_on_several_processes_is_one_run(simple: Work):
     assert_same(result, whole)
     assert wire(simple.model.requests) == asked
     assert await graph_of(simple) == graph
+
+
+async def test_a_cluster_is_entered_by_its_address(simple: Work):
+    """From a process that is not part of it."""
+    rows = rows_of_groups()
+    _, graph, asked = await alone(simple, rows)
+    simple.model.arrived.clear()
+    address = f"ray://127.0.0.1:{client_port()}?shards={SHARDS}&workers=2"
+    code, said = await in_a_process(simple, rows, engine=address)
+    assert code == 0, said
+    assert "Traceback" not in said
+    assert wire(simple.model.requests) == asked
+    assert await graph_of(simple) == graph
+
+
+NEWER = "async def run_shard(job, task, link, report): ..."
+
+
+async def test_workers_that_lack_code_of_the_run_are_told_of(simple: Work, monkeypatch):
+    """As those with an older semgraph do."""
+    (simple.folder / "newer_semgraph.py").write_text(NEWER)
+    monkeypatch.syspath_prepend(simple.folder)  # workers have another path
+    newer = importlib.import_module("newer_semgraph")
+    monkeypatch.setattr(sharded, "run_shard", newer.run_shard)
+    with pytest.raises(PlanError) as refused:
+        await in_shards(simple, rows_of_groups())
+    assert "a worker could not begin shard" in str(refused.value)
+    assert "No module named 'newer_semgraph'" in str(refused.value)
+    assert "Install the same version" in str(refused.value)
+    assert not simple.model.requests
 
 
 async def test_a_limit_of_calls_holds_for_all_processes_together(simple: Work):
@@ -128,20 +161,30 @@ async def test_an_interrupted_run_is_resumed(simple: Work):
     assert (sent - asked).total() <= IN_FLIGHT
 
 
-async def test_a_run_whose_own_process_is_killed_is_resumed(simple: Work):
-    import json
+async def driver(work: Work, rows, script: str = DRIVER, **more) -> Process:
+    """A run as a process of its own."""
+    endpoints = {"llm": f"openai:gpt-4.1-mini@{work.model.base_url}?timeout={HANGS:.0f}"}
+    endpoints["embedder"] = f"openai:stand-in@{work.model.base_url}?dimensions=256"
+    session = {**settings(work), **endpoints, "folder": str(work.folder), **more}
+    task = json.dumps({"session": session, "plan": str(PLAN), "rows": rows}, default=str)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, task, env=env, cwd=work.folder, preexec_fn=default_signals, stderr=PIPE, stdout=DEVNULL
+    )  # fmt: skip
 
+
+async def in_a_process(work: Work, rows, **more) -> tuple[int | None, str]:
+    """The exit code of a run in a process of its own, and what it printed."""
+    process = await driver(work, rows, **more)
+    _, said = await process.communicate()
+    return process.returncode, said.decode()
+
+
+async def test_a_run_whose_own_process_is_killed_is_resumed(simple: Work):
     rows = rows_of_groups(texts=28)
     _, graph, asked = await alone(simple, rows)
     simple.model.arrived.clear()
-    endpoints = {"llm": f"openai:gpt-4.1-mini@{simple.model.base_url}?timeout={HANGS:.0f}"}
-    endpoints["embedder"] = f"openai:stand-in@{simple.model.base_url}?dimensions=256"
-    session = {**settings(simple), **endpoints, "folder": str(simple.folder)}
-    task = json.dumps({"session": session, "plan": str(PLAN), "rows": rows}, default=str)
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", DRIVER, task, env=env, preexec_fn=default_signals, stderr=DEVNULL, stdout=DEVNULL
-    )  # fmt: skip
+    process = await driver(simple, rows)
     await simple.model.until(lambda: len(simple.model.arrived) >= PART or process.returncode)
     children = psutil.Process(process.pid).children(recursive=True)
     process.kill()
@@ -199,6 +242,7 @@ async def test_stores_that_do_not_fit_are_refused(simple: Work, change, what):
     with pytest.raises(PlanError, match=what):
         await in_shards(simple, rows_of_groups(), **change)
     assert not simple.model.requests
+    assert not list(simple.folder.glob(".semgraph/runs/*"))
 
 
 async def test_files_on_one_of_several_machines_are_refused(simple: Work, monkeypatch):
@@ -240,3 +284,16 @@ async def test_a_cluster_that_does_not_answer_is_told(tmp_path: Path):
     _, err = await process.communicate()
     assert process.returncode == 5
     assert "no cluster of Ray answers at ray://127.0.0.1:9" in err.decode()
+
+
+async def test_ray_is_imported_for_runs_that_name_it_alone(simple: Work):
+    check = "\nassert not {name.split('.')[0] for name in sys.modules} & {'ray', 'grpc', 'faiss'}"
+    process = await driver(
+        simple,
+        rows_of_groups(texts=2),
+        script=DRIVER + check,
+        engine="local?shards=2",
+        store=f"sqlite:{simple.folder}/graph.db",
+    )
+    _, said = await process.communicate()
+    assert process.returncode == 0, said.decode()
