@@ -20,11 +20,13 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).resolve().parents[1]
 LISTED = {".yaml": "yaml", ".py": "python", ".toml": "toml"}
 """Files that are shown as listings, with the language of their text."""
-NAVIGATED = ("CHANGELOG.md",)
+NAVIGATED = ("CHANGELOG.md", "benchmarks/results")
 """Files outside of `docs/` that the navigation names."""
 
 _FENCED = re.compile(r"^( *)(`{3,}).*?^\1\2 *$", re.DOTALL | re.MULTILINE)
-_LINK = re.compile(r"(?<=\]\()[^()\s]+(?=\))|(?<=\b(?:src)=\")[^\"]+(?=\")|(?<=\bhref=\")[^\"]+(?=\")")
+_LINK = re.compile(
+    r"(?<=\]\()[^()\s]+(?=\))|(?<=\b(?:src)=\")[^\"]+(?=\")|(?<=\bhref=\")[^\"]+(?=\")"
+)
 _PICTURE = re.compile(
     r'<picture><source [^>]*dark[^>]*srcset="([^"]+)"><img alt="([^"]*)" src="([^"]+)"></picture>'
 )
@@ -56,7 +58,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if uri.startswith("repository/"):
         page.meta["search"] = {"exclude": True}
     text = _PICTURE.sub(r"![\2](\3#only-light)![\2](\1#only-dark)", _HIDDEN.sub("", markdown))
-    return _outside_fences(text, lambda part: _LINK.sub(lambda m: _relinked(m[0], source, uri), part))
+    return _outside_fences(
+        text, lambda part: _LINK.sub(lambda m: _relinked(m[0], source, uri), part)
+    )
 
 
 def _relinked(link: str, source: str, uri: str) -> str:
@@ -122,7 +126,11 @@ def _folder(path: Path) -> Iterator[str]:
     yield f"# {path.relative_to(ROOT)}\n"
     entries = sorted(path.iterdir())
     for entry in entries:
-        if not (entry.suffix in LISTED or entry.name in {"prompts", "recordings"} or entry.name[0] in "._"):
+        if not (
+            entry.suffix in LISTED
+            or entry.name in {"prompts", "recordings"}
+            or entry.name[0] in "._"
+        ):
             yield f"- [{entry.name}]({entry.name})"
     prompts = sorted((path / "prompts").glob("*.md"))
     for entry in [*(one for one in entries if one.suffix in LISTED), *prompts]:
@@ -170,7 +178,13 @@ def implementations() -> str:
     for operator in FOLDERS:
         lines += [f"\n## {operator}\n", "| implementation | answers | |", "|---|---|---|"]
         for each in library.list(operator):
-            answers = "the reference" if each.reference else "the reference's" if each.same else "may differ"
+            answers = (
+                "the reference"
+                if each.reference
+                else "the reference's"
+                if each.same
+                else "may differ"
+            )
             if operator not in OPERATORS:
                 answers = ""
             code = f"[`{each.signature}`](../{each.file.relative_to(ROOT)})"
@@ -192,13 +206,26 @@ def python() -> str:
         lines.append(f"## {title}\n")
         for name in group:
             found = getattr(semgraph, name)
-            lines.append(f"::: {found.__module__}.{found.__qualname__}\n    options: {{heading_level: 3}}\n")
-    lines.append("## For authors of implementations\n\nThe names of `semgraph.operator`: [operators](operators.md).")
+            lines.append(
+                f"::: {found.__module__}.{found.__qualname__}\n    options: {{heading_level: 3}}\n"
+            )
+    lines.append(
+        "## For authors of implementations\n\nThe names of `semgraph.operator`: [operators](operators.md)."
+    )
     return "\n".join(lines) + "\n"
+
+
+def decisions() -> str:
+    """The page that lists the decisions."""
+    pages = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+    titles = [page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ") for page in pages]
+    links = [f"- [{title}]({page.name})" for title, page in zip(titles, pages, strict=True)]
+    return "\n".join(["# Decisions\n", "Choices that the code does not explain.\n", *links]) + "\n"
 
 
 REFERENCE: dict[str, Callable[[], str]] = {
     "cli.md": cli,
+    "decisions/README.md": decisions,
     "implementations.md": implementations,
     "python.md": python,
 }
