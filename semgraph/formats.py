@@ -68,11 +68,9 @@ def dollars(amount: float | None, *, exact: bool = False) -> str:
     """
     if amount is None:
         return UNKNOWN
-    if amount == 0:
-        return "$0"
     least = 0.000001 if exact else 0.00001
     if amount < least / 2:
-        return f"<${least:f}".rstrip("0")
+        return f"<${least:f}".rstrip("0") if amount else "$0"
     if exact and amount < 1:
         return f"${amount:.3f}" if amount >= 0.01 else f"${amount:.6f}".rstrip("0")
     if exact:

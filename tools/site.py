@@ -197,7 +197,7 @@ def python() -> str:
     import semgraph
     from semgraph import errors
 
-    names = sorted(semgraph.__all__)
+    names = sorted(semgraph.__all__, key=lambda name: (name != "Session", name))
     of_errors = [name for name in names if name in vars(errors)]
     functions = [name for name in names if name[0].islower()]
     classes = [name for name in names if name not in of_errors and name not in functions]

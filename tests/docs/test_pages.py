@@ -15,7 +15,7 @@ import pytest
 from semgraph.llm import openai, prices, settings
 from tests.cli.conftest import Project
 from tests.docs.answers import PageModel
-from tests.docs.blocks import ROOT, WIDTH, Block, Reader, agrees, blocks
+from tests.docs.blocks import ROOT, WIDTH, Reader, blocks
 from tests.served import served
 
 DOCS = ROOT / "docs"
