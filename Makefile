@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-EXTRAS := local,neo4j-local,pandas,dev
+EXTRAS := local,neo4j-local,pandas,docs,dev
 
 # every extra at once; LOTUS takes numpy below 2, so they have an environment of their own (7 GB: torch brings CUDA)
 EVERY := local,neo4j-local,sentence-transformers,cross-encoder,lotus,minhash,faiss,kmeans,leiden,pandas,dev
@@ -24,7 +24,7 @@ SECONDS ?= 60
 SEED ?=
 FULL ?=
 
-.PHONY: demo fuzz kill soak nightly test test-extras test-graphiti test-pythons test-ray check fmt recordings pages schemas bench bench-full bench-scale bench-quick clean
+.PHONY: demo fuzz kill soak nightly test test-extras test-graphiti test-pythons test-ray check fmt recordings pages schemas docs bench bench-full bench-scale bench-quick clean
 
 # a knowledge graph from three chat messages, by a model on this machine (fetched once, 1.1 GB)
 demo: $(VENV)/.demo
@@ -99,6 +99,10 @@ pages: $(VENV)/.installed
 # write the schemas of plans and graphs anew: plans/schemas
 schemas: $(VENV)/.installed
 	$(BIN)/python -m tools.schemas
+
+# the documentation site, in build/site; a broken link is an error
+docs: $(VENV)/.installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # everything that is measured in minutes, and the pages made of it, graphiti-core and LOTUS beside: 22 minutes on two cores,
 # besides installing those (7 GB, most of it torch); what is held already is not measured again

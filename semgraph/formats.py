@@ -61,15 +61,16 @@ def short(number: int) -> str:
 def dollars(amount: float | None, *, exact: bool = False) -> str:
     """Dollars; a dash if no price is known. `exact`: with about three digits, to compare costs.
 
-    >>> [dollars(x) for x in (None, 0, 0.00004, 0.0021, 0.744, 31.2, 1234.5)]
-    ['—', '$0', '$0.00004', '$0.002', '$0.74', '$31.20', '$1,234']
-    >>> [dollars(x, exact=True) for x in (0.00004321, 0.0021, 0.1234, 1234.5)]
-    ['$0.000043', '$0.0021', '$0.123', '$1,234.50']
+    >>> [dollars(x) for x in (None, 0, 0.0000001, 0.00004, 0.0021, 0.744, 31.2, 1234.5)]
+    ['—', '$0', '<$0.00001', '$0.00004', '$0.002', '$0.74', '$31.20', '$1,234']
+    >>> [dollars(x, exact=True) for x in (0.0000001, 0.00004321, 0.0021, 0.1234, 1234.5)]
+    ['<$0.000001', '$0.000043', '$0.0021', '$0.123', '$1,234.50']
     """
     if amount is None:
         return UNKNOWN
-    if amount == 0:
-        return "$0"
+    least = 0.000001 if exact else 0.00001
+    if amount < least / 2:
+        return f"<${least:f}".rstrip("0") if amount else "$0"
     if exact and amount < 1:
         return f"${amount:.3f}" if amount >= 0.01 else f"${amount:.6f}".rstrip("0")
     if exact:

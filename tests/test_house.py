@@ -136,6 +136,7 @@ def test_constraints_pin_every_dependency_by_version_alone(pinned: str) -> None:
         *project["dependencies"],
         *optional["local"],
         *optional["neo4j-local"],
+        *optional["docs"],
         *optional["dev"],
     ]
     wanted = {re.split(r"[<>=!~\[; ]", text)[0].lower().replace("_", "-") for text in needed}

@@ -84,7 +84,7 @@ def test_doctor_names_the_command_that_installs_each_missing_extra(
 
 def test_every_extra_of_the_package_has_a_purpose() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert set(extras.PURPOSES) == set(declared["optional-dependencies"]) - {"dev"}
+    assert set(extras.PURPOSES) == set(declared["optional-dependencies"]) - {"dev", "docs"}
     assert set(extras.PURPOSES) <= set(extras.requirements())
 
 

@@ -353,7 +353,7 @@ def test_the_checks_need_no_test_framework() -> None:
 def test_the_implementation_in_the_documentation_is_whole_and_passes(tmp_path: Path) -> None:
     (code,) = re.findall(
         r"```python\n(.*?)```",
-        (operators_folder().parent / "docs" / "operators.md").read_text(),
+        (operators_folder().parent / "docs" / "your-own-operator.md").read_text(),
         re.DOTALL,
     )
     assert len([line for line in code.splitlines() if line.strip()]) <= 20

@@ -9,7 +9,6 @@ import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 
 import pytest
@@ -18,46 +17,18 @@ import semgraph
 from benchmarks.world import StandIn
 from semgraph.execution.result import Result
 from semgraph.stores.base import Store
-from tests.cli.conftest import Project
+from tests.docs.answers import memory_answer
 from tests.llm.server import ModelServer
 from tests.plans.conftest import both_stores, loaded
-from tests.served import served
 
 DOCS = Path(__file__).parents[2] / "docs"
 EXAMPLES = DOCS / "examples"
 PAGE = (DOCS / "your-own-memory.md").read_text(encoding="utf-8")
-_SAID = re.compile(r"I (no longer )?(\w+)( [^.]*)?\.")
-_MATTER = re.compile(r"User (no longer )?(\w+)")
-
-
-def statements(message: str) -> list[str]:
-    """The sentences of a message that begin with I, in the third person."""
-    return [f"User {no or ''}{verb}s{rest or ''}." for no, verb, rest in _SAID.findall(message)]
-
-
-def decision(statement: str, known: list[dict[str, Any]]) -> dict[str, Any]:
-    """What becomes of the listed memories: one with the same verb is about the same matter."""
-    nothing = {"event": "ADD", "memory": None, "becomes": None}
-    denied, matter = _MATTER.findall(statement)[0]
-    for memory in known:
-        if memory["text"] == statement:
-            return nothing | {"event": "NOOP"}
-        if _MATTER.findall(memory["text"])[0][1] == matter:
-            change = {"event": "DELETE"} if denied else {"event": "UPDATE", "becomes": statement}
-            return nothing | {"memory": memory["number"]} | change
-    return nothing
 
 
 async def answer(body: dict[str, Any]) -> str:
-    """Answers from the words of the prompt alone."""
-    asked = body["messages"][-1]["content"]
-    if found := re.search(r"New statement: (.*)\nMemories: (.*)", asked):
-        return json.dumps(decision(found[1], json.loads(found[2])))
-    if found := re.search(r"Memories: (.*) Question: (.*)", asked):
-        verb = re.findall(r"[Dd]o I (\w+)", found[2])[0]
-        fitting = [text for text in json.loads(found[1]) if f" {verb}s" in text]
-        return json.dumps({"answer": (fitting or ["I do not know."])[0]})
-    return json.dumps({"statements": statements(asked.partition("New message: ")[2])})
+    """What the model says."""
+    return memory_answer(body)
 
 
 class Remembering:
@@ -184,33 +155,9 @@ async def test_an_answer_that_names_no_memory_of_the_list_sets_its_message_aside
     assert [row["text"] for row in await mind.kept()] == ["User lives in Lisbon."]
 
 
-def test_the_page_shows_the_files_and_what_they_print(tmp_path: Path) -> None:
-    plan = (EXAMPLES / "remember.yaml").read_text(encoding="utf-8")
-    for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL):
-        assert any(block in path.read_text(encoding="utf-8") for path in EXAMPLES.glob("*.yaml")), (
-            block
-        )
-    assert len((plan + (EXAMPLES / "memory.yaml").read_text(encoding="utf-8")).splitlines()) < 100
-    shown = dict(re.findall(r"```bash\n(semgraph [^\n]*)\n```\n\n```\n(.*?)```", PAGE, re.DOTALL))
-    assert len(shown) == 3
-    server, vectors = ModelServer(answer), StandIn()
-    with served(server), served(vectors):
-        project = Project(
-            tmp_path,
-            {
-                "PATH": "/usr/bin",
-                "HOME": str(tmp_path),
-                "SEMGRAPH_HOME": str(tmp_path),
-                "OPENAI_API_KEY": "key",
-                "COLUMNS": "130",
-            },
-        )
-        copytree(EXAMPLES, tmp_path / "docs" / "examples")
-        (tmp_path / "semgraph.toml").write_text(
-            f'store = "sqlite:graph.db"\n[models]\ndefault = "openai:test@{server.base_url}"\n'
-            f'embed = "openai:stand-in@{vectors.base_url}?dimensions=256"\n[journal]\npath = "journal.db"\n'
-        )
-        for command, printed in shown.items():
-            done = project(*command.split()[1:])
-            assert done.code == 0, done.err
-            assert printed in done.out, done.out
+def test_the_page_shows_parts_of_the_files() -> None:
+    files = [path.read_text(encoding="utf-8") for path in EXAMPLES.glob("*.yaml")]
+    shown = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert [block for block in shown if not any(block in text for text in files)] == []
+    written = [(EXAMPLES / name).read_text("utf-8") for name in ("memory.yaml", "remember.yaml")]
+    assert f"two files with {sum(len(text.splitlines()) for text in written)} lines" in PAGE

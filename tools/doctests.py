@@ -1,0 +1,19 @@
+"""An extension of Griffe, which reads docstrings for the site: doctests become code blocks."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from griffe import Extension, Object
+
+_DOCTEST = re.compile(r"^>>> .*(?:\n(?!$).*)*", re.MULTILINE)
+
+
+class Doctests(Extension):
+    """Fences the doctests of every docstring."""
+
+    def on_object(self, *, obj: Object, **_: Any) -> None:
+        """Called for each module, class, function and attribute."""
+        if obj.docstring is not None:
+            obj.docstring.value = _DOCTEST.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
