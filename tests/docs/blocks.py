@@ -62,6 +62,7 @@ _CHANGING = (
     (re.compile(r"^[0-9a-f]{4,8}(?=  )", re.MULTILINE), "<id>"),
     (re.compile(r"(→ \d+ tokens · ).*"), r"\1<size or time>"),  # cut at the end of the line
     (re.compile(r"[─-]{4,}|[━╸╺]+"), "────"),
+    (re.compile(r"(\w[\w:.-]{9})[\w:.-]*…"), r"\1…"),  # cut by the width of another column
     (re.compile(r" {2,}"), "  "),
 )
 """What differs from run to run, or with the lengths of what does."""

@@ -22,10 +22,17 @@ DOCS = ROOT / "docs"
 FILES = Path(__file__).parent / "files"
 """A folder for each page that needs files which its reader has: rows, plans."""
 
+WITH_TESTS_OF_THEIR_OWN = {
+    "agents.md": "tests/serve/test_page.py",
+    "data-frames.md": "tests/test_data_frames_page.py",
+    "export.md": "tests/test_export_page.py",
+}
+"""Pages whose blocks another test runs: what they show is not what a command prints."""
 PAGES = sorted(
-    page.relative_to(DOCS).as_posix()
+    name
     for page in DOCS.rglob("*.md")
     if page.parent.name not in {"plans", "prompts"}  # made from the plans; prompts are no pages
+    and (name := page.relative_to(DOCS).as_posix()) not in WITH_TESTS_OF_THEIR_OWN
 )
 ADDRESSES = ("http://localhost:11434/v1", "http://localhost:8000/v1", "http://gpu:8000/v1")
 
@@ -87,7 +94,10 @@ NOT_RUN = {
     "graphiti.md": [
         "needs graphiti-core and Neo4j; tests/extras/test_graphiti_database.py compares it"
     ],
-    "memories.md": ["the output of a benchmark, shortened"],
+    "memories.md": [
+        "the output of a benchmark, shortened",
+        "plans and questions of yours; tests/memories/test_interface.py compares every memory",
+    ],
     "neo4j.md": [
         "needs a Neo4j server; the tests of stores run on one",
         "Cypher, in Neo4j's browser",
@@ -111,3 +121,8 @@ def test_the_blocks_that_no_test_runs_are_these() -> None:
         for name in PAGES
     }
     assert {name: reasons for name, reasons in marked.items() if reasons} == NOT_RUN
+
+
+def test_pages_with_tests_of_their_own_have_them() -> None:
+    for page, test in WITH_TESTS_OF_THEIR_OWN.items():
+        assert page in (ROOT / test).read_text(encoding="utf-8")
