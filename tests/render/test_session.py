@@ -55,4 +55,7 @@ def test_what_was_given_as_an_object_is_named(tmp_path: Path) -> None:
 
 
 def test_a_drawing_stands_as_it_is() -> None:
-    assert Drawing("a < b\n  └ c")._repr_html_() == "<pre>a &lt; b\n  └ c</pre>"
+    html = Drawing("a < b\n  └ c")._repr_html_()
+    assert html.startswith("<pre ")
+    assert html.endswith(">a &lt; b\n  └ c</pre>")
+    assert "monospace" in html
