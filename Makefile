@@ -16,12 +16,15 @@ VENV_GRAPHITI := .venv-graphiti
 # Ray, which asks for versions of its own, and faiss beside it
 VENV_RAY := .venv-ray
 
+# the newest Python that the suite is run with: make nightly
+LATEST ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.13*/bin/python3.13) python3.13)
+
 KILLS ?= 20
 SECONDS ?= 60
 SEED ?=
 FULL ?=
 
-.PHONY: demo fuzz kill soak nightly test test-extras test-graphiti test-ray check fmt recordings pages bench bench-full bench-scale bench-quick clean
+.PHONY: demo fuzz kill soak nightly test test-extras test-graphiti test-pythons test-ray check fmt recordings pages bench bench-full bench-scale bench-quick clean
 
 # a knowledge graph from three chat messages, by a model on this machine (fetched once, 1.1 GB)
 demo: $(VENV)/.demo
@@ -56,6 +59,7 @@ nightly: $(VENV)/.installed $(VENV_GRAPHITI)/.installed
 	$(MAKE) kill KILLS=200
 	$(MAKE) soak
 	$(BIN)/python -m benchmarks run engine search --full --into .semgraph/nightly
+	$(MAKE) test PYTHON=$(LATEST) VENV=.venv-latest
 
 # implementations that need extras, with every extra installed
 test-extras: $(VENV_EXTRAS)/.installed
@@ -68,6 +72,10 @@ test-graphiti: $(VENV_GRAPHITI)/.installed
 # shards as tasks of Ray, on clusters of several nodes on this machine
 test-ray: $(VENV_RAY)/.installed
 	$(VENV_RAY)/bin/python -m pytest tests/on_ray
+
+# the wheel in a fresh environment of each Python from 3.11 that is found here, newest packages that constraints.txt names
+test-pythons: $(VENV)/.installed
+	$(BIN)/python -m pytest tests/on_pythons
 
 # formatting, rules, types, layers
 check: $(VENV)/.installed
@@ -145,4 +153,4 @@ $(VENV_RAY)/.faiss: $(VENV_RAY)/.installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV_EXTRAS) $(VENV_GRAPHITI) $(VENV_RAY) .semgraph .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .venv-latest $(VENV_EXTRAS) $(VENV_GRAPHITI) $(VENV_RAY) .semgraph .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -30,7 +30,17 @@ if TYPE_CHECKING:
         UnavailableError,
     )
     from semgraph.execution.result import Progress, Result
-    from semgraph.frontend.frame import Frame, call, plan, scan, table, union
+    from semgraph.frontend.frame import (
+        Frame,
+        call,
+        plan,
+        read_csv,
+        read_json,
+        read_parquet,
+        scan,
+        table,
+        union,
+    )
     from semgraph.frontend.load import load_plan
     from semgraph.session import Session
 
@@ -54,6 +64,9 @@ _PLACES = {
     "call": "semgraph.frontend.frame",
     "load_plan": "semgraph.frontend.load",
     "plan": "semgraph.frontend.frame",
+    "read_csv": "semgraph.frontend.frame",
+    "read_json": "semgraph.frontend.frame",
+    "read_parquet": "semgraph.frontend.frame",
     "scan": "semgraph.frontend.frame",
     "table": "semgraph.frontend.frame",
     "union": "semgraph.frontend.frame",
@@ -79,6 +92,9 @@ __all__ = [
     "call",
     "load_plan",
     "plan",
+    "read_csv",
+    "read_json",
+    "read_parquet",
     "scan",
     "table",
     "union",

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from semgraph.cli import machine, plans, records, run
+from semgraph.cli import graphs, machine, plans, records, run
 from semgraph.cli.compare import compare
 from semgraph.cli.options import INTERRUPTED, CommonOptions, everywhere
 
@@ -77,7 +77,15 @@ def everything(
     ctx.obj = options
 
 
-for command in (run.run, run.explain, compare, records.report, records.why, machine.doctor):
+for command in (
+    run.run,
+    run.explain,
+    compare,
+    records.report,
+    records.why,
+    graphs.export,
+    machine.doctor,
+):
     app.command()(command)
 for name, group in {
     "plans": plans.app,

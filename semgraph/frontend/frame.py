@@ -8,17 +8,29 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import (
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Faults, InputError, PlanError, Problem
+from semgraph.errors import Fault, Faults, InputError, PlanError, Problem, did_you_mean
 from semgraph.expr.types import Type, type_of_arrow
 from semgraph.frontend.answer_types import answer_types
 from semgraph.frontend.build import (
@@ -55,8 +67,11 @@ from semgraph.frontend.head import (
     read_optional,
     read_windows,
 )
-from semgraph.frontend.inputs import check_rows, columns_of
+from semgraph.frontend.inputs import check_rows, columns_of, is_pandas
+from semgraph.frontend.keywords import checks_arguments, refuse_unknown
 from semgraph.frontend.load import Loader, dump, load_document
+from semgraph.frontend.renamed import ELSEWHERE
+from semgraph.frontend.row_files import delimited_rows, json_rows, parquet_rows, rows_of_path
 from semgraph.logical.iterate import Iterate, Round
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
@@ -91,13 +106,15 @@ def makes_step(method: Callable[Concatenate[S, P], Frame]) -> OperatorMethod[P]:
     """Let a method that makes a relation take `step` too: `a.limit(3, step="few")` is
     `a.limit(3).step("few")`.
     """
+    own = inspect.signature(method)
+    known = [*list(own.parameters)[1:], "step"]
 
     @wraps(method)
     def named(frame: S, *args: Any, step: str | None = None, **kwargs: Any) -> Frame:
+        refuse_unknown(method.__name__, kwargs, known)
         made = method(frame, *args, **kwargs)
         return made if step is None else made.step(step)
 
-    own = inspect.signature(method)
     named.__signature__ = own.replace(parameters=[*own.parameters.values(), _STEP])  # type: ignore[attr-defined]
     return cast("OperatorMethod[P]", named)
 
@@ -251,6 +268,7 @@ class SemanticMethods:
         asked = {"prompt": prompt, "role": role, "k": k, "by": by}
         return self.then("sem_topk", {**asked, "on_error": on_error})
 
+    @checks_arguments
     def merge(
         self,
         node: str | None = None,
@@ -269,6 +287,7 @@ class SemanticMethods:
         rest = {"set": set, "create": create, "unite": unite, "only": only, "first": first}
         return self.then("merge", {"node": node, "edge": edge, **ends, **rest})
 
+    @checks_arguments
     def delete(
         self,
         node: str | None = None,
@@ -324,6 +343,12 @@ class Frame(SemanticMethods):
             for made in walk_made([self.made])
             if made.spec is not None and made.table is not None
         }
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse a name that a frame does not have, with the operator that may be meant."""
+        operators = [*_CLASSES, "step", "to_plan", "to_yaml", "columns", "schema", "tables"]
+        hint = ELSEWHERE.get(name) or did_you_mean(name, operators)
+        raise AttributeError(str(Problem(f'a frame has no "{name}"', hint=hint)))
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{f.name} {type_of_arrow(f.type)}" for f in self.schema)
@@ -619,6 +644,7 @@ class Frame(SemanticMethods):
     # -- plans
     # ------------------------------------------------------------------------------------------------------
 
+    @checks_arguments
     def to_plan(
         self,
         name: str = "query",
@@ -634,10 +660,12 @@ class Frame(SemanticMethods):
         """
         return plan(name, self, use=use, allow=allow, doc=doc)
 
+    @checks_arguments
     def to_yaml(self, name: str = "query", *, use: Mapping[str, str] | None = None) -> str:
         """The text of that plan's file."""
         return dump(self.to_plan(name, use=use))
 
+    @checks_arguments
     def save(self, path: str | Path, use: Mapping[str, str] | None = None) -> Path:
         """Write that plan's file; it is named after the file.
 
@@ -668,6 +696,7 @@ _GRAPH = "graph.yaml"  # what a plan calls a graph that was given as an object
 Returns = Frame | Mapping[str, Frame] | Sequence[Frame]
 
 
+@checks_arguments
 def plan(
     name: str,
     returns: Returns | None = None,
@@ -701,6 +730,7 @@ def plan(
     return _load(document, world)
 
 
+@checks_arguments
 def save(
     path: Path,
     returns: Returns | None = None,
@@ -851,11 +881,26 @@ def _windows(inputs: Mapping[str, Made]) -> dict[str, Any]:
 _SOURCES = by_keyword(SOURCES)
 
 
+class TableOptions(TypedDict, total=False):
+    """The options of `table` that the readers of files take too."""
+
+    key: str | None
+    name: str | None
+    types: Mapping[str, Any] | None
+    graph: str | Path | Graph | None
+    folder: str | Path | None
+    windows: Mapping[str, Any] | None
+    optional: bool | Literal["all"]
+    functions: Sequence[str | Path]
+
+
+@checks_arguments
 def table(
     rows: Any,
     key: str | None = None,
-    name: str = "table",
+    name: str | None = None,
     *,
+    types: Mapping[str, Any] | None = None,
     graph: str | Path | Graph | None = None,
     folder: str | Path | None = None,
     windows: Mapping[str, Any] | None = None,
@@ -865,9 +910,13 @@ def table(
     """Rows as a relation.
 
     Args:
-        rows: A pandas data frame, an Arrow table, or a list of mappings.
+        rows: A data frame of pandas or Polars, an Arrow table or any object with Arrow's stream
+            interface, a list of mappings, or the path of a file. The index of pandas is left out:
+            `reset_index()` makes it a column.
         key: The column that names a row; its values must differ.
-        name: The name of the input in plans.
+        name: The name of the input in plans; default: that of the file, or `table`.
+        types: Types of columns, of plans or of Python, in place of those that their values tell:
+            `{"at": "timestamp"}`. Rows without columns have these.
         graph: The graph that store reads and writes are about: its file, or a `Graph`.
         folder: Where `prompts/` and called plans are; else beside the graph file, else the working
             directory.
@@ -881,13 +930,24 @@ def table(
 
     >>> table([{"id": 1, "at": "2025-01-15"}], key="id")
     Frame(input: id int64, at string)
+    >>> table([{"id": 1, "at": "2025-01-15"}], types={"at": "timestamp"})
+    Frame(input: id int64, at timestamp)
     """
+    if isinstance(rows, (str, Path)):
+        path = Path(rows)
+        rows, name = rows_of_path(path, types or ()), name or _named_after(path)
+    name = name or "table"
     world = _world(graph, folder, functions)
-    data, spec = _spec(rows, name)
+    data, spec = _spec(rows, name, types or {})
     if key is not None and key not in dict(spec.columns):
         there = "columns: " + ", ".join(data.schema.names)
+        hint = did_you_mean(key, data.schema.names)
         raise InputError(
-            Problem(f'input {name} has no column "{key}", which is to be its key', there=there)
+            Problem(
+                f'input {name} has no column "{key}", which is to be its key',
+                there=there,
+                hint=hint,
+            )
         )
     try:
         cut = (
@@ -917,6 +977,63 @@ def table(
     )
 
 
+def read_csv(
+    path: str | Path, *, delimiter: str | None = None, **options: Unpack[TableOptions]
+) -> Frame:
+    """The rows of a file with a delimiter as a relation.
+
+    The first line names the columns. A column has the type that all its cells are written in: whole
+    number, number, true and false, date, time (ISO 8601; without a zone: UTC), else text; `007` is
+    text. An empty cell is NULL, `""` an empty text.
+
+    Args:
+        path: The file.
+        delimiter: The character between cells; default: a tab if the file ends in .tsv, else a comma.
+        **options: As in `table`; the input is named after the file.
+
+    Raises:
+        InputError: The file cannot be read as rows.
+    """
+    _check_options("read_csv", options, "delimiter")
+    rows = delimited_rows(Path(path), delimiter, options.get("types") or ())
+    return _of_file(rows, Path(path), options)
+
+
+def read_json(path: str | Path, **options: Unpack[TableOptions]) -> Frame:
+    """The rows of a JSON file as a relation: an object on each line if it ends in .jsonl or .ndjson,
+    else one list of objects. `options` are those of `table`; the input is named after the file.
+
+    Raises:
+        InputError: The file cannot be read as rows.
+    """
+    _check_options("read_json", options)
+    return _of_file(json_rows(Path(path)), Path(path), options)
+
+
+def read_parquet(path: str | Path, **options: Unpack[TableOptions]) -> Frame:
+    """The rows of a Parquet file as a relation. `options` are those of `table`; the input is named
+    after the file.
+
+    Raises:
+        InputError: The file cannot be read as rows.
+    """
+    _check_options("read_parquet", options)
+    return _of_file(parquet_rows(Path(path)), Path(path), options)
+
+
+def _check_options(reader: str, options: Mapping[str, Any], *own: str) -> None:
+    refuse_unknown(reader, options, ["path", *own, *TableOptions.__annotations__])
+
+
+def _of_file(rows: Any, path: Path, options: TableOptions) -> Frame:
+    named: TableOptions = {**options, "name": options.get("name") or _named_after(path)}
+    return table(rows, **named)
+
+
+def _named_after(path: Path) -> str:
+    return path.stem if NAME.match(path.stem) else "table"
+
+
 def _world(
     graph: str | Path | Graph | None,
     folder: str | Path | None,
@@ -936,20 +1053,22 @@ def _world(
     return World(graph or NO_GRAPH, None, Path(folder or "."), own)
 
 
-def _spec(rows: Any, name: str) -> tuple[pa.Table, InputSpec]:
-    """Rows as a table, and the declaration that fits them."""
+def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[pa.Table, InputSpec]:
+    """Rows as a table, and the declaration that fits them; `own` are types that the user gave."""
     try:
-        columns, _ = columns_of(rows)
+        columns, count = columns_of(rows)
     except Fault as fault:
         raise InputError(Problem(f"input {name} {fault.what}", hint=fault.hint)) from None
+    declared = _declared(name, own, columns if count or columns else None)
+    columns = columns or {column: [] for column in declared}
+    _refuse_names(name, columns, rows)
     arrays, types, problems = [], {}, []
     for column, values in columns.items():
         try:
-            array: Any = pa.array(values) if isinstance(values, list) else values
-            types[column] = str(_type_of(array))
+            array, types[column] = _typed(values, declared.get(column))
             arrays.append(array)
         except (Fault, pa.ArrowException, UnicodeEncodeError, OverflowError) as error:
-            hint = "give each column values of one type"
+            hint = getattr(error, "hint", None) or "give each column values of one type"
             problems.append(Problem(f'input {name}, column "{column}": {error}', hint=hint))
     if problems:
         raise InputError(*problems)
@@ -959,8 +1078,67 @@ def _spec(rows: Any, name: str) -> tuple[pa.Table, InputSpec]:
         raise call_error("table", fault) from None
     if faults:
         raise call_error("table", Faults(faults))
-    spec = specs[name]
-    return pa.table(arrays, names=list(columns)), spec
+    return pa.table(arrays, names=list(columns)), specs[name]
+
+
+def _declared(
+    name: str, own: Mapping[str, Any], columns: Mapping[str, Any] | None
+) -> dict[str, str]:
+    """The types that the user gave, as plans write them. Raises PlanError or InputError."""
+    try:
+        types: dict[str, str] = answer_types(own)
+    except Fault as fault:
+        raise call_error("table", fault.under("types")) from None
+    known = list(columns or types)
+    for column in types:
+        if column not in known:
+            there, hint = "columns: " + ", ".join(known), did_you_mean(column, known)
+            what = f'input {name} has no column "{column}", whose type is given'
+            raise InputError(Problem(what, there=there, hint=hint))
+    if not known:
+        raise InputError(
+            Problem(f"input {name} has no columns", hint='name them: types={"text": "string"}')
+        )
+    return types
+
+
+def _refuse_names(name: str, columns: Mapping[str, Any], rows: Any) -> None:
+    """Refuse columns that no expression and no prompt could name. Raises InputError."""
+    odd = [column for column in columns if not NAME.match(column)]
+    if not odd:
+        return
+    names = {str(column): column for column in rows.columns} if is_pandas(rows) else {}
+    better = {names.get(column, column): _name_like(column) for column in odd}
+    hint = f"rename: df.rename(columns={better})" if names else f"rename: {better}"
+    what = f"input {name}: {', '.join(repr(column) for column in better)} cannot name a column"
+    rule = "a name has letters, digits and _, and begins with no digit"
+    raise InputError(Problem(what, there=rule, hint=hint))
+
+
+def _name_like(text: str) -> str:
+    words = re.sub(r"\W+", "_", text).strip("_")
+    return words if NAME.match(words) else f"column_{words}".rstrip("_")
+
+
+def _typed(values: Any, declared: str | None) -> tuple[Any, str]:
+    """A column as an array, or as it is if its type is `declared`, and its type as plans write it. A
+    NULL in the values makes it `T null`. Raises Fault.
+    """
+    if declared is not None:
+        listed = isinstance(values, list)
+        null = any(v is None or v == "" for v in values) if listed else bool(values.null_count)
+        text = declared if declared.endswith(" null") or not null else f"{declared} null"
+        return (pa.array(values, from_pandas=True) if listed else values), text
+    array: Any = _array(values) if isinstance(values, list) else values
+    return array, str(_type_of(array))
+
+
+def _array(values: list[Any]) -> Any:
+    """Values as an array; NaN among other values than numbers is NULL, as pandas has it."""
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array(values, from_pandas=True)
 
 
 def _type_of(array: Any) -> Type:
@@ -969,15 +1147,15 @@ def _type_of(array: Any) -> Type:
     """
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     kind = type_of_arrow(array.type)
-    present = array.drop_null()
     if kind.item is not None and kind.name == "list":
-        kind = replace(kind, item=_type_of(present.flatten()))
+        kind = replace(kind, item=_type_of(array.drop_null().flatten()))
     elif kind.name == "struct":
-        fields = zip(kind.fields, present.flatten(), strict=True)
+        fields = zip(kind.fields, array.drop_null().flatten(), strict=True)
         kind = replace(kind, fields=tuple((name, _type_of(values)) for (name, _), values in fields))
     return replace(kind, nullable=bool(array.null_count))
 
 
+@checks_arguments
 def scan(
     label: str,
     *,
@@ -998,6 +1176,7 @@ def scan(
     return Frame(Made("from", arguments, node), world)
 
 
+@checks_arguments
 def union(relations: Sequence[Frame], *, fill: bool = False, step: str | None = None) -> Frame:
     """∪: all rows of relations with the same columns, the first relation's first. With `fill`, a
     column that one lacks is NULL. `step` names the step.
@@ -1017,6 +1196,7 @@ def union(relations: Sequence[Frame], *, fill: bool = False, step: str | None = 
     return made if step is None else made.step(step)
 
 
+@checks_arguments
 def call(
     plan: str,
     inputs: Mapping[str, Frame],

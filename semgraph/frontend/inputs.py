@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from semgraph.expr.types import Type, type_of_arrow
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
 from semgraph.logical.prompt import plain
 
+R = TypeVar("R")
 _SLASHED = re.compile(r"\s*\d{1,4}[/.]\d{1,2}[/.]\d{1,4}")
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
@@ -32,7 +33,7 @@ def convert(value: Any, kind: Type) -> Any:
     >>> convert("2025-01-15T10:00:00+02:00", Type("timestamp")).isoformat()
     '2025-01-15T08:00:00+00:00'
     """
-    if value is None or (value == "" and kind.name != "string") or _is_null(value):
+    if value is None or (value == "" and kind.name != "string") or _is_null(value, kind):
         return None
     if kind.item is not None:
         return _items(_list(value, kind), kind.item)
@@ -50,8 +51,10 @@ def _items(values: list[Any], kind: Type) -> list[Any]:
     return items
 
 
-def _is_null(value: object) -> bool:
-    """Whether it is what data frames put for nothing (NaT, NA)."""
+def _is_null(value: object, kind: Type) -> bool:
+    """Whether it is what data frames put for nothing: NaT, NA, and NaN where no number belongs."""
+    if isinstance(value, float):
+        return math.isnan(value) and kind.name != "double"
     return type(value).__name__ in {"NaTType", "NAType"}
 
 
@@ -105,7 +108,9 @@ def _number(value: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         number = None
     if number is None or not math.isfinite(number):
-        raise Fault(f"{shown(value)} is not a number")
+        nan = number is not None and math.isnan(number)
+        hint = "put NULL in its place: fill_nan(None) of polars" if nan else None
+        raise Fault(f"{shown(value)} is not a number", hint=hint)
     return number
 
 
@@ -318,15 +323,15 @@ def columns_of(rows: Any) -> tuple[dict[str, Any], int]:
     """The columns of rows, as Arrow arrays or lists, and the number of rows. Raises
     Fault.
     """
-    if isinstance(rows, pa.RecordBatch):
-        rows = pa.Table.from_batches([rows])
-    if isinstance(rows, pa.Table):
+    _refuse_other_frames(rows)
+    if is_pandas(rows):
+        _unique([str(name) for name in rows.columns])
+        return {str(name): _from_pandas(rows[name]) for name in rows.columns}, len(rows)
+    if hasattr(rows, "__arrow_c_stream__") or isinstance(rows, pa.RecordBatch):
+        rows = rows if isinstance(rows, pa.Table) else pa.table(rows)
         columns = names_of(rows)
         _unique(columns)
         return {name: rows.column(i) for i, name in enumerate(columns)}, rows.num_rows
-    if type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns"):
-        _unique([str(name) for name in rows.columns])
-        return {str(name): _from_pandas(rows[name]) for name in rows.columns}, len(rows)
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         raise Fault(
             f"cannot be read from {type(rows).__name__}",
@@ -338,6 +343,25 @@ def columns_of(rows: Any) -> tuple[dict[str, Any], int]:
             raise Fault(f"row {i + 1} is {type(row).__name__}, not a mapping of columns")
     names = dict.fromkeys(str(name) for row in listed for name in row)
     return {name: [row.get(name) for row in listed] for name in names}, len(listed)
+
+
+def is_pandas(rows: object) -> bool:
+    """Whether it is a data frame of pandas."""
+    return _library(rows) == "pandas" and hasattr(rows, "columns")
+
+
+def _library(value: object) -> str:
+    return type(value).__module__.partition(".")[0]
+
+
+def _refuse_other_frames(rows: Any) -> None:
+    """Refuse one column, and a frame that is not computed yet. Raises Fault."""
+    kind, library = type(rows).__name__, _library(rows)
+    if library == "polars" and kind == "LazyFrame":
+        raise Fault("is a LazyFrame, which has no rows yet", hint="compute it: frame.collect()")
+    if library in {"pandas", "polars"} and not hasattr(rows, "columns"):
+        hint = 'give a frame: series.to_frame("text")'
+        raise Fault(f"is a {kind} of {library}, one column without a table", hint=hint)
 
 
 def names_of(rows: pa.Table) -> list[str]:
@@ -447,6 +471,8 @@ def _cast(kind: Type, values: Any) -> pa.Array[Any] | None:
     try:
         if not plain or kind.name == "json" or type_of_arrow(array.type).arrow != kind.arrow:
             return None
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary.cast(kind.arrow).take(array.indices)
         converted: Any = array.cast(kind.arrow, safe=not pa.types.is_timestamp(array.type))
     except (Fault, pa.ArrowException):
         return None
@@ -761,6 +787,11 @@ def rows_of(path: Path) -> Any:
         raise InputError(
             Problem(f'{path}: what "{path.suffix}" holds is not known', there=there, hint=hint)
         )
+    return reading(path, reader)
+
+
+def reading(path: Path, reader: Callable[[Path], R]) -> R:
+    """The rows that a reader reads of a file. Raises InputError."""
     try:
         return reader(path)
     except OSError as error:
@@ -771,7 +802,8 @@ def rows_of(path: Path) -> Any:
         ) from None
 
 
-def _json_lines(path: Path) -> list[dict[str, Any]]:
+def json_lines(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file with an object on each line. Raises InputError or OSError."""
     with path.open(encoding="utf-8-sig") as lines:
         return list(_objects(path, lines))
 
@@ -795,7 +827,8 @@ def _objects(path: Path | str, lines: Iterator[str]) -> Iterator[dict[str, Any]]
         yield {name: value for name, value in row.items() if name not in _OWN}
 
 
-def _json_list(path: Path) -> list[Mapping[str, Any]]:
+def json_list(path: Path) -> list[Mapping[str, Any]]:
+    """The rows of a file with one list of objects. Raises InputError or OSError."""
     try:
         rows = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
@@ -812,7 +845,8 @@ def _json_list(path: Path) -> list[Mapping[str, Any]]:
     return rows
 
 
-def _parquet(path: Path) -> pa.Table:
+def parquet(path: Path) -> pa.Table:
+    """The rows of a Parquet file. Raises InputError or OSError."""
     import pyarrow.parquet as pq
 
     try:
@@ -826,12 +860,12 @@ def _parquet(path: Path) -> pa.Table:
 
 
 _READERS: dict[str, Callable[[Path], Any]] = {
-    ".jsonl": _json_lines,
-    ".ndjson": _json_lines,
-    ".json": _json_list,
+    ".jsonl": json_lines,
+    ".ndjson": json_lines,
+    ".json": json_list,
     ".csv": read_csv,
     ".tsv": lambda path: read_csv(path, "\t"),
-    ".parquet": _parquet,
+    ".parquet": parquet,
 }
 
 

@@ -21,15 +21,97 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
 }
 """Renamed keys by place: an operator's keyword, or the place as messages name it."""
 
+_PROMPT = dict.fromkeys(
+    ("user_instruction", "langex", "instruction", "question"), 'did you mean "prompt"?'
+)
+_GROUPS = dict.fromkeys(("group_by", "groupby", "on", "keys"), 'did you mean "by"?')
+_EQUAL = 'columns that must be equal stand in using: "id", or {"id": "ticket_id"}'
+_PAIRS = {
+    **dict.fromkeys(("on", "left_on", "right_on", "by"), _EQUAL),
+    "suffixes": "the other row is one column, whose name is alias",
+    "rsuffix": "the other row is one column, whose name is alias",
+    "right": 'did you mean "other"?',
+    "name": 'did you mean "alias"?',
+}
+_ROWS = {
+    "axis": "it keeps rows; project chooses columns",
+    **dict.fromkeys(("cond", "condition", "predicate", "expr"), 'did you mean "where"?'),
+}
+_COUNT = dict.fromkeys(("K", "n", "top", "limit"), 'did you mean "k"?')
+
 INSTEAD: Mapping[str, Mapping[str, str]] = {
-    "sem_filter": {"add": "typed answers stand in returns"},
-    "sem_join": {"when": "where says which pairs are asked about"},
+    "filter": _ROWS,
+    "join": _PAIRS,
+    "group_join": _PAIRS,
+    "sort": {
+        **dict.fromkeys(("on", "columns", "cols", "key", "order"), 'did you mean "by"?'),
+        "ascending": 'write the direction after the column: "price desc"',
+    },
+    "limit": dict.fromkeys(("k", "count", "rows"), 'did you mean "n"?'),
+    "distinct": dict.fromkeys(("subset", "columns", "cols", "on"), 'did you mean "by"?'),
+    "aggregate": {**_GROUPS, "agg": 'did you mean "add"?'},
+    "unnest": dict.fromkeys(("name", "as_"), 'did you mean "alias"?'),
+    "project": dict.fromkeys(("cols", "select"), 'did you mean "columns"?'),
+    "add": dict.fromkeys(("cols", "assign"), 'did you mean "columns"?'),
+    "sem_map": {
+        **_PROMPT,
+        **dict.fromkeys(
+            ("cols", "columns", "output_cols", "suffix"), "new columns stand in returns"
+        ),
+    },
+    "sem_filter": {**_PROMPT, "axis": _ROWS["axis"], "add": "typed answers stand in returns"},
+    "sem_join": {**_PROMPT, **_PAIRS, "when": "where says which pairs are asked about"},
+    "sem_agg": {**_PROMPT, **_GROUPS},
     "sem_topk": {
+        **_PROMPT,
+        **_GROUPS,
+        **_COUNT,
         "when": "leave rows out in a step before: filter",
         "returns": "its answer is a score; sem_map gives typed answers",
     },
+    "table": {
+        "index": "the index is left out: df.reset_index() makes it a column",
+        **dict.fromkeys(("dtype", "dtypes", "schema"), 'did you mean "types"?'),
+    },
+    "read_csv": {
+        **dict.fromkeys(("sep", "separator"), 'did you mean "delimiter"?'),
+        **dict.fromkeys(("dtype", "dtypes", "schema", "parse_dates"), 'did you mean "types"?'),
+        "index_col": "a frame has no index: name the column in key",
+        "nrows": "the first rows: .limit(n)",
+    },
+    "read_json": {
+        "lines": "a file with an object on each line ends in .jsonl",
+        **dict.fromkeys(("dtype", "dtypes", "schema"), 'did you mean "types"?'),
+    },
+    "Session": {
+        "model": 'did you mean "llm"?',
+        "api_key": "the key is read from the environment: OPENAI_API_KEY",
+        "budget": "limits: max_calls, max_tokens, max_usd, max_seconds",
+    },
 }
-"""By place, keys that belong to other operators, and what to write instead."""
+"""By place, keys and arguments that belong to other operators or other libraries, and what to write
+instead.
+"""
+
+ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(("select", "drop"), "columns are chosen by project"),
+    **dict.fromkeys(("assign", "with_columns", "mutate"), "columns are added by add"),
+    **dict.fromkeys(("where", "query"), "rows are chosen by filter"),
+    **dict.fromkeys(("sort_values", "order_by"), "rows are ordered by sort"),
+    **dict.fromkeys(("groupby", "group_by", "agg"), "groups are made by aggregate, or by sem_agg"),
+    **dict.fromkeys(("head", "tail", "sample"), "the first rows: limit"),
+    "explode": "lists are opened by unnest",
+    "drop_duplicates": "equal rows are dropped by distinct",
+    "rename": 'columns are renamed by project: {"new": "old"}',
+    "map": "the model answers about each row in sem_map",
+    "topk": "the model ranks rows in sem_topk",
+    "concat": "rows of several frames: union([a, b])",
+    **dict.fromkeys(
+        ("run", "collect", "execute", "compute", "to_pandas", "to_polars", "to_arrow", "rows"),
+        "a session computes it: Session().run(frame).to_pandas()",
+    ),
+}
+"""Methods of data frames elsewhere, and what a frame has in their place."""
 
 
 def new_word(place: str, key: object) -> str | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,47 @@ def example_rows(plan: LogicalPlan) -> Example:
             )
         )
     return Example(example.get("inputs") or {}, tuple(example.get("after") or ()))
+
+
+def no_plan(value: object) -> PlanError:
+    """The error about a value that is given in the place of a plan."""
+    kind = type(value).__name__
+    if hasattr(value, "columns") or isinstance(value, (list, tuple)):
+        return PlanError(
+            Problem(
+                f"{kind} holds rows, and run needs what to do with them",
+                hint='make a relation: sg.table(rows).sem_filter("... {column} ...");'
+                ' or name a plan: run("PLAN", NAME=rows)',
+            )
+        )
+    hint = "give a path, a name, a plan that load_plan gave, or a frame"
+    return PlanError(Problem(f"{kind} is no plan", hint=hint))
+
+
+def refuse_unknown_words(
+    call: str, plan: LogicalPlan, names: Iterable[str], method: Callable[..., Any]
+) -> None:
+    """Refuse a word that is neither an input of the plan nor an option of the call, if it looks like an
+    option, or like one of another call. Raises PlanError.
+    """
+    options = [
+        p.name for p in inspect.signature(method).parameters.values() if p.kind is p.KEYWORD_ONLY
+    ]
+    for name in names:
+        if name in plan.inputs:
+            continue
+        near = get_close_matches(name, [*plan.inputs, *options], 1, 0.6)
+        hint = _OF_SESSIONS.get(name) or (f'did you mean "{near[0]}"?' if near else None)
+        if name in _OF_SESSIONS or (near and near[0] in options):
+            there = "inputs: " + (", ".join(plan.inputs) or "none")
+            what = f'{call} has no option "{name}", and plan {plan.name} no such input'
+            raise PlanError(Problem(what, there=there, hint=hint))
+
+
+_OF_SESSIONS = {
+    name: f"it belongs to the session: Session({name}=...)"
+    for name in ("llm", "embedder", "store", "max_usd", "max_calls", "max_tokens", "max_seconds")
+}
 
 
 def refuse_taken(plan: LogicalPlan, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> None:

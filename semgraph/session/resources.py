@@ -40,6 +40,7 @@ from semgraph.llm.settings import Settings
 from semgraph.llm.stack import Budget, Limiter, Stack
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
+from semgraph.meter import StepMetrics
 from semgraph.stores.base import Shareable, Store
 from semgraph.stores.shards.places import FORMS, SCHEME, FolderPlaces, Places, folder_of, places_of
 
@@ -228,6 +229,8 @@ class Owned:
 
     def __init__(self, make_limiter: MakeLimiter = local_limiter) -> None:
         self._make_limiter = make_limiter
+        self.spent = StepMetrics()
+        """The counters of all runs that have ended."""
         self._begin()
         self._lost_memory = False
         _ALL.add(self)
@@ -610,7 +613,7 @@ class Resources:
             )
             origin = self.settings["store"].origin
             raise StoreUnavailable(
-                f"there is no graph at {path} ({origin}), and this plan only reads one. "
+                f"there is no graph at {path} ({origin}), and this only reads one. "
                 "Name another store: --store sqlite:PATH; or run a plan that writes one: semgraph plans list"
             )
 

@@ -415,7 +415,7 @@ class RunHandle:
         self.notes = notes
         self.noted_before = {*notes, *_notes_of(opened.store)}
         self.request, self.physical, self.opened = request, physical, opened
-        self.meter = Meter()
+        self.meter, self.spent = Meter(), resources.owned.spent
         self.id, folder = _named(request)
         self.record = RunRecord(folder) if folder is not None else None
         self.places = request.share.places if request.share is not None else None
@@ -545,6 +545,7 @@ class RunHandle:
         return [note for note in _notes_of(self.opened.store) if note not in self.noted_before]
 
     def _finish(self, outcome: RunOutcome, why: str | None) -> None:
+        self.spent.add(self.meter.total())
         outcome.notes += [
             *self.reported,
             *self.uniform.notes(self.id if self.record is not None else ""),

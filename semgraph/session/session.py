@@ -9,6 +9,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -19,13 +20,23 @@ from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
 from semgraph.frontend.frame import Frame
 from semgraph.frontend.head import read_graph
+from semgraph.frontend.keywords import checks_arguments
 from semgraph.frontend.load import LoadedPlans
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.settings import Settings
 from semgraph.logical.absent import without_absent
 from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.schema import Graph
 from semgraph.logical.semantic import OnError
-from semgraph.session.inputs import refuse_taken, run_before, sampled, typed_inputs
+from semgraph.meter import StepMetrics
+from semgraph.session.inputs import (
+    no_plan,
+    refuse_taken,
+    refuse_unknown_words,
+    run_before,
+    sampled,
+    typed_inputs,
+)
 from semgraph.session.resources import Owned, Resources, UserObjects
 from semgraph.session.resume import Resumed, read_resumed, recorded_run, require_same_plan
 from semgraph.session.run import RunRequest, run_plan
@@ -33,10 +44,13 @@ from semgraph.session.waiting import Waiting
 from semgraph.shipped import plans_folder
 from semgraph.stores.base import Statistics, Store, open_for_reading
 
-if TYPE_CHECKING:  # comparing and explaining are imported when they are used
+if TYPE_CHECKING:  # comparing, explaining and exporting are imported when they are used
+    import networkx as nx
+
     from semgraph.compare.comparison import Comparison
     from semgraph.compare.request import Say, Variants
     from semgraph.session.explaining import ExplainFormat
+    from semgraph.session.export import Exported
 
 PlanLike: TypeAlias = str | Path | LogicalPlan | Frame
 
@@ -78,6 +92,7 @@ class Session:
     'memory'
     """
 
+    @partial(checks_arguments, place="Session")
     def __init__(
         self,
         *,
@@ -132,6 +147,7 @@ class Session:
         self._waiting = Waiting(self._owned.is_busy_here)
         weakref.finalize(self, _abandon, self._owned, self._waiting).atexit = False
 
+    @checks_arguments
     def prepare(
         self,
         plan: PlanLike,
@@ -162,6 +178,8 @@ class Session:
                 require_same_plan(earlier, plan, self.folder)
             values = {**earlier.params, **(params or {})}
             return self._plans.load(plan, values, preset, {**earlier.use, **chosen})
+        if not isinstance(plan, (LogicalPlan, Frame)):
+            raise no_plan(plan)
         if params or preset:
             raise PlanError(
                 Problem(
@@ -228,7 +246,8 @@ class Session:
                 `llm="recorded:FILE"` replays.
             resume: A run to resume: its rows, parameters, implementations, models and store,
                 unless others are given.
-            inputs: Tables by the names of the plan's inputs: Arrow, pandas, or lists of mappings.
+            inputs: Tables by the names of the plan's inputs: pandas, Polars, Arrow, or lists of
+                mappings.
                 Without any, a frame's own, else the plan's example. `"all"`: all partitions of the
                 store, for an input that is `optional: {NAME: all}`.
             more: The same as arguments, `tickets=rows`, for names that are no argument here.
@@ -243,6 +262,7 @@ class Session:
             name: value for name, value in {**(inputs or {}), **more}.items() if value is not None
         }
         logical = self.prepare(plan, params=params, preset=preset, use=use, resume=resume)
+        refuse_unknown_words("run", logical, more, Session.arun)
         refuse_taken(
             logical, rows_by_input, {"rows": rows, "until": until, "again": again, "fresh": fresh}
         )
@@ -265,6 +285,13 @@ class Session:
         )
         result = await self._carried(request, resources, earlier)
         return replace(result, first=tuple(first))
+
+    @property
+    def usage(self) -> StepMetrics:
+        """The counters of all runs of this session that have ended, also of those that failed: calls,
+        tokens, dollars, seconds of the steps.
+        """
+        return replace(self._owned.spent)
 
     async def _carried(self, request: RunRequest, resources: Resources, earlier: Resumed) -> Result:
         """Run a request with the engine, if there is one."""
@@ -311,6 +338,7 @@ class Session:
         from semgraph.session.explaining import Explanation
 
         logical = self.prepare(plan)
+        refuse_unknown_words("explain", logical, more, Session.explain)
         rows_by_input = {
             **(dict(plan.tables) if isinstance(plan, Frame) else {}),
             **(inputs or {}),
@@ -408,6 +436,7 @@ class Session:
             name: value for name, value in {**(inputs or {}), **more}.items() if value is not None
         }
         logical = self.prepare(plan, params=params, preset=preset, use=use)
+        refuse_unknown_words("compare", logical, more, Session.acompare)
         tables = typed_inputs(logical, rows_by_input, rows)
         logical = without_absent(logical, tables)
         quiet: Say = lambda _line: None  # noqa: E731
@@ -447,18 +476,80 @@ class Session:
         Raises:
             StoreUnavailable: It does not answer.
         """
-        own = self.folder / "plans" / "graph.yaml"
-        file = (
-            Path(graph)
-            if graph is not None
-            else own
-            if own.exists()
-            else plans_folder() / "graph.yaml"
-        )
-        labels = read_graph(file)
+        labels = self._labels(graph)
         async with self._resources.opened_store(labels) as store:
             await open_for_reading(store, labels)
             return await store.statistics()
+
+    def _labels(self, graph: str | Path | Graph | None) -> Graph:
+        """A graph, or that of a file, or of the file that is used here. Raises PlanError."""
+        if isinstance(graph, Graph):
+            return graph
+        own = self.folder / "plans" / "graph.yaml"
+        if graph is not None and not Path(graph).is_file():
+            raise PlanError(Problem(f"no graph file {graph}", hint="the path of a graph.yaml"))
+        default = own if own.exists() else plans_folder() / "graph.yaml"
+        return read_graph(default if graph is None else Path(graph))
+
+    @checks_arguments
+    def graph(self, group: str, *, graph: str | Path | Graph | None = None) -> nx.MultiDiGraph:
+        """A group's nodes and edges. Waits for `agraph`."""
+        return self._waiting.wait(self.agraph(group, graph=graph))
+
+    async def agraph(
+        self, group: str, *, graph: str | Path | Graph | None = None
+    ) -> nx.MultiDiGraph:
+        """A group's nodes and edges as a graph of networkx; the store is only read.
+
+        A node is named by its key, an edge is keyed by its key. Attributes are `label` and the
+        properties that have a value; times are `datetime`, open attributes a `dict`. Vectors and
+        derived texts are left out.
+
+        Args:
+            group: The value of the partition.
+            graph: A graph file, or a `Graph`; default: `plans/graph.yaml` here, else the shipped one.
+
+        Raises:
+            PlanError: The store holds nothing of this group.
+            DataError: Nodes of two labels have one key.
+            StoreUnavailable: It does not answer, or there is none.
+        """
+        from semgraph.session.export import group_rows, networkx_graph
+
+        labels = self._labels(graph)
+        async with group_rows(self._resources, labels, group) as tables:
+            return await networkx_graph(labels, tables)
+
+    @checks_arguments
+    def export(
+        self, group: str, to: str | Path, *, graph: str | Path | Graph | None = None
+    ) -> Exported:
+        """Write a group into a file. Waits for `aexport`."""
+        return self._waiting.wait(self.aexport(group, to, graph=graph))
+
+    async def aexport(
+        self, group: str, to: str | Path, *, graph: str | Path | Graph | None = None
+    ) -> Exported:
+        """Write a group's nodes and edges into a file; the store is only read.
+
+        Args:
+            group: The value of the partition.
+            to: `FILE.graphml`, `FILE.json` (node-link data of networkx), or `FOLDER.parquet`, a folder
+                with `nodes.parquet` and `edges.parquet`. A relative path is one in the session's
+                folder.
+            graph: A graph file, or a `Graph`; default: `plans/graph.yaml` here, else the shipped one.
+
+        Returns:
+            The path, and the counts of nodes and edges.
+
+        Raises:
+            PlanError: The ending is unknown, or the store holds nothing of this group.
+            StoreUnavailable: The store does not answer, or there is none.
+            OSError: The file cannot be written.
+        """
+        from semgraph.session.export import export
+
+        return await export(self._resources, self._labels(graph), group, self.folder / to)
 
     def forget(self, groups: Iterable[str]) -> int:
         """Delete the journal's answers and vectors of some groups, and return how many there were.
@@ -470,6 +561,7 @@ class Session:
         """
         return self._resources.forget([groups] if isinstance(groups, str) else groups)
 
+    @checks_arguments
     def report(self, *records: Result | Comparison | str, to: str | Path) -> Path:
         """Write one HTML file of runs and comparisons, with every prompt and answer. It opens
         without a network.

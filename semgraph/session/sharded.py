@@ -274,6 +274,7 @@ class _ShardedRun:
 
     def _end(self, status: str, why: str | None, result: Result | None) -> None:
         if result is not None:
+            self.resources.owned.spent.add(result.meter.total())
             record_metrics(self.record, result.meter)
             self.record.failed(
                 {**failure.row, "_step": failure.step, "_error": failure.error}

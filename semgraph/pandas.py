@@ -1,0 +1,376 @@
+"""Semantic operators as methods of pandas data frames: importing this module registers `df.sem`.
+
+```python
+import semgraph.pandas
+
+leaking = tickets.sem.filter("Does {body} complain about a leak?")
+```
+
+Each call runs a plan of one operator at once, with the session of `session()`, and gives a data frame:
+rows keep their index and the types of their columns. `df.sem()`, the standard error of the mean, still
+is what it is in pandas. Several operators in one plan, which is optimized
+as a whole, are written over `semgraph.table(df)`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, ParamSpec, TypeVar
+
+import pyarrow as pa
+
+from semgraph.errors import (
+    BudgetReached,
+    InputError,
+    PlanError,
+    Problem,
+    RowError,
+    did_you_mean,
+)
+from semgraph.execution.result import Result
+from semgraph.formats import plural
+from semgraph.frontend.frame import Frame, table
+from semgraph.frontend.inputs import is_pandas
+from semgraph.frontend.keywords import checks_arguments
+from semgraph.meter import StepMetrics
+from semgraph.session import Session
+
+try:
+    import pandas as pd
+except ModuleNotFoundError as _error:
+    _hint = 'semgraph.pandas needs pandas: pip install "semgraph[pandas]"'
+    raise ModuleNotFoundError(_hint, name="pandas") from _error
+
+__all__ = ["Semantics", "session", "usage", "use"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_ROW = "_row"  # the place of a row in its data frame
+_OTHER = "_other_row"  # that of the other row of a pair
+_STEP = "answers"
+_session: Session | None = None
+
+
+def session() -> Session:
+    """The session of `df.sem`: that of `use`, else one with the settings of the environment and
+    `semgraph.toml`, which is made when it is first used.
+    """
+    global _session  # noqa: PLW0603 - one for the process, as the options of pandas are
+    if _session is None:
+        _session = Session()
+    return _session
+
+
+def use(session: Session) -> None:
+    """Let `df.sem` use a session: its models, limits and journal. The one before stays open.
+
+    >>> use(Session(llm="recorded", store="memory"))
+    >>> usage().calls_issued
+    0
+    """
+    global _session  # noqa: PLW0603
+    if not isinstance(session, Session):
+        hint = 'use(semgraph.Session(llm="openai:gpt-4.1-mini"))'
+        raise PlanError(Problem(f"{type(session).__name__} is no session", hint=hint))
+    _session = session
+
+
+def usage() -> StepMetrics:
+    """The counters of all runs of the session that have ended: calls, tokens, dollars."""
+    return session().usage
+
+
+def _checks(operator: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Refuse arguments that neither a method nor the operator of `Frame` has. Raises TypeError."""
+    of_frame = inspect.signature(getattr(Frame, operator)).parameters
+    beside = [name for name in of_frame if name not in {"self", "step"}]
+    return lambda method: checks_arguments(method, operator, beside)
+
+
+class Semantics:
+    """The semantic operators of a data frame, `df.sem`.
+
+    A prompt names columns, `"Is {body} a complaint?"`; `options` are the other arguments of the same
+    operator of `Frame`; `use` is an implementation of it, `"packed(rows=10)"`. What they give has the
+    run's id, calls, tokens, dollars and failed rows in `attrs["semgraph"]`.
+
+    Raises:
+        PlanError: An argument is wrong, or a prompt names no column; nothing was spent.
+        BudgetReached: The session's limit is reached; answers so far are in the journal.
+        RowError: The model gave no answer for a row, unless `on_error="null"`.
+    """
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._frame = frame
+
+    @_checks("sem_filter")
+    def filter(
+        self,
+        prompt: str | Mapping[str, str],
+        *,
+        returns: Any = None,
+        on_error: Literal["raise", "null"] = "raise",
+        use: str | None = None,
+        **options: Any,
+    ) -> pd.DataFrame:
+        """The rows for which the model says yes, with the typed answers of `returns` as new columns."""
+        asked = {"prompt": prompt, "returns": returns, "on_error": on_error, **options}
+        return _Question(_Rows(self._frame), "sem_filter", asked, use).rows()
+
+    @_checks("sem_map")
+    def map(
+        self,
+        prompt: str | Mapping[str, str],
+        returns: Any = None,
+        *,
+        on_error: Literal["raise", "null"] = "raise",
+        use: str | None = None,
+        **options: Any,
+    ) -> pd.DataFrame:
+        """All rows, with the typed answers of the model as new columns: `returns={"topic": str}`."""
+        asked = {"prompt": prompt, "returns": returns, "on_error": on_error, **options}
+        return _Question(_Rows(self._frame), "sem_map", asked, use).rows()
+
+    @_checks("sem_topk")
+    def topk(
+        self,
+        prompt: str | Mapping[str, str],
+        k: int,
+        by: str | Sequence[str] | None = None,
+        *,
+        use: str | None = None,
+        **options: Any,
+    ) -> pd.DataFrame:
+        """The `k` best rows, of each group of equal `by`, best first, with `rank` and `score`."""
+        asked = {"prompt": prompt, "k": k, "by": by, **options}
+        return _Question(_Rows(self._frame), "sem_topk", asked, use).rows()
+
+    @_checks("sem_join")
+    def join(
+        self,
+        other: pd.DataFrame,
+        prompt: str | Mapping[str, str],
+        *,
+        alias: str = "other",
+        using: Mapping[str, str] | Sequence[str] | str | None = None,
+        how: Literal["inner", "left", "semi", "anti"] = "inner",
+        use: str | None = None,
+        **options: Any,
+    ) -> pd.DataFrame:
+        """The pairs of rows for which the model says yes; a prompt names columns of this frame,
+        `{body}`, and of the other, `{other.name}`.
+
+        The index is this frame's. The other's columns follow; one that both have is called
+        `NAME_other`. `using` allows only pairs with equal columns, for which alone the model is called.
+        """
+        if not is_pandas(other):
+            what = f"join: other is {type(other).__name__}, not a data frame of pandas"
+            raise InputError(Problem(what, hint="pd.DataFrame(rows)"))
+        right = _Rows(other, "other_rows")
+        asked = {"other": right.frame, "prompt": prompt, "alias": alias, "using": using, "how": how}
+        question = _Question(_Rows(self._frame), "sem_join", {**asked, **options}, use)
+        return question.rows() if how in {"semi", "anti"} else question.pairs(right, alias)
+
+    @_checks("sem_agg")
+    def agg(
+        self,
+        prompt: str | Mapping[str, str],
+        returns: Any = None,
+        by: str | Sequence[str] | None = None,
+        *,
+        add: Mapping[str, str] | None = None,
+        use: str | None = None,
+        **options: Any,
+    ) -> pd.DataFrame:
+        """A row for each group of equal `by`, with the answers that the model makes from its rows, and
+        aggregates `add`: `{"n": "count(*)"}`. Without `by`, all rows are one group.
+
+        The columns of `by` come first and the index is new, as with `groupby(by, as_index=False)`.
+        """
+        own = {**(add or {}), _ROW: f"min({_ROW})"}
+        asked = {"prompt": prompt, "returns": returns, "by": by, "add": own, **options}
+        return _Question(_Rows(self._frame), "sem_agg", asked, use).groups()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The standard error of the mean, as `df.sem()` is without this module."""
+        return _standard_error(self._frame, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse a name that this has not, with the one that may be meant."""
+        known = [word for word in vars(Semantics) if not word.startswith("_")]
+        word = name.removeprefix("sem_")
+        hint = f'did you mean "{word}"?' if word in known else did_you_mean(word, known)
+        there = "it has: " + ", ".join(known)
+        more = "all operators: semgraph.table(df)"
+        raise AttributeError(
+            str(Problem(f'df.sem has no "{name}"', there=there, hint=hint or more))
+        )
+
+
+class _Rows:
+    """A data frame as a relation of the columns that a plan can have, and of the places of its rows."""
+
+    def __init__(self, source: pd.DataFrame, name: str = "rows") -> None:
+        self.source = source
+        self.left_out: dict[str, Problem] = {}
+        columns: dict[str, Any] = {}
+        for column in dict.fromkeys(source.columns):
+            try:
+                values = table(source.loc[:, source.columns == column], name="df").tables["df"]
+                columns[column] = values.column(0)
+            except (InputError, PlanError) as error:
+                self.left_out[str(column)] = error.problems[0]
+        places = pa.array(range(len(source)), pa.int64())
+        self.frame = table(pa.table({**columns, _ROW: places}), name=name)
+
+
+class _Question:
+    """One operator over the rows of a data frame, checked and not run yet."""
+
+    def __init__(
+        self, rows: _Rows, operator: str, arguments: Mapping[str, Any], use: str | None
+    ) -> None:
+        self.source, self.own = rows.source, rows.frame.columns
+        self.use = {} if use is None else {_STEP: use}
+        try:
+            self.frame: Frame = getattr(rows.frame, operator)(**arguments, step=_STEP)
+        except PlanError as error:
+            texts = repr([value for value in arguments.values() if not isinstance(value, Frame)])
+            named = [problem for name, problem in rows.left_out.items() if name in texts]
+            raise PlanError(*map(_without_places, error.problems), *named) from None
+
+    def rows(self) -> pd.DataFrame:
+        """The rows that the operator gives, with its answers."""
+        new = [name for name in self.frame.columns if name not in self.own]
+        self._refuse_columns(new)
+        result = self._run(self.frame.project([_ROW, *new]))
+        answers = result.to_arrow()
+        taken = self.source.iloc[answers.column(_ROW).to_numpy()]
+        return _made([taken, *_series(answers.select(new), taken.index)], self.source, result)
+
+    def pairs(self, right: _Rows, alias: str) -> pd.DataFrame:
+        """The pairs that a join gives, with its answers."""
+        new = [name for name in self.frame.columns if name not in {*self.own, alias}]
+        columns = {**dict.fromkeys([_ROW, *new]), _OTHER: f"{alias}.{_ROW}"}
+        theirs = {
+            name: f"{name}_{alias}" if name in self.source.columns else name
+            for name in right.source.columns
+        }
+        self._refuse_columns([*new, *theirs.values()])
+        result = self._run(self.frame.project(columns))
+        answers = result.to_arrow()
+        taken = self.source.iloc[answers.column(_ROW).to_numpy()]
+        others = _taken(right.source, answers.column(_OTHER)).rename(columns=theirs)
+        others.index = taken.index
+        return _made(
+            [taken, others, *_series(answers.select(new), taken.index)], self.source, result
+        )
+
+    def groups(self) -> pd.DataFrame:
+        """The groups that an aggregation gives: the columns of `by` as they are, then the answers."""
+        result = self._run(self.frame)
+        answers = result.to_arrow()
+        by = [name for name in answers.column_names if name in self.own and name != _ROW]
+        keys = _taken(self.source[by], answers.column(_ROW)).reset_index(drop=True)
+        new = answers.drop_columns([*by, _ROW])
+        return _made([keys, *_series(new, pd.RangeIndex(answers.num_rows))], self.source, result)
+
+    def _refuse_columns(self, new: Sequence[str]) -> None:
+        """Refuse answers with the name of a column that is there. Raises PlanError."""
+        taken = next(
+            (name for i, name in enumerate(new) if name in self.source.columns or name in new[:i]),
+            None,
+        )
+        if taken is not None:
+            raise PlanError(
+                Problem(
+                    f'the frame has a column "{taken}" already', hint="name the new one otherwise"
+                )
+            )
+
+    def _run(self, frame: Frame) -> Result:
+        """The result; what a user of the command line sees as notes are warnings here.
+
+        Raises:
+            BudgetReached: A limit of the session is reached.
+            RowError: Rows have no answer, and would be missing.
+        """
+        result = session().run(frame, use=self.use)
+        for note in result.notes:
+            warnings.warn(note, stacklevel=5)
+        if result.stopped:
+            more = "answers so far are in the journal: a higher limit goes on"
+            raise BudgetReached(f"{result.stopped}; {more}")
+        if result.failed:
+            first, count = result.failed[0], len(result.failed)
+            what = (
+                f"{plural(count, 'row')} of {len(self.source):,} without an answer: {first.error}"
+            )
+            hint = 'keep such rows with on_error="null"; paid answers are in the journal'
+            raise RowError("set aside", str(Problem(what, hint=hint)))
+        return result
+
+
+def _without_places(problem: Problem) -> Problem:
+    """A problem that does not list the places of rows among the columns."""
+    there = (problem.there or "").replace(f", {_ROW}", "")
+    return replace(problem, there=there or None)
+
+
+def _taken(source: pd.DataFrame, places: pa.ChunkedArray[Any]) -> pd.DataFrame:
+    """Rows by their places; NULL takes a row of nothing, with the types that pandas has for it."""
+    if not places.null_count:
+        return source.iloc[places.to_numpy()].copy()
+    numbers = places.fill_null(pa.scalar(-1, pa.int64())).to_numpy()
+    return source.reset_index(drop=True).reindex(numbers)
+
+
+_NULLABLE = {pa.int64(): "Int64", pa.bool_(): "boolean"}
+
+
+def _series(answers: pa.Table, index: pd.Index) -> list[pd.Series]:
+    """Answers as columns: lists and structs as those of Python, whole numbers and booleans with a NULL
+    in the nullable types of pandas.
+    """
+    made = []
+    for name, values in zip(answers.column_names, answers.columns, strict=True):
+        if pa.types.is_nested(values.type):
+            made.append(pd.Series(values.to_pylist(), index, dtype=object, name=name))
+        elif values.null_count and values.type in _NULLABLE:
+            made.append(pd.Series(values.to_pylist(), index, _NULLABLE[values.type], name))
+        else:
+            made.append(values.to_pandas().set_axis(index).rename(name))
+    return made
+
+
+def _made(parts: Sequence[Any], source: pd.DataFrame, result: Result) -> pd.DataFrame:
+    """Columns beside each other, with the cost of the run in `attrs`."""
+    first, *others = parts
+    made = first.copy()
+    for part in others:
+        columns = [(part.name, part)] if isinstance(part, pd.Series) else list(part.items())
+        for name, values in columns:
+            made[name] = values.array
+    total = result.meter.total()
+    made.attrs = {
+        **source.attrs,
+        "semgraph": {
+            "run": result.run,
+            "calls": total.calls_issued,
+            "cached": total.calls_journal + total.calls_coalesced,
+            "tokens_in": total.tokens_in,
+            "tokens_out": total.tokens_out,
+            "dollars": total.dollars,
+            "failed": total.rows_failed,
+        },
+    }
+    return made
+
+
+_standard_error = pd.DataFrame.sem
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", UserWarning)  # of the method that `Semantics.__call__` keeps
+    pd.api.extensions.register_dataframe_accessor("sem")(Semantics)

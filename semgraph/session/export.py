@@ -1,0 +1,304 @@
+"""A group of the stored graph as networkx has it, and as a file: GraphML, JSON or Parquet."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import networkx as nx
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from semgraph.errors import DataError, PlanError, Problem, did_you_mean
+from semgraph.expr.types import Type
+from semgraph.logical.schema import Graph, Label
+from semgraph.private import private_folder
+from semgraph.session.resources import Resources
+from semgraph.stores.base import Store, open_for_reading
+
+LABEL = "label"
+"""The attribute with the label of a node, or the type of an edge."""
+_ENDS = ("source", "target")
+_TAKEN = {"node": {LABEL, "id"}, "edge": {LABEL, "id", "key"}}
+_FOLDER = ".parquet"
+_SOME = 1_000  # rows of a label in which other groups are looked for
+_NAMED = 10  # groups that a message names
+_NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A written group.
+
+    Args:
+        path: The file, or the folder.
+        nodes: The number of nodes.
+        edges: The number of edges.
+    """
+
+    path: Path
+    nodes: int
+    edges: int
+
+
+@dataclass(frozen=True)
+class GroupTables:
+    """The rows of a group, read a label at a time: nodes before edges."""
+
+    store: Store
+    graph: Graph
+    group: str
+
+    async def __aiter__(self) -> AsyncIterator[tuple[Label, pa.Table]]:
+        for label in (*self.graph.nodes, *self.graph.edges):
+            yield label, await self._rows(label)
+
+    async def _rows(self, label: Label) -> pa.Table:
+        ends = _ENDS if label.kind == "edge" else ()
+        names = [self.graph.key, self.graph.partition, *ends]
+        names += [name for name in properties(label) if name not in names]
+        return (await self.store.scan(label.name, names, [self.group], ())).select(names)
+
+
+def properties(label: Label) -> dict[str, Type]:
+    """The properties that are exported: neither vectors nor texts derived from others."""
+    return {name: kind for name, kind in label.columns.items() if name not in label.derived}
+
+
+@asynccontextmanager
+async def group_rows(resources: Resources, graph: Graph, group: str) -> AsyncIterator[GroupTables]:
+    """The rows of a group of the store. Raises PlanError if it holds none, or StoreUnavailable."""
+    resources.need_graph()
+    async with resources.opened_store(graph) as store:
+        await open_for_reading(store, graph)
+        for label in graph.labels:
+            if (await store.scan(label, [], [group], (), 1)).num_rows:
+                break
+        else:
+            raise await _nothing_of(store, graph, group)
+        yield GroupTables(store, graph, group)
+
+
+async def _nothing_of(store: Store, graph: Graph, group: str) -> PlanError:
+    groups: dict[str, None] = {}
+    for label in graph.labels:
+        rows = await store.scan(label, [], None, (), _SOME)
+        groups |= dict.fromkeys(map(str, rows.column(graph.partition).to_pylist()))
+    names = ", ".join(sorted(groups)[:_NAMED]) + (", ..." if len(groups) > _NAMED else "")
+    there = f"groups: {names}" if groups else "it is empty"
+    hint = did_you_mean(group, groups)
+    return PlanError(
+        Problem(f'{store.name} holds nothing of group "{group}"', there=there, hint=hint)
+    )
+
+
+async def export(resources: Resources, graph: Graph, group: str, to: Path) -> Exported:
+    """Write a group into a file; see `Session.export`."""
+    ending = to.suffix.lower()
+    if ending not in {*_WRITERS, _FOLDER}:
+        there = "endings: " + ", ".join((*_WRITERS, _FOLDER))
+        hint = did_you_mean(ending, (*_WRITERS, _FOLDER))
+        raise PlanError(
+            Problem(f'{to}: "{to.suffix}" is no format of graphs', there=there, hint=hint)
+        )
+    async with group_rows(resources, graph, group) as tables:
+        if ending == _FOLDER:
+            return await _write_parquet(graph, tables, to)
+        made = await networkx_graph(graph, tables)
+    with _replacing(to) as file:
+        _WRITERS[ending](made, file)
+    return Exported(to, made.number_of_nodes(), made.number_of_edges())
+
+
+# -- networkx
+
+
+async def networkx_graph(graph: Graph, tables: GroupTables) -> nx.MultiDiGraph:
+    """A group as a graph of networkx; see `Session.agraph`.
+
+    Raises:
+        DataError: Nodes of two labels have the same key.
+    """
+    made = nx.MultiDiGraph(group=tables.group)
+    async for label, table in tables:
+        kinds = label.columns
+        for row in table.to_pylist():
+            key = row[graph.key]
+            values = {LABEL: label.name, **_attributes(row, label.kind, kinds)}
+            if label.kind == "node":
+                _refuse_equal(made, key, label)
+                made.add_node(key, **values)
+            else:
+                made.add_edge(row["source"], row["target"], key, **values)
+    return made
+
+
+def _refuse_equal(made: nx.MultiDiGraph, key: str, label: Label) -> None:
+    if key in made:
+        other = made.nodes[key][LABEL]
+        raise DataError(
+            f'a {other} and a {label.name} have the key "{key}", which names one node of a graph',
+            hint="export to Parquet, which keeps labels apart",
+        )
+
+
+def _attributes(
+    row: Mapping[str, Any], kind: Literal["node", "edge"], types: Mapping[str, Type]
+) -> dict[str, Any]:
+    """The properties of a row that have a value. One with a name that networkx or `label` needs is
+    followed by "_".
+    """
+    ends = _ENDS if kind == "edge" else ()
+    return {
+        f"{name}_" if name in _TAKEN[kind] else name: _value(value, types[name])
+        for name, value in row.items()
+        if value is not None and name not in ends
+    }
+
+
+def _value(value: Any, kind: Type) -> Any:
+    if kind.name == "json":
+        return json.loads(value)
+    if isinstance(value, datetime):
+        return datetime.fromisoformat(
+            value.isoformat()
+        )  # a zone that pickles and compares anywhere
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """A value for JSON: times in ISO 8601."""
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    return value
+
+
+# -- files
+
+
+def _write_json(made: nx.MultiDiGraph, file: Path) -> None:
+    data = nx.node_link_data(made, edges="edges")
+    with file.open("w", encoding="utf-8") as out:
+        json.dump(data, out, ensure_ascii=False, indent=1, default=_plain)
+        out.write("\n")
+
+
+def _write_graphml(made: nx.MultiDiGraph, file: Path) -> None:
+    """GraphML knows numbers, true and false, and text: the rest is text, lists and objects in JSON."""
+    copy = nx.MultiDiGraph(**_in_xml(made.graph))
+    copy.add_nodes_from((_text(node), _in_xml(values)) for node, values in made.nodes(data=True))
+    copy.add_edges_from(
+        (_text(source), _text(target), _text(key), _in_xml(values))
+        for source, target, key, values in made.edges(keys=True, data=True)
+    )
+    nx.write_graphml_xml(copy, file)
+
+
+def _in_xml(values: Mapping[str, Any]) -> dict[str, Any]:
+    texts = {name: _plain(value) for name, value in values.items()}
+    return {
+        name: value
+        if isinstance(value, (bool, int, float))
+        else _text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in texts.items()
+    }
+
+
+def _text(text: str) -> str:
+    """A text without the control characters that XML cannot hold; each becomes U+FFFD."""
+    return _NO_XML.sub("\ufffd", text)
+
+
+async def _write_parquet(graph: Graph, tables: GroupTables, folder: Path) -> Exported:
+    """Write `nodes.parquet` and `edges.parquet`, a label at a time."""
+    counts = {"node": 0, "edge": 0}
+    with (
+        _replacing(folder / "nodes.parquet") as nodes,
+        _replacing(folder / "edges.parquet") as edges,
+        _LabelWriter(graph, graph.nodes, nodes) as node_writer,
+        _LabelWriter(graph, graph.edges, edges) as edge_writer,
+    ):
+        async for label, table in tables:
+            (node_writer if label.kind == "node" else edge_writer).write(label, table)
+            counts[label.kind] += table.num_rows
+    return Exported(folder, counts["node"], counts["edge"])
+
+
+class _LabelWriter:
+    """A Parquet file with the rows of several labels, and the columns of all. A property that has
+    different types in two labels has a column for each: `Book.year`.
+    """
+
+    def __init__(self, graph: Graph, labels: tuple[Label, ...], file: Path) -> None:
+        kinds: dict[str, set[pa.DataType]] = {}
+        for label in labels:
+            for name, kind in properties(label).items():
+                kinds.setdefault(name, set()).add(kind.arrow)
+        self._several = {name for name, types in kinds.items() if len(types) > 1} | {LABEL} & {
+            *kinds
+        }
+        ends = _ENDS if any(label.kind == "edge" for label in labels) else ()
+        fields: dict[str, pa.DataType] = {
+            LABEL: pa.string(),
+            **dict.fromkeys((graph.key, graph.partition, *ends), pa.string()),
+        }
+        for label in labels:
+            for name, kind in properties(label).items():
+                fields[self._column(label, name)] = kind.arrow
+        self.schema = pa.schema(list(fields.items()))
+        self._writer = pq.ParquetWriter(file, self.schema)
+
+    def _column(self, label: Label, name: str) -> str:
+        return f"{label.name}.{name}" if name in self._several else name
+
+    def write(self, label: Label, table: pa.Table) -> None:
+        """Append the rows of a label."""
+        own = table.rename_columns([self._column(label, name) for name in table.column_names])
+        rows = table.num_rows
+        columns = {name: own.column(name) for name in own.column_names}
+        columns[LABEL] = pa.chunked_array([pa.array([label.name] * rows, pa.string())])
+        arrays = [
+            columns[field.name].cast(field.type)
+            if field.name in columns
+            else pa.nulls(rows, field.type)
+            for field in self.schema
+        ]
+        self._writer.write_table(pa.table(arrays, schema=self.schema))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._writer.close()
+
+
+@contextmanager
+def _replacing(file: Path) -> Iterator[Path]:
+    """A new file that takes the place of `file` when all is written."""
+    private_folder(file.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    os.close(handle)
+    try:
+        yield Path(name)
+        if file.exists():
+            shutil.copymode(file, name)
+        Path(name).replace(file)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+_WRITERS: dict[str, Callable[[nx.MultiDiGraph, Path], None]] = {
+    ".graphml": _write_graphml,
+    ".json": _write_json,
+}

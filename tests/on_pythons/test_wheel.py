@@ -1,0 +1,96 @@
+"""The wheel installs and runs on each Python that is found here: `make test-pythons`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MINORS = (11, 12, 13, 14)
+FRAME = """
+import pandas, semgraph, semgraph.pandas
+rows = pandas.DataFrame({"n": [1, 2, 3]})
+session = semgraph.Session(llm="recorded", store="memory", runs="", journal=False)
+print(session.run(semgraph.table(rows).filter("n > 1")).to_pandas()["n"].tolist())
+"""
+
+
+@cache
+def interpreters() -> dict[str, str]:
+    """Pythons that start, by version: on the path, or among those of pyenv."""
+    found = {}
+    for minor in MINORS:
+        name = f"python3.{minor}"
+        root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+        places = [
+            shutil.which(name),
+            *map(str, sorted(root.glob(f"versions/3.{minor}.*/bin/{name}"))),
+        ]
+        if sys.version_info[:2] == (3, minor):
+            places.insert(0, sys.executable)
+        for place in filter(None, places):
+            told = subprocess.run([place, "-V"], capture_output=True, text=True, check=False)
+            if told.returncode == 0 and told.stdout.startswith(f"Python 3.{minor}."):
+                found[f"3.{minor}"] = place
+                break
+    return found
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+def run(*command: str | Path, folder: Path) -> str:
+    """What a command prints in a folder, without the settings of this process."""
+    own = ("SEMGRAPH_", "OPENAI_", "NEO4J_", "PYTHON", "VIRTUAL_ENV")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+    done = subprocess.run(
+        [*map(str, command)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_pythons_found_are_among_those_that_the_project_allows() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    allowed = re.search(r'^requires-python = ">=3\.(\d+),<3\.(\d+)"$', text, re.MULTILINE)
+    assert allowed is not None
+    assert (int(allowed[1]), int(allowed[2]) - 1) == (MINORS[0], MINORS[-1])
+    assert len(interpreters()) >= 1
+    print("Python", ", ".join(interpreters()))
+
+
+@pytest.mark.parametrize("version", sorted(interpreters()))
+def test_the_wheel_replays_the_first_example_in_a_fresh_environment(
+    version: str, wheel: Path, tmp_path: Path
+) -> None:
+    python = tmp_path / "venv" / "bin" / "python"
+    run(interpreters()[version], "-m", "venv", tmp_path / "venv", folder=tmp_path)
+    pip = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    run(*pip, "-c", ROOT / "constraints.txt", f"{wheel}[pandas]", folder=tmp_path)
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    command = tmp_path / "venv" / "bin" / "semgraph"
+    printed = run(
+        command, "run", "add_episode", "--llm", "recorded", "--store", "memory", folder=folder
+    )
+    assert "Alice Chen ─ WORKS_AT ─▶ TechCorp" in printed
+    run(command, "export", "--help", folder=folder)
+    assert run(python, "-c", FRAME, folder=folder) == "[2, 3]\n"
