@@ -334,10 +334,19 @@ class Commits:
         self._places = asyncio.Semaphore(_AT_ONCE)
 
     async def rows(self, sinks: Sinks) -> list[Unwritten]:
-        """Write the rows of some sinks, in one transaction without marks; or nothing, and the rows
-        that cannot be written.
+        """Write and record the rows of some sinks, in one transaction without marks; or nothing, and
+        the rows that cannot be written.
         """
-        return await self._write(await self.with_vectors(sinks), None)
+        unwritten = await self._write(await self.with_vectors(sinks), None)
+        if not unwritten:
+            self.record(sinks)
+        return unwritten
+
+    def record(self, sinks: Sinks) -> None:
+        """Record the rows of merges, unless nothing is written."""
+        for spec, batch in sinks if self.options.write else ():
+            if isinstance(spec.sink, Merge):
+                self.runtime.recorder.written(spec.sink.label.name, batch.visible())
 
     async def with_vectors(self, sinks: Sinks) -> Sinks:
         """The rows of some sinks as `window` takes them. Raises DataError."""

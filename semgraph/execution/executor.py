@@ -564,7 +564,7 @@ class Executor:
                 [(spec, batch.of_rows(own)) for spec, batch in sinks]
             )
         recorder.begin()
-        attempt.record()
+        self._record(attempt)
         recorder.keep()
         results = await all_ended(
             self.commits.window(windowing, window, input_rows, sinks, attempt.now)
@@ -578,10 +578,16 @@ class Executor:
         }:
             attempt.lost |= lost
             recorder.take_back()
-            attempt.record()
+            self._record(attempt)
         recorder.end()
         attempt.flush()
         return ends
+
+    def _record(self, attempt: _WaveAttempt) -> None:
+        """Record the rows that are done, and what good windows write and return."""
+        attempt.record()
+        good = [row for window in attempt.good for row in window.rows]
+        self.commits.record([(spec, batch.of_rows(good)) for spec, batch in attempt.sinks])
 
     def _without_failed(self, windowing: Windowing, windows: Sequence[Window]) -> list[Window]:
         """The windows that continue. With `on_error: stop`, a failed row stops its partition."""

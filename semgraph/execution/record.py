@@ -126,7 +126,9 @@ class RunRecord:
         draft.replace(path)
 
     def rows(self, kind: str, step: str, table: pa.Table) -> None:
-        """Append rows of a step, or of a result: `kind` is `steps`, `answers` or `results`."""
+        """Append rows of a step, of a result, or of a label: `kind` is `steps`, `answers`, `results`
+        or `written`.
+        """
         if table.num_rows and step:
             self._enter(self.folder / kind / step, table)
 
@@ -271,7 +273,7 @@ def write_table(path: Path, table: pa.Table) -> None:
         pq.write_table(table, file)
 
 
-INPUTS, SHARDS = "inputs", "shards"
+INPUTS, SHARDS, WRITTEN = "inputs", "shards", "written"
 
 
 def records_of(folder: Path) -> list[Path]:

@@ -162,6 +162,10 @@ class RowRecorder(Protocol):
         """Record rows of a result, with their hidden columns."""
         ...
 
+    def written(self, label: str, rows: pa.Table) -> None:
+        """Record rows that are merged into a label."""
+        ...
+
 
 class Lineage(Protocol):
     """The lineage of a run's rows: their ids, and the rows that each is made of."""
@@ -186,6 +190,8 @@ class NoRecord:
 
     def result(self, name: str, rows: pa.Table) -> None:
         """Do nothing."""
+
+    written = result
 
     def begin(self) -> None:
         """Do nothing."""

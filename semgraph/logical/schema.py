@@ -8,8 +8,8 @@ is `open`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -33,7 +33,7 @@ _DRAWN = {
     "to": "end",
     "sources": "sources",
 }
-_KEYS = {"properties", "derived", "fulltext", "index", "open", "ignore", "source", "target"}
+_KEYS = {"properties", "derived", "fulltext", "index", "open", "ignore", "source", "target", "draw"}
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Draw:
 @dataclass(frozen=True)
 class Graph:
     """All labels of a graph, its key property and its partition property; `draw` tells what a
-    picture of it shows.
+    picture of it shows, `draws` what it shows of a label instead.
     """
 
     tag: ClassVar[str] = "Graph"
@@ -132,6 +132,18 @@ class Graph:
     partition: str
     labels: Mapping[str, Label]
     draw: Draw = field(default=Draw(), compare=False)
+    draws: Mapping[str, Draw] = field(default_factory=dict, compare=False)
+
+    def drawn(self, name: str) -> Draw:
+        """Which properties of a label a picture shows: what the label itself says, else what the
+        graph says, as far as the label has it.
+        """
+        own, label = self.draws.get(name, Draw()), self.labels[name]
+        shown = {
+            each.name: getattr(own, each.name) or getattr(self.draw, each.name)
+            for each in fields(Draw)
+        }
+        return Draw(**{name: prop for name, prop in shown.items() if prop in label.properties})
 
     @cached_property
     def canonical_text(self) -> str:
@@ -188,8 +200,14 @@ class Graph:
                         f'"{end}" is not a node label' if end else "an edge needs source and target"
                     )
                     raise Fault(msg, "edges", label.name, hint=did_you_mean(end, labels))
-        draw = _draw(_mapping(data.get("draw"), "draw"), labels)
-        return cls(str(data.get("graph", "graph")), key, partition, labels, draw)
+        draw = _draw(_mapping(data.get("draw"), "draw"), labels.values(), "draw")
+        draws = {
+            name: _draw(_mapping(body["draw"], section, name, "draw"), [labels[name]], section, name, "draw")
+            for section in ("nodes", "edges")
+            for name, body in _mapping(data.get(section), section).items()
+            if body and "draw" in body
+        }  # fmt: skip
+        return cls(str(data.get("graph", "graph")), key, partition, labels, draw, draws)
 
 
 def _mapping(value: object, *path: str) -> Mapping[str, Any]:
@@ -228,14 +246,14 @@ def _name(name: object, *path: str) -> str:
     return name
 
 
-def _draw(data: Mapping[str, Any], labels: Mapping[str, Label]) -> Draw:
-    _known(data, _DRAWN, "draw")
+def _draw(data: Mapping[str, Any], labels: Collection[Label], *path: str) -> Draw:
+    _known(data, _DRAWN, *path)
     for name, prop in data.items():
         kind = "node" if name == "node" else "edge"
-        known = {p for label in labels.values() if label.kind == kind for p in label.properties}
+        known = {p for label in labels if label.kind == kind for p in label.properties}
         if str(prop) not in known:
             msg = f'no {kind} has a property "{prop}"'
-            raise Fault(msg, "draw", name, hint=did_you_mean(str(prop), known))
+            raise Fault(msg, *path, name, hint=did_you_mean(str(prop), known))
     return Draw(**{_DRAWN[name]: str(prop) for name, prop in data.items()})
 
 

@@ -1,20 +1,38 @@
-"""The chart of a comparison: cost on the x axis, quality on the y axis; as SVG and in characters."""
+"""The chart of a comparison: cost on the x axis, quality on the y axis; as SVG and in characters.
+
+The axes fit the data: costs begin at 0 only if 0 is near, and are logarithmic if they differ much.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import product
+from math import ceil, floor, log10
 from typing import Any, NamedTuple
 
 from semgraph.compare.comparison import Arm, Comparison, graded, quality_of, ranked
 from semgraph.formats import dollars, shortened
+from semgraph.render.boxes import Box
 
 NONE = "–"
-_WIDE, _HIGH = 640, 380
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 150, 32, 52
-_SHAPES = ("M-6 0a6 6 0 1 0 12 0a6 6 0 1 0 -12 0z", "M-6-6H6V6H-6z", "M0-8L7 5H-7z", "M0-8L8 0L0 8L-8 0z", "M0 8L7-5H-7z",
+_WIDE, _HIGH = 720, 400
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 30, 40, 56
+_NEAR, _FAR = (
+    0.3,
+    20.0,
+)  # shares of the largest cost: 0 is near; the factor from which a scale is logarithmic
+_LETTER = 7.2  # pixels of a letter of a name
+_DISTANCES = (
+    12,
+    24,
+    40,
+    60,
+    84,
+)  # of a name from its point, in pixels; the nearest free place is taken
+_SIDES = ((1, 0), (-1, 0), (1, -1), (1, 1), (-1, -1), (-1, 1), (0, -1), (0, 1))
+SHAPES = ("M-6 0a6 6 0 1 0 12 0a6 6 0 1 0 -12 0z", "M-6-6H6V6H-6z", "M0-8L7 5H-7z", "M0-8L8 0L0 8L-8 0z", "M0 8L7-5H-7z",
            "M-2-7H2V-2H7V2H2V7H-2V2H-7V-2H-2z")  # fmt: skip
-_NAME = 24
+_NAME = 40
 _LINES = 8
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -28,19 +46,59 @@ class Point(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """The ranges of both axes: costs from 0 to `right`, qualities from `low` to `high`."""
+    """The ranges of both axes: costs from `left` to `right`, qualities from `low` to `high`. `log`:
+    the scale of costs is logarithmic.
+    """
 
+    left: float
     right: float
     low: float
     high: float
+    log: bool = False
 
     def across(self, cost: float) -> float:
         """The position of a cost: 0 is left, 1 right."""
-        return cost / (self.right or 1.0)
+        if self.log:
+            return log10(cost / self.left) / log10(self.right / self.left)
+        return (cost - self.left) / (self.right - self.left or 1.0)
 
     def down(self, quality: float) -> float:
         """The position of a quality: 0 is the top, 1 the bottom."""
         return (self.high - quality) / (self.high - self.low or 1.0)
+
+    def costs(self) -> list[float]:
+        """Round values of the cost axis."""
+        if not self.log:
+            return ticks(self.right, self.left)
+        tens = range(floor(log10(self.left)), ceil(log10(self.right)) + 1)
+        values = [10.0**e * f for e in tens for f in (1, 2, 5)]
+        values = [value for value in values if self.left <= value <= self.right]
+        return values if len(values) <= _TICKS else [v for v in values if log10(v) % 1 < 1e-9]
+
+
+_TICKS = 7
+
+
+def _scales(costs: Sequence[float], low: float, high: float, *, margin: bool) -> Scales:
+    """The scales of some costs and of qualities from `low` to `high`; with a margin around them for
+    marks and names.
+
+    >>> (
+    ...     _scales([70, 100], 0.5, 1.0, margin=False).left,
+    ...     _scales([10, 100], 0.5, 1.0, margin=False).left,
+    ... )
+    (65.5, 0.0)
+    >>> _scales([1, 100], 0.5, 1.0, margin=False).log
+    True
+    """
+    least, most = min(costs), max(costs)
+    if least > 0 and most >= _FAR * least:
+        wider = 1.3 if margin else 1.0
+        return Scales(least / wider, most * wider, low, high, log=True)
+    span = most - least
+    left = 0.0 if not span or least <= _NEAR * most else least - 0.15 * span
+    right = (most + 0.15 * (most - left) if span else 2 * most) if margin else most
+    return Scales(left, right or 1.0, low, high)
 
 
 def points(comparison: Comparison) -> tuple[str, list[Point]]:
@@ -87,20 +145,18 @@ def share(value: float | None, digits: int = 2) -> str:
     return text.replace("0.", ".", 1) if value < 1 else text
 
 
-def ticks(most: float, number: int = 5) -> list[float]:
-    """Round values from 0 to about `most`.
+def ticks(most: float, least: float = 0.0, number: int = 5) -> list[float]:
+    """Round values from `least` to `most`, about as many as `number`.
 
-    >>> ticks(1.7), ticks(0)
-    ([0.0, 0.5, 1.0, 1.5], [0.0])
+    >>> ticks(1.7), ticks(0), ticks(1410, 850)
+    ([0.0, 0.5, 1.0, 1.5], [0.0], [1000.0, 1200.0, 1400.0])
     """
-    if most <= 0:
-        return [0.0]
-    step = 10.0**-6
-    for low, high in pairwise(10.0**e * f for e in range(-6, 9) for f in (1, 2, 5)):
-        step = low
-        if low * number >= most or high > most:
-            break
-    return [round(i * step, 9) for i in range(int(most / step) + 1)]
+    if most <= least:
+        return [least]
+    ten = 10.0 ** floor(log10((most - least) / number))
+    step = next(ten * f for f in (1, 2, 5, 10) if ten * f * number >= (most - least) * (1 - 1e-9))
+    first, last = ceil(least / step - 1e-9), floor(most / step + 1e-9)
+    return [round(i * step, 12) for i in range(first, last + 1)]
 
 
 def _cost(value: float, unit: str) -> str:
@@ -114,19 +170,23 @@ def svg(comparison: Comparison, anchor: str) -> dict[str, Any] | None:
     unit, drawn = points(comparison)
     if len(drawn) < 2:
         return None
-    costs = ticks(max(point.cost for point in drawn) * 1.05)
     spans = [point.arm.quality.interval or (point.quality, point.quality) for point in drawn]
     low, high = min(min(s) for s in spans), max(max(s) for s in spans)
-    margin = (high - low or 0.1) * 0.15
-    right = max(costs[-1], *(point.cost for point in drawn))
-    scales = Scales(right, max(0.0, low - margin), min(1.0, high + margin))
+    margin = max((high - low) * 0.15, 0.02)
+    scales = _scales(
+        [point.cost for point in drawn],
+        max(0.0, low - margin),
+        min(1.0, high + margin),
+        margin=True,
+    )
     name = measure(comparison)
-    levels: list[float] = []
-    shapes = []
-    for i, (point, span) in enumerate(zip(drawn, spans, strict=True)):
-        levels.append(_free(_y(scales, point.quality) + 4, levels))
-        shapes.append(_shape(i, point, scales, span, levels[-1]))
-    bars = " Bars: 95 % intervals." if any(point.arm.quality.interval for point in drawn) else ""
+    marks = [
+        _mark(i, point, scales, span)
+        for i, (point, span) in enumerate(zip(drawn, spans, strict=True))
+    ]
+    unnamed = _name(
+        marks, [_place(point, scales, span) for point, span in zip(drawn, spans, strict=True)]
+    )
     return {
         "anchor": anchor,
         "width": _WIDE,
@@ -135,10 +195,23 @@ def svg(comparison: Comparison, anchor: str) -> dict[str, Any] | None:
             f"{point.arm.name}: {_cost(point.cost, unit)}, {name} {share(point.quality, 3)}"
             for point in drawn
         ),
-        "caption": f"Up is better, left is cheaper; one trial, cold.{bars}",
-        "points": shapes,
-        **_axes(unit, name, costs, scales),
+        "caption": _caption(drawn, scales, unnamed),
+        "points": marks,
+        **_axes(unit, name, scales),
     }
+
+
+def _caption(drawn: Sequence[Point], scales: Scales, unnamed: Sequence[str]) -> str:
+    parts = ["Up is better, left is cheaper; one trial, cold."]
+    if any(point.arm.quality.interval for point in drawn):
+        parts.append("Bars: 95 % intervals.")
+    if scales.log:
+        parts.append("The scale of costs is logarithmic.")
+    elif scales.left:
+        parts.append("Costs do not begin at 0.")
+    if unnamed:
+        parts.append(f"Without a name, for lack of space: {', '.join(unnamed)}.")
+    return " ".join(parts)
 
 
 def _x(scales: Scales, cost: float) -> float:
@@ -149,23 +222,19 @@ def _y(scales: Scales, quality: float) -> float:
     return _TOP + scales.down(quality) * (_HIGH - _TOP - _BOTTOM)
 
 
-def _free(level: float, taken: Sequence[float]) -> float:
-    """The next height for a name that does not overlap a taken one."""
-    while any(abs(level - other) < 15 for other in taken):
-        level += 15
-    return level
-
-
-def _axes(unit: str, name: str, costs: Sequence[float], scales: Scales) -> dict[str, Any]:
+def _axes(unit: str, name: str, scales: Scales) -> dict[str, Any]:
     bottom, right = _HIGH - _BOTTOM, _WIDE - _RIGHT
-    levels = [scales.low + (scales.high - scales.low) * i / 4 for i in range(5)]
+    levels = ticks(scales.high, scales.low)
+    digits = 2 if all(abs(level * 100 % 1) < 1e-6 for level in levels) else 3
+    costs = scales.costs()
     return {
-        "axis": f"M{_LEFT} {_TOP}V{bottom}H{right}",
+        "axis": f"M{_LEFT} {_TOP}V{bottom}H{right}"
+        + "".join(f"M{_x(scales, cost):.1f} {bottom}v5" for cost in costs),
         "costs": [
             {
                 "x": f"{_x(scales, cost):.1f}",
-                "y": bottom + 18,
-                "text": _cost(cost, unit).removesuffix(" tokens"),
+                "y": bottom + 20,
+                "text": f"{'$' * (unit == '$')}{cost:,.9g}",
             }
             for cost in costs
         ],
@@ -174,7 +243,7 @@ def _axes(unit: str, name: str, costs: Sequence[float], scales: Scales) -> dict[
                 "d": f"M{_LEFT} {_y(scales, level):.1f}H{right}",
                 "x": _LEFT - 8,
                 "y": f"{_y(scales, level) + 4:.1f}",
-                "text": share(level, 3),
+                "text": share(level, digits),
             }
             for level in levels
         ],
@@ -187,23 +256,59 @@ def _axes(unit: str, name: str, costs: Sequence[float], scales: Scales) -> dict[
     }
 
 
-def _shape(
-    i: int, point: Point, scales: Scales, span: tuple[float, float], level: float
-) -> dict[str, Any]:
+def _mark(i: int, point: Point, scales: Scales, span: tuple[float, float]) -> dict[str, Any]:
+    """The mark of a variant, without its name."""
     x, y = _x(scales, point.cost), _y(scales, point.quality)
     low, high = _y(scales, span[0]), _y(scales, span[1])
     bar = f"M{x:.1f} {low:.1f}V{high:.1f}M{x - 4:.1f} {low:.1f}h8M{x - 4:.1f} {high:.1f}h8"
-    name = point.arm.name
     return {
-        "colour": i % len(_SHAPES),
-        "title": name,
-        "name": shortened(name, _NAME),
+        "colour": i % len(SHAPES),
+        "title": point.arm.name,
+        "name": "",
         "bar": bar if low != high else "",
-        "shape": _SHAPES[i % len(_SHAPES)],
+        "shape": SHAPES[i % len(SHAPES)],
         "place": f"translate({x:.1f} {y:.1f})",
-        "x": f"{x + 13:.1f}",
-        "y": f"{level:.1f}",
     }
+
+
+class _Place(NamedTuple):
+    """The point of a mark, and the ends of its interval."""
+
+    x: float
+    y: float
+    top: float
+    bottom: float
+
+
+def _place(point: Point, scales: Scales, span: tuple[float, float]) -> _Place:
+    return _Place(
+        _x(scales, point.cost), _y(scales, point.quality), _y(scales, span[1]), _y(scales, span[0])
+    )
+
+
+def _name(marks: Sequence[dict[str, Any]], places: Sequence[_Place]) -> list[str]:
+    """Write the name of each mark at the nearest place where it covers no other name, no mark and no
+    interval, with a line if that is far. Returns the names without a place.
+    """
+    taken = [Box(at.x - 7, at.y - 7, at.x + 7, at.y + 7) for at in places]
+    taken += [Box(at.x - 4, at.top - 2, at.x + 4, at.bottom + 2) for at in places]
+    unnamed = []
+    for mark, at in zip(marks, places, strict=True):
+        name = shortened(mark["title"], _NAME)
+        wide = len(name) * _LETTER
+        for distance, (side, up) in product(_DISTANCES, _SIDES):
+            x, y = at.x + side * distance, at.y + up * distance
+            left = x - wide * (0.5 - side / 2)
+            box = Box(left, y - 8, left + wide, y + 8)
+            inside = box.left > _LEFT and box.right < _WIDE and 18 < box.top < _HIGH - _BOTTOM - 14
+            if inside and not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                lead = f"M{at.x:.1f} {at.y:.1f}L{x:.1f} {y:.1f}" if distance > _DISTANCES[0] else ""
+                mark |= {"name": name, "x": f"{left:.1f}", "y": f"{y + 4:.1f}", "lead": lead}
+                break
+        else:
+            unnamed.append(mark["title"])
+    return unnamed
 
 
 def text(comparison: Comparison, width: int) -> str:
@@ -215,7 +320,7 @@ def text(comparison: Comparison, width: int) -> str:
         return ""
     wide = max(20, min(width - 12, 64))
     costs, qualities = [point.cost for point in drawn], [point.quality for point in drawn]
-    scales = Scales(max(costs) or 1.0, min(qualities), max(qualities))
+    scales = _scales(costs, min(qualities), max(qualities), margin=False)
     tall = _LINES if share(scales.high, 3) != share(scales.low, 3) else 1
     cells: dict[tuple[int, int], list[str]] = {}
     for point in drawn:
@@ -230,7 +335,9 @@ def text(comparison: Comparison, width: int) -> str:
     labels = {tall - 1: share(scales.low, 3), 0: share(scales.high, 3)}
     lines = [measure(comparison)]
     lines += [f"{labels.get(i, ''):>6} │{''.join(row)}".rstrip() for i, row in enumerate(grid)]
-    lines += [f"{'':>6} └{'─' * wide}", f"{'':>8}0{_cost(scales.right, unit):>{wide - 1}}"]
+    left = _cost(scales.left, unit).removesuffix(" tokens") if scales.left else "0"
+    right = _cost(scales.right, unit) + ", logarithmic" * scales.log
+    lines += [f"{'':>6} └{'─' * wide}", f"{'':>8}{left}{right:>{wide - len(left)}}"]
     return "\n".join([*lines, *_legend(cells.values(), max(width, 20))])
 
 

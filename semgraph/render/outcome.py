@@ -124,7 +124,7 @@ def drawing(result: Result, plan: LogicalPlan) -> list[Picture]:
     recorded = isinstance(result.tables, RecordedTables)
     if recorded and sum(map(result.count, result.tables)) > _DRAWN:
         return []
-    return pictures(result.tables, plan.graph)
+    return pictures((("", table) for table in result.tables.values()), plan.graph)
 
 
 def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> list[Column]:

@@ -1,19 +1,20 @@
-"""A graph in a terminal: the nodes and edges of a run, as arrows between names.
+"""The nodes and edges of a run, from its tables; and their picture in a terminal, as arrows between
+names.
 
 Nodes are in tables with the graph's key and the property of `draw: node`; edges are in tables that
-also have `source`, `target` and the property of `draw: edge` or `draw: text`.
+also have `source` and `target`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from semgraph.formats import day, plain_line, plural, shortened
-from semgraph.logical.schema import Graph
-from semgraph.render.tables import fit
+from semgraph.logical.schema import Draw, Graph
+from semgraph.render.tables import cell, fit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,12 +25,26 @@ _NAME = 28
 _MORE = 8
 
 
+_FACTS = 8
+_FACT = 300  # characters
+
+
+@dataclass
+class Dot:
+    """A node: its name, its label ("" if it is not known), and its other properties as texts."""
+
+    name: str
+    label: str = ""
+    facts: dict[str, str] = field(default_factory=dict)
+
+
 @dataclass
 class Arrow:
-    """An edge: the keys of its ends, and the properties to draw."""
+    """An edge: the keys of its ends, its label ("" if it is not known), and the properties to draw."""
 
     source: str
     target: str
+    label: str = ""
     name: str = ""
     text: str = ""
     start: str = ""
@@ -44,12 +59,15 @@ class Arrow:
 
 @dataclass
 class Picture:
-    """All nodes and edges of one partition, by key. `has_edges`: whether the graph has edge labels."""
+    """All nodes and edges of one partition, by key. `has_edges`: whether the graph has edge labels;
+    `loose`: edges without name and text that are left out, as an end is not in the picture.
+    """
 
     partition: str
     has_edges: bool = False
-    nodes: dict[str, str] = field(default_factory=dict)
+    nodes: dict[str, Dot] = field(default_factory=dict)
     edges: dict[str, Arrow] = field(default_factory=dict)
+    loose: dict[str, Arrow] = field(default_factory=dict)
 
     @property
     def counts_edges(self) -> bool:
@@ -64,42 +82,77 @@ class Picture:
 
     def name(self, key: str) -> str:
         """The name of a node, else its abbreviated key."""
-        return self.nodes.get(key) or key[:_MORE]
+        return self.nodes[key].name if key in self.nodes else key[:_MORE]
 
 
-def pictures(tables: Mapping[str, pa.Table], graph: Graph) -> list[Picture]:
-    """The graph in the tables, a picture for each partition; none without nodes and edges."""
+def pictures(tables: Iterable[tuple[str, pa.Table]], graph: Graph) -> list[Picture]:
+    """The graph in the tables, a picture for each partition; none without nodes and edges.
+
+    Args:
+        tables: Each with the label of its rows; "" if it is not known.
+        graph: The graph.
+    """
     by_partition: dict[str, Picture] = {}
-    for table in tables.values():
+    edges = {label.name for label in graph.edges}
+    for label, table in tables:
         names = set(table.column_names)
         if graph.key not in names:
             continue
         for row in table.to_pylist():
-            partition = row.get(graph.partition)
-            picture = by_partition.setdefault(
-                str(partition or ""), Picture(str(partition or ""), bool(graph.edges))
-            )
-            _add(picture, row, graph, names)
+            partition = str(row.get(graph.partition) or "")
+            picture = by_partition.setdefault(partition, Picture(partition, bool(graph.edges)))
+            if {"source", "target"} <= names or label in edges:
+                _add_edge(picture, row, graph, label)
+            elif label or graph.draw.node in names:
+                _add_node(picture, row, graph, label)
+            _add_sources(picture, row, graph, label)
+    for picture in by_partition.values():
+        _tie(picture)
     return [p for p in by_partition.values() if p.nodes or p.edges]
 
 
-def _add(picture: Picture, row: Mapping[str, Any], graph: Graph, names: set[str]) -> None:
-    draw, key = graph.draw, str(row[graph.key])
-    if {"source", "target"} <= names:
-        if draw.edge in names or draw.text in names:
-            new = Arrow(str(row["source"]), str(row["target"]))
-            edge = picture.edges.setdefault(key, new)
-            edge.name = plain_line(str(row.get(draw.edge) or "")) or edge.name
-            edge.text = plain_line(str(row.get(draw.text) or "")) or edge.text
-            edge.start, edge.end = (
-                day(row.get(draw.start)) or edge.start,
-                day(row.get(draw.end)) or edge.end,
-            )
-    elif draw.node in names:
-        picture.nodes[key] = plain_line(str(row[draw.node] or "")) or key[:_MORE]
-    if key in picture.edges:
-        sources = picture.edges[key].sources
-        sources += [s for s in row.get(draw.sources) or () if s not in sources]
+def _draw(graph: Graph, label: str) -> Draw:
+    return graph.draws.get(label, graph.draw)
+
+
+def _add_edge(picture: Picture, row: Mapping[str, Any], graph: Graph, label: str) -> None:
+    draw, key = _draw(graph, label), str(row[graph.key])
+    shown = draw.edge in row or draw.text in row
+    new = Arrow(str(row.get("source")), str(row.get("target")), label, label)
+    if key not in picture.edges and "source" not in row:  # an edge of an earlier run
+        shown = False
+    edge = (picture.edges if shown else picture.loose).setdefault(key, new)
+    edge.name = plain_line(str(row.get(draw.edge) or "")) or edge.name
+    edge.text = plain_line(str(row.get(draw.text) or "")) or edge.text
+    edge.start = day(row.get(draw.start)) or edge.start
+    edge.end = day(row.get(draw.end)) or edge.end
+
+
+def _add_node(picture: Picture, row: Mapping[str, Any], graph: Graph, label: str) -> None:
+    draw, key = _draw(graph, label), str(row[graph.key])
+    dot = picture.nodes.setdefault(key, Dot("", label))
+    dot.name = plain_line(str(row.get(draw.node) or "")) or dot.name or key[:_MORE]
+    hidden = {graph.key, graph.partition, draw.node}
+    for name, value in row.items():
+        if name not in hidden and not name.startswith("_") and value not in (None, "", []):
+            dot.facts[name] = shortened(plain_line(cell(value)), _FACT)
+    dot.facts = dict(list(dot.facts.items())[:_FACTS])
+
+
+def _add_sources(picture: Picture, row: Mapping[str, Any], graph: Graph, label: str) -> None:
+    edge = picture.edges.get(str(row[graph.key]))
+    if edge is not None:
+        sources = row.get(_draw(graph, label).sources) or ()
+        edge.sources += [s for s in sources if s not in edge.sources]
+
+
+def _tie(picture: Picture) -> None:
+    """Draw the edges without name and text whose ends are both in the picture."""
+    for key, edge in list(picture.loose.items()):
+        if key in picture.edges:
+            del picture.loose[key]
+        elif {edge.source, edge.target} <= set(picture.nodes):
+            picture.edges[key] = picture.loose.pop(key)
 
 
 def lines(
@@ -183,7 +236,7 @@ def _columns(
 def _alone(picture: Picture, edges: Sequence[Arrow], width: int) -> Iterator[str]:
     """The nodes without an edge."""
     touched = {key for edge in edges for key in (edge.source, edge.target)}
-    alone = [name for key, name in picture.nodes.items() if key not in touched]
+    alone = [node.name for key, node in picture.nodes.items() if key not in touched]
     if alone:
         rest = f", … {len(alone) - _MORE} more" if len(alone) > _MORE else ""
         lead = "without an edge: " if picture.counts_edges else ""

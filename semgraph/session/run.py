@@ -20,6 +20,7 @@ from semgraph.execution.executor import Executor
 from semgraph.execution.observations import Observations
 from semgraph.execution.record import (
     ROW_ID,
+    WRITTEN,
     CallLog,
     Run,
     RunLineage,
@@ -332,6 +333,10 @@ class _Recorder:
         """See `RowRecorder.result`."""
         self._record.rows(RESULTS, name, self._placed(rows))
 
+    def written(self, label: str, rows: pa.Table) -> None:
+        """See `RowRecorder.written`."""
+        self._record.rows(WRITTEN, label, rows)
+
 
 def settings_facts(settings: Settings) -> dict[str, Any]:
     """What a record says of settings: no letter of a key."""
@@ -375,7 +380,14 @@ def plan_facts(logical: LogicalPlan, fingerprint: str) -> dict[str, Any]:
         "key": logical.graph.key,
         "order": logical.windows.input if logical.windows else None,
         "returns": {name: node.step for name, node in logical.returns.items()},
-        "graph": {"partition": logical.graph.partition, "draw": asdict(logical.graph.draw)},
+        "graph": {
+            "partition": logical.graph.partition,
+            "draw": asdict(logical.graph.draw),
+            "labels": {
+                name: {"kind": label.kind, "draw": asdict(logical.graph.drawn(name))}
+                for name, label in logical.graph.labels.items()
+            },
+        },
     }
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.browser.conftest import Shown
-from tests.render.test_html import HOSTILE, line, recorded, texts
+from tests.render.test_html import HOSTILE, TURN, labelled, line, recorded, texts
 from tests.render.test_html_comparison import arm, compared
 
 Show = Callable[..., Shown]
@@ -41,8 +41,8 @@ CONTRAST = """() => {
 UNNAMED = """() => {
   const named = (e) => e.getAttribute("aria-label") || e.textContent.trim() ||
     (e.getAttribute("aria-labelledby") || "").split(" ").some((id) => document.getElementById(id)?.textContent);
-  const wanted = document.querySelectorAll("button, a, [role=img], [role=region], svg, summary, section[aria-labelledby], nav");
-  return [...wanted].filter((e) => !named(e)).map((e) => e.outerHTML.slice(0, 80));
+  const wanted = document.querySelectorAll("button, a, [role=button], [role=group], [role=img], [role=region], svg, summary, section[aria-labelledby], nav");
+  return [...wanted].filter((e) => !e.closest("[aria-hidden]") && !named(e)).map((e) => e.outerHTML.slice(0, 80));
 }"""
 
 
@@ -175,3 +175,135 @@ def test_a_comparison_can_be_read_in_light_and_dark_at_every_width(
         assert shown.run("document.documentElement.scrollWidth - innerWidth") <= 0
     assert shown.run(UNNAMED) == []
     assert (shown.said, shown.asked) == ([], [])
+
+
+def test_pointing_at_a_node_or_an_edge_tells_its_facts_and_times(
+    show: Show, tmp_path: Path
+) -> None:
+    page = show(labelled(tmp_path)).page
+    told = page.locator(".told")
+    assert not told.is_visible()
+    page.locator(".node", has_text="Ann").last.locator(".mark").hover()
+    said = told.inner_text()
+    assert "Ann Person" in said
+    assert "→ KNOWS Bob: Ann knows Bob from Riga. · holds 2024-05 →" in said
+    assert "← NAMES Ann has known Bob" in said
+    assert page.locator(".node.dim").count() == 0, "all nodes are ends of its edges"
+    page.locator(".edge", has_text="KNOWS").locator("text").hover()
+    said = told.inner_text()
+    assert said.splitlines()[0].startswith("Ann → KNOWS → Bob")
+    assert "Ann knows Bob from Riga." in said
+    assert "holds 2024-05 →" in said
+    assert f"from: {TURN}" in said
+    assert page.locator(".node.dim").count() == 1, "the note is no end of this edge"
+
+
+def test_the_graph_can_be_read_by_keyboard_alone(show: Show, tmp_path: Path) -> None:
+    shown = show(labelled(tmp_path))
+    page, told = shown.page, shown.page.locator(".told")
+    focused = "document.activeElement.getAttribute('aria-label')"
+    page.locator("svg.graph").locator("xpath=..").focus()
+    page.keyboard.press("Tab")
+    assert shown.run(focused) == f"{TURN}, Note, 2 edges"
+    assert "place\nRiga" in told.inner_text()
+    page.keyboard.press("Tab")
+    assert shown.run(focused) == "Ann, Person, 2 edges"
+    page.keyboard.press("ArrowRight")
+    assert shown.run(focused) == "Ann KNOWS Bob · Ann knows Bob from Riga. · 2024-05 →"
+    assert "holds 2024-05 →" in told.inner_text()
+    width = "getComputedStyle(document.activeElement.querySelector('.line')).strokeWidth"
+    assert shown.run(width) == "4px", "the focus can be seen"
+    page.keyboard.press("Escape")
+    assert shown.run(focused) == "Ann, Person, 2 edges"
+    page.keyboard.press("Enter")
+    page.locator(".node").first.locator(".mark").hover()
+    assert "Ann Person" in told.inner_text(), "Enter keeps what is told"
+    page.keyboard.press("Escape")
+    assert not told.is_visible()
+
+
+def test_facts_can_be_read_in_light_and_dark(show: Show, tmp_path: Path) -> None:
+    shown = show(labelled(tmp_path))
+    shown.page.locator(".node").first.focus()
+    for scheme in ("light", "dark"):
+        shown.page.emulate_media(color_scheme=scheme)
+        assert shown.run(CONTRAST) == []
+    assert shown.run(UNNAMED) == []
+    assert (shown.said, shown.asked) == ([], [])
+
+
+def test_colours_of_the_legend_are_those_of_the_nodes(show: Show, tmp_path: Path) -> None:
+    shown = show(labelled(tmp_path))
+    colours = """(place) => [...document.querySelectorAll(`${place} path.mark`)]
+      .map((e) => getComputedStyle(e).fill)"""
+    for scheme in ("light", "dark"):
+        shown.page.emulate_media(color_scheme=scheme)
+        note, person = shown.run(colours, ".legend")
+        assert note != person
+        assert shown.run(colours, ".graph") == [note, person, person]
+
+
+def test_a_box_that_scrolls_says_so_and_no_other_does(show: Show, tmp_path: Path) -> None:
+    shown = show(recorded(tmp_path), viewport={"width": 390, "height": 800})
+    table = shown.page.locator(".scroller", has=shown.page.locator("table.steps").first).first
+    state = "e => [...e.classList].sort().join(' ')"
+    hint = "e => getComputedStyle(e, '::before').content"
+    shadow = "e => getComputedStyle(e.firstElementChild).boxShadow"
+    assert table.evaluate(state) == "more-right scroller scrolls"
+    assert "more to the right" in table.evaluate(hint)
+    assert table.evaluate(shadow) != "none"
+    table.locator(".scroll").evaluate("e => e.scrollTo(e.scrollWidth, 0)")
+    shown.page.locator(".scroller.more-left table.steps").wait_for()
+    assert table.evaluate(state) == "more-left scroller scrolls"
+    shown.page.set_viewport_size({"width": 1900, "height": 800})
+    shown.page.locator(".scroller:not(.scrolls) table.steps").first.wait_for()
+    assert table.evaluate(state) == "scroller"
+    assert (table.evaluate(hint), table.evaluate(shadow)) == ("none", "none")
+
+
+def test_the_plan_has_a_box_for_each_step_and_leads_to_called_plans(
+    show: Show, tmp_path: Path
+) -> None:
+    shown = show(labelled(tmp_path))
+    page = shown.page
+    steps = shown.run("[...document.querySelectorAll('[data-step]')].map((e) => e.dataset.step)")
+    assert sorted(steps) == ["merge Note", "merge Person", "notes", "part/told"]
+    inner = page.locator("[data-step='part/told']")
+    assert not inner.is_visible()
+    page.locator("svg.plan a").focus()
+    page.keyboard.press("Enter")
+    page.locator("summary", has_text="part: 1 step").click()
+    assert inner.is_visible()
+    overlaps = """() => [...document.querySelectorAll('svg.plan')].flatMap((svg) => {
+      const boxes = [...svg.querySelectorAll('rect')].map((e) => e.getBoundingClientRect());
+      return boxes.flatMap((a, i) => boxes.slice(i + 1).filter((b) =>
+        a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom));
+    }).length"""
+    assert shown.run(overlaps) == 0
+    outside = """() => [...document.querySelectorAll('svg.plan .box')].filter((e) => {
+      const rect = e.querySelector('rect').getBoundingClientRect(), text = e.querySelector('text').getBoundingClientRect();
+      return text.left < rect.left || text.right > rect.right || text.bottom > rect.bottom;
+    }).length"""
+    assert shown.run(outside) == 0, "texts are within their boxes"
+
+
+def test_names_in_a_chart_of_many_variants_cover_nothing(show: Show, tmp_path: Path) -> None:
+    arms = [
+        arm(f"cascade(rows={i}, delta=0.0{i})", [1], 0.001 * 2**i, 0.5 + 0.04 * i, "c1")
+        for i in range(10)
+    ]
+    shown = show(compared(tmp_path, *arms))
+    covered = """() => {
+      const box = (e) => e.getBoundingClientRect();
+      const names = [...document.querySelectorAll('.point-name')].map(box);
+      const marks = [...document.querySelectorAll('.point, .interval, .tick')].map(box);
+      const cut = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+      return [names.length, names.flatMap((a, i) => [...names.slice(i + 1), ...marks].filter((b) => cut(a, b))).length];
+    }"""
+    assert shown.run(covered) == [10, 0]
+    ticks = shown.run("[...document.querySelectorAll('.across')].map((e) => e.textContent)")
+    assert ticks == ["$0.001", "$0.01", "$0.1", "dollars of one trial"]
+    places = shown.run(
+        "[...document.querySelectorAll('.point')].map((e) => Number(e.getAttribute('transform').match(/[\\d.]+/)[0]))"
+    )
+    assert max(places) - min(places) > 400, "the points fill the width"

@@ -47,7 +47,7 @@ class Read(HTMLParser):
 
     def all(self, tag: str, **wanted: str) -> list[str]:
         return ["".join(texts) for name, attrs, texts in self.found
-                if name == tag and all(attrs.get(k.rstrip("_")) == v for k, v in wanted.items())]  # fmt: skip
+                if name == tag and all(attrs.get(k.rstrip("_").replace("_", "-")) == v for k, v in wanted.items())]  # fmt: skip
 
     @property
     def tags(self) -> list[str]:
@@ -178,7 +178,11 @@ def test_a_step_of_several_operators_has_a_line_for_each_as_in_a_terminal(tmp_pa
         ["told.2", "sem_filter", "packed", "2", "1", "1", "1"],
         ["total", "", "", "3", "1", "1", "3"],
     ]
-    assert " sem_map per_row + sem_filter packed" in read.all("span", class_="how")
+    (box,) = read.all("g", data_step="told")
+    assert " ".join(box.split()) == (
+        "told sem_map per_row sem_filter packed 3 → 1 row 1 failed 3 calls (+6 reused) "
+        "1,200 + 14 tokens $0.004 · 2.5 s"
+    )
 
 
 def test_the_page_says_what_was_run_and_what_it_took(tmp_path: Path) -> None:
@@ -225,33 +229,144 @@ def test_each_step_has_its_counters(tmp_path: Path) -> None:
     assert said == "sem_map per_row 3 2 1 2 5 1 1,200 40 14 $0.004 2.50 0 0"
 
 
-def test_the_plan_is_a_tree_with_costs(tmp_path: Path) -> None:
-    (tree,) = Read(page([recorded(tmp_path)])).all("ul", class_="tree")
-    assert (
-        tree
-        == "merge KNOWSties 1 rowtold sem_map per_row 2 rows · 2 calls (+6 reused) · 1,200 + 14 tokens · $0.004 · 2.5 snotes"
-    )
+def test_the_plan_is_drawn_with_a_box_for_each_step_and_its_cost(tmp_path: Path) -> None:
+    read = Read(page([recorded(tmp_path)]))
+    boxes = {
+        str(attrs["data-step"]): (str(attrs["class"]), " ".join("".join(texts).split()))
+        for name, attrs, texts in read.found
+        if name == "g" and "data-step" in attrs
+    }
+    assert boxes == {
+        "merge KNOWS": ("box writes", "merge KNOWS"),
+        "ties": ("box step", "ties 1 row"),
+        "told": (
+            "box asks",
+            "told sem_map per_row 3 → 2 rows 1 failed 2 calls (+6 reused) 1,200 + 14 tokens $0.004 · 2.5 s",
+        ),
+        "notes": ("box idle", "notes"),
+    }
+    assert len([attrs for _, attrs, _ in read.found if attrs.get("class") == "reads"]) == 3
+
+
+def test_the_steps_of_a_called_plan_are_one_box_and_a_drawing_of_their_own(tmp_path: Path) -> None:
+    record = recorded(tmp_path)
+    flow = {"notes": [], "a/one": ["notes"], "a/b/two": ["a/one"], "end": ["a/b/two", "a/one"]}
+    facts = json.loads((record.folder / "run.json").read_text()) | {"flow": flow}
+    (record.folder / "run.json").write_text(json.dumps(facts))
+    counted = {"total": STEP, "steps": {"a/one": STEP, "a/b/two": STEP}}
+    (record.folder / "metrics.json").write_text(json.dumps(counted))
+    read = Read(page([Run(record.folder)]))
+    steps = [str(attrs["data-step"]) for _, attrs, _ in read.found if "data-step" in attrs]
+    assert sorted(steps) == sorted(flow)
+    groups = [" ".join(text.split()) for text in read.all("g", class_="box group")]
+    cost = "(+12 reused) 2,400 + 28 tokens $0.008 · 5.0 s"
+    assert groups == [
+        f"a ▾ 2 steps 4 calls {cost}",
+        "b ▾ 1 step 2 calls (+6 reused) 1,200 + 14 tokens $0.004 · 2.5 s",
+    ]
+    drawn = read.all("svg", class_="plan")
+    assert [svg.split()[0] for svg in drawn] == ["notes", "one", "two"]
+    assert "a/one" in drawn[2], "the step outside that it reads"
+    links = [
+        attrs["href"]
+        for name, attrs, _ in read.found
+        if name == "a" and "flow" in str(attrs["href"])
+    ]
+    ids = {attrs["id"] for _, attrs, _ in read.found if "id" in attrs}
+    assert {str(link)[1:] for link in links} <= ids
+    assert len(links) == 2
 
 
 def test_the_graph_is_drawn_and_listed(tmp_path: Path) -> None:
     read = Read(page([recorded(tmp_path)]))
-    (drawn,) = read.all("svg", role="img")
-    assert "Graph “g”: 3 nodes, 2 edges" in drawn
-    assert "Ann knows Bob. 0 KNOWS Bob 1" in drawn
-    ended = [
-        attrs["class"]
-        for name, attrs, _ in read.found
-        if name == "path" and "edge" in str(attrs.get("class"))
+    (drawn,) = [
+        attrs for name, attrs, _ in read.found if name == "svg" and attrs["class"] == "graph"
     ]
-    assert sorted(map(str, ended)) == ["edge", "edge ended"]
+    assert drawn["aria-label"] == "Graph “g”: 3 nodes, 2 edges"
+    said = [attrs["aria-label"] for _, attrs, _ in read.found if "data-edge" in attrs]
+    assert said == [
+        "Ann knows Bob. 0 KNOWS Bob 1 · Ann knows Bob. · 2025 →",
+        "Ann knows Bob. 0 KNOWS Bob 1 · Ann knows Bob. · 2025 → 2026",
+    ]
+    classes = [attrs["class"] for _, attrs, _ in read.found if "data-edge" in attrs]
+    assert classes == ["edge kind-none", "edge kind-none ended"]
     assert any("Edges of “g”" in text for text in read.all("caption"))
     assert "Nodes without an edge: Bob 2" in read.all("p")
+    ann = data(read)["graphs"]["r0-0"]["nodes"][0]
+    assert (ann["name"], ann["label"]) == ("Ann knows Bob. 0", "")
 
 
-def test_a_graph_too_large_to_be_read_is_a_table(tmp_path: Path) -> None:
+TURN = "Ann has known Bob since they met in Riga, in May of the year before last."
+
+
+def labelled(folder: Path) -> Run:
+    """A record of a run that wrote a note, two people, what ties them and which the note names."""
+    record = RunRecord(folder / "9a1b")
+    draw = {"node": "", "edge": "", "text": "", "start": "", "end": "", "sources": ""}
+    knows = draw | {
+        "edge": "name",
+        "text": "says",
+        "start": "since",
+        "end": "until",
+        "sources": "of",
+    }
+    labels = {
+        "Note": {"kind": "node", "draw": draw | {"node": "text"}},
+        "Person": {"kind": "node", "draw": draw | {"node": "name"}},
+        "NAMES": {"kind": "edge", "draw": draw},
+        "TIE": {"kind": "edge", "draw": knows},
+    }
+    record.describe(
+        plan="p", key="id", graph={"partition": "group", "draw": draw, "labels": labels},
+        flow={"merge Note": ["notes"], "notes": [], "part/told": ["notes"], "merge Person": ["part/told"]},
+    )  # fmt: skip
+    says = {
+        "name": "KNOWS",
+        "says": "Ann knows Bob from Riga.",
+        "since": "2024-05",
+        "until": None,
+        "of": ["n"],
+    }
+    rows = {
+        "Note": [{"id": "n", "text": TURN, "place": "Riga"}],
+        "Person": [{"id": "a", "name": "Ann"}, {"id": "b", "name": "Bob"}],
+        "NAMES": [{"id": f"e{who}", "source": "n", "target": who} for who in "abz"],
+        "TIE": [{"id": "k", "source": "a", "target": "b"} | says],
+    }  # fmt: skip
+    for label, table in rows.items():
+        record.rows("written", label, pa.Table.from_pylist([{"group": "g"} | row for row in table]))
+    record.flush()
+    return Run(record.folder)
+
+
+def test_written_rows_are_drawn_by_label_with_a_legend(tmp_path: Path) -> None:
+    read = Read(page([labelled(tmp_path)]))
+    legend = read.all("ul", class_="legend")[0]
+    assert legend.split() == ["Note", "1", "Person", "2", "TIE", "1", "NAMES", "2"]
+    kinds = [attrs["class"] for _, attrs, _ in read.found if "data-node" in attrs]
+    assert kinds == ["node kind-0", "node kind-1", "node kind-1"]
+    marks = [a["d"] for name, a, _ in read.found if name == "path" and a.get("class") == "mark"]
+    assert len(set(marks)) == 2, "labels differ in shape, not in colour alone"
+    assert TURN in " ".join(read.all("tspan")), "a name is on several lines, and not cut"
+    assert "KNOWS" in read.all("text")
+    assert "NAMES" not in read.all("text"), "the legend has what edges without a name are"
+    (caption,) = read.all("figcaption")
+    assert "“g”: 3 nodes, 3 edges" in caption
+    assert (
+        "1 more edge without a text, with an end that this run did not write: not drawn." in caption
+    )
+
+
+def test_of_a_large_graph_the_nodes_with_most_edges_are_drawn_and_the_rest_is_counted(
+    tmp_path: Path,
+) -> None:
     read = Read(page([recorded(tmp_path, nodes=201)]))
-    assert "svg" not in read.tags
-    assert any("too many to draw" in text for text in read.all("p"))
+    drawn = [str(attrs["aria-label"]) for _, attrs, _ in read.found if "data-node" in attrs]
+    assert len(drawn) == 80
+    assert "Ann knows Bob. 0, 2 edges" in drawn
+    caption = next(text for text in read.all("figcaption") if "201 nodes" in text)
+    assert "Drawn: 80 nodes with the most edges, 2 edges between them." in caption
+    assert "Not drawn: 121 nodes and 0 edges." in caption
 
 
 def test_every_prompt_and_answer_is_there(tmp_path: Path) -> None:
@@ -297,7 +412,10 @@ def test_no_data_becomes_html_or_script(tmp_path: Path) -> None:
     harmless, hostile = (
         Read(page([recorded(tmp_path / name, says)])) for name, says in (("a", "x"), ("b", HOSTILE))
     )
-    assert hostile.tags == harmless.tags
+    lines = {"tspan"}  # a longer name has more of them
+    assert [t for t in hostile.tags if t not in lines] == [
+        t for t in harmless.tags if t not in lines
+    ]
     assert "img" not in hostile.tags
     assert len(hostile.all("script")) == 2
     assert not [attrs for _, attrs, _ in hostile.found for name in attrs if name.startswith("on")]

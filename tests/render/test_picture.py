@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
+from semgraph.errors import Fault
 from semgraph.logical.schema import Graph
-from semgraph.render.picture import lines, pictures
+from semgraph.render.picture import Picture, lines, pictures
 
 GRAPH = Graph.build(
     {
@@ -47,6 +49,10 @@ def tie(
     return row | {"since": None, "until": None, "notes": None} | more
 
 
+def unlabelled(tables: dict[str, pa.Table]) -> list[tuple[str, pa.Table]]:
+    return [("", table) for table in tables.values()]
+
+
 def drawn(
     people: list[dict[str, Any]],
     ties: list[dict[str, Any]],
@@ -61,7 +67,11 @@ def drawn(
         ])  # fmt: skip
         tables["ties"] = pa.Table.from_pylist(ties, schema=schema)
     return (
-        "\n".join(line for p in pictures(tables, GRAPH) for line in lines(p, GRAPH, width, members))
+        "\n".join(
+            line
+            for p in pictures(unlabelled(tables), GRAPH)
+            for line in lines(p, GRAPH, width, members)
+        )
         + "\n"
     )
 
@@ -151,19 +161,89 @@ def test_of_many_edges_forty_are_drawn() -> None:
 
 
 def test_tables_that_hold_nothing_of_the_graph_draw_nothing() -> None:
-    assert pictures({"counts": pa.table({"n": [1]})}, GRAPH) == []
+    assert pictures(unlabelled({"counts": pa.table({"n": [1]})}), GRAPH) == []
 
 
 def test_a_graph_without_types_of_edges_is_not_said_to_lack_them() -> None:
     alone = Graph.build(
         {"nodes": {"Person": {"properties": {"name": "string"}}}, "draw": {"node": "name"}}
     )
-    (picture,) = pictures({"people": pa.Table.from_pylist(PEOPLE[:2])}, alone)
+    (picture,) = pictures(unlabelled({"people": pa.Table.from_pylist(PEOPLE[:2])}), alone)
     assert list(lines(picture, alone, 80)) == [
         'group "demo", this run: 2 nodes',
         "  Alice Chen, TechCorp",
     ]
-    (with_types,) = pictures({"people": pa.Table.from_pylist(PEOPLE[:2])}, GRAPH)
+    (with_types,) = pictures(unlabelled({"people": pa.Table.from_pylist(PEOPLE[:2])}), GRAPH)
     assert list(lines(with_types, GRAPH, 80)) == [
         'group "demo", this run: 2 nodes, 0 edges', "  without an edge: Alice Chen, TechCorp",
     ]  # fmt: skip
+
+
+LABELLED = Graph.build(
+    {
+        "nodes": {
+            "Person": {"properties": {"name": "string"}},
+            "Note": {"properties": {"text": "string", "at": "string"}, "draw": {"node": "text"}},
+        },
+        "edges": {
+            "KNOWS": {"source": "Person", "target": "Person", "properties": {"how": "string"}, "draw": {"edge": "how"}},
+            "NAMES": {"source": "Note", "target": "Person"},
+        },
+        "draw": {"node": "name"},
+    }
+)  # fmt: skip
+
+
+def labelled(*tables: tuple[str, dict[str, Any]]) -> Picture:
+    (picture,) = pictures(
+        [(label, pa.Table.from_pylist([{"group_id": "g"} | row])) for label, row in tables],
+        LABELLED,
+    )
+    return picture
+
+
+def test_each_label_is_drawn_by_its_own_property() -> None:
+    picture = labelled(
+        ("Note", {"uuid": "n", "text": "Ann met Bo.", "at": "May"}),
+        ("Person", {"uuid": "a", "name": "Ann"}),
+        ("KNOWS", {"uuid": "k", "source": "a", "target": "b", "how": "from school"}),
+    )
+    note, ann = picture.nodes["n"], picture.nodes["a"]
+    assert (note.name, note.label, note.facts) == ("Ann met Bo.", "Note", {"at": "May"})
+    assert (ann.name, ann.label) == ("Ann", "Person")
+    assert (picture.edges["k"].name, picture.edges["k"].label) == ("from school", "KNOWS")
+
+
+def test_an_edge_without_a_text_is_drawn_between_nodes_of_the_picture_and_counted() -> None:
+    names = {"uuid": "e", "source": "n", "target": "a"}
+    ends = (("Note", {"uuid": "n", "text": "Ann."}), ("Person", {"uuid": "a", "name": "Ann"}))
+    both = labelled(("NAMES", names), *ends)
+    assert both.edges["e"].name == "NAMES"
+    assert both.counts == "2 nodes, 1 edge"
+    one = labelled(("NAMES", names), ends[0])
+    assert (one.counts, list(one.loose)) == ("1 node, 0 edges", ["e"])
+
+
+def test_a_changed_edge_of_an_earlier_run_is_no_node() -> None:
+    picture = labelled(
+        ("Person", {"uuid": "a", "name": "Ann"}), ("KNOWS", {"uuid": "k", "how": "well"})
+    )
+    assert picture.counts == "1 node, 0 edges"
+    assert list(picture.loose) == ["k"]
+
+
+def test_a_label_can_only_draw_a_property_that_it_has() -> None:
+    with pytest.raises(Fault, match='no node has a property "nmae"') as caught:
+        Graph.build(
+            {"nodes": {"Person": {"properties": {"name": "string"}, "draw": {"node": "nmae"}}}}
+        )
+    assert caught.value.path == ("nodes", "Person", "draw", "node")
+
+
+def test_what_a_graph_draws_does_not_change_what_it_is() -> None:
+    plain = Graph.build({"nodes": {"Person": {"properties": {"name": "string"}}}})
+    drawing = Graph.build(
+        {"nodes": {"Person": {"properties": {"name": "string"}, "draw": {"node": "name"}}}}
+    )
+    assert plain == drawing
+    assert plain.canonical_text == drawing.canonical_text

@@ -52,7 +52,7 @@ def page(records: Sequence[Run]) -> str:
         report=report,
         page_style=Markup(_file("page.css")),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own file
-        data=Markup(script_data(report["calls"])),  # noqa: S704 - escaped there
+        data=Markup(script_data(report["calls"] | {"graphs": report["graphs"]})),  # noqa: S704 - escaped there
         allowed=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 

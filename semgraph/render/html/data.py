@@ -16,13 +16,23 @@ from typing import Any
 
 from semgraph.compare.comparison import Arm, Comparison
 from semgraph.compare.record import FILE, load_comparison
-from semgraph.execution.record import Run, exchanges, read_answers, read_calls, read_lines
+from semgraph.execution.record import (
+    WRITTEN,
+    Run,
+    exchanges,
+    read_answers,
+    read_calls,
+    read_lines,
+    recorded_parts,
+    recorded_steps,
+)
 from semgraph.formats import UNKNOWN, count, dollars, duration, known, plural
-from semgraph.logical.schema import Draw, Graph
+from semgraph.logical.schema import Draw, Graph, Label
 from semgraph.meter import StepMetrics, split
 from semgraph.provenance import FIXED, Lookup, Row, parsed
 from semgraph.render.chart import svg
 from semgraph.render.comparison import columns, footer
+from semgraph.render.html.dag import Operators, drawings
 from semgraph.render.html.graph import graph
 from semgraph.render.html.timeline import ORIGINS, origin, timeline
 from semgraph.render.picture import Picture, pictures
@@ -35,7 +45,6 @@ _ITEMS, _ITEM, _CELL, _PLAN = 40, 4000, 2000, 200_000
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 Data = dict[str, Any]
-Operators = Mapping[str, Sequence[StepMetrics]]  # of steps with several operators
 
 
 def clean(text: str) -> str:
@@ -80,6 +89,12 @@ def document(records: Sequence[Run]) -> Data:
         "articles": articles,
         "left_out": count(texts.left_out) if texts.left_out else "",
         "calls": {"texts": texts.all, "calls": texts.calls},
+        "graphs": {
+            drawn["number"]: drawn["facts"]
+            for article in articles
+            for section in article["sections"]
+            for drawn in section.get("graphs", ())
+        },
     }
 
 
@@ -370,22 +385,21 @@ class RecordedRun:
         facts = self.run.facts.get("graph")
         if not facts:
             return []
-        graph = Graph(
-            "", str(self.run.facts.get("key")), str(facts["partition"]), {}, Draw(**facts["draw"])
-        )
+        listed = facts.get("labels", {})
+        labels = {name: Label(name, each["kind"], {}, {}, {}) for name, each in listed.items()}
+        draws = {name: Draw(**each["draw"]) for name, each in listed.items()}
+        key, partition = str(self.run.facts.get("key")), str(facts["partition"])
+        graph = Graph("", key, partition, labels, Draw(**facts["draw"]), draws)
+        return pictures(self._tables(), graph)
+
+    def _tables(self) -> Iterator[tuple[str, Any]]:
+        """The rows that were written, by label; of a run that wrote none, the rows that it returned."""
+        written = recorded_steps(self.run.folder, WRITTEN)
         returns: Mapping[str, str] = self.run.facts.get("returns") or {}
-        tables = {
-            name: rows for name, step in returns.items() if (rows := self._table(step)) is not None
-        }
-        return pictures(tables, graph)
-
-    def _table(self, step: str) -> Any:
-        import pyarrow as pa
-
-        from semgraph.execution.record import step_tables
-
-        parts = step_tables(self.run.folder, "steps", step)
-        return pa.concat_tables(parts, promote_options="default") if parts else None
+        for label in written:
+            yield from ((label, rows) for rows in recorded_parts(self.run.folder, WRITTEN, label))
+        for step in () if written else dict.fromkeys(returns.values()):
+            yield from (("", rows) for rows in recorded_parts(self.run.folder, "steps", step))
 
     @cached_property
     def failed(self) -> list[dict[str, Any]]:
@@ -424,8 +438,8 @@ def _run_sections(run: RecordedRun, texts: CallTexts, anchor: str) -> Iterator[D
     if run.run.facts.get("flow"):
         plan = run.run.folder / "plan.yaml"
         source = plan.read_text(encoding="utf-8") if plan.exists() else ""
-        tree = _tree(run.run.facts["flow"], run.steps, run.operators)
-        yield _section(anchor, "plan", "The plan", tree=tree, source=cut(source, _PLAN))
+        plans = drawings(run.run.facts["flow"], run.steps, run.operators, f"{anchor}-flow")
+        yield _section(anchor, "plan", "The plan", plans=plans, source=cut(source, _PLAN))
     if calls:
         lines = [(n, call.step, call.line) for n, call in calls]
         drawn = None if run.began is None else timeline(lines, run.began, seconds(run.run))
@@ -588,42 +602,6 @@ def _counters(m: StepMetrics) -> list[str]:
         *(count(n) for n in (m.tokens_in, m.tokens_cached, m.tokens_out)),
         dollars(m.dollars), f"{m.seconds:,.2f}", count(m.round_trips), count(m.embeddings),
     ]  # fmt: skip
-
-
-def _tree(
-    flow: Mapping[str, Sequence[str]], steps: Mapping[str, StepMetrics], operators: Operators
-) -> list[Data]:
-    """The plan as nested nodes, from writes to inputs; a repeated step is only named."""
-    read = {source for sources in flow.values() for source in sources}
-    seen: set[str] = set()
-
-    def node(step: str) -> Data:
-        if step in seen:
-            return {"step": step, "above": True}
-        seen.add(step)
-        metrics = steps.get(step)
-        return {
-            "step": step,
-            "asks": bool(metrics and metrics.operator),
-            "children": [node(source) for source in flow.get(step, ())],
-            **(_cost(metrics, operators.get(step, ())) if metrics else {}),
-        }
-
-    return [node(step) for step in flow if step not in read]
-
-
-def _cost(metrics: StepMetrics, operators: Sequence[StepMetrics]) -> Data:
-    parts = [] if metrics.rows_out is None else [plural(metrics.rows_out, "row")]
-    reused = metrics.calls_journal + metrics.calls_coalesced
-    if metrics.calls_issued + reused:
-        more = f" (+{count(reused)} reused)" if reused else ""
-        parts.append(plural(metrics.calls_issued, "call") + more)
-        parts.append(f"{count(metrics.tokens_in)} + {count(metrics.tokens_out)} tokens")
-        parts += [dollars(metrics.dollars), duration(metrics.seconds)]
-    if metrics.round_trips:
-        parts.append(plural(metrics.round_trips, "store query", "store queries"))
-    how = " + ".join(f"{each.operator} {each.how}" for each in operators or [metrics])
-    return {"how": how if metrics.operator else "", "cost": " · ".join(parts)}
 
 
 # Comparisons

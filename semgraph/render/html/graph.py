@@ -1,20 +1,31 @@
-"""The graph that a run wrote, as coordinates for a drawing and as a table."""
+"""The graph that a run wrote, as coordinates for a drawing, as facts for its page, and as a table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import sqrt
-from typing import Any
+from textwrap import wrap
+from typing import Any, NamedTuple
 
-from semgraph.formats import count, shortened
+from semgraph.formats import count, plural, shortened
+from semgraph.render.boxes import Box, Point, apart
+from semgraph.render.chart import SHAPES
 from semgraph.render.picture import Arrow, Picture
 
-_WIDE, _SPACE, _MARGIN = 1040.0, 175.0, 24.0
-_LETTER, _LINE = 7.2, 44.0
-_ROUNDS = 40
-
-Point = tuple[float, float]
+DRAWN, DRAWN_EDGES = 80, 300  # most nodes and edges of a drawing
+KINDS = 8  # colours of labels
+_ROWS = 500
+_SOURCES, _SOURCE = 5, 200  # sources of an edge in the page's script, characters of each
+_TEXT = 1000  # characters of a text of the page's script
+_WIDE, _MARGIN = 1040.0, 28.0
+_LETTER, _SMALL, _LINE = 7.0, 6.0, 14.0  # pixels of a letter of a node and of an edge; of a line
+_NAME, _LINES = 22, 8  # letters of a line, lines of a node
+_EDGE_NAME = 40
+_SHAPE = 13.0  # from the middle of a node to the ends of edges
+_ALONG = (0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78)  # where the name of an edge is tried
 
 
 @dataclass(frozen=True)
@@ -24,6 +35,22 @@ class Layout:
     places: Mapping[str, Point]
     width: float
     height: float
+
+
+def lines_of(name: str) -> list[str]:
+    """The lines of a node's name; a name of more than eight is cut.
+
+    >>> lines_of("Ada Costa: I have joined Luma in Riga.")
+    ['Ada Costa: I have', 'joined Luma in Riga.']
+    """
+    return wrap(shortened(name, _NAME * _LINES), _NAME, max_lines=_LINES, placeholder=" …") or [""]
+
+
+def _box(name: str) -> Box:
+    """The space of a node around its middle: the shape, and its name below."""
+    lines = lines_of(name)
+    wide = max(26.0, max(map(len, lines)) * _LETTER)
+    return Box(-wide / 2 - 5, -12.0, wide / 2 + 5, 14.0 + _LINE * len(lines))
 
 
 def layout(names: Mapping[str, str], edges: Sequence[tuple[str, str]]) -> Layout:
@@ -54,53 +81,29 @@ def layout(names: Mapping[str, str], edges: Sequence[tuple[str, str]]) -> Layout
 def _part(graph: Any, names: Mapping[str, str]) -> tuple[dict[str, Point], float, float]:
     """A connected part, from (0, 0)."""
     keys = list(graph)
-    if len(keys) == 1:
-        places: dict[str, list[float]] = {keys[0]: [0.0, 0.0]}
-    elif len(keys) == 2:
-        places = {keys[0]: [0.0, 0.0], keys[1]: [_SPACE * 1.7, 0.0]}
-    else:
-        import networkx as nx
-
-        side = _SPACE * sqrt(len(keys))
-        spread = nx.spring_layout(graph, seed=1, iterations=150, k=1.6 / sqrt(len(keys)))
-        places = {
-            key: [float(x) * side / 2, float(y) * side / 2.8] for key, (x, y) in spread.items()
-        }
-    _spread(places, {key: _width(names[key]) for key in keys})
-    half = {key: _width(names[key]) / 2 for key in keys}
-    left, top = (
-        min(places[k][0] - half[k] for k in keys),
-        min(places[k][1] for k in keys) - _LINE / 2,
-    )
-    right, bottom = (
-        max(places[k][0] + half[k] for k in keys),
-        max(places[k][1] for k in keys) + _LINE / 2,
-    )
+    boxes = {key: _box(names[key]) for key in keys}
+    places = apart(_springs(graph, keys, boxes), boxes)
+    around = [boxes[key].at(places[key]) for key in keys]
+    left, top = min(box.left for box in around), min(box.top for box in around)
+    right, bottom = max(box.right for box in around), max(box.bottom for box in around)
     return {k: (x - left, y - top) for k, (x, y) in places.items()}, right - left, bottom - top
 
 
-def _width(name: str) -> float:
-    return max(40.0, min(len(name), 28) * _LETTER)
+def _springs(graph: Any, keys: Sequence[str], boxes: Mapping[str, Box]) -> dict[str, Point]:
+    """Places where nodes with an edge are near, in a space of which names fill a fifth at most."""
+    if len(keys) == 1:
+        return {keys[0]: (0.0, 0.0)}
+    if len(keys) == 2:
+        return {keys[0]: (0.0, 0.0), keys[1]: (300.0, 0.0)}
+    import networkx as nx
 
-
-def _spread(places: dict[str, list[float]], widths: Mapping[str, float]) -> None:
-    """Push nodes away from each other until no names overlap, for a limited number of rounds."""
-    for _ in range(_ROUNDS):
-        moved = False
-        order = sorted(places, key=lambda key: places[key][1])
-        for i, one in enumerate(order):
-            for other in order[i + 1 :]:
-                dx, dy = places[other][0] - places[one][0], places[other][1] - places[one][1]
-                if dy >= _LINE:
-                    break
-                over = (widths[one] + widths[other]) / 2 + 10 - abs(dx)
-                if over > 0:
-                    moved = True
-                    push = (_LINE - dy) / 2 + 0.5
-                    places[one][1] -= push
-                    places[other][1] += push
-        if not moved:
-            return
+    names = sum(box.area for box in boxes.values())
+    area = names * 5 + 60_000
+    wide = min(sqrt(area * 1.7), _WIDE)
+    high = area / wide
+    start = nx.circular_layout(graph)
+    spread = nx.spring_layout(graph, pos=start, seed=1, iterations=200, k=1.8 / sqrt(len(keys)))
+    return {key: (float(x) * wide / 2, float(y) * high / 2) for key, (x, y) in spread.items()}
 
 
 def bend(ends: Sequence[tuple[str, str]]) -> list[float]:
@@ -120,32 +123,27 @@ def bend(ends: Sequence[tuple[str, str]]) -> list[float]:
     return bends
 
 
-def path(start: Point, end: Point, aside: float) -> tuple[list[Point], Point]:
-    """A curve between two nodes (start, control, end) outside of their circles, and its middle."""
+def path(start: Point, end: Point, aside: float, boxes: tuple[Box, Box]) -> list[Point]:
+    """A curve between two nodes (start, control, end), outside of their shapes and names."""
     (x1, y1), (x2, y2) = start, end
     length = max(sqrt((x2 - x1) ** 2 + (y2 - y1) ** 2), 1.0)
     across = ((y1 - y2) / length * aside * 46, (x2 - x1) / length * aside * 46)
     control = ((x1 + x2) / 2 + across[0] * 2, (y1 + y2) / 2 + across[1] * 2)
-    points = [_off(start, control, 11.0), control, _off(end, control, 14.0)]
-    middle = tuple((points[0][i] + 2 * control[i] + points[2][i]) / 4 for i in (0, 1))
-    return points, (middle[0], middle[1])
+    return [_leave(start, control, boxes[0]), control, _leave(end, control, boxes[1])]
 
 
-def _off(point: Point, towards: Point, distance: float) -> Point:
-    length = max(sqrt(sum((b - a) ** 2 for a, b in zip(point, towards, strict=True))), 1.0)
-    return point[0] + (towards[0] - point[0]) / length * distance, point[1] + (
-        towards[1] - point[1]
-    ) / length * distance
-
-
-DRAWN = 200  # most nodes of a drawing
-_NAMED = 40  # most edges of a drawing with names of edges
-_ROWS = 500
-_NAME = 28
+def _leave(point: Point, towards: Point, box: Box) -> Point:
+    """Where the line from a node leaves its shape, or its name if it goes through it."""
+    dx, dy = towards[0] - point[0], towards[1] - point[1]
+    share = _SHAPE / max(sqrt(dx * dx + dy * dy), 1.0)
+    if dy > 0 and abs(dx / dy * _SHAPE) < box.right:
+        share = min(box.bottom / dy, box.right / abs(dx) if dx else 1.0)
+    share = min(share, 0.9)
+    return point[0] + dx * share, point[1] + dy * share
 
 
 def graph(picture: Picture, number: str) -> dict[str, Any]:
-    """A graph as a table, and as a drawing if it is small enough.
+    """A graph as a drawing, as facts for the page's script, and as a table.
 
     Args:
         picture: The graph.
@@ -153,71 +151,227 @@ def graph(picture: Picture, number: str) -> dict[str, Any]:
     """
     title = f"{f'“{picture.partition}”: ' if picture.partition else ''}{picture.counts}"
     ends = (end for edge in picture.edges.values() for end in (edge.source, edge.target))
-    names = {key: picture.name(key) for key in dict.fromkeys([*picture.nodes, *ends])}
-    drawn = 0 < len(names) <= DRAWN
-    ended = any(edge.end for edge in picture.edges.values())
-    unnamed = " The table has the names of edges." if len(picture.edges) > _NAMED else ""
+    keys = dict.fromkeys([*picture.nodes, *ends])
+    drawn = _drawn(picture, keys)
+    edges = [e for e in picture.edges.values() if e.source in drawn and e.target in drawn]
+    edges = edges[:DRAWN_EDGES]
+    drawing = _Drawing(picture, drawn, edges)
     return {
         "title": title,
         "number": number,
-        "drawing": _drawing(picture, names) if drawn else None,
-        "legend": f"{title}. Dashed: no longer holds.{unnamed}" if ended else f"{title}.{unnamed}",
+        "drawing": drawing.shapes(),
+        "legend": drawing.legend(),
+        "notes": [*_left_out(picture, len(keys), len(drawn), len(edges)), *drawing.notes()],
+        "facts": drawing.facts(),
         "table": _edges_table(picture, title) if picture.edges else None,
         "alone": _alone(picture),
     }
 
 
-def _drawing(picture: Picture, names: Mapping[str, str]) -> dict[str, Any]:
-    edges = list(picture.edges.values())
-    ends = [(edge.source, edge.target) for edge in edges]
-    placed = layout(names, ends)
-    first = "; ".join(
-        f"{picture.name(e.source)} {e.name} {picture.name(e.target)}" for e in edges[:10]
-    )
-    more = f"; and {len(edges) - 10:,} more, all in the table below" if len(edges) > 10 else ""
-    shapes = [
-        _edge(edge, placed.places, aside) for edge, aside in zip(edges, bend(ends), strict=True)
-    ]
-    return {
-        "width": f"{placed.width:.0f}",
-        "height": f"{placed.height:.0f}",
-        "description": first + more,
-        "edges": shapes,
-        "named": len(edges) <= _NAMED,
-        "nodes": [
+def _drawn(picture: Picture, keys: Mapping[str, None]) -> list[str]:
+    """The nodes of the drawing: all, or those with the most edges."""
+    if len(keys) <= DRAWN:
+        return list(keys)
+    edges = Counter(key for e in picture.edges.values() for key in {e.source, e.target})
+    most = set(sorted(keys, key=lambda key: -edges[key])[:DRAWN])
+    return [key for key in keys if key in most]
+
+
+def _left_out(picture: Picture, nodes: int, drawn: int, edges: int) -> Iterator[str]:
+    """What the drawing lacks."""
+    if drawn < nodes or edges < len(picture.edges):
+        most = " with the most edges" if drawn < nodes else ""
+        rest = f"{plural(nodes - drawn, 'node')} and {plural(len(picture.edges) - edges, 'edge')}"
+        yield f"Drawn: {plural(drawn, 'node')}{most}, {plural(edges, 'edge')} between them. Not drawn: {rest}."
+    if picture.loose:
+        number = plural(len(picture.loose), "more edge")
+        yield f"{number} without a text, with an end that this run did not write: not drawn."
+
+
+class Kind(NamedTuple):
+    """A label of nodes or edges: its place among the colours, and whether it is of edges."""
+
+    label: str
+    edge: bool
+
+
+class _Drawing:
+    """The shapes of some nodes and edges of a picture, and what their page tells of them."""
+
+    def __init__(self, picture: Picture, keys: Sequence[str], edges: Sequence[Arrow]) -> None:
+        self.picture, self.keys, self.edges = picture, keys, edges
+        self.names = {key: picture.name(key) for key in keys}
+        kinds = [Kind(self._label(key), edge=False) for key in keys]
+        kinds += [Kind(edge.label, edge=True) for edge in edges]
+        self.kinds = Counter(kinds)
+        self.place = {kind: i for i, kind in enumerate(self.kinds)}
+        self.unnamed = 0
+
+    def _label(self, key: str) -> str:
+        return self.picture.nodes[key].label if key in self.picture.nodes else ""
+
+    def legend(self) -> list[dict[str, Any]]:
+        """The labels of the drawing with their colours and numbers; none if no label is known."""
+        return [
             {
-                "title": name,
-                "name": shortened(name, _NAME),
-                "x": _px(x),
-                "y": _px(y),
-                "below": _px(y + 22),
+                "kind": self._colour(kind),
+                "shape": None if kind.edge else self._shape(kind),
+                "text": kind.label or ("other edges" if kind.edge else "other nodes"),
+                "count": count(number),
             }
-            for key, name in names.items()
-            for x, y in (placed.places[key],)
-        ],
-    }
+            for kind, number in self.kinds.items()
+            if any(each.label for each in self.kinds)
+        ]
+
+    def _colour(self, kind: Kind) -> int | str:
+        return self.place[kind] % KINDS if kind.label or not kind.edge else "none"
+
+    def _shape(self, kind: Kind) -> str:
+        return SHAPES[self.place[kind] % len(SHAPES)]
+
+    def notes(self) -> Iterator[str]:
+        """What the drawing does not say by itself."""
+        if any(edge.end for edge in self.edges):
+            yield "Dashed: no longer holds."
+        if self.unnamed:
+            yield f"{plural(self.unnamed, 'name')} of edges found no place in the drawing."
+
+    def shapes(self) -> dict[str, Any]:
+        """The drawing for the template."""
+        ends = [(edge.source, edge.target) for edge in self.edges]
+        placed = layout(self.names, ends)
+        curves = [
+            _loop(placed.places[a])
+            if a == b
+            else path(
+                placed.places[a],
+                placed.places[b],
+                aside,
+                (_box(self.names[a]), _box(self.names[b])),
+            )
+            for (a, b), aside in zip(ends, bend(ends), strict=True)
+        ]
+        taken = [_box(self.names[key]).at(placed.places[key]) for key in self.keys]
+        edges = [
+            self._edge(i, edge, curve, taken)
+            for i, (edge, curve) in enumerate(zip(self.edges, curves, strict=True))
+        ]
+        around = [*taken, *(Box(*point, *point) for point in map(_middle, curves))]
+        left, top = (min(0.0, *(getattr(b, side) for b in around)) for side in ("left", "top"))
+        right = max(placed.width, *(box.right + 8 for box in around))
+        bottom = max(placed.height, *(box.bottom + 8 for box in around))
+        return {
+            "box": f"{left:.0f} {top:.0f} {right - left:.0f} {bottom - top:.0f}",
+            "width": f"{right - left:.0f}",
+            "height": f"{bottom - top:.0f}",
+            "edges": edges,
+            "nodes": [self._node(i, key, placed.places[key]) for i, key in enumerate(self.keys)],
+        }
+
+    def _node(self, i: int, key: str, place: Point) -> dict[str, Any]:
+        label = self._label(key)
+        kind = Kind(label, edge=False)
+        edges = sum(key in {edge.source, edge.target} for edge in self.edges)
+        said = ", ".join(part for part in (self.names[key], label, plural(edges, "edge")) if part)
+        x, y = place
+        return {
+            "number": i,
+            "kind": self._colour(kind),
+            "said": said,
+            "shape": self._shape(kind),
+            "place": f"translate({x:.1f} {y:.1f})",
+            "area": _box(self.names[key]).at(place),
+            "lines": [
+                {"x": _px(x), "y": _px(y + 23 + _LINE * j), "text": line}
+                for j, line in enumerate(lines_of(self.names[key]))
+            ],
+        }
+
+    def _edge(
+        self, i: int, edge: Arrow, curve: Sequence[Point], taken: list[Box]
+    ) -> dict[str, Any]:
+        """The shape of an edge. The space of its name is added to `taken`."""
+        own = edge.name if edge.name != edge.label else ""
+        name = shortened(own, _EDGE_NAME)
+        place = _free_place(name, curve, taken) if name else None
+        self.unnamed += bool(name) and place is None
+        ends = f"{self.names[edge.source]} {edge.name or '→'} {self.names[edge.target]}"
+        form = "M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}"
+        return {
+            "number": i,
+            "kind": self._colour(Kind(edge.label, edge=True)),
+            "ended": bool(edge.end),
+            "d": (form if len(curve) == 3 else form.replace("Q", "C") + " {:.1f} {:.1f}").format(
+                *(value for point in curve for value in point)
+            ),
+            "said": " · ".join(part for part in (ends, edge.text, edge.holds) if part),
+            "name": name if place else "",
+            "x": _px(place[0]) if place else "",
+            "y": _px(place[1] + 3.5) if place else "",
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """The facts of nodes and edges for the page's script; ends are places among the nodes."""
+        place = {key: i for i, key in enumerate(self.keys)}
+        nodes = self.picture.nodes
+        return {
+            "nodes": [
+                {
+                    "name": shortened(self.names[key], _TEXT),
+                    "label": self._label(key),
+                    "facts": list(nodes[key].facts.items()) if key in nodes else [],
+                    "known": key in nodes,
+                }
+                for key in self.keys
+            ],
+            "edges": [
+                {
+                    "ends": [place[edge.source], place[edge.target]],
+                    "name": shortened(edge.name, _TEXT),
+                    "label": edge.label,
+                    "text": shortened(edge.text, _TEXT),
+                    "holds": edge.holds,
+                    "sources": [
+                        shortened(self.picture.name(key), _SOURCE)
+                        for key in edge.sources[:_SOURCES]
+                    ],
+                    "more": max(0, len(edge.sources) - _SOURCES),
+                }
+                for edge in self.edges
+            ],
+        }
 
 
-def _edge(edge: Arrow, places: Mapping[str, Point], aside: float) -> dict[str, Any]:
-    curve, (x, y) = path(places[edge.source], places[edge.target], aside)
-    if edge.source == edge.target:
-        left, top = places[edge.source]
-        d = (
-            f"M{left - 6:.1f} {top - 9:.1f}"
-            f"C{left - 30:.1f} {top - 44:.1f} {left + 30:.1f} {top - 44:.1f} {left + 6:.1f} {top - 10:.1f}"
-        )
-    else:
-        (x1, y1), (cx, cy), (x2, y2) = curve
-        d = f"M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}"
-    lift = -34 if edge.source == edge.target else -3
-    return {
-        "title": " · ".join(part for part in (edge.name, edge.text, edge.holds) if part),
-        "name": shortened(edge.name, _NAME),
-        "ended": bool(edge.end),
-        "d": d,
-        "x": _px(x),
-        "y": _px(y + lift),
-    }
+def _free_place(name: str, curve: Sequence[Point], taken: list[Box]) -> Point | None:
+    """The middle of a name on its edge where it covers no other name; None if there is no such
+    place. A place is taken then.
+    """
+    for t in _ALONG:
+        x, y = _on(curve, t)
+        half = len(name) * _SMALL / 2 + 2
+        box = Box(x - half, y - 7, x + half, y + 7)
+        if not any(box.overlaps(other) for other in taken):
+            taken.append(box)
+            return x, y
+    return None
+
+
+def _on(curve: Sequence[Point], t: float) -> Point:
+    """The point of a curve with two or three controls at `t`, from 0 to 1."""
+    points = list(curve)
+    while len(points) > 1:
+        points = [(a[0] + (b[0] - a[0]) * t, a[1] + (b[1] - a[1]) * t) for a, b in pairwise(points)]
+    return points[0]
+
+
+def _middle(curve: Sequence[Point]) -> Point:
+    return _on(curve, 0.5)
+
+
+def _loop(at: Point) -> list[Point]:
+    """The curve of an edge from a node to itself."""
+    x, y = at
+    return [(x - 6, y - 9), (x - 34, y - 50), (x + 34, y - 50), (x + 6, y - 11)]
 
 
 def _px(value: float) -> str:
@@ -230,7 +384,7 @@ def _edges_table(picture: Picture, title: str) -> dict[str, Any]:
     heads = ["from", "edge", "to", "text", "valid from", "until", "sources"]
     rows = [
         [
-            picture.name(e.source), e.name, picture.name(e.target), e.text, e.start, e.end,
+            picture.name(e.source), e.name or e.label, picture.name(e.target), e.text, e.start, e.end,
             count(len(e.sources)) if e.sources else "",
         ]
         for e in edges[:_ROWS]
@@ -248,7 +402,7 @@ def _edges_table(picture: Picture, title: str) -> dict[str, Any]:
 def _alone(picture: Picture) -> str:
     """The nodes without an edge, as a sentence; "" if there are none."""
     tied = {end for edge in picture.edges.values() for end in (edge.source, edge.target)}
-    alone = [name for key, name in picture.nodes.items() if key not in tied]
+    alone = [node.name for key, node in picture.nodes.items() if key not in tied]
     if not alone:
         return ""
     more = f" … and {count(len(alone) - _ROWS)} more" if len(alone) > _ROWS else ""
