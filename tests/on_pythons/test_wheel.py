@@ -9,6 +9,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -17,7 +18,7 @@ MINORS = (11, 12, 13, 14)
 FRAME = """
 import pandas, semgraph, semgraph.pandas
 rows = pandas.DataFrame({"n": [1, 2, 3]})
-session = semgraph.Session(llm="recorded", store="memory", runs="", journal=False)
+session = semgraph.Session(store="memory", runs="", journal=False)
 print(session.run(semgraph.table(rows).filter("n > 1")).to_pandas()["n"].tolist())
 """
 
@@ -81,16 +82,24 @@ def test_the_pythons_found_are_among_those_that_the_project_allows() -> None:
 def test_the_wheel_replays_the_first_example_in_a_fresh_environment(
     version: str, wheel: Path, tmp_path: Path
 ) -> None:
-    python = tmp_path / "venv" / "bin" / "python"
-    run(interpreters()[version], "-m", "venv", tmp_path / "venv", folder=tmp_path)
-    pip = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    run(*pip, "-c", ROOT / "constraints.txt", f"{wheel}[pandas]", folder=tmp_path)
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    command = tmp_path / "venv" / "bin" / "semgraph"
-    printed = run(
-        command, "run", "add_episode", "--llm", "recorded", "--store", "memory", folder=folder
-    )
-    assert "Alice Chen ─ WORKS_AT ─▶ TechCorp" in printed
-    run(command, "export", "--help", folder=folder)
-    assert run(python, "-c", FRAME, folder=folder) == "[2, 3]\n"
+    with TemporaryDirectory() as environment:
+        binaries = Path(environment) / "bin"
+        run(interpreters()[version], "-m", "venv", environment, folder=tmp_path)
+        pip = ("pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
+        pinned = ("-c", ROOT / "constraints.txt", f"{wheel}[pandas]")
+        run(binaries / "python", "-m", *pip, *pinned, folder=tmp_path)
+        command = binaries / "semgraph"
+        printed = run(
+            command,
+            "run",
+            "add_episode",
+            "--llm",
+            "recorded",
+            "--store",
+            "sqlite:graph.db",
+            folder=tmp_path,
+        )
+        assert "Alice Chen ─ WORKS_AT ─▶ TechCorp" in printed
+        export = ("export", "demo", "-o", "demo.graphml", "--store", "sqlite:graph.db")
+        assert "6 nodes, 10 edges" in run(command, *export, folder=tmp_path)
+        assert run(binaries / "python", "-c", FRAME, folder=tmp_path) == "[2, 3]\n"
