@@ -138,3 +138,20 @@ class TestOwnOperator:
 
     def test_a_row_without_a_call_of_its_own_has_the_answer_of_another(self, cell: Cell) -> None:
         assert "answer" in cell("own_operator", 'comparison["alike"].why')
+
+
+class TestQuickstart:
+    def test_a_map_adds_typed_answers_to_a_data_frame(self, cell: Cell) -> None:
+        said = cell("quickstart", "read = reviews.sem.map")
+        assert said.count("<td>negative</td>") == 7
+        assert said.count("<td>positive</td>") == 5
+
+    def test_a_filter_keeps_the_rows_that_are_right(self, cell: Cell) -> None:
+        said = cell("quickstart", "broken = reviews.sem.filter")
+        assert [row for row in (f"r{n:02}" for n in range(1, 13)) if row in said] == ["r01", "r04", "r06", "r09"]
+
+    def test_implementations_are_measured_and_the_query_is_a_plan(self, cell: Cell) -> None:
+        said = cell("quickstart", "comparison = session.compare")
+        assert "packed(rows=6)" in said
+        assert "logit" in said
+        assert "sem_filter: {prompt:" in cell("quickstart", "print(question.to_yaml())")
