@@ -26,7 +26,7 @@ from semgraph.cli import app
 from semgraph.llm.settings import KEYS, VARIABLES
 from semgraph.llm.specs import OPTIONS
 
-MODULES = ("semgraph", "semgraph.operator", "semgraph.conformance")
+MODULES = ("semgraph", "semgraph.operator", "semgraph.conformance", "semgraph.pandas")
 
 
 def surface() -> Iterator[str]:

@@ -248,7 +248,7 @@ def check_rows(
 
     Args:
         spec: The declared input.
-        rows: Mappings, an Arrow table, or a pandas data frame.
+        rows: Mappings, an Arrow table, or a data frame of pandas or Polars.
         partition: The column in which NULL becomes "", if it may be NULL.
         key: The column with values that must differ.
         source: What messages call the rows, such as a file's name.
@@ -464,7 +464,7 @@ def _cast(kind: Type, values: Any) -> pa.Array[Any] | None:
     """A column that is of the type already, but for widths and units; None where values must be
     looked at.
     """
-    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    array: Any = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if pa.types.is_null(array.type):
         return pa.array([None] * len(array), kind.arrow)
     plain = kind.name == "vector" or not pa.types.is_nested(kind.arrow)

@@ -13,9 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
+from semgraph.errors import BudgetReached, InputError, PlanError, Problem, did_you_mean
 from semgraph.execution.result import Result
 from semgraph.formats import dollars, plural
+from semgraph.frontend.frame import Frame
 from semgraph.frontend.inputs import check_rows
 from semgraph.logical.absent import without_absent
 from semgraph.logical.node import Node, walk
@@ -137,6 +138,8 @@ def typed_inputs(
         value = source.get(name)
         if spec.or_all and (value is None or is_all(value)):
             continue
+        if isinstance(value, Frame):
+            value = _rows_of(name, value)
         if value is None and spec.optional:
             value = []
         if value is None:
@@ -155,6 +158,14 @@ def typed_inputs(
         whole = rows is None or (windowing is None and plan.windows is not None)
         tables[name] = table if whole else table.slice(0, min(rows or 0, table.num_rows))
     return tables
+
+
+def _rows_of(name: str, frame: Frame) -> pa.Table:
+    """The rows of a relation that is an input itself. Raises InputError for one that is computed."""
+    if frame.made.table is None:
+        what = f"input {name} is a relation that is not computed yet ({frame.node.keyword})"
+        raise InputError(Problem(what, hint=f"{name}=session.run(frame).to_arrow()"))
+    return frame.made.table
 
 
 async def run_before(

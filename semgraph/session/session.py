@@ -246,8 +246,8 @@ class Session:
                 `llm="recorded:FILE"` replays.
             resume: A run to resume: its rows, parameters, implementations, models and store,
                 unless others are given.
-            inputs: Tables by the names of the plan's inputs: pandas, Polars, Arrow, or lists of
-                mappings.
+            inputs: Tables by the names of the plan's inputs: pandas, Polars, Arrow, lists of
+                mappings, or what `table` and `read_csv` give.
                 Without any, a frame's own, else the plan's example. `"all"`: all partitions of the
                 store, for an input that is `optional: {NAME: all}`.
             more: The same as arguments, `tickets=rows`, for names that are no argument here.

@@ -307,9 +307,14 @@ async def test_fresh_asks_anew_and_the_journal_else_saves(
 
 async def test_tables_of_all_kinds_are_taken(plain: semgraph.Session) -> None:
     import pandas as pd
+    import polars as pl
 
-    for given in (TICKETS, pa.Table.from_pylist(TICKETS), pd.DataFrame(TICKETS)):
+    frames = (pd.DataFrame(TICKETS), pl.DataFrame(TICKETS), semgraph.table(TICKETS))
+    for given in (TICKETS, pa.Table.from_pylist(TICKETS), *frames):
         assert (await plain.arun("complaints", tickets=given)).tables["words"].num_rows == 2
+    computed = semgraph.table(TICKETS).filter("id > 1")
+    with pytest.raises(PlanError, match="tickets is a relation that is not computed yet"):
+        await plain.arun("complaints", tickets=computed)
 
 
 async def test_a_wrong_input_is_told_before_anything_is_opened(
