@@ -200,6 +200,7 @@ class Form(StrEnum):
     tree = "tree"
     algebra = "algebra"
     mermaid = "mermaid"
+    dot = "dot"
     json = "json"
     queries = "queries"
     rules = "rules"

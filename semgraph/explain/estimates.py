@@ -517,6 +517,10 @@ class Forecast:
         amounts = {"rows": self.estimator.rows(self._last[step])}
         return amounts | (_summed(self._calls[step]) if step in self._calls else {})
 
+    def calls(self) -> dict[str, Amount]:
+        """The calls of each step that calls the model."""
+        return {step: _summed(own)["calls"] for step, own in self._calls.items()}
+
     def total(self) -> dict[str, Amount]:
         """The sum over all calls."""
         return _summed([call for calls in self._calls.values() for call in calls])

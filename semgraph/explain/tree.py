@@ -1,5 +1,5 @@
-"""A plan as a session would run it: as a tree of steps with columns, as a Mermaid chart, or as plain
-data; with estimates, and with the counts of a recorded run.
+"""A plan as a session would run it: as a tree of steps with columns, or as plain data; with estimates,
+and with the counts of a recorded run.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from semgraph.execution.slices import for_batches
-from semgraph.explain.estimates import Amount, Forecast
+from semgraph.explain.estimates import Amount, Forecast, total
+from semgraph.formats import plural
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.iterate import Iterate, Round
@@ -233,15 +234,17 @@ def _reads(step: Mapping[str, Any], plan: PhysicalPlan) -> list[str]:
 
 def _totals(forecast: Forecast | None, actual: Actual | None) -> list[str]:
     lines = []
-    total = forecast.total() if forecast is not None else {}
-    if total and (total["calls"].value or total["calls"].kind != "exact"):
-        sent, answered = total["tokens_in"].text(), total["tokens_out"].text()
+    sums = forecast.total() if forecast is not None else {}
+    if sums and (sums["calls"].value or sums["calls"].kind != "exact"):
+        sent, answered = sums["tokens_in"].text(), sums["tokens_out"].text()
+        assert forecast is not None
         parts = [
-            f"{total['calls'].text()} calls",
+            _calls(forecast),
             "tokens ?" if sent == "?" else f"{sent} + {answered} tokens",
         ]
-        parts.append(total["dollars"].text(4, "$") if total["dollars"].text() != "?" else "$ ?")
+        parts.append(sums["dollars"].text(4, "$") if sums["dollars"].text() != "?" else "$ ?")
         lines.append("estimated: " + " · ".join(parts))
+        lines += _unknown(forecast)
     if actual is not None:
         did = [step for step in actual.values() if step["operator"]]
         calls = sum(
@@ -254,6 +257,27 @@ def _totals(forecast: Forecast | None, actual: Actual | None) -> list[str]:
         parts.append(f"{sum(step['round_trips'] for step in actual.values()):,} store queries")
         lines.append("was: " + " · ".join(parts))
     return lines
+
+
+def _calls(forecast: Forecast) -> str:
+    """The calls of all steps; if nothing bounds those of some, the calls of the others."""
+    every, text = forecast.calls(), forecast.total()["calls"].text()
+    known = [amount for amount in every.values() if amount.known]
+    of = ""
+    if text == "?" and known:
+        text, of = total(known).text(), f" of {plural(len(known), 'step')}"
+    return f"{text} calls{of}{' (a bound)' * text.startswith('≤')}"
+
+
+def _unknown(forecast: Forecast) -> list[str]:
+    """A line on the steps whose calls nothing bounds."""
+    unknown = [step for step, amount in forecast.calls().items() if not amount.known]
+    if not unknown:
+        return []
+    steps = plural(len(unknown), "step")
+    return [
+        f"not estimated: {steps}, whose rows are not known before a run; sample N measures them"
+    ]
 
 
 def _table(rows: Sequence[tuple[str, ...]], width: int) -> tuple[list[str], list[str]]:
@@ -417,27 +441,6 @@ def of_sink(sink: Sink) -> str:
     return sink.input.step or (
         sink.input.name if isinstance(sink.input, Input) else sink.input.keyword
     )
-
-
-def mermaid(plan: PhysicalPlan) -> str:
-    """The steps as a Mermaid flow chart; semantic steps have rounded ends, store reads are
-    cylinders.
-    """
-    names = {step["step"]: step for step in steps_of(plan)}
-    number = {name: f"s{i}" for i, name in enumerate([*plan.logical.inputs, *names])}
-    lines = ["flowchart TD"]
-    lines += [f'  {number[name]}[/"{name}"/]' for name in plan.logical.inputs]
-    for name, step in names.items():
-        left, right = (
-            ("([", "])") if step["semantic"] else ("[(", ")]") if step["store"] else ("[", "]")
-        )
-        lines.append(f'  {number[name]}{left}"{name}"{right}')
-        lines += [
-            f"  {number[source]} --> {number[name]}" for source in step["reads"] if source in number
-        ]
-    for i, sink in enumerate(plan.logical.writes):
-        lines += [f'  w{i}[("{sink.label.name}")]', f"  {number.get(of_sink(sink), 's0')} ==> w{i}"]
-    return "\n".join(lines)
 
 
 def as_data(

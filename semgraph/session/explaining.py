@@ -20,8 +20,9 @@ from semgraph.explain import queries as store_queries
 from semgraph.explain import requests as first_prompts
 from semgraph.explain import rewrites
 from semgraph.explain.algebra import algebra
+from semgraph.explain.charts import dot, mermaid
 from semgraph.explain.estimates import Estimator, Forecast
-from semgraph.explain.tree import WIDTH, as_data, mermaid, tree
+from semgraph.explain.tree import WIDTH, as_data, tree
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
@@ -37,7 +38,7 @@ from semgraph.stores.base import Attachable, Sharded, Store, Surveyable, open_fo
 from semgraph.stores.sqlite.store import SqliteStore
 
 _LENGTH = 4  # of vectors, where none are stored
-ExplainFormat = Literal["tree", "algebra", "mermaid", "json", "queries", "rules", "prompts"]
+ExplainFormat = Literal["tree", "algebra", "mermaid", "dot", "json", "queries", "rules", "prompts"]
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,8 @@ class Explanation:
             shards = _shards(self.plan, store)
         if form == "prompts":
             return await self._prompts(physical)
-        if form == "mermaid":
-            return mermaid(physical)
+        if form in {"mermaid", "dot"}:
+            return mermaid(physical) if form == "mermaid" else dot(physical)
         if form == "queries":
             return await self._queries(physical)
         return await self._estimated(physical, rewrites.names(changes), form, note, shards)

@@ -288,7 +288,7 @@ class Shouting(Implementation[SemMap]):
     assert project("operators", "list", "--operators", "gone").code == 2
 
 
-@pytest.mark.parametrize("form", ["tree", "algebra", "mermaid", "json", "queries"])
+@pytest.mark.parametrize("form", ["tree", "algebra", "mermaid", "dot", "json", "queries"])
 def test_a_plan_is_explained_in_several_forms_and_nothing_is_asked(
     project: Project, serving: Serving, form: str
 ) -> None:

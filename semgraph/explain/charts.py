@@ -1,0 +1,112 @@
+"""A plan as a chart of its steps: for Mermaid, and for Graphviz (DOT)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from semgraph.explain.tree import of_sink, steps_of
+from semgraph.physical.plan import PhysicalPlan
+
+Kind = Literal["input", "semantic", "store", "step", "write"]
+_MERMAID: Mapping[Kind, tuple[str, str]] = {
+    "input": ("[/", "/]"), "semantic": ("([", "])"), "store": ("[(", ")]"), "step": ("[", "]"), "write": ("[(", ")]"),
+}  # fmt: skip
+_DOT: Mapping[Kind, str] = {
+    "input": "shape=parallelogram", "semantic": 'shape=box, style="rounded,bold"', "store": "shape=cylinder",
+    "step": "shape=box", "write": "shape=cylinder, style=bold",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Box:
+    """A node of a chart: its id, the names of the called plans around it, and its text."""
+
+    id: str
+    kind: Kind
+    name: str
+    groups: tuple[str, ...] = ()
+    how: Sequence[str] = ()
+
+
+@dataclass
+class _Chart:
+    """Nodes, and edges as pairs of their ids."""
+
+    boxes: list[_Box] = field(default_factory=list)
+    edges: list[tuple[str, str]] = field(default_factory=list)
+    writes: list[tuple[str, str]] = field(default_factory=list)
+
+
+def _chart(plan: PhysicalPlan) -> _Chart:
+    """The steps, the inputs among them, and the writes; without inputs and empty steps that nothing
+    reads.
+    """
+    steps, chart = {step["step"]: step for step in steps_of(plan)}, _Chart()
+    sources = [of_sink(sink) for sink in plan.logical.writes]
+    read = {name for step in steps.values() for name in step["reads"]} | set(sources)
+    steps = {n: s for n, s in steps.items() if n in read or s["operators"]}
+    ids = {name: f"s{i}" for i, name in enumerate(steps)}
+    for name, step in steps.items():
+        kind: Kind = "semantic" if step["semantic"] else "store" if step["store"] else "step"
+        kind = "input" if name in plan.logical.inputs else kind
+        how = [f"{each['operator']} {each['how']}" for each in step["semantic"]]
+        chart.boxes.append(_Box(ids[name], kind, name, tuple(name.split("/")[:-1]), how))
+        chart.edges += [(ids[source], ids[name]) for source in step["reads"] if source in ids]
+    for i, (sink, source) in enumerate(zip(plan.logical.writes, sources, strict=True)):
+        chart.boxes.append(_Box(f"w{i}", "write", f"{sink.keyword} {sink.label.name}"))
+        if source in ids:
+            chart.writes.append((ids[source], f"w{i}"))
+    return chart
+
+
+def mermaid(plan: PhysicalPlan) -> str:
+    """The steps as a Mermaid flow chart; semantic steps have rounded ends, store reads and writes are
+    cylinders.
+    """
+    chart = _chart(plan)
+    lines = ["flowchart TD"]
+    for box in chart.boxes:
+        left, right = _MERMAID[box.kind]
+        lines.append(f'  {box.id}{left}"{box.name}"{right}')
+    lines += [f"  {source} --> {target}" for source, target in chart.edges]
+    lines += [f"  {source} ==> {target}" for source, target in chart.writes]
+    return "\n".join(lines)
+
+
+def dot(plan: PhysicalPlan) -> str:
+    """The steps as a graph of Graphviz; a called plan is a cluster, semantic steps are rounded, store
+    reads and writes are cylinders.
+    """
+    chart = _chart(plan)
+    lines = [f"digraph {_quoted(plan.logical.name)} {{", "  node [fontname=sans];"]
+    lines += _cluster(chart.boxes, ())
+    lines += [f"  {source} -> {target};" for source, target in chart.edges]
+    lines += [f"  {source} -> {target} [style=bold];" for source, target in chart.writes]
+    return "\n".join([*lines, "}"])
+
+
+def _cluster(boxes: Sequence[_Box], path: tuple[str, ...]) -> Iterator[str]:
+    """The nodes in a called plan, those of the plans that it calls within."""
+    space, depth = "  " * (len(path) + 1), len(path)
+    for box in boxes:
+        if box.groups == path:
+            text = _quoted("\n".join([box.name.rpartition("/")[2] if path else box.name, *box.how]))
+            yield f"{space}{box.id} [{_DOT[box.kind]}, label={text}];"
+    inside = [box for box in boxes if len(box.groups) > depth and box.groups[:depth] == path]
+    for name in dict.fromkeys(box.groups[depth] for box in inside):
+        inner = (*path, name)
+        yield f"{space}subgraph {_quoted('cluster_' + '/'.join(inner))} {{"
+        yield f"{space}  label={_quoted(name)};"
+        yield from _cluster(inside, inner)
+        yield f"{space}}}"
+
+
+def _quoted(text: str) -> str:
+    r"""A text of DOT.
+
+    >>> print(_quoted('say "no"\nor yes'))
+    "say \"no\"\nor yes"
+    """
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
