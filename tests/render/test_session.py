@@ -25,7 +25,7 @@ def test_a_session_shows_what_it_would_use_and_opens_nothing(tmp_path: Path) -> 
         "town.db",
         "at most usd",
         ">4.0<",
-        "option",
+        "argument",
     ):
         assert said in shown
     assert list(tmp_path.iterdir()) == []
