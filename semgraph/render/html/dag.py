@@ -14,7 +14,7 @@ from semgraph.render.boxes import Point
 from semgraph.render.html.layers import in_layers
 
 Operators = Mapping[str, Sequence[StepMetrics]]  # of steps with several operators
-_LETTER, _LINE, _MARGIN = 6.6, 16.0, 12.0  # pixels
+_LETTER, _BOLD, _LINE, _MARGIN = 6.6, 7.7, 16.0, 12.0  # pixels
 _LEAST = 90.0
 _WRITES = ("merge ", "delete ")
 
@@ -31,8 +31,8 @@ class _Shown(NamedTuple):
     @property
     def size(self) -> tuple[float, float]:
         """Width and height, in pixels."""
-        longest = max(map(len, (self.name, *self.lines)))
-        return max(_LEAST, longest * _LETTER + 22), _LINE * (len(self.lines) + 1) + 14
+        longest = max(len(self.name) * _BOLD, *(len(line) * _LETTER for line in self.lines), 0.0)
+        return max(_LEAST, longest + 24), _LINE * (len(self.lines) + 1) + 14
 
 
 def drawings(
@@ -53,7 +53,9 @@ def drawings(
     place = {path: i for i, path in enumerate(paths)}
     paths.sort(key=lambda path: [place[path[: i + 1]] for i in range(len(path))])
     groups = ["/".join(path) for path in paths]
-    plan = _Plan(flow, steps, operators, {name: f"{anchor}-{i}" for i, name in enumerate(groups)})
+    plan = _PlanDrawings(
+        flow, steps, operators, {name: f"{anchor}-{i}" for i, name in enumerate(groups)}
+    )
     return [plan.drawing(group) for group in groups]
 
 
@@ -82,7 +84,7 @@ def _child(step: str, group: str) -> str:
     return step[:start] + head + slash
 
 
-class _Plan:
+class _PlanDrawings:
     """A plan with its counters and the ids of its drawings."""
 
     def __init__(
