@@ -26,11 +26,17 @@ def as_html(value: object) -> str:
     return str(drawing(value)) if drawing else preformatted(as_text(value))
 
 
+_PRE = (
+    'font-family: var(--jp-code-font-family, ui-monospace), "DejaVu Sans Mono", monospace; '
+    "font-size: 13px; line-height: 1.35; white-space: pre; overflow-x: auto"
+)
+
+
 def preformatted(text: str) -> str:
-    """A text as HTML that keeps its lines and spaces."""
+    """A text as HTML that keeps its lines, spaces and columns, whatever the page says of `pre`."""
     from markupsafe import escape
 
-    return f"<pre>{escape(text)}</pre>"
+    return f"<pre style='{_PRE}'>{escape(text)}</pre>"
 
 
 class Drawing(str):

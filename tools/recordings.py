@@ -1,8 +1,8 @@
 """Renew the shipped recordings with the local model.
 
-    python -m tools.recordings            # the example of every shipped plan, and the notebook
+    python -m tools.recordings            # the example of every shipped plan, and the notebooks
     python -m tools.recordings NAME ...   # only these: add_episode, memories/turns (all plans of the
-                                          # folder), memories/turns/read; `notebook` names the notebook
+                                          # folder), memories/turns/read; notebooks, notebooks/quickstart
 
 A recording has the answers, embeddings and times of one real run. `--llm recorded` replays it on
 any store.
@@ -11,15 +11,20 @@ any store.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import nbformat
+from IPython.core.interactiveshell import InteractiveShell
 
+import semgraph
 from semgraph.frontend.document import read_file
 from semgraph.frontend.plan_files import is_plan
 from semgraph.llm.embed.local import LocalEmbedder
@@ -28,12 +33,12 @@ from semgraph.llm.local.model import Local
 from semgraph.llm.recording import Recorder
 from semgraph.session import Session
 from semgraph.session.inputs import example_rows
-from semgraph.session.resources import recording_of
+from semgraph.session.resources import Resources, recording_of
 from semgraph.stores.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).parents[1]
 PLANS = ROOT / "plans"
-NOTEBOOK = ROOT / "notebooks" / "swap_an_operator.ipynb"
+NOTEBOOKS = ROOT / "notebooks"
 
 
 def shipped() -> list[Path]:
@@ -74,25 +79,43 @@ def record_plan(path: Path) -> None:
         _print(f"{plan.name}: {calls} calls", started, f"{failed} failed")
 
 
-def record_notebook() -> None:
-    """Record the cells of the notebook. The cell with the session is skipped; all further cells run
-    with a session that records its model and embedder.
+def record_notebook(path: Path) -> None:
+    """Record the answers of a notebook's cells: its sessions replay `data/NAME.jsonl`, and get the
+    local model in place of it.
     """
     recorder = Recorder()
     llm = recorder.llm(Local(DEFAULT_MODEL))
     embedder = recorder.embedder(LocalEmbedder(DEFAULT_EMBEDDER))
-    recorder.clock(lambda _name: datetime.now(UTC))("run")
+    clock = recorder.clock(lambda _name: datetime.now(UTC))
     started = time.perf_counter()
-    data = NOTEBOOK.parent / "data"
+
+    def session(**options: Any) -> Session:
+        return Session(**{**options, "llm": llm, "embedder": embedder, "journal": False})
+
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        Path("data").symlink_to(data)
-        with Session(llm=llm, embedder=embedder, store="memory", journal=False) as session:
-            names = {"session": session}
-            for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
-                if cell.cell_type == "code" and "sg.Session(" not in cell.source:
-                    exec(cell.source, names)  # noqa: S102 - the shipped notebook
-        recorder.write(data / f"{NOTEBOOK.stem}.jsonl")
-    _print(f"{NOTEBOOK.stem}: {len(recorder.recording.answers)} answers", started)
+        shutil.copytree(path.parent, folder, dirs_exist_ok=True)
+        with (
+            patch.object(semgraph, "Session", session),
+            patch.object(Resources, "_clock", lambda *_: clock),
+        ):
+            shell = InteractiveShell.instance()
+            shell.reset()
+            for cell in nbformat.read(path, as_version=4).cells:
+                if cell.cell_type == "code":
+                    shell.run_cell(cell.source).raise_error()
+    recorder.write(recording_of_notebook(path))
+    _print(f"{path.stem}: {len(recorder.recording.answers)} answers", started)
+
+
+def recording_of_notebook(path: Path) -> Path:
+    """The file with the answers of a notebook, beside its data."""
+    return path.parent / "data" / f"{path.stem}.jsonl"
+
+
+def replaying_notebooks() -> list[Path]:
+    """The notebooks whose sessions replay a recording."""
+    paths = sorted(NOTEBOOKS.glob("*.ipynb"))
+    return [p for p in paths if f"recorded:data/{p.stem}.jsonl" in p.read_text(encoding="utf-8")]
 
 
 def _print(what: str, started: float, *rest: str) -> None:
@@ -100,12 +123,13 @@ def _print(what: str, started: float, *rest: str) -> None:
 
 
 def main(names: list[str]) -> None:
-    """Record the named plans, or all of them and the notebook."""
+    """Record the named plans and notebooks, or all of them."""
     for path in shipped():
         if not names or is_named(path, names):
             record_plan(path)
-    if not names or "notebook" in names:
-        record_notebook()
+    for path in replaying_notebooks():
+        if not names or {"notebooks", f"notebooks/{path.stem}"} & set(names):
+            record_notebook(path)
 
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ def _check_keys(row: Any, allowed: set[str], required: tuple[str, ...], where: s
 
 
 def _time(value: Any, where: str) -> datetime | None:
-    if value is None:
+    if value is None or value != value:  # noqa: PLR0124 - NaN and NaT are a data frame's NULL
         return None
     try:
         time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))

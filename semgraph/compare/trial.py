@@ -75,7 +75,7 @@ def checked(functions: Mapping[K, Callable[[], T]]) -> dict[K, T]:
 @dataclass
 class Ledger:
     """The cost of one trial: `cold` (by itself), `paid` (requests sent now), `replayed` (answers
-    from the journal), `known` (vectors from the journal).
+    from the journal or a recording, which have no time), `known` (vectors from the journal).
     """
 
     cold: Spent = Spent()
@@ -95,6 +95,7 @@ class Ledger:
             self.replayed += 1
         else:
             self.paid += spent
+            self.replayed += reply.attempts == 0
 
     def vectors(self, texts: Sequence[str], embeddings: Embeddings, embedder: Embedder) -> None:
         """Count vectors: cold cost by the embedder's tokenizer, because cached vectors have no

@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -112,7 +113,8 @@ def check_folder(folder: Path, patience: float = PATIENCE) -> Iterator[CheckedFi
 
     Args:
         folder: A folder with files `<operator>/<name>.py`.
-        patience: Seconds after which a candidate is stopped; only in the main thread.
+        patience: Seconds after which a candidate is stopped; only in the main thread, and outside of
+            an event loop.
 
     Raises:
         PlanError: The folder does not exist, or has no implementation.
@@ -129,7 +131,7 @@ def _checked(entry: ImplementationFile, patience: float) -> CheckedFile:
     near = None
     try:
         with watch:
-            near = asyncio.run(_run(entry.candidate, outcomes, watch))
+            near = _to_end(_run(entry.candidate, outcomes, watch))
     except KeyboardInterrupt:
         if not watch.over:
             raise
@@ -137,6 +139,16 @@ def _checked(entry: ImplementationFile, patience: float) -> CheckedFile:
         where = watch.where or _place(entry.candidate)
         outcomes.append(Outcomes("an end", f"{where} was stopped after {patience:g} s"))
     return CheckedFile(entry.name, entry.file, tuple(outcomes), near)
+
+
+def _to_end(work: Coroutine[Any, Any, Agreement | None]) -> Agreement | None:
+    """The result of a coroutine; within a running event loop (Jupyter's) in a thread of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 def _place(candidate: Candidate | Algorithm) -> str:

@@ -103,7 +103,7 @@ def tree(
         lines.append("rewrites: " + ", ".join(rules))
     if left_out:
         lines.append(
-            f"not shown, for lack of space: {'; '.join(left_out)} (--format json has them all)"
+            f"not shown, for lack of space: {'; '.join(left_out)} (format json has them all)"
         )
     return "\n".join(lines)
 
@@ -126,7 +126,7 @@ def _of_schema(plan: PhysicalPlan) -> list[str]:
 
 def _on_duckdb(steps: Mapping[str, Mapping[str, Any]]) -> list[str]:
     names = [name for name, step in steps.items() if any(one["why"] for one in step["segments"])]
-    what = "on DuckDB, also over few rows (--queries shows why): "
+    what = "on DuckDB, also over few rows (format queries shows why): "
     return [what + ", ".join(names)] if names else []
 
 
@@ -276,7 +276,7 @@ def _unknown(forecast: Forecast) -> list[str]:
         return []
     steps = plural(len(unknown), "step")
     return [
-        f"not estimated: {steps}, whose rows are not known before a run; --sample N measures them"
+        f"not estimated: {steps}, whose rows are not known before a run; sample N measures them"
     ]
 
 

@@ -104,7 +104,7 @@ class Recording:
                 path.read_text(encoding="utf-8", errors="surrogatepass").rstrip("\n").split("\n")
             )
         except OSError as error:
-            hint = 'make one: Session(llm="local").run(PLAN, record_to=FILE); or use a model: --llm local'
+            hint = 'make one: Session(llm="local").run(PLAN, record_to=FILE); or use a model: llm="local", --llm local'
             raise PlanError(
                 Problem(f"no recording can be read at {path}", there=error.strerror, hint=hint)
             ) from error
@@ -341,7 +341,10 @@ class Recorded:
         return f"step {request.step}: {self._what} has no answer to “{excerpt(request)}”: {reason}. {_REMEDY}"
 
 
-_REMEDY = "Record it again, Session(llm=MODEL).run(PLAN, ..., record_to=FILE), or use a model: --llm local, --llm openai:MODEL"
+_REMEDY = (
+    "Record it again, Session(llm=MODEL).run(PLAN, ..., record_to=FILE), or use a model: "
+    'in Python llm="local" or llm="openai:MODEL", in a shell --llm local or --llm openai:MODEL'
+)
 
 
 def _read(recording: Path | str | Recording) -> Recording:

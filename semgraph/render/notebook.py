@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+
+import pyarrow as pa
 
 from semgraph.compare.comparison import Comparison, Evidence
 from semgraph.display import Drawing, as_chart, as_html, as_text
@@ -20,11 +22,14 @@ from semgraph.logical.prompt import show
 from semgraph.provenance import FIXED, Lookup, parsed
 from semgraph.render import chart, comparison
 from semgraph.render.html import rendered
+from semgraph.render.html.data import RecordedRun
+from semgraph.render.html.graph import graph
 from semgraph.render.why import evidence_lines
 
-_ROWS = 10
+_ROWS, _PICTURES = 10, 3
 _CELL, _BRIEF, _TEXT = 200, 160, 20_000
 _MILLION = 1_000_000
+_KEY = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 Data = dict[str, Any]
 
 
@@ -35,9 +40,10 @@ Data = dict[str, Any]
 def _result_html(result: Result) -> str:
     """The cost in a line, the first rows of each table, the items of each step."""
     total = result.meter.total()
+    reused = f" (+{total.calls_journal:,} from the journal)" if total.calls_journal else ""
     facts = [
         f"run {result.run}",
-        f"{total.calls_issued:,} calls (+{total.calls_journal:,} from the journal)",
+        f"{plural(total.calls_issued, 'call')}{reused}",
         f"{total.tokens_in:,} tokens in, {total.tokens_out:,} out",
         "price unknown" if total.dollars is None else dollars(total.dollars, exact=True),
     ]
@@ -45,41 +51,57 @@ def _result_html(result: Result) -> str:
         facts.append(
             f"{result.committed:,} of {result.members:,} committed, {result.skipped:,} skipped"
         )
+    graphs, steps = ([], []) if result.record is None else _recorded(Run(result.record))
     return rendered(
         "notebook.html.j2",
         title=result.plan,
         facts=facts,
         failed=f"{len(result.failed):,} failed" if result.failed else "",
         notes=(*result.notes, *((result.stopped,) if result.stopped else ())),
-        tables=[_table(result, name) for name in result.tables],
-        steps=[] if result.record is None else _steps(result.record),
+        graphs=graphs,
+        tables=[_table(result, name) | {"folded": bool(graphs)} for name in result.tables],
+        steps=steps,
     )
 
 
 def _table(result: Result, name: str) -> Data:
-    first = result.head(name, _ROWS)
+    """The first rows of a result. Generated keys are cut to their first letters, as in `why`."""
+    first, rows = result.head(name, _ROWS), result.count(name)
     return {
         "name": name,
-        "count": f"{result.count(name):,} rows",
+        "count": plural(rows, "row") + (f", the first {_ROWS} here" if rows > _ROWS else ""),
         "heads": first.column_names,
         "rows": [
-            [shortened(show(value), _CELL) for value in row.values()] for row in first.to_pylist()
+            [shortened(_KEY.sub(r"\1…", show(value)), _CELL) for value in row.values()]
+            for row in first.to_pylist()
         ],
+        "numbers": {i for i, field in enumerate(first.schema) if _is_number(field.type)},
     }
 
 
-def _steps(record: Path) -> list[Data]:
-    """The first rows of each step that called a model; each opens to messages, answers and tokens."""
-    steps = []
-    with exchanges(Run(record)) as lookup:
-        for step, items in read_answers(record).items():
-            rows: dict[tuple[Any, str], list[Mapping[str, Any]]] = {}
-            for item in items:
-                rows.setdefault((item.get("_m"), str(item.get("left"))), []).append(item)
-            more = f", the first {_ROWS} here" if len(rows) > _ROWS else ""
-            first = [_row(items, lookup) for items in list(rows.values())[:_ROWS]]
-            steps.append({"name": step, "count": plural(len(rows), "row") + more, "rows": first})
-    return steps
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def _recorded(run: Run) -> tuple[list[Data], list[Data]]:
+    """The graphs that a run wrote, and the first rows of each step that called a model; each opens
+    to messages, answers and tokens.
+    """
+    with exchanges(run) as lookup:
+        pictures = RecordedRun(run, lookup).pictures[:_PICTURES] if run.facts.get("written") else []
+        graphs = [graph(each, f"{run.name}-{i}") for i, each in enumerate(pictures)]
+        return graphs, [
+            _step(step, items, lookup) for step, items in read_answers(run.folder).items()
+        ]
+
+
+def _step(step: str, items: Iterable[Mapping[str, Any]], lookup: Lookup) -> Data:
+    rows: dict[tuple[Any, str], list[Mapping[str, Any]]] = {}
+    for item in items:
+        rows.setdefault((item.get("_m"), str(item.get("left"))), []).append(item)
+    more = f", the first {_ROWS} here" if len(rows) > _ROWS else ""
+    first = [_row(items, lookup) for items in list(rows.values())[:_ROWS]]
+    return {"name": step, "count": plural(len(rows), "row") + more, "rows": first}
 
 
 def _row(items: list[Mapping[str, Any]], lookup: Lookup) -> Data:
@@ -94,7 +116,8 @@ def _row(items: list[Mapping[str, Any]], lookup: Lookup) -> Data:
 def _answer(item: Mapping[str, Any]) -> str:
     if item.get("error"):
         return f"no answer: {item['error']}"
-    return _plain({n: value for n, value in item.items() if n not in FIXED and value is not None})
+    answers = {n: value for n, value in item.items() if n not in FIXED and value is not None}
+    return _plain(answers) or "(empty)"
 
 
 def _call(call: str, lookup: Lookup) -> Data:
@@ -124,19 +147,17 @@ def _plain(value: Any) -> str:
 def _comparison_html(value: Comparison) -> str:
     columns = comparison.columns(value)
     rows = [
-        [
-            {
-                "text": column.texts[i],
-                "side": "right" if column.right else "left",
-                "best": i in column.best,
-            }
-            for column in columns
-        ]
+        [{"best": c.texts[i]} if i in c.best else c.texts[i] for c in columns]
         for i in range(len(value))
     ]
+    table = {
+        "heads": [column.title for column in columns],
+        "rows": rows,
+        "numbers": {i for i, column in enumerate(columns) if column.right},
+    }
     return rendered(
         "notebook.html.j2",
-        tables=[{"heads": [column.title for column in columns], "rows": rows}],
+        tables=[table],
         lines=comparison.footer(value),
         drawing=chart.svg(value, f"comparison-{value.id}"),
     )
@@ -168,6 +189,7 @@ def _columns() -> int:
 # Sessions
 
 Row = tuple[str, str, str, str]
+_ORIGINS = {"option": "argument"}  # the options of a command are a session's arguments
 
 
 def session_html(
@@ -186,7 +208,8 @@ def session_html(
     """
     rows = [*_models(settings, llm, embedder), _store(settings, store), *_limits(settings)]
     heads = ("", "", "$ a million tokens in / out", "from")
-    return rendered("notebook.html.j2", tables=[{"heads": heads, "rows": rows}])
+    shown = [[*row[:-1], _ORIGINS.get(row[-1], row[-1])] for row in rows]
+    return rendered("notebook.html.j2", tables=[{"heads": heads, "rows": shown, "numbers": ()}])
 
 
 def _models(settings: Settings, llm: LLM | None, embedder: Embedder | None) -> Iterator[Row]:

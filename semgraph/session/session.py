@@ -590,8 +590,7 @@ class Session:
         from semgraph.compare.comparison import Comparison
         from semgraph.render.html import save
 
-        if self.runs is None:
-            raise PlanError(Problem("this session keeps no records", hint='leave runs="" out'))
+        runs = self._records()
         names = [
             record.run
             if isinstance(record, Result)
@@ -600,7 +599,41 @@ class Session:
             else record
             for record in records
         ]
-        return save(names or ["last"], self.folder / to, self.runs)
+        return save(names or ["last"], self.folder / to, runs)
+
+    def why(
+        self,
+        what: str,
+        record: Result | str = "last",
+        *,
+        messages: bool = False,
+        width: int = 100,
+    ) -> str:
+        """Trace a row of a run back to the answers that it is made of, the calls and the source rows.
+
+        Args:
+            what: A key or a text of the row, or the beginning of one; or `STEP:column=value`.
+            record: A result, or the id of a run (its beginning, or `last`).
+            messages: Show the exact requests and answers.
+            width: The width of the lines.
+
+        Raises:
+            PlanError: There is no such run or row, several rows are meant, or no records are kept.
+        """
+        from semgraph.execution.record import exchanges, find_run
+        from semgraph.provenance import explain
+        from semgraph.render.why import lines
+
+        run = find_run(record.run if isinstance(record, Result) else record, self._records())
+        with exchanges(run) as lookup:
+            chain = explain(run, what, lookup)
+        return Drawing("\n".join(lines(chain, width, messages=messages)))
+
+    def _records(self) -> Path:
+        """The folder of run records. Raises PlanError if the session keeps none."""
+        if self.runs is None:
+            raise PlanError(Problem("this session keeps no records", hint='leave runs="" out'))
+        return self.runs
 
     async def aclose(self) -> None:
         """Close all resources of the session, in all event loops that used it. The session can be

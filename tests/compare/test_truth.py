@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import semgraph as sg
+from semgraph.compare.graphs import read_graph_truth
 from semgraph.compare.record import load_comparison
 from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import InputError, PlanError
@@ -247,3 +248,11 @@ class TestLists:
         kept = load_comparison(found.id, tmp_path / ".semgraph" / "runs")
         assert json.dumps(kept.to_json()) == json.dumps(found.to_json())
         assert kept.disagreements("per_row", "packed(rows=3)").num_rows == 0
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NaT])
+def test_an_edge_from_a_data_frame_may_lack_its_end(missing: Any) -> None:
+    edge = {"source": "a", "target": "b", "start": "2025-03-03", "end": missing}
+    truth = read_graph_truth({"nodes": [{"key": "a"}, {"key": "b"}], "edges": [edge]})
+    assert truth.edges[0].start is not None
+    assert truth.edges[0].end is None

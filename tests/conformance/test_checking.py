@@ -367,3 +367,10 @@ def test_the_implementation_in_the_documentation_is_whole_and_passes(tmp_path: P
     assert semgraph("check", str(tmp_path)).stdout == (
         f"{said}{file}:{line}: item 6 is in no block: put each item in one\n"
     )
+
+
+async def test_a_notebook_with_its_running_loop_can_check(tmp_path: Path) -> None:
+    write(tmp_path, "good", ASK)
+    (checked,) = check_folder(tmp_path)
+    assert checked.failed == []
+    assert len(checked.outcomes) == 17

@@ -440,6 +440,23 @@ async def test_the_record_holds_the_rows_of_each_step_and_the_evidence_of_each_a
     assert json.loads(first["left"])["content"] in exchange.request.messages[-1].content
 
 
+def test_why_leads_from_a_row_to_its_prompt(plain: semgraph.Session) -> None:
+    with plain:
+        result = plain.run("complaints", tickets=TICKETS)
+        why = plain.why("The tap leaks.", result, messages=True)
+        assert why.startswith("complaints ")
+        assert "Does it leak: The tap leaks." in why
+        assert plain.why("The tap leaks.", result.run[:3]) == plain.why("The tap leaks.")
+        with pytest.raises(PlanError, match="no row of run"):
+            plain.why("The roof leaks.", result)
+
+
+def test_why_needs_records(tmp_path: Path, oracle: Oracle) -> None:
+    session = semgraph.Session(llm=oracle, store="memory", folder=tmp_path, runs="")
+    with pytest.raises(PlanError, match="keeps no records"):
+        session.why("The tap leaks.")
+
+
 async def test_records_can_be_turned_off(simple: Work) -> None:
     result = await simple.run(said(STORY[:1]), session={"runs": ""})
     assert result.record is None

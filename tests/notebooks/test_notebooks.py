@@ -1,114 +1,157 @@
 """The notebooks are executed, from their first cell to their last, with the answers that are
-recorded beside them.
+recorded beside them, and show what is kept in them.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
-from tests.patience import HANGS
+from nbformat import NotebookNode
 
-ROOT = Path(__file__).parents[2]
+from tools.notebooks import FOLDER, executed, notebooks, read, shown
+
+Shown = dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def swap(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """The notebook's folder after it was run, and what each cell shows, by the beginning of its
-    source.
-    """
-    folder = tmp_path_factory.mktemp("notebooks")
-    return folder, executed(folder, "swap_an_operator.ipynb")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, NotebookNode]]:
+    """Runs a notebook once: the folder it was run in, and the notebook with what it shows."""
+
+    @cache
+    def of(name: str) -> tuple[Path, NotebookNode]:
+        folder = tmp_path_factory.mktemp(name)
+        return folder, executed(FOLDER / f"{name}.ipynb", folder)
+
+    return of
 
 
-def executed(folder: Path, name: str) -> dict[str, str]:
-    """What each cell of a notebook shows, run in a copy of its folder, by its source."""
-    shutil.copytree(ROOT / "notebooks", folder, dirs_exist_ok=True)
-    book = nbformat.read(folder / name, as_version=4)
-    with pytest.MonkeyPatch.context() as patched:
-        for setting in [n for n in os.environ if n.startswith(("SEMGRAPH_", "OPENAI_", "NEO4J_"))]:
-            patched.delenv(setting)
-        patched.setenv("PYTHONPATH", str(ROOT))
-        patched.setenv("SEMGRAPH_OFFLINE", "1")
-        patched.setenv("IPYTHONDIR", str(folder / "ipython"))
-        client = NotebookClient(book, timeout=int(HANGS), kernel_name="python3", resources={"metadata": {"path": str(folder)}})
-        client.execute()
-    return {cell.source: _shown(cell) for cell in book.cells if cell.cell_type == "code"}
+def _cells(book: NotebookNode) -> Shown:
+    return {cell.source: shown(cell) for cell in book.cells if cell.cell_type == "code"}
 
 
-def _shown(cell: nbformat.NotebookNode) -> str:
-    found = [output.get("data", {}) for output in cell.outputs]
-    return "\n".join(data.get("text/html") or data.get("text/plain") or "" for data in found)
+@pytest.fixture
+def cell(request: pytest.FixtureRequest, run: Callable[[str], tuple[Path, NotebookNode]]) -> Callable[[str, str], str]:
+    """What the cell of a notebook shows whose source, or a line of it, begins so."""
+
+    def of(name: str, begins: str) -> str:
+        sources = _cells(run(name)[1])
+        (output,) = [text for source, text in sources.items() if source.startswith(begins) or f"\n{begins}" in source]
+        return output
+
+    return of
 
 
-def of(shown: dict[str, str], begins: str) -> str:
-    (found,) = [output for source, output in shown.items() if source.startswith(begins) or f"\n{begins}" in source]
-    return found
+Cell = Callable[[str, str], str]
+BOOKS = pytest.mark.parametrize("name", [path.stem for path in notebooks()])
 
 
-def test_the_session_shows_its_model_its_store_and_its_limit(swap: tuple[Path, dict[str, str]]) -> None:
-    shown = of(swap[1], "session = ")
-    for said in ("recorded:data/swap_an_operator.jsonl", "0 (replayed)", "memory", "at most usd", "option"):
-        assert said in shown
+@BOOKS
+def test_a_notebook_shows_what_is_kept_in_it(name: str, run: Callable[[str], tuple[Path, NotebookNode]]) -> None:
+    kept, now = _cells(read(FOLDER / f"{name}.ipynb")), _cells(run(name)[1])
+    changed = [source for source in kept if kept[source] != now[source]]
+    assert changed == [], f"python -m tools.notebooks {name}, then read its texts again"
 
 
-def test_the_plan_is_a_tree_with_what_it_will_take(swap: tuple[Path, dict[str, str]]) -> None:
-    shown = of(swap[1], "m = sg.table")
-    assert shown.startswith("<pre>")
-    assert "link" in shown
-    assert "nested_loop" in shown
-    assert "estimated:" in shown
+@BOOKS
+def test_a_notebook_is_kept_with_what_it_shows(name: str) -> None:
+    cells = [cell for cell in read(FOLDER / f"{name}.ipynb").cells if cell.cell_type == "code"]
+    assert any(cell.outputs for cell in cells)
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert not [cell for cell in cells if "execution" in cell.metadata], "times differ from run to run"
 
 
-def test_rows_open_to_the_messages_that_were_sent(swap: tuple[Path, dict[str, str]]) -> None:
-    shown = of(swap[1], "session.run(link, rows=5)")
-    assert shown.count("<details>") == 5
-    assert "Does “Helios” in the sentence “Helios delivered the last panels on Monday.” mean Helios Energy" in shown
-    assert "tokens" in shown.split("<details>")[1]
+class TestSwapAnOperator:
+    def test_the_session_shows_its_model_its_store_and_its_limit(self, cell: Cell) -> None:
+        said = cell("swap_an_operator", "session = ")
+        for part in ("recorded:data/swap_an_operator.jsonl", "0 (replayed)", "memory", "at most usd", "argument"):
+            assert part in said
+
+    def test_the_plan_is_a_tree_with_what_it_will_take(self, cell: Cell) -> None:
+        said = cell("swap_an_operator", "m = sg.table")
+        assert said.startswith("<pre")
+        assert "nested_loop" in said
+        assert "estimated:" in said
+
+    def test_rows_open_to_the_messages_that_were_sent(self, cell: Cell) -> None:
+        said = cell("swap_an_operator", "session.run(link, rows=5)")
+        assert said.count("<details>") == 5
+        assert "Does “Helios” in the sentence “Helios delivered the last panels on Monday.” mean Helios Energy" in said
+        assert "tokens" in said.split("<details>")[1]
+
+    def test_implementations_stand_side_by_side_with_cost_and_quality(self, cell: Cell) -> None:
+        said = cell("swap_an_operator", "c = session.compare")
+        assert "nested_loop" in said
+        assert "block(left=6)" in said
+        assert "F1 [95 %]" in said
+        assert ">24<" in said.replace("<b>", "").replace("</b>", "")
+
+    def test_rows_on_which_they_differ_lead_back_to_prompts(self, cell: Cell) -> None:
+        assert "mention_id" in cell("swap_an_operator", "c.disagreements")
+        why = cell("swap_an_operator", 'c["block(left=6)"].why')
+        assert "Helios sang Fauré last Thursday." in why
+        assert "Answer with one JSON object" in why
+
+    def test_the_choice_is_a_plan_and_the_comparison_a_page(self, run: Callable[[str], tuple[Path, NotebookNode]]) -> None:
+        folder = run("swap_an_operator")[0]
+        assert "link: block(left=6)" in (folder / "link.yaml").read_text(encoding="utf-8")
+        page = (folder / "swap_an_operator.html").read_text(encoding="utf-8")
+        assert "link · comparison" in page
+        assert "Answer with one JSON object" in page
 
 
-def test_the_ways_stand_side_by_side_with_cost_and_quality(swap: tuple[Path, dict[str, str]]) -> None:
-    shown = of(swap[1], "c = session.compare")
-    assert "nested_loop" in shown
-    assert "block(left=6)" in shown
-    assert "F1 [95 %]" in shown
-    assert ">24<" in shown.replace("<b>", "").replace("</b>", "")
+def test_memories_are_a_table_and_a_chart(cell: Cell, run: Callable[[str], tuple[Path, NotebookNode]]) -> None:
+    table = cell("three_memories", "turns, asked")
+    assert all(memory in table for memory in ("40 turns by vectors", "mem0g", "lightmem, no sleep"))
+    outputs = [output for each in run("three_memories")[1].cells for output in each.get("outputs", ())]
+    assert len([output for output in outputs if "image/png" in output.get("data", {})]) == 1
 
 
-def test_rows_on_which_they_differ_lead_back_to_prompts(swap: tuple[Path, dict[str, str]]) -> None:
-    assert "mention_id" in of(swap[1], "c.disagreements")
-    why = of(swap[1], 'c["block(left=6)"].why')
-    assert "Helios sang Fauré last Thursday." in why
-    assert "Answer with one JSON object" in why
+class TestOwnMemory:
+    def test_the_result_is_a_picture_of_the_graph(self, cell: Cell) -> None:
+        said = cell("own_memory", "first = session.run")
+        assert '<svg class="graph"' in said
+        assert "Google" in said
+        assert "no longer holds" in said
+
+    def test_a_row_leads_back_to_its_prompt_and_its_message(self, cell: Cell) -> None:
+        said = cell("own_memory", 'session.why("Google"')
+        assert "In which city does Jonas live, and where does Jonas work?" in said
+        assert "The slides for Friday are done." in said
+
+    def test_the_prompt_with_rules_gives_the_true_graph(self, cell: Cell) -> None:
+        said = cell("own_memory", "comparison = fresh.compare")
+        assert "<b>1.000 [1.000 1.000]</b>" in said
+        assert ".600" in said
 
 
-def test_the_choice_is_a_plan_and_the_comparison_a_page(swap: tuple[Path, dict[str, str]]) -> None:
-    folder = swap[0]
-    assert "link: block(left=6)" in (folder / "link.yaml").read_text(encoding="utf-8")
-    page = (folder / "swap_an_operator.html").read_text(encoding="utf-8")
-    assert "link · comparison" in page
-    assert "Answer with one JSON object" in page
+class TestOwnOperator:
+    def test_it_passes_the_check(self, cell: Cell) -> None:
+        assert cell("own_operator", "for checked in check_folder").startswith("sem_filter/alike  17 passed · recall 1.00")
+
+    def test_it_is_compared_with_shipped_ones(self, cell: Cell) -> None:
+        said = cell("own_operator", "comparison = session.compare")
+        for part in ("per_row", "alike", "packed(rows=10)", "F1 [95 %]"):
+            assert part in said
+
+    def test_a_row_without_a_call_of_its_own_has_the_answer_of_another(self, cell: Cell) -> None:
+        assert "answer" in cell("own_operator", 'comparison["alike"].why')
 
 
-def test_the_notebook_of_memories_shows_what_it_measures(tmp_path: Path) -> None:
-    name = "three_memories.ipynb"
-    stored = {cell.source: _shown(cell) for cell in _cells(name) if cell.cell_type == "code"}
-    now = executed(tmp_path, name)
-    assert [source for source in stored if stored[source] != now[source]] == [], "run it anew, and read its texts"
-    assert all(memory in of(now, "turns, asked") for memory in ("40 turns by vectors", "mem0g", "lightmem, no sleep"))
-    (chart,) = [output for cell in _cells(name) for output in cell.get("outputs", ()) if "image/png" in output.get("data", {})]
-    assert chart
+class TestQuickstart:
+    def test_a_map_adds_typed_answers_to_a_data_frame(self, cell: Cell) -> None:
+        said = cell("quickstart", "read = reviews.sem.map")
+        assert said.count("<td>negative</td>") == 7
+        assert said.count("<td>positive</td>") == 5
 
+    def test_a_filter_keeps_the_rows_that_are_right(self, cell: Cell) -> None:
+        said = cell("quickstart", "broken = reviews.sem.filter")
+        assert [row for row in (f"r{n:02}" for n in range(1, 13)) if row in said] == ["r01", "r04", "r06", "r09"]
 
-def _cells(name: str) -> list[nbformat.NotebookNode]:
-    cells: list[nbformat.NotebookNode] = nbformat.read(ROOT / "notebooks" / name, as_version=4).cells
-    return cells
-
-
-def test_the_notebook_with_recordings_is_kept_without_what_it_shows() -> None:
-    cells = _cells("swap_an_operator.ipynb")
-    assert not [cell for cell in cells if cell.cell_type == "code" and (cell.outputs or cell.execution_count)]
+    def test_implementations_are_measured_and_the_query_is_a_plan(self, cell: Cell) -> None:
+        said = cell("quickstart", "comparison = session.compare")
+        assert "packed(rows=6)" in said
+        assert "logit" in said
+        assert "sem_filter: {prompt:" in cell("quickstart", "print(question.to_yaml())")

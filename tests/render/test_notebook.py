@@ -54,3 +54,19 @@ def test_a_row_opens_to_the_messages_that_were_sent(tmp_path: Path) -> None:
 def test_a_call_that_the_journal_lost_is_said_to_be(tmp_path: Path) -> None:
     shown = result(record=recorded(tmp_path, lines=[line("c1")]).folder)._repr_html_()
     assert "call c1: the journal does not have it" in shown
+
+
+def test_a_run_that_wrote_a_graph_shows_it_and_folds_its_tables(tmp_path: Path) -> None:
+    shown = result(record=recorded(tmp_path).folder)._repr_html_()
+    assert '<svg class="graph"' in shown
+    assert "Bob 1</tspan>" in shown
+    assert "<details><summary><b>people</b>: 2 rows</summary>" in shown
+
+
+def test_numbers_stand_right_and_generated_keys_are_short() -> None:
+    key = "bd4ef8c7-b48c-59ba-9bff-2627edd8350a"
+    found = result()
+    found.tables = {"people": pa.table({"id": [key], "n": [7]})}
+    shown = found._repr_html_()
+    assert '<td class="number">7</td>' in shown
+    assert "<td>bd4ef8c7…</td>" in shown

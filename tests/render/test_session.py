@@ -25,7 +25,7 @@ def test_a_session_shows_what_it_would_use_and_opens_nothing(tmp_path: Path) -> 
         "town.db",
         "at most usd",
         ">4.0<",
-        "option",
+        "argument",
     ):
         assert said in shown
     assert list(tmp_path.iterdir()) == []
@@ -55,4 +55,7 @@ def test_what_was_given_as_an_object_is_named(tmp_path: Path) -> None:
 
 
 def test_a_drawing_stands_as_it_is() -> None:
-    assert Drawing("a < b\n  └ c")._repr_html_() == "<pre>a &lt; b\n  └ c</pre>"
+    html = Drawing("a < b\n  └ c")._repr_html_()
+    assert html.startswith("<pre ")
+    assert html.endswith(">a &lt; b\n  └ c</pre>")
+    assert "monospace" in html

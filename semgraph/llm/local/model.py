@@ -275,7 +275,8 @@ def missing_extra(name: str) -> ModelUnavailable:
     """The error to raise if a package of the extra `local` is not installed."""
     return ModelUnavailable(
         f'{name} needs the extra "local": {install("local")}. Or use models that do not need it: '
-        "--llm openai:MODEL --embedder openai:MODEL, or --llm recorded"
+        "--llm openai:MODEL --embedder openai:MODEL, or --llm recorded "
+        '(in Python llm="openai:MODEL", embedder="openai:MODEL", or llm="recorded")'
     )
 
 

@@ -76,7 +76,8 @@ def _environment() -> Environment:
     )
     templates.filters["attribute"] = lambda text: cut(str(text), _ATTRIBUTE)
     templates.filters["whole"] = lambda text: escape(clean(text))
-    templates.globals["chart_style"] = Markup(_file("chart.css"))  # noqa: S704 - our own file
+    for name in ("chart", "graph", "notebook"):
+        templates.globals[f"{name}_style"] = Markup(_file(f"{name}.css"))  # noqa: S704 - our own files
     return templates
 
 

@@ -90,7 +90,9 @@ def _part(graph: Any, names: Mapping[str, str]) -> tuple[dict[str, Point], float
 
 
 def _springs(graph: Any, keys: Sequence[str], boxes: Mapping[str, Box]) -> dict[str, Point]:
-    """Places where nodes with an edge are near, in a space of which names fill a fifth at most."""
+    """Places where nodes with an edge are near, in a space of which names fill a fifth at most, with
+    room for the names of edges.
+    """
     if len(keys) == 1:
         return {keys[0]: (0.0, 0.0)}
     if len(keys) == 2:
@@ -98,7 +100,7 @@ def _springs(graph: Any, keys: Sequence[str], boxes: Mapping[str, Box]) -> dict[
     import networkx as nx
 
     names = sum(box.area for box in boxes.values())
-    area = names * 5 + 60_000
+    area = names * 5 + 60_000 + 20_000 * graph.number_of_edges()
     wide = min(sqrt(area * 1.7), _WIDE)
     high = area / wide
     start = nx.circular_layout(graph)
