@@ -19,7 +19,7 @@ operators = Commands(help="Operators and their implementations.", no_args_is_hel
 functions = Commands(help="Functions that expressions call.", no_args_is_help=True)
 
 
-class Kind(StrEnum):
+class SchemaKind(StrEnum):
     """A kind of file that has a schema."""
 
     plan = "plan"
@@ -163,7 +163,9 @@ def copy(
 @everywhere
 def schema(
     options: CommonOptions,
-    of: Annotated[Kind, typer.Option(help="The kind of file; prompt: front matter.")] = Kind.plan,
+    of: Annotated[
+        SchemaKind, typer.Option(help="The kind of file; prompt: front matter.")
+    ] = SchemaKind.plan,
 ) -> None:
     """Print the JSON Schema of plans, of graphs, or of the front matter of prompts: an editor that
     knows it completes and checks as you type.

@@ -284,7 +284,8 @@ def test_json_and_parquet_files(tmp_path):
     [
         ("no.csv", None, "no.csv: there is no such file. The working directory is"),
         ("latin.csv", b"a\n\xe9\n", "byte 2 is not UTF-8"),
-        ("rows.xlsx", b"", 'what ".xlsx" holds is not known'),
+        ("rows.xlsx", b"", "spreadsheets are not supported"),
+        ("rows.log", b"", 'what ".log" holds is not known'),
         ("rows.jsonl", b"{\n", "rows.jsonl:1: this line is no JSON"),
         ("rows.json", b'{"a": 1}', "this is no list of JSON objects"),
         ("rows.parquet", b"PAR", "this is no Parquet file"),
