@@ -50,7 +50,7 @@ fuzz: $(VENV)/.installed
 # What takes too long for every change: 3,000 random plans, the fuzzer over an engine with injected faults, property tests with new
 # cases, the tests of the plans with both executors of relational steps, the store's tests over shards on two Neo4j servers, 200 kills, soak, and the benchmarks of the engine and of searches
 # with their largest cases, graphiti-core beside; their lines and pages are left in .semgraph/nightly.
-nightly: $(VENV)/.installed $(VENV_GRAPHITI)/.installed
+nightly: $(VENV)/.installed $(VENV_GRAPHITI)/.installed $(VENV_RAY)/.installed
 	$(BIN)/python -m tests.fuzz --plans 3000
 	$(BIN)/python -m tests.fuzz.check_the_checker
 	$(BIN)/python -m pytest -q --hypothesis-profile random $$(grep -rl "from hypothesis" tests --include="test_*.py")
@@ -60,6 +60,7 @@ nightly: $(VENV)/.installed $(VENV_GRAPHITI)/.installed
 	$(MAKE) soak
 	$(BIN)/python -m benchmarks run engine search --full --into .semgraph/nightly
 	$(MAKE) test PYTHON=$(LATEST) VENV=.venv-latest
+	SEMGRAPH_RAY_CLIENT=1 $(VENV_RAY)/bin/python -m pytest tests/on_ray -k entered
 
 # implementations that need extras, with every extra installed
 test-extras: $(VENV_EXTRAS)/.installed

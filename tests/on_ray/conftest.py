@@ -18,14 +18,18 @@ from tests.patience import HANGS
 
 __all__ = ["model", "place", "simple", "work"]
 
+BY_CLIENT = os.environ.get("SEMGRAPH_RAY_CLIENT") == "1"
+"""Whether the cluster has a server for Ray's client too, which does not always answer."""
+
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """One node, which stays; tests add others and remove them."""
     os.environ["RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S"] = f"{HANGS:.0f}"
+    client = {"ray_client_server_port": client_port()} if BY_CLIENT else {}
     with warnings.catch_warnings():  # Ray leaves the logs of its client's server to the collector
         warnings.simplefilter("ignore", ResourceWarning)
-        cluster = cluster_here(ray_client_server_port=client_port())
+        cluster = cluster_here(**client)
         opened = cluster.__enter__()
         gc.collect()
     try:

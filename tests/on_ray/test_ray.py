@@ -27,7 +27,7 @@ from semgraph.stores.shards.places import FolderPlaces
 from semgraph.stores.shards.store import ShardedStore
 from tests.engine.test_local import alone, assert_same, rows_of_groups, visible
 from tests.execution.conftest import PLAN, ROOT, Work, said, wire
-from tests.on_ray.conftest import client_port
+from tests.on_ray.conftest import BY_CLIENT, client_port
 from tests.patience import HANGS, default_signals
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -71,6 +71,9 @@ async def test_a_run_on_several_processes_is_one_run(simple: Work):
     assert await graph_of(simple) == graph
 
 
+@pytest.mark.skipif(
+    not BY_CLIENT, reason="Ray's client server does not always answer: make nightly"
+)
 async def test_a_cluster_is_entered_by_its_address(simple: Work):
     """From a process that is not part of it."""
     rows = rows_of_groups()
