@@ -27,7 +27,6 @@ from semgraph.stores.shards.places import FolderPlaces
 from semgraph.stores.shards.store import ShardedStore
 from tests.engine.test_local import alone, assert_same, rows_of_groups, visible
 from tests.execution.conftest import PLAN, ROOT, Work, said, wire
-from tests.on_ray.conftest import BY_CLIENT, client_port
 from tests.patience import HANGS, default_signals
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -67,22 +66,6 @@ async def test_a_run_on_several_processes_is_one_run(simple: Work):
     whole, graph, asked = await alone(simple, rows)
     result = await in_shards(simple, rows)
     assert_same(result, whole)
-    assert wire(simple.model.requests) == asked
-    assert await graph_of(simple) == graph
-
-
-@pytest.mark.skipif(
-    not BY_CLIENT, reason="Ray's client server does not always answer: make nightly"
-)
-async def test_a_cluster_is_entered_by_its_address(simple: Work):
-    """From a process that is not part of it."""
-    rows = rows_of_groups()
-    _, graph, asked = await alone(simple, rows)
-    simple.model.arrived.clear()
-    address = f"ray://127.0.0.1:{client_port()}?shards={SHARDS}&workers=2"
-    code, said = await in_a_process(simple, rows, engine=address)
-    assert code == 0, said
-    assert "Traceback" not in said
     assert wire(simple.model.requests) == asked
     assert await graph_of(simple) == graph
 
