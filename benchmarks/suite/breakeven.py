@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.suite.documents import table_rows
 from benchmarks.suite.lines import Line
 from benchmarks.suite.tables import Key, heading, of_one_kind, paired, spread, values
 
@@ -63,8 +64,8 @@ class BreakEven:
             f"next: {self.quality}",
         ]
         aligned = ["---"] * len(self.rows) + ["--:"] * 5
-        table = "\n".join("| " + " | ".join(cells) + " |" for cells in [titles, aligned, *body])
-        return f"**{self.question}**\n\n{table}\n" + (f"\n{self.note}\n" if self.note else "")
+        table = table_rows([titles, aligned, *body])
+        return f"**{self.question}**\n\n{table}" + (f"\n{self.note}\n" if self.note else "")
 
     def _row(self, group: tuple[Any, ...], lines: Sequence[Line]) -> list[str]:
         by_size: Mapping[int, list[Line]] = {

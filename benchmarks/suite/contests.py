@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.suite.documents import table_rows
 from benchmarks.suite.lines import Line
 from benchmarks.suite.statistics import Multiple, multiple
 from benchmarks.suite.tables import Key, paired
@@ -99,4 +100,4 @@ def markdown(losses: Sequence[Loss]) -> str:
         ("variant", "compared with", "figure", "multiple", "worst case"),
         ("---", "---", "---", "--:", "---"),
     ]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [*head, *losses]) + "\n"
+    return table_rows([*head, *losses])

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+
+
+def table_rows(rows: Iterable[Sequence[str]]) -> str:
+    """Rows of cells, the head and its line of dashes among them, as lines of a Markdown table."""
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n"
+
 
 _PART = re.compile(r"(<!-- made: (\S+) -->\n)(.*?)(<!-- /made -->)", re.DOTALL)
 

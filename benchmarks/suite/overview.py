@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.suite.documents import table_rows
 from benchmarks.suite.lines import Line
 from benchmarks.suite.statistics import short
 from benchmarks.suite.tables import of_one_kind, values
@@ -76,7 +77,7 @@ def markdown(measured: Measured) -> str:
         ["---", "---", *["--:"] * (len(COSTS) + 1)],
         *(entry.row(lines) for entry, lines in measured),
     ]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n"
+    return table_rows(rows)
 
 
 def shares(measured: Measured) -> dict[str, dict[str, float]]:

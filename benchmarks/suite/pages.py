@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.suite import contests, overview, swap, targets
 from benchmarks.suite.benchmark import Benchmark, load, names
 from benchmarks.suite.charts import THEMES, draw, draw_bars
-from benchmarks.suite.documents import filled
+from benchmarks.suite.documents import filled, table_rows
 from benchmarks.suite.lines import RESULTS, Line, Lines
 from benchmarks.suite.made import ROOT
 
@@ -228,7 +228,7 @@ def _targets(measured: Measured, to: str) -> str:
         command = f"`run {one.name}`: {where}"
         limits = row.must + (f", aim {row.aim}" if row.aim != "—" else "")
         rows.append([row.what, row.others, limits, *figures, row.quality, row.verdict, command])
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n"
+    return table_rows(rows)
 
 
 def _pages(measured: Measured, to: str) -> str:
@@ -240,7 +240,7 @@ def _pages(measured: Measured, to: str) -> str:
         name = f"[{one.name}]({to}/{one.name}.md)" if lines else one.name
         took = f"{minutes(lines):.0f} min" if lines else "not measured yet"
         rows.append([name, one.question, one.kind, f"`{one.command}`", str(len(lines)), took])
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n"
+    return table_rows(rows)
 
 
 def files(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.suite.documents import table_rows
 from benchmarks.suite.lines import Line
 from benchmarks.suite.statistics import Growth, Multiple, growth, multiple
 
@@ -65,8 +66,8 @@ class Table:
         titles = [*map(heading, self.rows), *(column.title for column in self.columns), ""]
         aligned = ["---"] * len(self.rows) + ["--:"] * len(self.columns) + ["---"]
         body = [self._row(key, own) for key in keys]
-        table = "\n".join("| " + " | ".join(cells) + " |" for cells in [titles, aligned, *body])
-        return f"{title}{table}\n" + (f"\n{self.note}\n" if self.note else "")
+        table = table_rows([titles, aligned, *body])
+        return f"{title}{table}" + (f"\n{self.note}\n" if self.note else "")
 
     def _row(self, key: Key, lines: Sequence[Line]) -> list[str]:
         mine = [line for line in lines if line.key == key]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from benchmarks.suite.documents import table_rows
 from benchmarks.suite.lines import Line
 from benchmarks.suite.tables import of_one_kind, ratio, spread, values
 
@@ -144,4 +145,4 @@ def markdown(rows: Sequence[Row]) -> str:
     }
     ends = ["---" if name in ("what", "met or not") else "--:" for name in shown]
     body = zip(*shown.values(), strict=True)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [list(shown), ends, *body]) + "\n"
+    return table_rows([list(shown), ends, *body])
