@@ -31,6 +31,7 @@ from semgraph.errors import (
     did_you_mean,
 )
 from semgraph.execution.result import Result
+from semgraph.extras import install
 from semgraph.formats import plural
 from semgraph.frontend.frame import Frame, table
 from semgraph.frontend.inputs import is_pandas
@@ -41,8 +42,8 @@ from semgraph.session import Session
 try:
     import pandas as pd
 except ModuleNotFoundError as _error:
-    _hint = 'semgraph.pandas needs pandas: pip install "semgraph[pandas]"'
-    raise ModuleNotFoundError(_hint, name="pandas") from _error
+    _what = f"semgraph.pandas needs pandas: {install('pandas')}"
+    raise ModuleNotFoundError(_what, name="pandas") from _error
 
 __all__ = ["Semantics", "session", "usage", "use"]
 

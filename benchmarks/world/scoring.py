@@ -92,8 +92,8 @@ async def held(store: Store, world: World) -> ScoredGraph:
         name: (await store.scan(name, list(labels[name].columns), [world.group], ())).to_pylist()
         for name in ("Episodic", "Entity", "RELATES_TO", "MENTIONS")
     }
-    told = {row["name"]: row["uuid"] for row in world.rows}
-    messages = {row["uuid"]: told[row["name"]] for row in rows["Episodic"]}
+    message_ids = {row["name"]: row["uuid"] for row in world.rows}
+    messages = {row["uuid"]: message_ids[row["name"]] for row in rows["Episodic"]}
     where: dict[str, set[str]] = {row["uuid"]: set() for row in rows["Entity"]}
     for mention in rows["MENTIONS"]:
         where[mention["target"]].add(messages[mention["source"]])

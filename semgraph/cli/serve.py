@@ -119,9 +119,10 @@ def _require_extra() -> None:
     from importlib.util import find_spec
 
     from semgraph.errors import PlanError, Problem
+    from semgraph.extras import install
 
     if find_spec("mcp") is None:
-        what = 'semgraph serve --mcp needs the extra "mcp": pip install "semgraph[mcp]"'
+        what = f'semgraph serve --mcp needs the extra "mcp": {install("mcp")}'
         raise PlanError(Problem(what))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from inspect import getdoc
 from typing import Any
 
@@ -70,14 +70,14 @@ SCHEMAS: dict[str, Callable[[], Schema]] = {
 
 def _of_file(title: str, properties: Schema, required: list[str]) -> Schema:
     draft = "https://json-schema.org/draft/2020-12/schema"
-    return {"$schema": draft, "title": title, **_closed(properties, required)}
+    return {"$schema": draft, "title": title, **closed(properties, required)}
 
 
 def _drawn() -> Schema:
     drawn = {key: {"description": text, **_TEXT} for key, text in _DRAWN_TEXTS.items()}
     return {
         "description": "The properties that a picture of the graph shows.",
-        **_optional(_closed({key: drawn[key] for key in DRAWN}, [])),
+        **_optional(closed({key: drawn[key] for key in DRAWN}, [])),
     }
 
 
@@ -90,8 +90,8 @@ def _graph_keys() -> dict[str, Schema]:
         "key": {"description": "The property that names a node or an edge: uuid.", **_NAMED},
         "partition": {"description": "The property that names its partition: group_id.", **_NAMED},
         "common": {"description": "Properties of all labels.", **_named(_TEXT)},
-        "nodes": {"description": "Node labels.", **_named(_optional(_closed(label, [])))},
-        "edges": {"description": "Edge types.", **_named(_closed(edge, ["source", "target"]))},
+        "nodes": {"description": "Node labels.", **_named(_optional(closed(label, [])))},
+        "edges": {"description": "Edge types.", **_named(closed(edge, ["source", "target"]))},
         "draw": _drawn(),
     }
 
@@ -138,7 +138,7 @@ def _sources() -> Schema:
             "anyOf": [_TEXT, _object(by_name["scan"])],
         },
         "union": _arguments(by_name["union"]),
-        "call": {"description": "Another plan as a step.", **_closed(called, ["plan"])},
+        "call": {"description": "Another plan as a step.", **closed(called, ["plan"])},
         "switch": {"description": "One of several forms, by a parameter.", **switch},
     }
 
@@ -158,7 +158,7 @@ def _object(cls: type[Node], extra: Mapping[str, Schema] | None = None) -> Schem
     own = {key for key, f in keys.items() if key in {f.name, "over", f.metadata.get("key")}}
     properties = {key: _argument(f) if key in own else _BESIDE[key] for key, f in keys.items()}
     required = [key for key, f in keys.items() if f.default is dataclasses.MISSING and key in own]
-    return _closed({**(extra or {}), **properties}, [*(extra or {}), *required])
+    return closed({**(extra or {}), **properties}, [*(extra or {}), *required])
 
 
 def _argument(f: dataclasses.Field[Any]) -> Schema:
@@ -178,17 +178,18 @@ def _either(*schemas: Schema) -> Schema:
     return {"anyOf": flat}
 
 
-def _closed(properties: Mapping[str, Schema], required: list[str]) -> Schema:
+def closed(properties: Mapping[str, Schema], required: Iterable[str] = ()) -> Schema:
+    """An object with these properties and no others."""
     return {
         "type": "object",
         "properties": dict(properties),
-        "required": required,
+        "required": list(required),
         "additionalProperties": False,
     }
 
 
 def _single(properties: Mapping[str, Schema]) -> Schema:
-    return {**_closed(properties, []), "minProperties": 1, "maxProperties": 1}
+    return {**closed(properties, []), "minProperties": 1, "maxProperties": 1}
 
 
 def _map(values: Schema) -> Schema:
@@ -224,9 +225,9 @@ def _order() -> Schema:
 def _methods() -> Schema:
     to = {"to": _SCALAR, "if": _CONDITION}
     each = [
-        _closed({"equal": _NAMED, **to}, ["equal"]),
-        _closed({"fulltext": _NAMED, **to, "rank": {"enum": ["store", "overlap"]}}, ["fulltext"]),
-        _closed(
+        closed({"equal": _NAMED, **to}, ["equal"]),
+        closed({"fulltext": _NAMED, **to, "rank": {"enum": ["store", "overlap"]}}, ["fulltext"]),
+        closed(
             {"nearest": _NAMED, **to, "above": _either({"type": "number"}, _PARAMETER)}, ["nearest"]
         ),
     ]
@@ -249,12 +250,12 @@ def _refs() -> Schema:
         "limit": _KINDS["number"](), "shows": _columns(), "number": _NAMED,
         "unknown": {"enum": ["ask", "drop"]},
     }  # fmt: skip
-    return {**_map(_closed(records, ["of", "shows"])), "propertyNames": _NAMED}
+    return {**_map(closed(records, ["of", "shows"])), "propertyNames": _NAMED}
 
 
 def _check() -> Schema:
     parts = {"where": _KINDS["scalar"](), "message": dict(_SCALAR), "retries": _KINDS["number"]()}
-    return _closed(parts, ["where", "message"])
+    return closed(parts, ["where", "message"])
 
 
 def _over() -> Schema:
@@ -292,12 +293,12 @@ _KINDS: dict[str, Callable[[], Schema]] = {
     "pattern": lambda: dict(_TEXT),
     "label": lambda: dict(_TEXT),
 }
-_TYPES_BY_NAME: Schema = _map(_either(_TEXT, _closed({"type": _TEXT, "describe": _TEXT}, ["type"])))
+_TYPES_BY_NAME: Schema = _map(_either(_TEXT, closed({"type": _TEXT, "describe": _TEXT}, ["type"])))
 _BESIDE: Mapping[str, Schema] = {"returns": _TYPES_BY_NAME, "role": _either(_NAMED, _PARAMETER)}
 _ROWS: Schema = _map({"type": "array", "items": {"type": "object"}})
 _STEP: Schema = _either(
     {"$ref": "#/$defs/pipeline"},
-    _closed({"if": _CONDITION, "do": {"$ref": "#/$defs/pipeline"}}, ["do"]),
+    closed({"if": _CONDITION, "do": {"$ref": "#/$defs/pipeline"}}, ["do"]),
 )
 _WINDOWS_VALUES: dict[str, Schema] = {
     "input": _NAMED,
@@ -311,7 +312,7 @@ _WINDOWS_VALUES: dict[str, Schema] = {
 }
 _SCHEMA_WRITE: Schema = {
     "description": "Make what the graph needs of the store and the store lacks; drop: first drop indexes of its names.",
-    **_closed({"drop": _either({"type": "boolean"}, _PARAMETER)}, []),
+    **closed({"drop": _either({"type": "boolean"}, _PARAMETER)}, []),
 }
 _WRITES = {
     **{
@@ -321,7 +322,7 @@ _WRITES = {
     "schema": _SCHEMA_WRITE,
 }
 _SINK: Schema = {
-    **_closed({"if": _CONDITION, **_WRITES}, []),
+    **closed({"if": _CONDITION, **_WRITES}, []),
     "oneOf": [{"required": [keyword]} for keyword in _WRITES],
 }
 _KEY_SCHEMAS: dict[str, Schema] = {
@@ -345,11 +346,11 @@ _KEY_SCHEMAS: dict[str, Schema] = {
     },
     "presets": {
         "description": "Named sets of parameters and choices.",
-        **_map(_closed({"params": _map({}), "use": _map(_CHOICE), "doc": _TEXT}, [])),
+        **_map(closed({"params": _map({}), "use": _map(_CHOICE), "doc": _TEXT}, [])),
     },
     "windows": {
         "description": "How an input is cut into windows.",
-        **_closed({key: _WINDOWS_VALUES[key] for key in WINDOWS_KEYS}, ["input"]),
+        **closed({key: _WINDOWS_VALUES[key] for key in WINDOWS_KEYS}, ["input"]),
     },
     "steps": {
         "description": "Named relations.",
@@ -369,11 +370,11 @@ _KEY_SCHEMAS: dict[str, Schema] = {
     "allow": {"description": "Rewrites that may change answers.", "type": "array", "items": _NAMED},
     "calls": {
         "description": "How many calls of a model it takes, for people: a formula, of what (per), and what it names (where).",
-        **_closed({"formula": _TEXT, "per": _TEXT, "where": _map(_TEXT)}, ["formula"]),
+        **closed({"formula": _TEXT, "per": _TEXT, "where": _map(_TEXT)}, ["formula"]),
     },
     "example": {
         "description": "What runs when no input is given.",
-        **_closed(
+        **closed(
             {"inputs": _ROWS, "after": _either(_NAMED, {"type": "array", "items": _NAMED})}, []
         ),
     },
@@ -389,7 +390,7 @@ _LABEL_SCHEMAS: dict[str, Schema] = {
                     "type": "string",
                     "pattern": rf"^({'|'.join(TEXT_FUNCTIONS)})\({NAME.pattern[:-2]}\)$",
                 },
-                _closed({"embed": _NAMED}, ["embed"]),
+                closed({"embed": _NAMED}, ["embed"]),
             )
         ),
     },

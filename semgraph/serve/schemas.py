@@ -8,11 +8,11 @@ from typing import Any
 from semgraph.errors import Fault
 from semgraph.expr.types import Type, type_of_arrow
 from semgraph.frontend.arguments import whole_parameter
+from semgraph.frontend.jsonschema import Schema, closed
 from semgraph.logical.node import Node
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
 from semgraph.logical.prompt import plain
 
-Schema = dict[str, Any]
 Note = Callable[..., str]
 """The comment of a key of a plan file, by its path; "" if it has none."""
 PARAMS, PRESET = "params", "preset"
@@ -26,16 +26,6 @@ _ATOMS: Mapping[str, Schema] = {
     "date": {"type": "string", "format": "date"},
 }
 _COUNT: Schema = {"type": "integer", "minimum": 0}
-
-
-def closed(properties: Mapping[str, Schema], required: Iterable[str] = ()) -> Schema:
-    """An object with these properties and no others."""
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(required),
-        "additionalProperties": False,
-    }
 
 
 def arguments_schema(plan: LogicalPlan, hidden: Mapping[str, frozenset[str]], note: Note) -> Schema:

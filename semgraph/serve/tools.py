@@ -14,6 +14,7 @@ from semgraph.errors import InputError, PlanError, Problem, did_you_mean
 from semgraph.execution.result import Result
 from semgraph.formats import plural
 from semgraph.frontend.document import parse, read_text
+from semgraph.frontend.jsonschema import Schema
 from semgraph.frontend.notes import Notes
 from semgraph.frontend.plan_files import PlanFile, listed, plan_file
 from semgraph.llm.settings import Settings
@@ -26,7 +27,6 @@ from semgraph.render.plans import grouped
 from semgraph.serve.schemas import (
     PARAMS,
     PRESET,
-    Schema,
     arguments_schema,
     result_schema,
     visible,

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from semgraph.errors import DataError, PlanError, Problem, did_you_mean
 from semgraph.expr.types import Type
+from semgraph.logical.prompt import plain
 from semgraph.logical.schema import Graph, Label
 from semgraph.private import private_folder
 from semgraph.session.resources import Resources
@@ -175,22 +176,13 @@ def _value(value: Any, kind: Type) -> Any:
     return value
 
 
-def _plain(value: Any) -> Any:
-    """A value for JSON: times in ISO 8601."""
-    if isinstance(value, datetime):
-        return value.isoformat().replace("+00:00", "Z")
-    if isinstance(value, date):
-        return value.isoformat()
-    return value
-
-
 # -- files
 
 
 def _write_json(made: nx.MultiDiGraph, file: Path) -> None:
     data = nx.node_link_data(made, edges="edges")
     with file.open("w", encoding="utf-8") as out:
-        json.dump(data, out, ensure_ascii=False, indent=1, default=_plain)
+        json.dump(data, out, ensure_ascii=False, indent=1, default=plain)
         out.write("\n")
 
 
@@ -206,7 +198,7 @@ def _write_graphml(made: nx.MultiDiGraph, file: Path) -> None:
 
 
 def _in_xml(values: Mapping[str, Any]) -> dict[str, Any]:
-    texts = {name: _plain(value) for name, value in values.items()}
+    texts = {name: plain(value) for name, value in values.items()}
     return {
         name: value
         if isinstance(value, (bool, int, float))
