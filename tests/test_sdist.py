@@ -13,15 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.distributions import built
+
 ROOT = Path(__file__).parents[1]
-
-
-def built(kind: str, source: Path, into: Path) -> Path:
-    """A distribution of a folder, built without the network."""
-    build = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(into)]
-    subprocess.run(build, cwd=source, check=True, capture_output=True)
-    (path,) = into.iterdir()
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.distributions import built
+
 ROOT = Path(__file__).parents[1]
 SHIPPED = "semgraph/_shipped/"
 
@@ -18,11 +20,7 @@ SHIPPED = "semgraph/_shipped/"
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this source tree, built without the network."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    (path,) = folder.glob("*.whl")
-    return path
+    return built("wheel", ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.distributions import built
+
 ROOT = Path(__file__).parents[2]
 MINORS = (11, 12, 13, 14)
 FRAME = """
@@ -46,11 +48,7 @@ def interpreters() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    (path,) = folder.glob("*.whl")
-    return path
+    return built("wheel", ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 def run(*command: str | Path, folder: Path) -> str:
