@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from semgraph.errors import Fault, PlanError, Problem, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, type_of_arrow
-from semgraph.frontend.inputs import check_rows, columns_of
+from semgraph.frontend.rows import check_rows, columns_of
 from semgraph.logical.plan import InputSpec
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import SemAgg, Semantic, SemJoin, SemMap
@@ -500,6 +500,6 @@ def _check(
 def _rows(value: Any) -> Any:
     if not isinstance(value, (str, Path)):
         return value
-    from semgraph.frontend.inputs import rows_of
+    from semgraph.frontend.row_files import rows_of
 
     return rows_of(Path(value))

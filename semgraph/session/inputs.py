@@ -17,7 +17,7 @@ from semgraph.errors import BudgetReached, InputError, PlanError, Problem, did_y
 from semgraph.execution.result import Result
 from semgraph.formats import dollars, plural
 from semgraph.frontend.frame import Frame
-from semgraph.frontend.inputs import check_rows, shown
+from semgraph.frontend.rows import check_rows, shown
 from semgraph.logical.absent import without_absent
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
