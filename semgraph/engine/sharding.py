@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -103,7 +103,7 @@ class Shards:
     @classmethod
     def of(cls, windowing: Windowing, rows: pa.Table, count: int, workers: int) -> Shards:
         """The shards of some rows."""
-        groups = Counter(group or "" for group in rows.column(windowing.partition).to_pylist())
+        groups = _sizes(rows.column(windowing.partition))
         sizes = Counter(shard_of(group, count) for group in groups).values()
         windows = {
             group: math.ceil(own / windowing.window_size(own)) for group, own in groups.items()
@@ -122,6 +122,14 @@ class Shards:
             f"{plural(self.groups, 'group')}, {groups} a shard"
             f' · longest chain: {plural(self.longest_windows, "window")} of "{self.longest}"'
         )
+
+
+def _sizes(partition: pa.ChunkedArray[Any]) -> Counter[str]:
+    """The number of rows of each group."""
+    sizes = Counter[str]()
+    for group in partition.value_counts().to_pylist():
+        sizes[group["values"] or ""] += group["counts"]
+    return sizes
 
 
 @dataclass

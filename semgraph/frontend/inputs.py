@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from semgraph.errors import InputError, PlanError, Problem, did_you_mean
+from semgraph.frontend.mapped import joined
 from semgraph.frontend.row_files import (
     PACKED,
     READERS,
     SPREADSHEETS,
     STDIN,
     STDIN_ROWS,
+    row_batches,
     rows_of,
     standard_input,
 )
-from semgraph.frontend.rows import check_rows
-from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
+from semgraph.frontend.rows import check_rows, names_of, refuse_doubles
+from semgraph.logical.plan import ALL, InputSpec, LogicalPlan, Windowing
 
 _RENAMES = re.compile(r"[A-Za-z_]\w*=[^=,]+(,[A-Za-z_]\w*=[^=,]+)*")
 _NO_ROWS = "[]"
@@ -80,35 +83,72 @@ def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> LoadedInput:
     if spec.or_all and value == ALL:
         return LoadedInput(spec.name, ALL, "the store")
     cut = plan.windows if plan.windows and plan.windows.input == spec.name else None
-    if files := _matching(value):
-        parts = [_read(plan, spec, str(file) + renames).rows for file, renames in files]
-        joined = pa.concat_tables([part for part in parts if isinstance(part, pa.Table)])
-        return LoadedInput(spec.name, joined, f"{value} ({len(files)} files)")
+    partition, key = (cut.partition, cut.key) if cut else ("", "")
+    files = _matching(value)
+    sources = [_source(spec, file, cut) for file in files or (value,)]
+    name = f"{value} ({len(files)} files)" if files else sources[0].name
+    tables = (table for source in sources for table in source.tables(spec, partition, key))
+    table = joined(spec.schema, tables)
+    if key:
+        refuse_doubles(spec, table, key, name)
+    return LoadedInput(spec.name, table, name)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where rows are read from.
+
+    Args:
+        name: What messages call it.
+        batches: Gives the rows, untyped, some at a time, as often as it is called.
+        renames: The columns that have another name there, with that name.
+        written: As the command names it.
+    """
+
+    name: str
+    batches: Callable[[], Iterable[Any]]
+    renames: Mapping[str, str] = field(default_factory=dict)
+    written: str = ""
+
+    def tables(self, spec: InputSpec, partition: str, key: str) -> Iterator[pa.Table]:
+        """The rows, some at a time, with the declared columns and types. Raises InputError."""
+        if self.renames:
+            names = list(dict.fromkeys(name for rows in self.batches() for name in _names(rows)))
+            _refuse_renames(self.renames, names, spec, self.written)
+        first = 0
+        for rows in self.batches():
+            table = check_rows(
+                spec, _renamed(rows, self.renames), partition=partition, key=key,
+                source=self.name, first=first,
+            )  # fmt: skip
+            first += table.num_rows
+            yield table
+
+
+def _source(spec: InputSpec, value: str, cut: Windowing | None) -> _Source:
     path, renames = _file(spec, value)
     if value == _NO_ROWS:
-        rows, source = [], "no rows"
-    elif path is not None:
-        source = "standard input" if str(path) == STDIN_ROWS else str(path)
-        rows = _renamed(rows_of(path), renames, spec, value)
-    else:
-        column, now = (
-            _text_column(spec, (cut.key, cut.partition) if cut else ()),
-            _times_of_reading(spec, cut.order if cut else ()),
-        )
-        text, source = (
-            (standard_input(), "standard input") if value == STDIN else (value, "the text")
-        )
-        if value == STDIN:
-            _refuse_rows(text, spec, column)
-        rows = [{column: text, **now}]
-        source += "".join(f", {name} {at:%Y-%m-%d %H:%M} UTC" for name, at in now.items())
-    partition, key = (cut.partition, cut.key) if cut else ("", "")
-    return LoadedInput(
-        spec.name, check_rows(spec, rows, partition=partition, key=key, source=source), source
-    )
+        return _Source("no rows", lambda: [[]])
+    if path is None:
+        return _text_source(spec, value, cut)
+    if str(path) == STDIN_ROWS:
+        rows = rows_of(path)
+        return _Source("standard input", lambda: [rows], renames, value)
+    return _Source(str(path), partial(row_batches, path), renames, value)
 
 
-def _matching(value: str) -> list[tuple[Path, str]]:
+def _text_source(spec: InputSpec, value: str, cut: Windowing | None) -> _Source:
+    """A text, or standard input as one text: a row."""
+    column = _text_column(spec, (cut.key, cut.partition) if cut else ())
+    now = _times_of_reading(spec, cut.order if cut else ())
+    text, name = (standard_input(), "standard input") if value == STDIN else (value, "the text")
+    if value == STDIN:
+        _refuse_rows(text, spec, column)
+    name += "".join(f", {time} {at:%Y-%m-%d %H:%M} UTC" for time, at in now.items())
+    return _Source(name, lambda: [[{column: text, **now}]])
+
+
+def _matching(value: str) -> list[str]:
     """The files of a pattern (`chats/*.parquet`) in the order of their names, each with the renames;
     none if it is no pattern. Raises InputError if there are none.
     """
@@ -121,7 +161,7 @@ def _matching(value: str) -> list[tuple[Path, str]]:
     files = sorted(file for file in Path(path.anchor).glob(str(path.relative_to(path.anchor))))
     if not files:
         raise InputError(Problem(f"{pattern}: no file has such a name"))
-    return [(file, colon + rest) for file in files]
+    return [f"{file}{colon}{rest}" for file in files]
 
 
 def _file(spec: InputSpec, value: str) -> tuple[Path | None, dict[str, str]]:
@@ -203,19 +243,18 @@ def _refuse_rows(text: str, spec: InputSpec, column: str) -> None:
         raise InputError(Problem(what, there=there, hint=f"as rows: -i {spec.name}={STDIN_ROWS}"))
 
 
-def _renamed(rows: Any, renames: Mapping[str, str], spec: InputSpec, value: str) -> Any:
-    """Rows with renamed columns, as in `column=source`; a column that had the name already is
-    dropped.
+def _names(rows: Any) -> list[str]:
+    if isinstance(rows, pa.Table):
+        return names_of(rows)
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _refuse_renames(
+    renames: Mapping[str, str], names: Sequence[str], spec: InputSpec, value: str
+) -> None:
+    """Refuse renames of columns that a file has not, or to those that are not declared. Raises
+    InputError.
     """
-    if not renames or (isinstance(rows, list) and not rows):
-        return rows
-    names = (
-        rows.column_names
-        if isinstance(rows, pa.Table)
-        else list(dict.fromkeys(n for row in rows for n in row))
-    )
-    if len(set(names)) < len(names):
-        return rows
     declared = [name for name, _ in spec.columns]
     problems = [
         Problem(f'{value}: input {spec.name} has no column "{column}"', there="it has: " + ", ".join(declared),
@@ -226,18 +265,27 @@ def _renamed(rows: Any, renames: Mapping[str, str], spec: InputSpec, value: str)
                 hint=did_you_mean(source, names))
         for source in renames.values() if source not in names
     ]  # fmt: skip
-    if problems:
+    if problems and names:
         raise InputError(*problems)
-    if isinstance(rows, pa.Table):
-        others = [name for name in names if name not in renames and name not in renames.values()]
-        return pa.table(
-            {**{n: rows[n] for n in others}, **{c: rows[s] for c, s in renames.items()}}
-        )
+
+
+def _renamed(rows: Any, renames: Mapping[str, str]) -> Any:
+    """Rows with renamed columns, as in `column=source`; a column that had the name already is
+    dropped.
+    """
+    if not renames:
+        return rows
     gone = {*renames, *renames.values()}
+    if isinstance(rows, pa.Table):
+        names = names_of(rows)
+        if len(set(names)) < len(names):  # refused as it is checked
+            return rows
+        kept = {name: rows[name] for name in names if name not in gone}
+        return pa.table({**kept, **{name: rows[source] for name, source in renames.items()}})
     return [
         {
-            **{n: v for n, v in row.items() if n not in gone},
-            **{c: row.get(s) for c, s in renames.items()},
+            **{name: value for name, value in row.items() if name not in gone},
+            **{name: row.get(source) for name, source in renames.items()},
         }
         for row in rows
     ]

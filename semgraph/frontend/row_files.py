@@ -9,6 +9,8 @@ import json
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +24,8 @@ from semgraph.frontend.encodings import not_utf8
 from semgraph.frontend.rows import names_of, shown
 
 R = TypeVar("R")
+BATCH = 20_000
+"""Rows that are read at one time."""
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _LINES = (".jsonl", ".ndjson")
 
@@ -229,10 +233,30 @@ def rows_of(path: Path) -> Any:
     return reading(path, reader)
 
 
+def row_batches(path: Path, size: int = BATCH) -> Iterator[Any]:
+    """The rows of `rows_of`, at most so many at a time: those of a file with an object on each line, or
+    in Parquet, are read as they are asked for.
+    """
+    suffix = path.suffix.lower()
+    if str(path) != STDIN_ROWS and suffix in _IN_BATCHES:
+        with _read_errors(path):
+            yield from _IN_BATCHES[suffix](path, size)
+        return
+    rows = rows_of(path)
+    for start in range(0, max(1, len(rows)), size):
+        yield rows[start : start + size]
+
+
 def reading(path: Path, reader: Callable[[Path], R]) -> R:
     """The rows that a reader reads of a file. Raises InputError."""
-    try:
+    with _read_errors(path):
         return reader(path)
+
+
+@contextmanager
+def _read_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise InputError(Problem(f"{path}: {error.strerror or error}")) from None
     except UnicodeDecodeError:
@@ -333,20 +357,54 @@ def _fix(error: Exception) -> str | None:
     return None
 
 
+def _json_line_batches(path: Path, size: int) -> Iterator[list[dict[str, Any]]]:
+    with path.open(encoding="utf-8-sig") as lines:
+        rows = _objects(path, lines)
+        while batch := list(islice(rows, size)):
+            yield batch
+
+
 def parquet(path: Path) -> pa.Table:
     """The rows of a Parquet file. Raises InputError or OSError."""
     import pyarrow.parquet as pq
 
-    try:
+    with _parquet_errors(path):
         table = pq.read_table(path)
         names_of(table)
+        return table
+
+
+def _parquet_batches(path: Path, size: int) -> Iterator[pa.Table]:
+    import pyarrow.parquet as pq
+
+    with _parquet_errors(path):
+        try:
+            file = pq.ParquetFile(path)
+        except UnicodeDecodeError:  # the name of a column
+            parquet(path)
+            raise
+        with file:
+            if not file.metadata.num_rows:
+                yield file.schema_arrow.empty_table()
+            for batch in file.iter_batches(size):
+                yield pa.Table.from_batches([batch])
+
+
+@contextmanager
+def _parquet_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
     except Fault as fault:
         raise InputError(Problem(f"{path}: {fault.what}", hint=fault.hint)) from None
     except pa.ArrowInvalid as error:
         raise InputError(Problem(f"{path}: this is no Parquet file: {plainly(error)}")) from None
-    return table
 
 
+_IN_BATCHES: dict[str, Callable[[Path, int], Iterator[Any]]] = {
+    ".jsonl": _json_line_batches,
+    ".ndjson": _json_line_batches,
+    ".parquet": _parquet_batches,
+}
 READERS: dict[str, Callable[[Path], Any]] = {
     ".jsonl": json_lines,
     ".ndjson": json_lines,

@@ -238,7 +238,13 @@ class RowFault(NamedTuple):
 
 
 def check_rows(
-    spec: InputSpec, rows: Any, *, partition: str = "", key: str = "", source: str = ""
+    spec: InputSpec,
+    rows: Any,
+    *,
+    partition: str = "",
+    key: str = "",
+    source: str = "",
+    first: int = 0,
 ) -> pa.Table:
     """Rows as a table with the declared columns and types.
 
@@ -252,29 +258,39 @@ def check_rows(
         partition: The column in which NULL becomes "", if it may be NULL.
         key: The column with values that must differ.
         source: What messages call the rows, such as a file's name.
+        first: How many rows of the source are before these.
 
     Raises:
         InputError: With what is wrong, by row (from 1) and column.
     """
     columns, faults = _typed_columns(spec, rows, partition, key, source)
-    if faults:
-        raise InputError(
-            *(Problem(_message(fault, spec, source), hint=fault.hint) for fault in faults)
-        )
+    _refuse(faults, spec, source, first)
     if not columns:
         return spec.schema.empty_table()
     arrays = [
-        values if isinstance(values, pa.Array) else pa.array(values, kind.arrow)
+        pa.array(values, kind.arrow) if isinstance(values, list) else values
         for (_, kind), values in zip(spec.columns, columns, strict=True)
     ]
     return pa.table(arrays, schema=spec.schema)
 
 
-def _message(fault: RowFault, spec: InputSpec, source: str) -> str:
+def _refuse(faults: Iterable[RowFault], spec: InputSpec, source: str, first: int = 0) -> None:
+    problems = [Problem(_message(fault, spec, source, first), hint=fault.hint) for fault in faults]
+    if problems:
+        raise InputError(*problems)
+
+
+def refuse_doubles(spec: InputSpec, table: pa.Table, key: str, source: str) -> None:
+    """Refuse rows with the key of an earlier one. Raises InputError."""
+    _refuse(_doubles(key, table.column(key)), spec, source)
+
+
+def _message(fault: RowFault, spec: InputSpec, source: str, first: int) -> str:
     start = f"{source}: " if source else ""
     if fault.row is None:
         return f"{start}input {spec.name} {fault.what}"
-    return f"{start}input {spec.name}, row {fault.row + 1}, column {fault.column}: {fault.what}"
+    row = first + fault.row + 1
+    return f"{start}input {spec.name}, row {row}, column {fault.column}: {fault.what}"
 
 
 def row_faults(spec: InputSpec, rows: Any, *, partition: str = "", key: str = "") -> list[RowFault]:
@@ -315,7 +331,7 @@ def _typed_columns(
             faults += list(_nulls(name, values))
         converted[name] = values
     if key in columns and not faults:
-        faults += list(_doubles(key, _values(converted[key])))
+        faults += list(_doubles(key, converted[key]))
     return list(converted.values()), faults
 
 
@@ -460,11 +476,11 @@ def _column(name: str, kind: Type, values: Any) -> tuple[Any, list[RowFault]]:
     return converted, faults
 
 
-def _cast(kind: Type, values: Any) -> pa.Array[Any] | None:
+def _cast(kind: Type, values: Any) -> Any:
     """A column that is of the type already, but for widths and units; None where values must be
     looked at.
     """
-    array: Any = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    array: Any = values
     if pa.types.is_null(array.type):
         return pa.array([None] * len(array), kind.arrow)
     plain = kind.name == "vector" or not pa.types.is_nested(kind.arrow)
@@ -472,6 +488,7 @@ def _cast(kind: Type, values: Any) -> pa.Array[Any] | None:
         if not plain or kind.name == "json" or type_of_arrow(array.type).arrow != kind.arrow:
             return None
         if pa.types.is_dictionary(array.type):
+            array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
             array = array.dictionary.cast(kind.arrow).take(array.indices)
         converted: Any = array.cast(kind.arrow, safe=not pa.types.is_timestamp(array.type))
     except (Fault, pa.ArrowException):
@@ -510,9 +527,15 @@ def _nulls(name: str, column: Any) -> Iterator[RowFault]:
         )
 
 
-def _doubles(key: str, values: Sequence[Any]) -> Iterator[RowFault]:
+def _doubles(key: str, column: Any) -> Iterator[RowFault]:
+    """The first row with the key of an earlier one."""
+    if not isinstance(column, list):
+        import pyarrow.compute as pc
+
+        if pc.count_distinct(column).as_py() == len(column) - column.null_count:
+            return
     seen: dict[Any, int] = {}
-    for row, value in enumerate(values):
+    for row, value in enumerate(_values(column)):
         if value is None:
             continue
         first = seen.setdefault(value, row)
