@@ -7,7 +7,7 @@ import gc
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -79,6 +79,8 @@ class Share:
         places: The place of each of its rows in the whole input, rising.
         sizes: The number of rows of each whole input.
         skip: How many ids of made rows other shares may use.
+        ids: Ids of rows of inputs that other shares have made.
+        unrecorded: Steps whose rows other shares record.
     """
 
     run: str
@@ -87,6 +89,8 @@ class Share:
     places: Sequence[int]
     sizes: Mapping[str, int]
     skip: int = 0
+    ids: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    unrecorded: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,9 @@ async def _prepared(
     """The compiled plan, and notes on the store, which has what the plan needs."""
     library = Library(resources.settings.operators)
     limits = {role: bound(opened.llm, role).limits for role in _roles(logical)}
-    physical = compile_plan(optimized(logical, request.inputs), opened.store, library, limits)
+    made = request.share.ids if request.share is not None else ()  # as steps, not as inputs
+    inputs = {name: table for name, table in request.inputs.items() if name not in made}
+    physical = compile_plan(optimized(logical, inputs), opened.store, library, limits)
     _require_prices(physical.logical, opened)
     await _ensure(physical, opened, write=request.write)
     notes = await _migrate(physical.logical, opened, write=request.write and request.until is None)
@@ -404,7 +410,8 @@ def _lineage(request: RunRequest, record: RunRecord | None) -> RunLineage | None
     if record is None:
         return None
     if share is not None:
-        return RunLineage(record, share.sizes, {share.input: share.places}, share.skip)
+        places = {share.input: share.places}
+        return RunLineage(record, share.sizes, places, share.skip, share.ids)
     return RunLineage(record, {name: table.num_rows for name, table in request.inputs.items()})
 
 
@@ -447,7 +454,8 @@ class RunHandle:
         self.outcome = RunOutcome()
         self.seen = 0  # failures that were looked at for `failed.jsonl`
         self.in_file: set[int] = set()  # input rows in `failed.jsonl`
-        self.last = physical.named()
+        others = request.share.unrecorded if request.share is not None else ()
+        self.last = {name: node for name, node in physical.named().items() if name not in others}
         self.settings = settings_facts(resources.settings)
 
     async def run(self) -> Result:
@@ -683,10 +691,11 @@ class RunHandle:
             tables=RecordedTables(recorded, tables) if recorded else tables,
             left_out=left_out,
             places={
-                name: self._place_of(table[PARTITION])
+                name: self._place_of(table[PARTITION if logical.windows else INPUT_ROW])
                 for name, table in rows.items()
                 if PARTITION in table.column_names
             },
+            ids=dict(outcome.ids),
             meter=self.meter,
             failed=tuple(map(self._as_failed, outcome.failures)),
             written=outcome.written,
