@@ -18,6 +18,7 @@ from typing import Any
 
 from semgraph.engine.engines import EngineSpec, OnReport, Task, Work, WorkerLost
 from semgraph.engine.ledger import Grant, Rates, RunLedger, SharedLedger
+from semgraph.engine.sharding import uses_store
 from semgraph.errors import (
     EngineError,
     PlanError,
@@ -313,6 +314,8 @@ class RayEngine:
         if objects.llm is not None or objects.embedder is not None:
             what = "models that are objects are in this process, and shards are in others"
             raise PlanError(Problem(what, hint='name them: llm="openai:NAME@URL"'))
+        if not uses_store(job.request.plan):
+            return
         if store.startswith("sqlite:"):
             what = "shards write side by side, and one SQLite file takes one writer at a time"
             folder = store.removeprefix("sqlite:").removesuffix(".db")

@@ -27,13 +27,19 @@ from semgraph.engine.engines import (
 )
 from semgraph.engine.leased import LeasedBudget, LeasedLimiter
 from semgraph.engine.ledger import LedgerLink, Rates, RunLedger
-from semgraph.engine.sharding import Division, ShardLayout, ShardRows, Shards, shards_for
+from semgraph.engine.sharding import (
+    Division,
+    ShardLayout,
+    ShardRows,
+    Shards,
+    shards_for,
+    uses_store,
+)
 from semgraph.errors import PlanError, Problem, SemgraphError
 from semgraph.execution.record import INPUTS, SHARDS, RunRecord, new_run, timestamp
 from semgraph.execution.result import Progress, Result
 from semgraph.frontend.load import dump
 from semgraph.llm.settings import OPTION, Setting, Settings
-from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import Meter
 from semgraph.optimizer import optimized
@@ -167,8 +173,9 @@ def engine_of(spec: EngineSpec) -> Engine:
 
 def refuse_unshared(request: RunRequest, resources: Resources) -> None:
     """Refuse what shards cannot share. Raises PlanError."""
-    uses_store = request.plan.writes or any(n.reads_store for n in walk(*request.plan.roots))
-    if uses_store and (resources.objects.store or resources.settings.store == "memory"):
+    if uses_store(request.plan) and (
+        resources.objects.store or resources.settings.store == "memory"
+    ):
         what = "an engine needs a store that all shards can open by its address"
         raise PlanError(
             Problem(what, hint="name one: --store sqlite:PATH, or --store neo4j://HOST")

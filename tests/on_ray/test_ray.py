@@ -70,6 +70,35 @@ async def test_a_run_on_several_processes_is_one_run(simple: Work):
     assert await graph_of(simple) == graph
 
 
+ROWS = """
+plan: moves
+inputs: {said: {text: string, who: string}}
+steps:
+  moved: [{from: said}, {sem_filter: "Does “{text}” say that somebody moved?"}]
+  counts: [{from: moved}, {aggregate: {by: who, add: {moves: count(*)}}}, {sort: who}]
+returns: [moved, counts]
+"""
+
+
+async def test_a_plan_without_windows_runs_by_rows(simple: Work):
+    (simple.folder / "moves.yaml").write_text(ROWS)
+    texts = [
+        f"Ann moved to City{n % 20}." if n % 3 else f"It rained {n % 20} days." for n in range(60)
+    ]
+    rows = [{"text": text, "who": f"p{n % 4}"} for n, text in enumerate(texts)]
+    async with simple.session() as session:
+        whole = await session.arun("moves", said=rows, fresh=True)
+    asked = wire(simple.model.requests)
+    simple.model.requests.clear()
+    async with simple.session(engine="ray?shards=4&workers=2") as session:
+        result = await session.arun("moves", said=rows, fresh=True)
+    assert wire(simple.model.requests) == asked
+    assert result.count("moved") == 40
+    assert {name: result.rows(name) for name in result.tables} == {
+        name: whole.rows(name) for name in whole.tables
+    }
+
+
 NEWER = "async def run_shard(job, task, link, report): ..."
 
 
