@@ -83,6 +83,12 @@ class Division:
             raise PlanError(*problems)
         return cls(plan.windows.input, (plan.windows.partition,), plan.windows, plan)
 
+    @property
+    def rest_reads_input(self) -> bool:
+        """Whether `rest` reads rows of the input too, beside those that shards made of them."""
+        nodes = walk(*self.rest.roots) if self.rest is not None else ()
+        return any(isinstance(node, Input) and node.name == self.input for node in nodes)
+
 
 _ALONE = "run it without --engine: in one process"
 

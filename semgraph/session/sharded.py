@@ -323,7 +323,8 @@ class _ShardedRun:
         if result.stopped:
             none = {name: node.schema.empty_table() for name, node in self.plan.returns.items()}
             return replace(result, tables=none), []
-        whole = {self.division.input: self.request.inputs[self.division.input]}
+        name = self.division.input
+        whole = {name: self.request.inputs[name]} if self.division.rest_reads_input else {}
         rest = Rest({**whole, **result.tables}, result.ids)
         last, failed = await run_all(running, [Task(self.count, rest)])
         if failed:
