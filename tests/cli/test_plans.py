@@ -521,6 +521,10 @@ def test_a_copy_has_the_recordings_and_a_second_one_says_that_it_is_there(projec
         (["--set", "most=1"], '--set: no parameter "most"'),
         (["--use", "tolt=per_row"], '--use tolt: use names no step "tolt"'),
         (["--use", "told=block(("], '--use told: invalid implementation "block(("'),
+        (
+            ["--use", "told=packed(rows=3"],
+            '--use told: invalid implementation "packed(rows=3". A ")" is missing: packed(rows=3)',
+        ),
         (["--preset", "quick"], '--preset: no preset "quick"'),
     ],
 )
