@@ -41,7 +41,7 @@ def at(project: Project, server: Server, **other: str) -> None:
     ("uri", "said"),
     [
         ("bolt://127.0.0.1:9", "refused"),
-        ("neo4j://127.0.0.1:9", "is it running?"),
+        ("neo4j://127.0.0.1:9", "refused"),
         ("bolt://no-such-host.invalid:7687", "no-such-host.invalid"),
     ],
 )
@@ -55,6 +55,14 @@ def test_an_unreachable_neo4j_server_is_reported(
     assert said in err.lower()
     assert "semgraph neo4j start" in err
     assert serving.requests == 0
+
+
+def test_what_the_neo4j_driver_logs_about_an_error_is_not_printed_beside_it(
+    project: Project, serving: Serving
+) -> None:
+    ended = project.process(*told(project, [OSLO]), "--store", "neo4j://127.0.0.1:9", "-q")
+    (line,) = quiet(ended, 5).splitlines()
+    assert line.startswith("neo4j://127.0.0.1:9  no answer in 5 s (connection refused).")
 
 
 def test_a_wrong_neo4j_password_is_reported_without_the_password(
