@@ -1,4 +1,5 @@
-"""How results show themselves: `semgraph.render` registers drawings for types of lower layers.
+"""How results show themselves: `semgraph.render` registers drawings for types of lower layers. Options
+that a text names are spelled for its reader.
 
 A type of a lower layer calls these functions and stays free of drawing. The drawings are loaded when
 the first result is shown.
@@ -6,7 +7,10 @@ the first result is shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import singledispatch
 from importlib import import_module
 from typing import Any
@@ -47,6 +51,31 @@ class Drawing(str):
 
     def _repr_html_(self) -> str:
         return getattr(self, "html", "") or preformatted(self)
+
+
+_SHELL = ContextVar("_SHELL", default=False)
+
+
+@contextmanager
+def in_shell() -> Iterator[None]:
+    """Spell options as a shell's user types them. The commands enter it."""
+    token = _SHELL.set(True)
+    try:
+        yield
+    finally:
+        _SHELL.reset(token)
+
+
+def option(name: str, value: str | int) -> str:
+    """An option as the reader of a text writes it: as a command's, or as an argument in Python.
+
+    >>> option("sample", 20)
+    'sample=20'
+    >>> with in_shell():
+    ...     option("sample", 20)
+    '--sample 20'
+    """
+    return f"--{name} {value}" if _SHELL.get() else f"{name}={json.dumps(value)}"
 
 
 @singledispatch

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
+import semgraph
 from semgraph import extras
 from semgraph.shipped import functions_folder, operators_folder, plans_folder
 from tests.cli.conftest import GRAPH, PLAN, Project, Serving
@@ -404,6 +405,18 @@ def test_a_plan_is_explained_in_several_forms_and_nothing_is_asked(
     assert (form == "json") == done.out.startswith("{")
     assert serving.calls == 0
     assert not (project.folder / ".semgraph" / "runs").exists()
+
+
+def test_a_tree_names_options_as_a_shell_and_as_python_have_them(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.env["COLUMNS"] = "60"
+    last = project("explain", "people").out.splitlines()[-1]
+    assert last.endswith("(--format json has them all)")
+    monkeypatch.chdir(project.folder)
+    with semgraph.Session(store="memory") as session:
+        last = session.explain("people", width=60).splitlines()[-1]
+    assert last.endswith('(format="json" has them all)')
 
 
 def test_rewrites_queries_and_prompts_are_shown_together_where_they_are_asked_for(
