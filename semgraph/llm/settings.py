@@ -20,6 +20,7 @@ from semgraph.llm.local.catalogue import find, offline
 from semgraph.llm.prices import OPENAI_URL
 from semgraph.llm.specs import ModelSpec, parse_spec, unbound_role, without_password
 from semgraph.llm.toml_file import read_toml
+from semgraph.private import refusal
 from semgraph.redaction import learn, learn_from_addresses, learn_from_environment
 
 OPTION = "option"  # the origin of values from the command line or from `Session`
@@ -124,9 +125,16 @@ def from_environment(env: Mapping[str, str], cwd: Path, problems: list[Problem])
     )
 
 
-def from_file(path: Path, cwd: Path, problems: list[Problem], *, required: bool = False) -> Source:
+def from_file(
+    path: Path,
+    cwd: Path,
+    problems: list[Problem],
+    *,
+    required: bool = False,
+    named_by: str = "--config FILE, or SEMGRAPH_CONFIG",
+) -> Source:
     """A `semgraph.toml`; empty if it does not exist and is not required. Relative paths start from
-    its folder.
+    its folder. `named_by` is how a user names another file.
     """
     origin = f"./{path.relative_to(cwd)}" if path.is_relative_to(cwd) else str(path)
     try:
@@ -144,7 +152,7 @@ def from_file(path: Path, cwd: Path, problems: list[Problem], *, required: bool 
         if isinstance(error, UnicodeDecodeError):
             reason, hint = f"byte {error.start} is not UTF-8", "save it as UTF-8"
         else:
-            reason, hint = error.strerror or str(error), "all keys: docs/settings.md"
+            reason, hint = refusal(path.parent, error), f"name another: {named_by}"
         problems.append(Problem(f"{origin}: cannot be read", there=reason, hint=hint))
         return Source(origin)
     return _checked(origin, dict(_flat(tree)), path.parent, problems)
@@ -348,7 +356,9 @@ class Settings:
             from_file(
                 folder / (named or "semgraph.toml"), folder, problems, required=named is not None
             ),
-            from_file(user_config(environment), folder, problems),
+            from_file(
+                user_config(environment), folder, problems, named_by="its folder is SEMGRAPH_HOME"
+            ),
         ]
         learn_from_addresses(str(value) for source in sources for value in source.values.values())
         values = _plain(sources, folder) | _models(sources, environment, problems)

@@ -7,24 +7,17 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import neo4j
 import pytest
 
-from tests.bad_input.conftest import Serving, episode, held, quiet, told
+from tests.bad_input.conftest import Serving, episode, held, powerless, quiet, told
 from tests.cli.conftest import Project
 from tests.conftest import Server
 from tests.patience import HANGS
 
 OSLO, LUMA = episode("Ann(user): I live in Oslo."), episode("Ann(user): I work at Luma.", 1)
-POWERLESS = """
-import ctypes, os, sys
-ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)     # the superuser obeys permissions too: PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
-os.execv(sys.executable, [sys.executable, "-c", "from semgraph.cli import main; main()", *sys.argv[1:]])
-"""
 
 
 def at(project: Project, server: Server, **other: str) -> None:
@@ -151,16 +144,13 @@ def test_a_store_without_write_permission_is_reported(
     before = serving.requests
     asked = [*told(project, [LUMA]), "--store", "sqlite:closed/graph.db"]
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", POWERLESS, *asked], cwd=project.folder, env=project.env,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANGS, check=False,
-        )  # fmt: skip
+        ended = powerless(project, *asked)
     finally:
         closed.chmod(stat.S_IRWXU)
-    assert done.returncode == 5, done
-    assert "closed/graph.db" in done.stderr
-    assert "write" in done.stderr
-    assert "Traceback" not in done.stderr
+    err = quiet(ended, 5)
+    assert "closed/graph.db" in err
+    assert "write" in err
+    assert "or name another file: --store sqlite:PATH, or SEMGRAPH_STORE" in err
     assert serving.requests == before
     assert sorted(os.listdir(closed)) == (["graph.db"] if what == "file" else [])
 
