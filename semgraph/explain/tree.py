@@ -270,7 +270,9 @@ def _calls(forecast: Forecast) -> str:
     of = ""
     if text == "?" and known:
         text, of = total(known).text(), f" of {plural(len(known), 'step')}"
-    return f"{text} calls{of}{' (a bound)' * text.startswith('≤')}"
+    between = forecast.calls_between()
+    spread = "" if between is None else f" ({between[0]:,.0f} to {between[1]:,.0f})"
+    return f"{text} calls{of}{spread}{' (a bound)' * text.startswith('≤')}"
 
 
 def _unknown(forecast: Forecast) -> list[str]:
@@ -480,11 +482,14 @@ def as_data(
             else {}
         ),
         "rewrites": list(rules),
-        **(
-            {"estimate": {n: a.as_data() for n, a in forecast.total().items()}}
-            if forecast is not None
-            else {}
-        ),
+        **({"estimate": _total_as_data(forecast)} if forecast is not None else {}),
         "returns": list(plan.logical.returns),
         **({"note": note} if note else {}),
     }
+
+
+def _total_as_data(forecast: Forecast) -> dict[str, Any]:
+    data = {name: amount.as_data() for name, amount in forecast.total().items()}
+    if (between := forecast.calls_between()) is not None:
+        data["calls"]["between"] = list(between)
+    return data
