@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from semgraph.display import Drawing
+from semgraph.display import Drawing, Wrapped
 from semgraph.errors import PlanError, Problem, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
@@ -633,7 +633,7 @@ class Session:
         run = find_run(record.run if isinstance(record, Result) else record, self._records())
         with exchanges(run) as lookup:
             chain = explain(run, what, lookup)
-        return Drawing("\n".join(lines(chain, width, messages=messages)))
+        return Wrapped("\n".join(lines(chain, width, messages=messages)))
 
     def _records(self) -> Path:
         """The folder of run records. Raises PlanError if the session keeps none."""
