@@ -67,7 +67,7 @@ from semgraph.logical.sinks import Merge
 from semgraph.physical.plan import InputTable, PhysicalNode, PhysicalPlan, SinkSpec
 from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, values
 from semgraph.semantic.ask import Failure
-from semgraph.stores.base import PartitionState, count_round_trips, in_pieces
+from semgraph.stores.base import PartitionState, Store, count_round_trips, in_pieces
 
 InputBatches = Mapping[PhysicalNode, Batch]
 _MARKERS = 10_000
@@ -123,6 +123,24 @@ def cut_waves(
     waves = cut(windowing, pending)
     runtime.confinement = Confinement.of(rows, waves)
     return waves
+
+
+async def committed_rows(store: Store, plan: str, rows: InputRows) -> set[int]:
+    """The rows with a commit marker, which a run skips. Raises StoreUnavailable."""
+    committed: set[str] = set()
+    asked = _skippable(rows)
+    for piece in in_pieces(asked, _MARKERS):
+        for state in (await store.states(plan, piece)).values():
+            committed.update(state.committed)
+    return {m for m, key in enumerate(rows.keys) if key in committed and m not in rows.bare}
+
+
+def _skippable(rows: InputRows) -> dict[str, list[str]]:
+    """The ids of the rows that are skipped if they have a commit marker, by partition."""
+    return {
+        name: [rows.keys[m] for m in own if m not in rows.bare]
+        for name, own in zip(rows.partitions, rows.of, strict=True)
+    }
 
 
 T = TypeVar("T")
@@ -293,10 +311,7 @@ class Executor:
         plan = self.plan.logical
         if not plan.writes:
             return
-        asked = {
-            name: [] if self.options.again else [rows.keys[m] for m in own if m not in rows.bare]
-            for name, own in zip(rows.partitions, rows.of, strict=True)
-        }
+        asked = dict.fromkeys(rows.partitions, ()) if self.options.again else _skippable(rows)
         for piece in in_pieces(asked, _MARKERS):
             with count_round_trips() as trips:
                 states = await self.runtime.store.states(plan.name, piece)

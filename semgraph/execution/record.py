@@ -21,7 +21,7 @@ from semgraph.llm.base import LLM, Message, Reply, Request, Usage, Wrapper
 from semgraph.llm.journal import Exchange, Journal
 from semgraph.llm.stack import Roles
 from semgraph.logical.prompt import plain
-from semgraph.private import LAST, RUNS, open_private, private_folder, write_private
+from semgraph.private import LAST, RUNS, open_private, private_folder, refusal, write_private
 from semgraph.redaction import redacted_values
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ class RunRecord:
             private_folder(folder)
         except OSError as error:
             raise SemgraphError(
-                f"cannot write the run record {folder}: {error.strerror}. "
-                "Run in a folder that you may write to: records are in .semgraph/runs of it"
+                f"cannot write the run record {folder}: {refusal(folder, error)}. Run in a folder that "
+                "you may write to: records are in .semgraph/runs of it, or, in Python, in Session(runs=DIR)"
             ) from error
 
     def describe(self, **facts: Any) -> None:

@@ -29,7 +29,7 @@ from semgraph.llm.base import (
     Vectors,
     Wrapper,
 )
-from semgraph.private import create_private
+from semgraph.private import create_private, refusal
 
 # "sgj1": other programs recognise the format by it.
 _APPLICATION_ID = 0x73676A31
@@ -86,7 +86,7 @@ def open_journal(path: Path, patience: float = _OPEN_SECONDS) -> sqlite3.Connect
         create_private(path)
     except OSError as error:
         raise SemgraphError(
-            f"{path}: the journal cannot be opened ({error.strerror}). {_CHOOSE}"
+            f"{path}: the journal cannot be opened ({refusal(path.parent, error)}). {_CHOOSE}"
         ) from error
     database = sqlite3.connect(
         path, timeout=min(patience, _OPEN_SECONDS), isolation_level=None, check_same_thread=False

@@ -129,8 +129,7 @@ class Choice:
         if match is None:
             shown = value if isinstance(value, str) else canonical_json(value)
             msg = f'invalid implementation "{shown}"'
-            cut = "(" in shown and ")" not in shown
-            raise Fault(msg, hint=_QUOTES if cut else "write block, or block(left=10, right=5)")
+            raise Fault(msg, hint=_unclosed(shown) or "write block, or block(left=10, right=5)")
         pairs = [part for part in _PART.findall(match["params"] or "") if part.strip()]
         return cls(match["name"], _checked([_assignment(part) for part in pairs]))
 
@@ -139,12 +138,22 @@ class Choice:
         return f"{self.name}({inner})" if self.params else self.name
 
 
-_QUOTES = 'a comma ends a value inside { } and [ ]. Quote it: "block(left=10, right=5)"'
 _CHOICE = re.compile(r"\s*(?P<name>[^\s(){}\[\]=,]+)\s*(?:\((?P<params>.*)\))?\s*\Z", re.DOTALL)
 _PART = re.compile(  # up to a comma outside quotes
     r"""(?:[^",=]|"(?:[^"\\]|\\.)*"|"|=\s*'[^']*'|=)+"""
 )
 _WORD = re.compile(r"(?!(?:true|false|null)\Z)[A-Za-z_][\w./-]*\Z")  # text that needs no quotes
+
+
+def _unclosed(written: str) -> str:
+    """A hint for a choice that lacks its last bracket; "" for another."""
+    closed = f"{written.rstrip(' ,')})"
+    if written.count("(") != 1 or ")" in written or not _CHOICE.match(closed):
+        return ""
+    return (
+        f'a ")" is missing: {closed}. In YAML, a comma inside {{ }} or [ ] ends a value: '
+        'quote it, "block(left=10, right=5)"'
+    )
 
 
 def _assignment(part: str) -> tuple[str, Any]:
