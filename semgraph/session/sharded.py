@@ -291,7 +291,7 @@ class _ShardedRun:
         """The first error, with notes on the others."""
         error = failed[0].error
         alike = [each for each in failed if str(each.error) == str(error)]
-        numbers = ", ".join(str(each.number + 1) for each in alike)
+        numbers = ", ".join(str(number + 1) for number in sorted(each.number for each in alike))
         noun = "shard" if len(alike) == 1 else "shards"
         error.add_note(f"{noun} {numbers} of {self.count} failed so; what the others wrote stays")
         others = [each for each in failed if each not in alike]
