@@ -33,6 +33,7 @@ from semgraph.meter import Meter
 
 _EVERY = 0.5  # seconds between two reports of a shard
 _CLEAN_UP = 20.0  # seconds for shards to end after an interruption
+_REACHED = "{} reached the store as the run began: if it is up, name it by an address that all machines reach"
 _LOST = (
     "the connection to the cluster of Ray was lost, so its workers end. What is written stays, what was answered is in the "
     "journals: go on with --resume"
@@ -382,7 +383,12 @@ class _RayRun:
             raise
         if ended.kind == "ledger" and await self._ledger_lives():
             raise WorkerLost("it was cut off from the cluster")
-        return ended.unwrap()
+        try:
+            return ended.unwrap()
+        except StoreUnavailable as error:
+            if "sqlite:" not in self.job.settings.store:
+                error.add_note(_REACHED.format(socket.gethostname()))
+            raise
 
     async def _ended(self, task: Task) -> Ended:
         """Run a shard, and wait until it has ended."""
