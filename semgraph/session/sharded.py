@@ -28,6 +28,7 @@ from semgraph.engine.leased import LeasedBudget, LeasedLimiter
 from semgraph.engine.ledger import LedgerLink, Rates, RunLedger
 from semgraph.engine.sharding import ShardLayout, ShardRows, Shards, shards_for, windowing_of
 from semgraph.errors import PlanError, Problem, SemgraphError
+from semgraph.execution.lost import paid_by
 from semgraph.execution.record import INPUTS, SHARDS, RunRecord, new_run, timestamp
 from semgraph.execution.result import Progress, Result
 from semgraph.frontend.load import dump
@@ -91,10 +92,14 @@ class Job:
         setting = Setting(own, self.settings[key].origin)
         return replace(self.settings, values={**self.settings.values, key: setting})
 
+    def records_of(self, task: Task) -> list[Path]:
+        """The record of each attempt at a shard so far; the last is that of this one."""
+        numbers = range(1, task.attempt + 1)
+        return [self.folder / SHARDS / f"{self.run}-{task.number:05}-{n}" for n in numbers]
+
     def request_of(self, task: Task, rows: pa.Table, places: Sequence[int]) -> RunRequest:
         """The request of a shard."""
-        names = [f"{self.run}-{task.number:05}-{n}" for n in range(1, task.attempt + 1)]
-        *lost, folder = (self.folder / SHARDS / name for name in names)
+        *lost, folder = self.records_of(task)
         skip = (task.number * 16 + task.attempt) * _IDS
         share = Share(folder.name, folder, self.input, places, self.sizes, skip)
         inputs = {**self.request.inputs, self.input: rows}
@@ -105,11 +110,12 @@ class Job:
 
 async def run_shard(job: Job, task: Task, link: LedgerLink, report: Report) -> Result:
     """Run a shard: with what it leases of the run's budget and limits, and a journal and a record of
-    its own.
+    its own. Its counters have what workers paid that died at it.
     """
     shard: ShardRows = task.rows
     rows, places = await asyncio.to_thread(shard.read)
     settings = job.settings_of(task.number)
+    lost = await asyncio.to_thread(paid_by, job.records_of(task)[:-1], settings.journal_path)
     budget = LeasedBudget(link, task.holder, settings.limits, time.time() - job.began)
     limiters: list[LeasedLimiter] = []
 
@@ -127,7 +133,7 @@ async def run_shard(job: Job, task: Task, link: LedgerLink, report: Report) -> R
         for each in limiters:
             await each.settle()
     gc.collect()  # its rows refer to each other: without this they stay until the run has ended
-    return replace(result, meter=Meter.merge([result.meter]))
+    return replace(result, meter=Meter.merge([lost, result.meter]))
 
 
 def engine_of(spec: EngineSpec) -> Engine:

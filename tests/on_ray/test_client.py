@@ -39,8 +39,12 @@ async def test_the_cluster_of_this_machine_is_entered_without_a_client(
 
 def client_servers() -> list[psutil.Process]:
     """The processes of clients, which the server of Ray's client has started."""
-    own = psutil.Process().children(recursive=True)
-    return [each for each in own if "--mode=specific-server" in each.cmdline()]
+    own = psutil.Process()
+    return [
+        each
+        for each in psutil.process_iter(["cmdline"])
+        if "--mode=specific-server" in (each.info["cmdline"] or ()) and own in each.parents()
+    ]
 
 
 async def test_a_run_that_loses_its_cluster_says_so_and_is_resumed(

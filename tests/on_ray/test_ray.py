@@ -112,6 +112,8 @@ async def test_a_killed_worker_costs_what_it_had_in_flight_and_nothing_else(simp
     assert result.committed + result.skipped == whole.committed == len(rows)
     for name in whole.tables:
         assert visible(result, name) == visible(whole, name)
+    calls = sum("messages" in body for body in simple.model.requests)
+    assert calls - IN_FLIGHT <= result.meter.total().calls_issued <= calls
     records = sorted(p.name for p in (result.record / "shards").iterdir())
     assert len(records) == SHARDS + 1  # one was run again
 
