@@ -56,7 +56,8 @@ async def test_a_run_that_loses_its_cluster_says_so_and_is_resumed(
     simple.model.arrived.clear()
     engine = f"ray://127.0.0.1:{client_port}?shards={SHARDS}&workers=2"
     process = await driver(simple, rows, engine=engine)
-    await simple.model.until(lambda: len(simple.model.arrived) >= PART)
+    arrived = simple.model.arrived
+    await simple.model.until(lambda: len(arrived) >= PART or process.returncode is not None)
     for each in client_servers():
         each.kill()
     _, said = await process.communicate()
