@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import socket
 import time
@@ -131,6 +132,8 @@ def run_task(code: WorkerCode, job: bytes, task: bytes, actor: Any) -> Ended:
     shard: Task = ray.cloudpickle.loads(task)
     try:
         _check(code, own)
+        if not gc.get_freeze_count():  # each shard ends with a collection, of what it made itself
+            gc.freeze()
         link = RayLink(actor)
         return Ended(asyncio.run(work(own, shard, link, _Reporting(link, shard.number))))
     except (SemgraphError, OSError) as error:
@@ -187,14 +190,16 @@ class RayLink:
         """See `LedgerLink.changed`."""
         await self._call("changed", version)
 
-    async def enter(self, holder: str, rates: Rates, tokens: Sequence[int]) -> int:
+    async def enter(
+        self, holder: str, rates: Rates, tokens: Sequence[int], left: Sequence[int] = ()
+    ) -> int:
         """See `LedgerLink.enter`."""
-        admitted: int = await self._call("enter", holder, rates, list(tokens))
+        admitted: int = await self._call("enter", holder, rates, list(tokens), list(left))
         return admitted
 
-    async def leave(self, holder: str, rates: Rates, count: int, unused: int) -> None:
+    async def leave(self, holder: str, rates: Rates, left: Sequence[int]) -> None:
         """See `LedgerLink.leave`."""
-        await self._call("leave", holder, rates, count, unused)
+        await self._call("leave", holder, rates, list(left))
 
     async def pause(self, rates: Rates, seconds: float) -> None:
         """See `LedgerLink.pause`."""
