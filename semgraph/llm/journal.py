@@ -446,6 +446,12 @@ class Journal:
         row = self._now(lambda: self._database.execute(sql, (call_id,)).fetchone())
         return None if row is None else _exchange(row)
 
+    def issued_since(self, created: float) -> list[tuple[str, Reply]]:
+        """The answers since a time (seconds since the epoch), each with its step, as they were issued."""
+        sql = f"SELECT step, attempts, {_REPLY} FROM answers WHERE created >= ? ORDER BY id"
+        rows = self._now(lambda: self._database.execute(sql, (created,)).fetchall())
+        return [(step, replace(_reply(row), attempts=attempts)) for step, attempts, *row in rows]
+
     def submit(self, token: str, model: str, keys: Iterable[str]) -> None:
         """Record a batch before it is submitted; return when it is in the file. A key that an
         earlier batch has moves to this one. Raises SemgraphError.

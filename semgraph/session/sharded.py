@@ -36,6 +36,7 @@ from semgraph.engine.sharding import (
     uses_store,
 )
 from semgraph.errors import PlanError, Problem, SemgraphError
+from semgraph.execution.lost import paid_by
 from semgraph.execution.record import INPUTS, SHARDS, RunRecord, new_run, timestamp
 from semgraph.execution.result import Progress, Result
 from semgraph.frontend.load import dump
@@ -99,10 +100,14 @@ class Job:
         setting = Setting(own, self.settings[key].origin)
         return replace(self.settings, values={**self.settings.values, key: setting})
 
+    def records_of(self, task: Task) -> list[Path]:
+        """The record of each attempt at a shard so far; the last is that of this one."""
+        numbers = range(1, task.attempt + 1)
+        return [self.folder / SHARDS / f"{self.run}-{task.number:05}-{n}" for n in numbers]
+
     def request_of(self, task: Task) -> RunRequest:
         """The request of a shard, or of what is run after all shards."""
-        names = [f"{self.run}-{task.number:05}-{n}" for n in range(1, task.attempt + 1)]
-        *lost, folder = (self.folder / SHARDS / name for name in names)
+        *lost, folder = self.records_of(task)
         skip = (task.number * 16 + task.attempt) * _IDS
         share = Share(folder.name, folder, self.input, (), self.sizes, skip)
         request = replace(self.request, resumed=(*self.request.resumed, *lost))
@@ -139,10 +144,11 @@ class Rest:
 
 async def run_shard(job: Job, task: Task, link: LedgerLink, report: Report) -> Result:
     """Run a shard: with what it leases of the run's budget and limits, and a journal and a record of
-    its own.
+    its own. Its counters have what workers paid that died at it.
     """
     request = replace(await asyncio.to_thread(job.request_of, task), progress=report)
     settings = job.settings_of(task.number)
+    lost = await asyncio.to_thread(paid_by, job.records_of(task)[:-1], settings.journal_path)
     budget = LeasedBudget(link, task.holder, settings.limits, time.time() - job.began)
     limiters: list[LeasedLimiter] = []
 
@@ -159,7 +165,7 @@ async def run_shard(job: Job, task: Task, link: LedgerLink, report: Report) -> R
         for each in limiters:
             await each.settle()
     gc.collect()  # its rows refer to each other: without this they stay until the run has ended
-    return replace(result, meter=Meter.merge([result.meter]))
+    return replace(result, meter=Meter.merge([lost, result.meter]))
 
 
 def engine_of(spec: EngineSpec) -> Engine:
@@ -361,7 +367,7 @@ class _ShardedRun:
         """The first error, with notes on the others."""
         error = failed[0].error
         alike = [each for each in failed if str(each.error) == str(error)]
-        numbers = ", ".join(str(each.number + 1) for each in alike)
+        numbers = ", ".join(str(number + 1) for number in sorted(each.number for each in alike))
         noun = "shard" if len(alike) == 1 else "shards"
         error.add_note(f"{noun} {numbers} of {self.count} failed so; what the others wrote stays")
         others = [each for each in failed if each not in alike]
