@@ -228,7 +228,7 @@ BENCHMARK = Benchmark(
             where={"stories": SPLITS},
             note="The test has 20 stories of two messages with two facts in the first; the second ends a fact in ten of "
             "them. Facts are given: the step that compares facts has the right ones. Messages are read: add_episode as "
-            f"shipped. Prompt and framing were chosen by development alone. {_ONLY}",
+            f"shipped. Nothing was chosen by the test. {_ONLY}",
         ),
         Table(
             "Which framing of a yes/no question works best?",

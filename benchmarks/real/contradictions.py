@@ -1,6 +1,6 @@
 """Stories of two messages each: the second ends a fact of the first, or ends none.
 
-Prompts and framings were chosen on the stories of `development`; those of `test` had no influence.
+What is tried is chosen on the stories of `development`; those of `test` have no influence.
 A story has the known facts, the words by which each is recognised in a graph, what the new fact is
 to it, and the new fact itself.
 """
