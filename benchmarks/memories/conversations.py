@@ -74,14 +74,20 @@ def of_world(
     """
     hard = f"{difficulty},talk={noise}" if noise else difficulty
     world = World.make(seed, people, hard, group=f"world-{seed}")
-    end = world.episodes[-1].at
-    told = {fact.key: frozenset(fact.episodes) for fact in world.gold().facts}
-    found = questions(world, end, count=count, seed=seed, kinds=(*KINDS, *WIDER))
+    return after(world, len(world.episodes), count, (*KINDS, *WIDER))
+
+
+def after(world: World, messages: int, count: int, kinds: Sequence[str]) -> Conversation:
+    """The first messages of a world as a conversation, with questions of these kinds about them."""
+    end = world.episodes[messages - 1].at
+    told = {fact.key: frozenset(fact.episodes) for fact in world.gold(messages).facts}
+    found = questions(world, end, count=count, seed=world.seed, kinds=kinds)
     asked = [
         Asked(f"q{i}", one.text, one.answer, one.kind, tuple(told[key] for key in one.edges))
         for i, one in enumerate(found, start=1)
     ]
-    return Conversation(world.group, [_turn(world.group, row) for row in world.rows], asked, end)
+    turns = [_turn(world.group, row) for row in world.rows[:messages]]
+    return Conversation(world.group, turns, asked, end)
 
 
 def said_again(told: Conversation, times: int) -> Conversation:

@@ -9,8 +9,8 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +25,7 @@ from semgraph.errors import BudgetReached
 from semgraph.execution.result import Result
 from semgraph.llm.base import LLM, Embedder, Reply, Request, Usage, Wrapper
 from semgraph.llm.endpoints import build_embedder, build_model
+from semgraph.llm.journal import Journal
 from semgraph.llm.stack import Budget, Limiter, Stack
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
@@ -84,6 +85,7 @@ class Asking:
     total: StepMetrics = field(default_factory=StepMetrics)
     failed: int = 0
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     resumed: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -94,26 +96,35 @@ class Asking:
         """Run a plan, with this model or the one in the argument, and add its cost to the figures.
         Raises Stopped at the limit.
         """
-        kept: Path | bool = self.journal or False
-        began = time.perf_counter()
-        limit = self.inputs.left
-        async with Session(
-            llm=model or self.llm,
-            embedder=self.embedder,
-            store=self.store,
-            journal=kept,
-            runs="",
-            max_usd=limit,
-        ) as session:
-            try:
-                result = await session.arun(plan, **options)
-            except BudgetReached as error:
-                raise Stopped(self._told(str(error), kept=bool(kept))) from None
-        self.seconds += time.perf_counter() - began
+        with self._timed():
+            async with Session(
+                llm=model or self.llm,
+                embedder=self.embedder,
+                store=self.store,
+                journal=self.journal or False,
+                runs="",
+                max_usd=self.inputs.left,
+            ) as session:
+                try:
+                    result = await session.arun(plan, **options)
+                except BudgetReached as error:
+                    raise Stopped(self._told(str(error))) from None
         self._take(result)
         if result.stopped:
-            raise Stopped(self._told(result.stopped, kept=bool(kept)))
+            raise Stopped(self._told(result.stopped))
         return result
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Add the wall seconds of the body, and the CPU seconds of this process meanwhile: those of
+        the local model are among them.
+        """
+        began, used = time.perf_counter(), time.process_time()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - began
+            self.cpu_seconds += time.process_time() - used
 
     def _take(self, result: Result) -> None:
         issued = result.meter.total()
@@ -127,30 +138,56 @@ class Asking:
         """Answer rows by one implementation of a semantic operator, without a plan. Raises Stopped
         at the limit.
         """
-        budget, metrics = Budget(max_usd=self.inputs.left), StepMetrics()
-        llm = Stack(budget=budget).model(self.llm, Limiter(self.llm.limits.in_flight))
-        began = time.perf_counter()
-        try:
-            async with NodeContext(llm, self.embedder, node, metrics) as context:
-                found = (
-                    await Library()
-                    .get(type(node).keyword, Choice.parse(way))
-                    .answer(node, rows, context)
-                )
-        except BudgetReached as error:
-            self.inputs.spent += budget.spent.usd
-            raise Stopped(self._told(str(error), kept=False)) from None
-        self.inputs.spent += metrics.dollars or 0.0
-        self.seconds += time.perf_counter() - began
-        self.total.add(metrics)
+        implementation = Library().get(type(node).keyword, Choice.parse(way))
+        async with self.context(node) as context:
+            found = await implementation.answer(node, rows, context)
         self.failed += sum(error is not None for error in found["error"].to_pylist())
         return found
 
-    def _told(self, why: str, *, kept: bool) -> str:
+    @asynccontextmanager
+    async def context(
+        self, node: Any, around: Callable[[LLM], LLM] = lambda llm: llm
+    ) -> AsyncIterator[NodeContext]:
+        """The context of an operator without a plan: with the journal and the limit, and counted.
+
+        Args:
+            node: The operator.
+            around: A wrapper of the model.
+
+        Raises:
+            Stopped: At the limit.
+        """
+        budget, metrics = Budget(max_usd=self.inputs.left), StepMetrics()
+        try:
+            with ExitStack() as ending, self._timed():
+                ending.callback(self._charge, budget)
+                journal = Journal(self.journal) if self.journal else None
+                if journal is not None:
+                    ending.callback(journal.close)
+                stack, limiter = (
+                    Stack(budget=budget, journal=journal),
+                    Limiter(self.llm.limits.in_flight),
+                )
+                llm = around(stack.model(self.llm, limiter))
+                embedder = stack.embedder(self.embedder, Limiter(1))
+                async with NodeContext(llm, embedder, node, metrics) as context:
+                    yield context
+        except BudgetReached as error:
+            raise Stopped(self._told(str(error))) from None
+        self.total.add(metrics)
+        if self.resumed:
+            self.total.add(context.replayed)
+
+    def _charge(self, budget: Budget) -> None:
+        self.inputs.spent += budget.spent.usd
+
+    def _told(self, why: str) -> str:
         left, most = self.inputs.left, self.inputs.max_usd
         rest = "" if left is None else f"; ${left:.4f} of the run's ${most:g} are left"
         return f"{why}{rest}" + (
-            ". What was answered is kept: run it again with a higher --max-usd" if kept else ""
+            ". What was answered is kept: run it again with a higher --max-usd"
+            if self.journal
+            else ""
         )
 
     def afford(self, texts: Sequence[str], reads: int, what: str) -> None:
@@ -178,9 +215,9 @@ class Asking:
             "tokens_cached": total.tokens_cached,
             "tokens_out": total.tokens_out,
             "usd": None if total.dollars is None else round(total.dollars, 6),
-            "seconds": None
-            if self.resumed
-            else round(self.seconds, 2),  # nobody timed the first part
+            # nobody timed the first part of a resumed trial
+            "seconds": None if self.resumed else round(self.seconds, 2),
+            "cpu_s": None if self.resumed else round(self.cpu_seconds, 2),
             "queries": total.round_trips,
             "failed": self.failed,
             "version": ", ".join(sorted(self.llm.versions)) or None,

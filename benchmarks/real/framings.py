@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,8 +18,6 @@ import pyarrow as pa
 
 from benchmarks.real.asking import Asking, Figures
 from semgraph.llm.base import Limits, Wrapper
-from semgraph.llm.journal import Journal
-from semgraph.llm.stack import Budget, Limiter, Stack
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemFilter, SemJoin
@@ -33,6 +30,7 @@ from semgraph.semantic.verdicts import cut, fitted
 DATA = Path(__file__).parent / "data"
 Units = dict[tuple[str, str], tuple[int, int]]
 Kind = Literal["filters", "pairs"]
+SPLITS = ("test", "development")
 JSON = "JSON"
 CHOSEN = "one word after four examples"
 FRAMINGS = {JSON: None, "one word": YES_NO._replace(examples=()), CHOSEN: YES_NO}
@@ -115,36 +113,25 @@ async def judged(own: Asking, kind: Kind, split: str, framing: str) -> Figures:
     """The share of right answers, the mean over all tasks and wordings: by default, calibrated, and
     by division.
     """
-    journal = Journal(own.journal) if own.journal else None
-    budget = Budget(max_usd=own.inputs.left)
-    llm = _InJson(
-        Stack(budget=budget, journal=journal).model(own.llm, Limiter(own.llm.limits.in_flight))
-    )
     found: list[dict[str, float]] = []
     by_task: dict[str, list[float]] = {}
     units: dict[str, Units] = {"right": {}, "calibrated": {}}
-    asked, began = 0, time.perf_counter()
-    try:
-        for whole in questions(kind, split):
-            for wording, task in _shares(whole, framing):
-                asked += len(task.rows)
-                async with NodeContext(llm, own.embedder, task.node(wording), own.total) as ctx:
-                    scores = await _scores(ctx, task, wording, framing)
-                yes_from = 0.0 if framing == JSON else own.llm.limits.yes_from
-                found.append(measures(scores, task.labels, yes_from, graded=framing != JSON))
-                by_task.setdefault(task.name, []).append(found[-1]["right"])
-                _count(
-                    units["right"],
-                    task,
-                    [[(s > yes_from) == y] for s, y in zip(scores, task.labels, strict=True)],
-                )
-                if "calibrated" in found[-1]:
-                    _count(units["calibrated"], task, calibrated(scores, task.labels))
-    finally:
-        if journal is not None:
-            journal.close()
-        own.inputs.spent += budget.spent.usd
-        own.seconds += time.perf_counter() - began
+    asked = 0
+    for whole in questions(kind, split):
+        for wording, task in _shares(whole, framing):
+            asked += len(task.rows)
+            async with own.context(task.node(wording), _InJson) as ctx:
+                scores = await _scores(ctx, task, wording, framing)
+            yes_from = 0.0 if framing == JSON else own.llm.limits.yes_from
+            found.append(measures(scores, task.labels, yes_from, graded=framing != JSON))
+            by_task.setdefault(task.name, []).append(found[-1]["right"])
+            _count(
+                units["right"],
+                task,
+                [[(s > yes_from) == y] for s, y in zip(scores, task.labels, strict=True)],
+            )
+            if "calibrated" in found[-1]:
+                _count(units["calibrated"], task, calibrated(scores, task.labels))
     return {
         "asked": asked,
         **{name: round(mean(one[name] for one in found), 4) for name in found[0]},

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.memories.conversations import Conversation, score
-from benchmarks.memories.memories import Memory
+from benchmarks.memories.conversations import Conversation, after, score
+from benchmarks.memories.memories import MEMORIES, Memory
 from benchmarks.operators.cases import Task
 from benchmarks.operators.cases import tasks as simulated
 from benchmarks.real.asking import Asking, Figures
 from benchmarks.world import World
+from benchmarks.world.questions import KINDS
 from benchmarks.world.scoring import as_graph, held
 from semgraph.scores import score_graph
+from semgraph.scores.rows import Score
 
-_TURNS = (
-    "Alice Chen(user): Hi, I'm Alice Chen. I work at TechCorp as a senior software engineer.",
-    "Alice Chen(user): I'm currently leading Project Phoenix, a major cloud migration initiative.",
-    "Alice Chen(user): The project deadline is February 15th, and we have 3 team members.",
-)
-"""The shipped example."""
-_START = datetime(2025, 1, 15, 9, tzinfo=UTC)
 WORLDS = {
     "6 messages of a world": (2, 0, 6),
     **{f"world of 6 people, difficulty {d}": (6, d, None) for d in range(3)},
 }
 """People, difficulty, and the number of messages; each trial has its own world."""
-TURNS = "three turns"
+_ASKED = 10
+"""The number of questions about a world."""
+_READING = ("calls", "seconds", "cpu_s")
+"""The costs that are shown without those of the questions, too."""
 
 
 @dataclass(frozen=True)
@@ -51,49 +48,50 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Told:
-    """Messages, and the world that they tell of, if the truth is known."""
+    """A world, the number of its messages that are told, and questions about these."""
 
-    rows: list[dict[str, object]]
-    world: World | None = None
+    world: World
+    count: int
+    asked: Conversation
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The messages."""
+        return self.world.rows[: self.count]
 
 
 def told(stream: str, trial: int) -> Told:
     """The messages of a stream."""
-    if stream == TURNS:
-        at = (_START + timedelta(minutes=i) for i in range(len(_TURNS)))
-        return Told(
-            [
-                {"group_id": "g", "valid_at": t, "content": text}
-                for t, text in zip(at, _TURNS, strict=True)
-            ]
-        )
     people, difficulty, count = WORLDS[stream]
     world = World.make(trial + 1, people, difficulty)
-    return Told(world.rows[:count], world)
+    count = count or len(world.episodes)
+    return Told(world, count, after(world, count, _ASKED, KINDS))
 
 
 async def remembered(asking: Asking, stream: Told, way: Way) -> Figures:
-    """The quality of the graph after ingestion: F1 of entities, facts, facts with times, and ended
-    facts.
+    """The quality of the graph after ingestion: F1 of entities, facts and facts with times; and of
+    answers to questions from this graph.
     """
     asking.afford(
         [str(row["content"]) for row in stream.rows],
         way.reads,
-        f"reading {len(stream.rows)} messages",
+        f"reading {stream.count} messages",
     )
     result = await asking.run(way.plan, episodes=stream.rows, **way.options)
     graph = ", ".join(
         f"{count} {label}" for label, count in sorted(result.written.items()) if count
     )
-    figures: Figures = {"messages": len(stream.rows), "graph": graph}
-    if stream.world is None:
-        return figures
-    truth = as_graph(stream.world.gold(after=len(stream.rows)))
-    score = score_graph(await held(asking.store, stream.world), truth)
-    return figures | {
-        "entities_f1": _rounded(score.pairs.f1),
-        "facts_f1": _rounded(score.edges.f1),
-        "valid_f1": _rounded(score.validity.f1) if score.validity else None,
+    truth = as_graph(stream.world.gold(after=stream.count))
+    own = score_graph(await held(asking.store, stream.world), truth)
+    read = {f"read_{name}": value for name, value in asking.figures().items() if name in _READING}
+    return {
+        "messages": stream.count,
+        "graph": graph,
+        "entities_f1": _rounded(own.pairs.f1),
+        "facts_f1": _rounded(own.edges.f1),
+        "valid_f1": _rounded(own.validity.f1) if own.validity else None,
+        **read,
+        **await _asked(asking, stream.asked, MEMORIES["graphiti"]),
     }
 
 
@@ -103,11 +101,15 @@ async def questioned(asking: Asking, told: Conversation, memory: Memory) -> Figu
     asking.afford(texts, memory.reads, f"reading {len(texts)} turns")
     for plan, given in memory.written(told.turns):
         await asking.run(plan, **given)
+    return {"turns": len(texts), **await _asked(asking, told, memory)}
+
+
+async def _asked(asking: Asking, told: Conversation, memory: Memory) -> Figures:
+    """F1 of the answers to questions about what is in the store."""
     result = await asking.run(memory.read, questions=told.questions, **memory.read_options)
     answers = result.tables["answers"].to_pylist()
     found = score(told.asked, answers)
     return {
-        "turns": len(texts),
         "asked": len(told.asked),
         "answered": sum(row["answer"] is not None for row in answers),
         "f1": round(found.f1, 4),
@@ -117,36 +119,21 @@ async def questioned(asking: Asking, told: Conversation, memory: Memory) -> Figu
 
 
 def tasks() -> dict[str, Task]:
-    """Rows to judge: twelve of the operators' own, then all that fit some hundreds of calls."""
+    """The operators' own tasks that fit some hundreds of calls, of operators without labelled rows."""
     found = simulated()
-    some = found["sem_filter 100 rows"]
-    few = replace(
-        some,
-        name="sem_filter 12 rows",
-        left=some.left[:12],
-        truth={i for i in some.truth if i < 12},
-    )
-    names = (
-        "sem_filter 100 rows",
-        "sem_map 100 rows",
-        "sem_join 20 x 20",
-        "sem_agg 10 groups of 10",
-        "sem_topk 5 of 50",
-    )
-    return {few.name: few, **{name: found[name] for name in names}}
+    return {name: found[name] for name in ("sem_map 100 rows", "sem_agg 10 groups of 10")}
 
 
 async def answered(asking: Asking, task: Task, way: str) -> Figures:
     """The share of right answers, by the truth of the generated rows."""
     asking.afford(task.left, 1, f"{task.name} by {way}")
     found = task.found(await asking.answer(task.node, task.rows, way))
-    right = len(found & task.truth)
-    precision, recall = right / max(1, len(found)), right / len(task.truth)
+    own = Score.of(len(found & task.truth), len(found), len(task.truth))
     return {
         "rows": len(task.left),
-        "precision": round(precision, 4),
-        "recall": round(recall, 4),
-        "f1": round(2 * precision * recall / (precision + recall), 4) if right else 0.0,
+        "precision": _rounded(own.precision),
+        "recall": _rounded(own.recall),
+        "f1": _rounded(own.f1),
     }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.suite import contests, overview, swap, targets
 from benchmarks.suite.benchmark import Benchmark, load, names
@@ -41,10 +42,7 @@ def page(benchmark: Benchmark, lines: list[Line]) -> str:
     benchmark.
     """
     lines = current(benchmark, lines)
-    order = [case.key for case in benchmark.cases()]
-    if benchmark.kind == "real":  # only the lines know the models
-        for line in lines:
-            order += [line.key] if line.key not in order else []
+    order = _order(benchmark, lines)
     parts = [f"# {benchmark.name}\n\n{benchmark.question}\n\n{KINDS[benchmark.kind]}\n"]
     if benchmark.targets:
         parts.append(
@@ -57,6 +55,25 @@ def page(benchmark: Benchmark, lines: list[Line]) -> str:
     if benchmark.contests:
         parts.append(f"**Where semgraph loses**\n\n{_lost(benchmark, lines)}")
     return "\n".join([*parts, _made(benchmark, lines)])
+
+
+def _order(benchmark: Benchmark, lines: Sequence[Line]) -> list[Mapping[str, Any]]:
+    """The keys of the cases. Of a real benchmark also those of its lines, which alone know the
+    models, in the order of the same cases.
+    """
+    cases = [case.key for case in benchmark.cases()]
+    if benchmark.kind != "real":
+        return cases
+    bare, keys = [_without_model(key) for key in cases], list[Mapping[str, Any]]()
+    for line in lines:
+        keys += [line.key] if line.key not in (*cases, *keys) else []
+    known = [key for key in keys if _without_model(key) in bare]
+    known.sort(key=lambda key: bare.index(_without_model(key)))
+    return [*cases, *known, *(key for key in keys if key not in known)]
+
+
+def _without_model(key: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in key.items() if name != "model"}
 
 
 def current(benchmark: Benchmark, lines: Sequence[Line]) -> list[Line]:
@@ -169,9 +186,7 @@ def parts(measured: Measured, to: str) -> dict[str, str]:
         )
         or "Not measured yet.\n",
         **{
-            f"{one.name}/{part}": table.markdown(
-                _own(one, lines), [case.key for case in one.cases()]
-            )
+            f"{one.name}/{part}": table.markdown(_own(one, lines), _order(one, lines))
             for one, lines in measured
             for part, table in one.parts.items()
         },

@@ -54,6 +54,7 @@ class Division:
             nothing.
         through: Steps that begin in `part` and end in `rest`.
         ended: Other steps whose rows `rest` reads.
+        beside: Steps that each shard computes whole, from other inputs or the store.
     """
 
     input: str
@@ -63,6 +64,7 @@ class Division:
     rest: LogicalPlan | None = None
     through: frozenset[str] = frozenset()
     ended: frozenset[str] = frozenset()
+    beside: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, plan: LogicalPlan, sizes: Mapping[str, int]) -> Division:
@@ -133,7 +135,8 @@ def _by_rows(plan: LogicalPlan, sizes: Mapping[str, int]) -> Division:
     by = _read_by_prompts(nodes, plan.inputs[name])
     results = plan.returns.values()
     if not plan.writes and all(node in nodes and not isinstance(node, Input) for node in results):
-        return Division(name, by, None, _part(plan, plan.returns, name))
+        part, beside = _part(plan, plan.returns, name), _beside(results, nodes)
+        return Division(name, by, None, part, beside=beside)
     read = _read_by_others(plan, nodes)
     made = {f"{node.step}#{i}": node for i, node in enumerate(read) if not isinstance(node, Input)}
     part, rest = _part(plan, made, name), _rest(plan, made)
@@ -141,7 +144,8 @@ def _by_rows(plan: LogicalPlan, sizes: Mapping[str, int]) -> Division:
     later = {node.step for node in walk(*plan.roots) if node not in computed}
     through = frozenset(node.step for node in nodes) & later
     ended = frozenset(node.step for node in made.values()) - through
-    return Division(name, by, None, part, rest, through, ended)
+    beside = _beside(made.values(), nodes)
+    return Division(name, by, None, part, rest, through, ended, beside)
 
 
 def _part(plan: LogicalPlan, returns: Mapping[str, Node], name: str) -> LogicalPlan:
@@ -167,6 +171,12 @@ def _taken_by_row(plan: LogicalPlan, name: str) -> set[Node]:
         if node in nodes or any(below in dependent for below in node.inputs):
             dependent.add(node)
     return nodes
+
+
+def _beside(roots: Iterable[Node], nodes: set[Node]) -> frozenset[str]:
+    """The steps below some nodes that take no row of the divided input."""
+    others = {node.step for node in walk(*roots) if node not in nodes}
+    return frozenset(others - {node.step for node in nodes})
 
 
 def _read_by_others(plan: LogicalPlan, nodes: set[Node]) -> dict[Node, None]:
@@ -201,14 +211,18 @@ def _rest(plan: LogicalPlan, made: Mapping[str, Node]) -> LogicalPlan:
 
 def _read_by_prompts(nodes: Collection[Node], spec: InputSpec) -> tuple[str, ...]:
     """The columns of an input, or fields of them, that prompts are made of: those that all have in
-    common, so that equal requests meet in one shard; else those of the prompt with the fewest.
+    common, so that equal requests meet in one shard; else those of the prompt with the fewest. They are
+    the same in every process: the journals of shards answer later runs.
     """
     found = [
         _paths_behind(node.input, frozenset(node.prompt.fields))
         for node in nodes
         if isinstance(node, Semantic)
     ]
-    paths = frozenset.intersection(*found) or min(found, key=len)
+    fewest = min(
+        filter(None, found), key=lambda each: (len(each), sorted(each)), default=frozenset()
+    )
+    paths = frozenset.intersection(*found) or fewest
     places = dict.fromkeys(_place_of(path, spec) for path in sorted(paths))
     return tuple(places) or tuple(name for name, _ in spec.columns)
 

@@ -177,7 +177,8 @@ class Executor:
 
     async def _at_once(self, inputs: Mapping[str, pa.Table]) -> None:
         clean = {name: without_nul(name, table) for name, table in inputs.items()}
-        self.outcome.failures += [failure for _, failed, _ in clean.values() for failure in failed]
+        if not self.options.share:
+            self.outcome.failures += chain.from_iterable(failed for _, failed, _ in clean.values())
         tables = {name: table for name, (table, _, _) in clean.items()}
         places = {name: places for name, (_, _, places) in clean.items()}
         for node in self.plan.of_kind(InputTable):

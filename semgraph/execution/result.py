@@ -236,6 +236,8 @@ class RunOptions:
         committed: Called after each commit with the input rows committed so far, and how many there are.
         places: Where the rows that are cut into windows are in the input of a larger run; None: as
             they are numbered.
+        share: Whether it is a share of a larger run, which without windows sets rows with a NUL
+            aside itself, once.
     """
 
     run: str
@@ -245,6 +247,7 @@ class RunOptions:
     fingerprint: str = ""
     committed: Callable[[int, int], None] = lambda _done, _total: None
     places: Sequence[int] | None = None
+    share: bool = False
 
 
 @dataclass
@@ -327,7 +330,7 @@ def _merged(parts: Sequence[Result], run: str, record: Path | None) -> Result:
         first,
         run=run,
         tables=_joined(parts, record),
-        ids={name: _ids_in_order(name, parts) for name in first.ids},
+        ids={name: _ids_in_order(name, parts) for part in parts for name in part.ids},
         meter=Meter.merge(part.meter for part in parts),
         failed=tuple(
             sorted(chain.from_iterable(p.failed for p in parts), key=lambda f: f.input_row or 0)
@@ -383,7 +386,7 @@ def _in_order(name: str, parts: Sequence[Result]) -> pa.Table:
 
 
 def _ids_in_order(name: str, parts: Sequence[Result]) -> Sequence[int]:
-    ids = list(chain.from_iterable(part.ids[name] for part in parts))
+    ids = list(chain.from_iterable(part.ids.get(name, ()) for part in parts))  # none: it stopped
     return [ids[row] for row in _order(name, parts).tolist()]
 
 

@@ -95,7 +95,7 @@ def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> LoadedInput:
 
 
 @dataclass(frozen=True)
-class _Source:
+class _RowSource:
     """Where rows are read from.
 
     Args:
@@ -125,19 +125,19 @@ class _Source:
             yield table
 
 
-def _source(spec: InputSpec, value: str, cut: Windowing | None) -> _Source:
+def _source(spec: InputSpec, value: str, cut: Windowing | None) -> _RowSource:
     path, renames = _file(spec, value)
     if value == _NO_ROWS:
-        return _Source("no rows", lambda: [[]])
+        return _RowSource("no rows", lambda: [[]])
     if path is None:
         return _text_source(spec, value, cut)
     if str(path) == STDIN_ROWS:
         rows = rows_of(path)
-        return _Source("standard input", lambda: [rows], renames, value)
-    return _Source(str(path), partial(row_batches, path), renames, value)
+        return _RowSource("standard input", lambda: [rows], renames, value)
+    return _RowSource(str(path), partial(row_batches, path), renames, value)
 
 
-def _text_source(spec: InputSpec, value: str, cut: Windowing | None) -> _Source:
+def _text_source(spec: InputSpec, value: str, cut: Windowing | None) -> _RowSource:
     """A text, or standard input as one text: a row."""
     column = _text_column(spec, (cut.key, cut.partition) if cut else ())
     now = _times_of_reading(spec, cut.order if cut else ())
@@ -145,7 +145,7 @@ def _text_source(spec: InputSpec, value: str, cut: Windowing | None) -> _Source:
     if value == STDIN:
         _refuse_rows(text, spec, column)
     name += "".join(f", {time} {at:%Y-%m-%d %H:%M} UTC" for time, at in now.items())
-    return _Source(name, lambda: [[{column: text, **now}]])
+    return _RowSource(name, lambda: [[{column: text, **now}]])
 
 
 def _matching(value: str) -> list[str]:

@@ -263,7 +263,7 @@ def check_rows(
     Raises:
         InputError: With what is wrong, by row (from 1) and column.
     """
-    columns, faults = _typed_columns(spec, rows, partition, key, source)
+    columns, faults = _typed_columns(spec, rows, partition, key, source, first)
     _refuse(faults, spec, source, first)
     if not columns:
         return spec.schema.empty_table()
@@ -288,7 +288,8 @@ def refuse_doubles(spec: InputSpec, table: pa.Table, key: str, source: str) -> N
 def _message(fault: RowFault, spec: InputSpec, source: str, first: int) -> str:
     start = f"{source}: " if source else ""
     if fault.row is None:
-        return f"{start}input {spec.name} {fault.what}"
+        rows = f", from row {first + 1}:" if first else ""
+        return f"{start}input {spec.name}{rows} {fault.what}"
     row = first + fault.row + 1
     return f"{start}input {spec.name}, row {row}, column {fault.column}: {fault.what}"
 
@@ -299,7 +300,7 @@ def row_faults(spec: InputSpec, rows: Any, *, partition: str = "", key: str = ""
 
 
 def _typed_columns(
-    spec: InputSpec, rows: Any, partition: str, key: str, source: str
+    spec: InputSpec, rows: Any, partition: str, key: str, source: str, first: int = 0
 ) -> tuple[list[Any], list[RowFault]]:
     """The declared columns, each an Arrow array or a list of values of its type; none, if the rows
     have none.
@@ -331,7 +332,7 @@ def _typed_columns(
             faults += list(_nulls(name, values))
         converted[name] = values
     if key in columns and not faults:
-        faults += list(_doubles(key, converted[key]))
+        faults += list(_doubles(key, converted[key], first))
     return list(converted.values()), faults
 
 
@@ -527,8 +528,8 @@ def _nulls(name: str, column: Any) -> Iterator[RowFault]:
         )
 
 
-def _doubles(key: str, column: Any) -> Iterator[RowFault]:
-    """The first row with the key of an earlier one."""
+def _doubles(key: str, column: Any, before: int = 0) -> Iterator[RowFault]:
+    """The first row with the key of an earlier one; so many rows are before these."""
     if not isinstance(column, list):
         import pyarrow.compute as pc
 
@@ -541,6 +542,6 @@ def _doubles(key: str, column: Any) -> Iterator[RowFault]:
         first = seen.setdefault(value, row)
         if first != row:
             yield RowFault(
-                row, key, f'"{value}" names row {first + 1} already', "a key names one row"
+                row, key, f'"{value}" names row {before + first + 1} already', "a key names one row"
             )
             return

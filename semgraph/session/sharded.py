@@ -8,9 +8,10 @@ import asyncio
 import gc
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,12 +40,14 @@ from semgraph.errors import PlanError, Problem, SemgraphError
 from semgraph.execution.lost import paid_by
 from semgraph.execution.record import INPUTS, SHARDS, RunRecord, new_run, timestamp
 from semgraph.execution.result import Progress, Result
+from semgraph.execution.windows import without_nul
 from semgraph.frontend.load import dump
 from semgraph.llm.settings import OPTION, Setting, Settings
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import Meter
 from semgraph.optimizer import optimized
 from semgraph.redaction import redacted
+from semgraph.semantic.ask import Failure
 from semgraph.session.resources import Owned, Resources, UserObjects, journal_of_shard
 from semgraph.session.resume import Resumed, keep_inputs
 from semgraph.session.run import (
@@ -105,15 +108,22 @@ class Job:
         numbers = range(1, task.attempt + 1)
         return [self.folder / SHARDS / f"{self.run}-{task.number:05}-{n}" for n in numbers]
 
+    def _now(self) -> datetime | None:
+        """The time of a plan without windows, in all shards; None: that of the recording."""
+        if self.objects.llm is None and self.settings.model().provider == "recorded":
+            return None
+        return datetime.fromtimestamp(self.began, UTC)
+
     def request_of(self, task: Task) -> RunRequest:
         """The request of a shard, or of what is run after all shards."""
         *lost, folder = self.records_of(task)
         skip = (task.number * 16 + task.attempt) * _IDS
-        share = Share(folder.name, folder, self.input, (), self.sizes, skip)
+        share = Share(folder.name, folder, self.input, None, self.sizes, skip)
         request = replace(self.request, resumed=(*self.request.resumed, *lost))
         division = Division.of(trimmed(request), self.sizes)
         if division.windows is None:
             request = replace(request, until=None, on_error=None)
+            share = replace(share, now=self._now())
         if isinstance(task.rows, Rest):
             assert division.rest is not None
             inputs = {**request.inputs, **task.rows.tables}
@@ -287,6 +297,7 @@ class _ShardedRun:
         )  # fmt: skip
         self.spec, self.count, self.division = spec, count, division
         self.progress = _JoinedProgress(request, division, sizes[division.input])
+        self.unusable = list[Failure]()  # rows with a NUL, of a plan without windows
 
     async def run(self, engine: Engine) -> Result:
         """Run all shards and join what they give."""
@@ -313,22 +324,34 @@ class _ShardedRun:
             failure = self._failure(failed)
             self._end("failed", redacted(str(failure)), result)
             raise failure
-        if self.division.windows is not None:
-            result = replace(result, members=self.job.sizes[self.division.input])
+        result = self._whole(result)
         self._end("budget" if result.stopped else "done", result.stopped, result)
         return result
 
     def _joined(self, results: Mapping[int, Result]) -> Result | None:
         joined = [results[number] for number in sorted(results)]
-        return Result.merge(joined, self.job.run, self.record.folder) if joined else None
+        if not joined:
+            return None
+        result = Result.merge(joined, self.job.run, self.record.folder)
+        _count_once(self.division.beside, result.meter, joined[0].meter)
+        return result
+
+    def _whole(self, result: Result) -> Result:
+        """A result with what no shard knows: how many rows there are, and those that none has seen."""
+        if self.division.windows is not None:
+            return replace(result, members=self.job.sizes[self.division.input])
+        if result.stopped:  # as in one process, a part of the rows is no result
+            none = {name: node.schema.empty_table() for name, node in self.plan.returns.items()}
+            result = replace(result, tables=none)
+        failed = (*self.unusable, *(replace(each, input_row=None) for each in result.failed))
+        return replace(result, failed=failed, exit_code=result.exit_code or (3 if failed else 0))
 
     async def _with_rest(
         self, running: Running, result: Result
     ) -> tuple[Result | None, list[FailedShard]]:
         """Run what is left of the plan when all shards have ended, unless one has stopped."""
         if result.stopped:
-            none = {name: node.schema.empty_table() for name, node in self.plan.returns.items()}
-            return replace(result, tables=none), []
+            return result, []
         name = self.division.input
         whole = {name: self.request.inputs[name]} if self.division.rest_reads_input else {}
         rest = Rest({**whole, **result.tables}, result.ids)
@@ -337,9 +360,10 @@ class _ShardedRun:
             return None, failed
         parts = [replace(part, tables={}, places={}, ids={}) for part in (result, last[self.count])]
         joined = Result.merge(parts, self.job.run, self.record.folder)
+        again = last[self.count].meter
         for step in self.division.through:
-            joined.meter.step(step).rows_in = result.meter.step(step).rows_in
-            joined.meter.step(step).rows_out = last[self.count].meter.step(step).rows_out
+            joined.meter.step(step).rows_out = again.step(step).rows_out
+        _count_once(self.division.beside, joined.meter, again)
         return replace(joined, tables=last[self.count].tables), []
 
     def _begin(self, engine: Engine) -> None:
@@ -361,15 +385,27 @@ class _ShardedRun:
             keep_inputs(self.record.folder, self.job.request.inputs)
             for start in range(0, rows.num_rows, _BATCH):
                 layout.add(rows.slice(start, _BATCH))
+            if self.division.windows is None:
+                self.unusable = list(self._unusable())
             return layout.close()
+
+    def _unusable(self) -> Iterator[Failure]:
+        """The rows of all inputs that shards leave out, each once."""
+        for name, rows in self.request.inputs.items():
+            for start in range(0, rows.num_rows, _BATCH):
+                yield from without_nul(name, rows.slice(start, _BATCH))[1]
 
     def _failure(self, failed: Sequence[FailedShard]) -> SemgraphError:
         """The first error, with notes on the others."""
         error = failed[0].error
+        if failed[0].number == self.count:
+            error.add_note("it failed when all shards had ended")
+            return error
         alike = [each for each in failed if str(each.error) == str(error)]
-        numbers = ", ".join(str(number + 1) for number in sorted(each.number for each in alike))
+        numbers = ", ".join(map(str, sorted(each.number + 1 for each in alike)))
         noun = "shard" if len(alike) == 1 else "shards"
-        error.add_note(f"{noun} {numbers} of {self.count} failed so; what the others wrote stays")
+        stays = "; what the others wrote stays" if self.division.windows is not None else ""
+        error.add_note(f"{noun} {numbers} of {self.count} failed so{stays}")
         others = [each for each in failed if each not in alike]
         for each in others[:_SHOWN]:
             error.add_note(f"shard {each.number + 1} failed: {each.error}")
@@ -394,6 +430,13 @@ class _ShardedRun:
             status=status, ended=timestamp(), why=why, members=members,
             written=dict(result.written) if result else {}, notes=list(result.notes) if result else [],
         )  # fmt: skip
+
+
+def _count_once(steps: Collection[str], joined: Meter, one: Meter) -> None:
+    """Count the rows of steps as one of the parts that computed them all."""
+    for step in one.steps.keys() & steps:
+        own, whole = one.step(step), joined.step(step)
+        whole.rows_in, whole.rows_out = own.rows_in, own.rows_out
 
 
 class _JoinedProgress:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.suite import Column, Contest, Entry, Line, Lines, Table, Target, charts, pages
+from benchmarks.suite import Case, Column, Contest, Entry, Line, Lines, Table, Target, charts, pages
 from benchmarks.suite.benchmark import load, names
 from benchmarks.suite.charts import draw_bars
 from benchmarks.suite.documents import filled
@@ -122,6 +122,22 @@ def test_every_number_to_reach_is_in_one_table_with_its_command() -> None:
     assert len(wanted) == len(set(wanted))
     assert all(f"| {what} |" in made for what in wanted)
     assert all("`run " in row for row in made.splitlines()[2:])
+
+
+def test_rows_of_a_real_model_are_in_the_order_of_the_cases() -> None:
+    table = Table("", ("way",), (Column("calls", "calls"),))
+    one = bench(
+        *(Case({"way": way, "model": "any"}, lambda _: {}) for way in ("a", "b")),
+        kind="real",
+        parts={"rows": table},
+    )
+    lines = [
+        Line("ingest", {"way": way, "model": "local"}, trial, {"calls": 1}, {}, {}, "", "real")
+        for trial in (0, 1)
+        for way in ("b", "gone", "a")
+    ]
+    rows = parts([(one, lines)], "r")["ingest/rows"].splitlines()[2:]
+    assert [row.split(" | ")[0] for row in rows] == ["| a", "| b", "| gone"]
 
 
 def test_kinds_of_figures_never_share_a_column_or_a_page() -> None:

@@ -5,7 +5,7 @@ place of the model.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from benchmarks.memories.conversations import f1, of_world
 from benchmarks.memories.memories import MEMORIES
 from benchmarks.real.asking import Asking, Noted, Stopped, asking
 from benchmarks.real.bench import BENCHMARK
-from benchmarks.real.tasks import TURNS, WAYS, answered, questioned, remembered, tasks, told
+from benchmarks.real.tasks import WAYS, answered, questioned, remembered, tasks, told
 from benchmarks.suite import Unmeasured
 from benchmarks.suite.inputs import INPUTS, UserInputs
 from benchmarks.suite.running import work
@@ -75,25 +75,36 @@ def given(monkeypatch: pytest.MonkeyPatch) -> UserInputs:
     return INPUTS
 
 
-@pytest.mark.parametrize(("way", "calls"), [("as shipped", 8), ("combined", 5), ("lean", 3)])
-async def test_three_turns_are_ingested_by_each_variant(made: Made, way: str, calls: int) -> None:
-    own = made()
-    figures = await remembered(own, told(TURNS, 0), WAYS[way])
-    assert figures["messages"] == 3
-    assert "3 Episodic" in str(figures["graph"])
-    assert own.figures()["calls"] == calls
-    assert own.figures()["usd"] == pytest.approx(calls / 100)
+SMALL = "6 messages of a world"
 
 
-async def test_a_world_is_scored_by_the_messages_so_far(made: Made) -> None:
-    stream = told("6 messages of a world", 0)
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_world_is_scored_by_the_messages_so_far_and_by_questions_about_them(
+    made: Made, way: str
+) -> None:
+    own, stream = made(), told(SMALL, 0)
     assert len(stream.rows) == 6
-    figures = await remembered(made(), stream, WAYS["as shipped"])
+    figures = await remembered(own, stream, WAYS[way])
     assert (figures["entities_f1"], figures["facts_f1"]) == (1.0, 1.0)
+    assert "6 Episodic" in str(figures["graph"])
+    assert figures["asked"] == 10
+    assert figures["f1 unanswerable"] == 1.0
+    assert figures["f1"] >= 0.7  # type: ignore[operator]
+    calls = own.figures()["calls"]
+    assert calls == figures["read_calls"] + 10  # type: ignore[operator]
+    assert own.figures()["usd"] == pytest.approx(calls / 100)  # type: ignore[operator]
+
+
+def test_questions_are_about_the_messages_that_are_told() -> None:
+    stream = told(SMALL, 0)
+    ids = {row["uuid"] for row in stream.rows}
+    evidence = {turn for one in stream.asked.asked for turns in one.evidence for turn in turns}
+    assert evidence
+    assert evidence <= ids
 
 
 def test_each_trial_is_another_world() -> None:
-    first, second = (told("6 messages of a world", trial).rows for trial in (0, 1))
+    first, second = (told(SMALL, trial).rows for trial in (0, 1))
     assert [row["content"] for row in first] != [row["content"] for row in second]
 
 
@@ -127,48 +138,62 @@ async def test_a_memory_is_asked_about_a_conversation(made: Made, way: str) -> N
     assert figures["cited"] > 0.5  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(("way", "calls"), [("per_row", 12), ("packed(rows=12)", 1)])
-async def test_twelve_rows_are_judged_one_by_one_or_in_one_call(
+MOVES = "sem_map 100 rows"
+
+
+@pytest.mark.parametrize(("way", "calls"), [("per_row", 100), ("packed(rows=10)", 10)])
+async def test_rows_are_answered_one_by_one_or_ten_in_a_call(
     made: Made, way: str, calls: int
 ) -> None:
     own = made()
-    figures = await answered(own, tasks()["sem_filter 12 rows"], way)
+    figures = await answered(own, tasks()[MOVES], way)
     assert (figures["precision"], figures["recall"], figures["f1"]) == (1.0, 1.0, 1.0)
     assert own.figures()["calls"] == calls
     assert own.figures()["failed"] == 0
 
 
 async def test_a_limit_holds_over_all_cases_of_a_run(made: Made) -> None:
-    purse = UserInputs(max_usd=0.15)
-    await answered(made(inputs=purse), tasks()["sem_filter 12 rows"], "per_row")
+    purse = UserInputs(max_usd=0.13)
+    await answered(made(inputs=purse), tasks()[MOVES], "packed(rows=10)")
     assert purse.left == pytest.approx(0.03)
     with pytest.raises(
-        Stopped, match=r"it would pass max_usd 0\.030 .*; \$0\.0\d00 of the run's \$0.15 are left"
+        Stopped, match=r"it would pass max_usd 0\.030 .*; \$0\.0\d00 of the run's \$0.13 are left"
     ):
-        await answered(made(inputs=purse), tasks()["sem_filter 12 rows"], "per_row")
+        await answered(made(inputs=purse), tasks()[MOVES], "packed(rows=10)")
     with pytest.raises(
         Unmeasured,
-        match=r"nothing was asked: .* sends at least \d+ tokens, \$0\.0100 .* \$0\.0000 are left",
+        match=r"nothing was asked: .* sends at least [\d,]+ tokens, \$0\.0100 .* \$0\.0000 are left",
     ):
-        await answered(made(inputs=purse), tasks()["sem_filter 12 rows"], "packed(rows=12)")
+        await answered(made(inputs=purse), tasks()[MOVES], "per_row")
 
 
+async def _told_a_world(own: Asking) -> None:
+    await remembered(own, told(SMALL, 0), WAYS["as shipped"])
+
+
+async def _answered_rows(own: Asking) -> None:
+    await answered(own, tasks()[MOVES], "packed(rows=10)")
+
+
+@pytest.mark.parametrize("work", [_told_a_world, _answered_rows])
 async def test_a_case_that_was_stopped_goes_on_where_it_was(
-    made: Made, server: StandIn, tmp_path: Path
+    made: Made, server: StandIn, tmp_path: Path, work: Callable[[Asking], Awaitable[None]]
 ) -> None:
-    kept = tmp_path / "answers.db"
+    whole = made(journal=tmp_path / "whole.db")
+    await work(whole)
+    calls = whole.figures()["calls"]
+    kept, before = tmp_path / "answers.db", len(server.requests)
     with pytest.raises(
         Stopped, match=r"What was answered is kept: run it again with a higher --max-usd"
     ):
-        await remembered(
-            made(inputs=UserInputs(max_usd=0.045), journal=kept), told(TURNS, 0), WAYS["as shipped"]
-        )
-    assert len(server.requests) == 4
+        await work(made(inputs=UserInputs(max_usd=0.045), journal=kept))
+    assert len(server.requests) == before + 4
     own = made(inputs=UserInputs(max_usd=1), journal=kept)
-    await remembered(own, told(TURNS, 0), WAYS["as shipped"])
-    assert len(server.requests) == 8  # none is asked twice
-    assert own.figures()["usd"] == pytest.approx(0.08)  # of the whole, not of the second half
+    await work(own)
+    assert len(server.requests) == before + calls  # type: ignore[operator]  # none is asked twice
+    assert own.figures()["usd"] == pytest.approx(calls / 100)  # type: ignore[operator]  # of the whole
     assert own.figures()["seconds"] is None  # nobody timed the whole
+    assert own.figures()["cpu_s"] is None
 
 
 def test_the_simulated_model_is_no_real_one(given: UserInputs) -> None:
@@ -204,16 +229,22 @@ async def test_a_trial_leaves_nothing_behind(
     assert os.listdir(tmp_path) == []
 
 
-def test_without_full_the_local_model_has_eight_cases_once_and_others_three_times(
-    given: UserInputs,
-) -> None:
+def test_the_local_model_is_asked_once_about_rows_and_tells_two_worlds(given: UserInputs) -> None:
     given.model = "local"
     todo = work(BENCHMARK, quick=False, full=False)
-    assert len(todo) == 8
+    labelled = [case for case, _ in todo if "rows" in case.key]
+    worlds = [(case.key["way"], trial) for case, trial in todo if "messages" in case.key]
+    assert len(labelled) == 15
+    assert sorted(worlds) == [(way, trial) for way in sorted(WAYS) for trial in (0, 1)]
+    assert len(todo) == 21
     assert {case.key["model"] for case, _ in todo} == {"local:Qwen2.5-Coder-1.5B"}
     assert todo[0][0].settings == {"provider": "this machine"}
+    assert len(work(BENCHMARK, quick=True, full=False)) == 4
+
+
+def test_other_models_have_three_trials(given: UserInputs) -> None:
     given.model = "openai:some-model@http://gpu:8000/v1"
     todo = work(BENCHMARK, quick=False, full=False)
-    assert len(todo) == 24
+    assert len(todo) == 3 * 18
     assert todo[0][0].settings == {"provider": "gpu:8000"}
     assert todo[0][0].key["model"] == "openai:some-model@http://gpu:8000/v1"

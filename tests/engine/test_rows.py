@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.errors import PlanError
+from semgraph.engine.sharding import Division
+from semgraph.errors import DataError, PlanError, StoreUnavailable
 from semgraph.execution.record import find_run
-from semgraph.execution.result import Progress
+from semgraph.execution.result import Progress, Result
+from semgraph.frontend.load import load_plan
 from tests.fuzz.engine import Engine, Made, made_rows
 from tests.fuzz.model import Model
 from tests.fuzz.plans import Case, case
@@ -153,18 +155,21 @@ async def test_a_row_of_the_rest_is_explained_by_rows_of_shards(tmp_path: Path) 
     }
 
 
+@pytest.mark.parametrize(
+    ("most", "returns"), [(11, "topic, counts"), (26, "topic, counts"), (32, "topic")]
+)
 async def test_a_limit_stops_all_shards_and_a_resumed_run_pays_for_nothing_twice(
-    tmp_path: Path,
+    tmp_path: Path, most: int, returns: str
 ) -> None:
-    runs = Runs(tmp_path)
+    runs, last_of = Runs(tmp_path, returns), returns.rsplit(", ", maxsplit=1)[-1]
     whole, asked = await runs.run(60, engine=None, fresh=True)
     shutil.rmtree(tmp_path / ".semgraph")
-    first, sent = await runs.run(60, max_calls=11)
-    assert (first.exit_code, len(sent)) == (4, 11)
-    assert first.count("counts") == 0
+    first, sent = await runs.run(60, max_calls=most)
+    assert (first.exit_code, len(sent)) == (4, most)
+    assert [first.count(name) for name in first.tables] == [0] * len(first.tables)
     last, more = await runs.run(60, engine=None, resume=first.run)
     assert sorted(sent + more) == sorted(asked)
-    assert last.rows("counts") == whole.rows("counts")
+    assert last.rows(last_of) == whole.rows(last_of)
 
 
 async def test_progress_counts_the_rows_of_all_shards(tmp_path: Path) -> None:
@@ -181,6 +186,29 @@ async def test_explain_tells_how_rows_are_divided(tmp_path: Path) -> None:
     assert "3 shards, 2 workers · 20 rows that differ in text," in text
 
 
+async def test_a_failure_after_the_shards_is_not_that_of_a_shard(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    divided = PLAN.replace("count(*)", "1 // (count(*) - count(*))").replace("RETURNS", "counts")
+    (tmp_path / "reviews.yaml").write_text(divided)
+    with pytest.raises(DataError) as raised:
+        await runs.run(30)
+    assert raised.value.__notes__ == ["it failed when all shards had ended"]
+
+
+async def test_a_store_that_is_not_there_is_refused_before_a_call_is_paid(tmp_path: Path) -> None:
+    found = (
+        "\n  found: [{from: topic}, {search: {over: bad, alias: b, k: 1, key: id, order: b.id}}]"
+    )
+    (tmp_path / "reviews.yaml").write_text(
+        PLAN.replace("\nreturns", f"{found}\nreturns").replace("RETURNS", "found")
+    )
+    model = Model()
+    async with semgraph.Session(llm=model, folder=tmp_path, engine=ENGINE) as session:
+        with pytest.raises(StoreUnavailable, match="there is no graph"):
+            await session.arun("reviews", inputs={"reviews": reviews(9)})
+    assert not model.requests
+
+
 async def test_steps_that_take_rows_together_alone_are_refused(tmp_path: Path) -> None:
     (tmp_path / "all.yaml").write_text(
         """
@@ -194,3 +222,84 @@ returns: [one]
     async with semgraph.Session(llm=Model(), folder=tmp_path, engine=ENGINE) as session:
         with pytest.raises(PlanError, match="asks about no row of an input by itself"):
             await session.arun("all", reviews=[{"text": "a"}])
+
+
+BESIDE = """
+plan: beside
+inputs: {reviews: {id: int64, text: string, stars: int64}, words: {word: string, stars: int64}}
+steps:
+  bad: [{from: reviews}, {sem_filter: "Does the review complain? {text}"}, {add: {read: $now}}]
+  known: [{from: words}, {filter: stars > 0}]
+  named: [{from: bad}, {join: {other: known, alias: w, using: stars}}]
+  late: [{from: named}, {sort: id}, {project: [id, text, w]}, {add: {nth: "row_number() OVER (ORDER BY id)"}},
+         {sem_map: {prompt: "What is it about? {text} {nth}", returns: {about: string}}}]
+  stars: [{from: reviews}, {aggregate: {by: stars, add: {reviews: count(*)}}}]
+  times: [{from: bad}, {aggregate: {add: {times: count(distinct read)}}}]
+returns: [reviews, known, stars, times, late]
+"""
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Path, Path]:
+    """A folder for a run in one process, and one for a run in shards."""
+    folders = tmp_path / "one", tmp_path / "shards"
+    for folder in folders:
+        folder.mkdir()
+    return folders
+
+
+async def beside(folder: Path, engine: str | None) -> Result:
+    """A plan whose last part reads the divided input too, with rows that hold a NUL in each input."""
+    (folder / "beside.yaml").write_text(BESIDE)
+    rows = reviews(60)
+    rows[40]["text"] = rows[7]["text"] = "a\0b"
+    words = [{"word": f"w{n}" if n != 2 else "\0", "stars": n} for n in range(5)]
+    given = {"engine": engine} if engine else {}
+    async with semgraph.Session(llm=Model(), folder=folder, **given) as session:
+        return await session.arun("beside", inputs={"reviews": rows, "words": words})
+
+
+async def test_what_is_run_after_the_shards_reads_the_divided_input_too(
+    two: tuple[Path, Path],
+) -> None:
+    one, shards = two
+    whole = await beside(one, None)
+    found = await beside(shards, ENGINE)
+    for name in whole.tables:
+        assert found.to_arrow(name).equals(whole.to_arrow(name)), name
+    assert found.rows("times") == [{"times": 1}]
+    assert len(found.rows("reviews")) == 58
+
+
+async def test_rows_with_a_nul_are_set_aside_once(two: tuple[Path, Path]) -> None:
+    one, shards = two
+    whole = await beside(one, None)
+    found = await beside(shards, ENGINE)
+    assert [failed.row for failed in found.failed] == [failed.row for failed in whole.failed]
+    assert (len(found.failed), found.exit_code, found.failed[0].input_row) == (3, 3, None)
+
+
+async def test_rows_that_each_shard_computes_are_counted_once(two: tuple[Path, Path]) -> None:
+    one, shards = two
+    whole = await beside(one, None)
+    found = await beside(shards, ENGINE)
+    counts = [
+        {name: (step.rows_in, step.rows_out) for name, step in each.meter.steps.items()}
+        for each in (whole, found)
+    ]
+    assert counts[1] == counts[0]
+
+
+def test_the_columns_that_divide_rows_are_the_same_in_every_process(tmp_path: Path) -> None:
+    (tmp_path / "apart.yaml").write_text(
+        """
+plan: apart
+inputs: {reviews: {text: string, title: string, note: string}}
+steps:
+  a: [{from: reviews}, {sem_filter: "Yes? {title}"}, {sem_filter: "Yes? {text}"},
+      {sem_filter: "Yes? {note}"}, {sem_filter: "Is it raining?"}]
+returns: [a]
+"""
+    )
+    plan = load_plan(tmp_path / "apart.yaml")
+    assert Division.of(plan, {"reviews": 9}).by == ("note",)

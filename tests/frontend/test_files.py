@@ -349,6 +349,14 @@ def test_a_file_that_ends_in_a_broken_line_is_refused_with_its_line(plan: Logica
     assert f"many.jsonl:{MANY + 1}: this line is no JSON" in problem(plan, option)
 
 
+def test_a_column_that_later_rows_lack_is_told_with_the_first_of_them(plan: LogicalPlan) -> None:
+    given = many_rows()[:BATCH] + [{"id": "late"}] * 5
+    what = (
+        f'many.jsonl: input asked, from row {BATCH + 1}: needs column "query" (string); found: id'
+    )
+    assert what in problem(plan, write_rows(given, "jsonl"))
+
+
 def test_a_parquet_file_without_rows_needs_its_columns_too(plan: LogicalPlan) -> None:
     pq.write_table(pa.schema([("query", pa.string())]).empty_table(), "empty.parquet")
     assert rows(plan, "asked=empty.parquet") == []
@@ -372,6 +380,10 @@ def test_a_key_names_one_row_of_all_files(plan: LogicalPlan) -> None:
     write_rows(given, "parquet")
     expected = f'input told, row {MANY}, column uuid: "u7" names row 8 already'
     assert expected in problem(keyed, "told=many.parquet")
+    given[-1]["uuid"] = given[-2]["uuid"]  # of one batch
+    write_rows(given, "jsonl")
+    expected = f'row {MANY}, column uuid: "u{MANY - 2}" names row {MANY - 1} already'
+    assert expected in problem(keyed, "told=many.jsonl")
     for name in ("a", "b"):
         Path(f"{name}.jsonl").write_text(json.dumps(given[0]))
     found = problem(keyed, "told=[ab].jsonl")
