@@ -167,7 +167,9 @@ def _parameter(name: str, params: Mapping[str, Any]) -> Any:
 
 # -- one reader for each kind
 
-_DESC = re.compile(r"(?P<by>.*\S)\s+(?P<direction>desc|asc|descending|ascending)\s*\Z", re.IGNORECASE | re.DOTALL)
+_DESC = re.compile(
+    r"(?P<by>.*\S)\s+(?P<direction>desc|asc|descending|ascending)\s*\Z", re.IGNORECASE | re.DOTALL
+)
 _LENGTH = re.compile(rf"{PARAMETER.pattern}(\s*-\s*\d+)?")
 
 

@@ -57,7 +57,9 @@ def _told(question: Question, record: Mapping[str, Any]) -> dict[str, Any] | Non
     asked = f"{question.rules}\n{words}"
     answers = {}
     for name, form in question.schema.items():
-        if re.search("complain|defect", asked) and (name == "answer" or form.get("type") == "boolean"):
+        if re.search("complain|defect", asked) and (
+            name == "answer" or form.get("type") == "boolean"
+        ):
             holds: Any = bool(_BROKEN.search(words))
             answers[name] = ("yes" if holds else "no") if "enum" in form else holds
         elif name == "names":
