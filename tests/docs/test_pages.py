@@ -93,10 +93,7 @@ NOT_RUN = {
         "a synopsis",
         "part of the output of a comparison; tests/compare has the estimates",
     ],
-    "engines.md": [
-        "needs Ray and a Neo4j server; tests/on_ray has both",
-        "needs a cluster of Ray",
-    ],
+    "engines.md": ["needs Ray and a Neo4j server; tests/on_ray has both"],
     "functions.md": ["an error message; tests/execution/test_functions.py has its plan"],
     "graphiti.md": [
         "needs graphiti-core and Neo4j; tests/extras/test_graphiti_database.py compares it"
