@@ -23,6 +23,7 @@ from semgraph.execution.recorded_results import (
 )
 from semgraph.execution.uniform import Uniform
 from semgraph.execution.windows import InputRows
+from semgraph.formats import stopped
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import plain
 from semgraph.meter import Meter
@@ -138,7 +139,7 @@ class Result:
                 else []
             ),
             *([f"{len(self.failed)} failed"] if self.failed else []),
-            *([f"stopped: {self.stopped}"] if self.stopped else []),
+            *([stopped(self.stopped)] if self.stopped else []),
         ]
         return f"<Result {'; '.join(parts)}>"
 

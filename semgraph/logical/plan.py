@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Problem
+from semgraph.errors import Fault, PlanError, Problem
 from semgraph.expr.canonical import canonical
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.own_functions import own_calls
@@ -197,6 +197,13 @@ def _choice_of_mapping(value: Mapping[Any, Any]) -> Choice:
     return Choice(name, _checked([(str(k), v) for k, v in (params or {}).items()]))
 
 
+def _chosen(step: str, value: object) -> Choice:
+    try:
+        return Choice.parse(value)
+    except Fault as fault:
+        raise PlanError(Problem(fault.what, step, there=fault.there, hint=fault.hint)) from None
+
+
 def match_steps(pattern: str, steps: Iterable[str]) -> list[str]:
     """The steps that a name in `use` means: the step itself, else every step of that name inside
     calls.
@@ -268,7 +275,7 @@ class LogicalPlan:
         nodes = walk(*self.roots, *self.steps.values()) if use else ()
         steps = dict.fromkeys(node.step for node in nodes if node.swappable)
         parsed = {
-            step: Choice.parse(value)
+            step: _chosen(step, value)
             for pattern, value in use.items()
             for step in match_steps(pattern, steps) or [pattern]
         }

@@ -179,6 +179,9 @@ class Session:
         use: Mapping[str, str] | None,
         resume: str | None,
     ) -> LogicalPlan:
+        if not isinstance(use, Mapping | None):
+            hint = f'write use={{STEP: "{use}"}}, with the name of the step'
+            raise PlanError(Problem("use names implementations by step", hint=hint))
         chosen = {**self.use, **(use or {})}
         if isinstance(plan, (str, Path)):
             earlier = self.resumed(resume)

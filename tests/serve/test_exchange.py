@@ -176,7 +176,7 @@ async def test_the_limits_of_a_server_hold_for_all_its_calls_together(
         second = await client.call_tool("people", notes("Ann", "Cleo", "Eve", "Finn"))
         third = await client.call_tool("people", notes("Finn"))
         found = await client.call_tool("find", {"queries": [{"query": "Cleo"}]})
-    reached = "stopped: stopped before call 4: it would pass max_calls 3 of this server, for all its calls (spent 3)"
+    reached = "stopped before call 4: it would pass max_calls 3 of this server, for all its calls (spent 3)"
     assert [each.is_error for each in (first, second, third, found)] == [False, True, True, False]
     assert text_of(second).splitlines()[0] == text_of(third).splitlines()[0] == reached
     assert serving.calls == 3
