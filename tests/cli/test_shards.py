@@ -80,7 +80,7 @@ def test_explain_says_how_an_engine_divides_the_rows(project: Project) -> None:
     assert "the engine has 2 shards and the store 3 files" in other.err
     whole = project("explain", "find", "--engine", "local")
     assert whole.code == 2
-    assert "cuts no input into windows" in whole.err
+    assert "asks about no row of an input by itself" in whole.err
     project.write("semgraph.toml", 'engine = "local"\n')
     assert "engine local: none, in this process" in project("explain", "find").out
 
