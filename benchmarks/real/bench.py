@@ -10,7 +10,8 @@ from typing import Any
 from benchmarks.memories.conversations import of_world
 from benchmarks.memories.memories import MEMORIES
 from benchmarks.real.asking import Asking, Figures, asking
-from benchmarks.real.framings import FRAMINGS, Kind, judged
+from benchmarks.real.contradictions import GIVEN, READ, contradicted
+from benchmarks.real.framings import FRAMINGS, SPLITS, Kind, judged
 from benchmarks.real.labelled import FILTER, JOIN, RANKING
 from benchmarks.real.labelled import WAYS as BY_TASK
 from benchmarks.real.labelled import answered as labelled
@@ -89,6 +90,19 @@ def _judging(kind: Kind, split: str, framing: str) -> Measure:
     return lambda own, _: judged(own, kind, split, framing)
 
 
+def _contradicting(split: str, how: str) -> Measure:
+    return lambda own, _: contradicted(own, split, how)
+
+
+def _contradictions() -> list[Case]:
+    """Stories of which some end a fact: the step that compares facts, and add_episode as a whole."""
+    return [
+        _case({"stories": split, "how": how}, _contradicting(split, how), full=True)
+        for split in SPLITS
+        for how in (GIVEN, READ)
+    ]
+
+
 def _yes_or_no() -> list[Case]:
     """All framings of yes and no over development and test; only a model with log-probabilities can
     take all of them.
@@ -100,7 +114,7 @@ def _yes_or_no() -> list[Case]:
             full=True,
             trials=1,
         )
-        for split in ("test", "development")
+        for split in SPLITS
         for kind in KINDS_ASKED
         for framing in reversed(FRAMINGS)
     ]
@@ -136,7 +150,7 @@ def cases() -> list[Case]:
         for name, ways in ANSWERS.items()
         for way in ways
     ]
-    return found + _yes_or_no()
+    return found + _contradictions() + _yes_or_no()
 
 
 _COST = (
@@ -258,6 +272,25 @@ BENCHMARK = Benchmark(
             f"data sets. {_ONLY}",
         ),
         Table(
+            "Do contradicted facts end, and no others?",
+            ("stories", "how", "model"),
+            (
+                Column("to end", "facts to end"),
+                Column("ended", "ended"),
+                Column("ended wrongly", "ended wrongly"),
+                Column("recall", "recall", _SHARE),
+                Column("precision", "precision", _SHARE),
+                Column("missed", "missed"),
+                Column("wrong", "wrong"),
+                *_COST,
+                *_WHO,
+            ),
+            where={"stories": SPLITS},
+            note="The test has 20 stories of two messages with two facts in the first; the second ends a fact in ten of "
+            "them. Facts are given: the step that compares facts has the right ones. Messages are read: add_episode as "
+            f"shipped. Nothing was chosen by the test. {_ONLY}",
+        ),
+        Table(
             "Which framing of a yes/no question works best?",
             ("yes or no", "framing", "model"),
             (
@@ -275,9 +308,7 @@ BENCHMARK = Benchmark(
                 *_WHO,
             ),
             where={
-                "yes or no": tuple(
-                    f"{kind}, {split}" for split in ("test", "development") for kind in KINDS_ASKED
-                )
+                "yes or no": tuple(f"{kind}, {split}" for split in SPLITS for kind in KINDS_ASKED)
             },
             note="The test has 120 labelled texts of five tasks, each in three wordings, and 60 labelled pairs of three, each "
             "in two; figures are means over both. Intervals are bootstraps over rows and say nothing about other tasks. "
