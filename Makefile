@@ -60,7 +60,6 @@ nightly: $(VENV)/.installed $(VENV_GRAPHITI)/.installed $(VENV_RAY)/.installed
 	$(MAKE) soak
 	$(BIN)/python -m benchmarks run engine search --full --into .semgraph/nightly
 	$(MAKE) test PYTHON=$(LATEST) VENV=.venv-latest
-	$(VENV_RAY)/bin/python -m pytest tests/on_ray/by_client.py
 
 # implementations that need extras, with every extra installed
 test-extras: $(VENV_EXTRAS)/.installed

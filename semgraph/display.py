@@ -1,4 +1,5 @@
-"""How results show themselves: `semgraph.render` registers drawings for types of lower layers.
+"""How results show themselves: `semgraph.render` registers drawings for types of lower layers. Options
+that a text names are spelled for its reader.
 
 A type of a lower layer calls these functions and stays free of drawing. The drawings are loaded when
 the first result is shown.
@@ -6,7 +7,10 @@ the first result is shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import singledispatch
 from importlib import import_module
 from typing import Any
@@ -28,15 +32,28 @@ def as_html(value: object) -> str:
 
 _PRE = (
     'font-family: var(--jp-code-font-family, ui-monospace), "DejaVu Sans Mono", monospace; '
-    "font-size: 13px; line-height: 1.35; white-space: pre; overflow-x: auto"
+    "font-size: 13px; line-height: 1.35; padding: 5px 0; "
 )
+_AS_IS = "white-space: pre; overflow-x: auto"
+_WRAPPED = "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere"
+_HANGING = 2  # columns by which the rest of a broken line is indented more
 
 
-def preformatted(text: str) -> str:
-    """A text as HTML that keeps its lines, spaces and columns, whatever the page says of `pre`."""
+def preformatted(text: str, *, wrapped: bool = False) -> str:
+    """A text as HTML that keeps its lines, spaces and columns, whatever the page says of `pre`; with
+    `wrapped`, long lines are broken, and their rest is indented.
+    """
     from markupsafe import escape
 
-    return f"<pre style='{_PRE}'>{escape(text)}</pre>"
+    if not wrapped:
+        return f"<pre style='{_PRE}{_AS_IS}'>{escape(text)}</pre>"
+    lines = []
+    for line in text.splitlines():
+        words = line.lstrip(" ")
+        left = len(line) - len(words) + _HANGING
+        style = f"display: block; padding-left: {left}ch; text-indent: -{_HANGING}ch"
+        lines.append(f"<span style='{style}'>{escape(words) or '&nbsp;'}</span>")
+    return f"<pre style='{_PRE}{_WRAPPED}'>{''.join(lines)}</pre>"
 
 
 class Drawing(str):
@@ -47,6 +64,45 @@ class Drawing(str):
 
     def _repr_html_(self) -> str:
         return getattr(self, "html", "") or preformatted(self)
+
+
+class Wrapped(Drawing):
+    """A drawing without columns, whose long lines notebooks break."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return preformatted(self, wrapped=True)
+
+
+_SHELL = ContextVar("_SHELL", default=False)
+
+
+@contextmanager
+def in_shell() -> Iterator[None]:
+    """Spell options as a shell's user types them. The commands enter it."""
+    token = _SHELL.set(True)
+    try:
+        yield
+    finally:
+        _SHELL.reset(token)
+
+
+def option(name: str, value: str | int) -> str:
+    """An option as the reader of a text writes it: as a command's, or as an argument in Python.
+
+    >>> option("sample", 20)
+    'sample=20'
+    >>> with in_shell():
+    ...     option("sample", 20)
+    '--sample 20'
+    """
+    return f"--{name} {value}" if _SHELL.get() else f"{name}={json.dumps(value)}"
+
+
+def command(shell: str, python: str) -> str:
+    """What the reader of a text types: in a shell, or in Python."""
+    return shell if _SHELL.get() else python
 
 
 @singledispatch

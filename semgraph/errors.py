@@ -54,6 +54,15 @@ class Position:
         return f"{self.file}:{self.line}:{self.column}"
 
 
+_PROGRAM = "semgraph"
+
+
+def _begins_with_code(part: str) -> bool:
+    """Whether a sentence begins with a command or a call, which keeps its small letter."""
+    word = part.split(" ", maxsplit=1)[0]
+    return word == _PROGRAM or "(" in word.removeprefix("(") or "=" in word
+
+
 @dataclass(frozen=True)
 class Problem:
     """One error in a plan: what, where, what is there instead, and a hint at what was meant."""
@@ -65,10 +74,10 @@ class Problem:
     hint: str | None = None
 
     def __str__(self) -> str:
-        place = f"{self.position}  " if self.position else ""
+        place = f"{self.position}  " if self.position and self.position.file else ""
         step = f"step {self.step}: " if self.step else ""
         more = [
-            part[:1].upper() + part[1:]
+            part if _begins_with_code(part) else part[:1].upper() + part[1:]
             for part in map(redacted, (self.there or "", self.hint or ""))
             if part
         ]

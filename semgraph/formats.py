@@ -31,6 +31,15 @@ def shortened(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+def stopped(why: str) -> str:
+    """That a run stopped, and why; reasons that begin with it are not told twice.
+
+    >>> stopped("the time is up"), stopped("stopped before call 4")
+    ('stopped: the time is up', 'stopped before call 4')
+    """
+    return why if why.startswith("stopped ") else f"stopped: {why}"
+
+
 def known(number: int | None) -> str:
     """A count, or a dash if it is not known."""
     return UNKNOWN if number is None else count(number)

@@ -14,7 +14,9 @@ as a whole, are written over `semgraph.table(df)`.
 
 from __future__ import annotations
 
+import atexit
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -34,8 +36,8 @@ from semgraph.execution.result import Result
 from semgraph.extras import install
 from semgraph.formats import plural
 from semgraph.frontend.frame import Frame, table
-from semgraph.frontend.inputs import is_pandas
 from semgraph.frontend.keywords import checks_arguments
+from semgraph.frontend.rows import is_pandas
 from semgraph.meter import StepMetrics
 from semgraph.session import Session
 
@@ -74,7 +76,7 @@ def use(session: Session) -> None:
     """
     global _session  # noqa: PLW0603
     if not isinstance(session, Session):
-        hint = 'use(semgraph.Session(llm="openai:gpt-4.1-mini"))'
+        hint = 'write use(semgraph.Session(llm="openai:gpt-4.1-mini"))'
         raise PlanError(Problem(f"{type(session).__name__} is no session", hint=hint))
     _session = session
 
@@ -169,7 +171,9 @@ class Semantics:
         """
         if not is_pandas(other):
             what = f"join: other is {type(other).__name__}, not a data frame of pandas"
-            raise InputError(Problem(what, hint="pd.DataFrame(rows)"))
+            column = isinstance(other, pd.Series)
+            hint = 'give other.to_frame("name")' if column else "give pd.DataFrame(rows)"
+            raise InputError(Problem(what, hint=hint))
         right = _Rows(other, "other_rows")
         asked = {"other": right.frame, "prompt": prompt, "alias": alias, "using": using, "how": how}
         question = _Question(_Rows(self._frame), "sem_join", {**asked, **options}, use)
@@ -211,10 +215,35 @@ class Semantics:
         )
 
 
+class _SeriesWithoutOperators:
+    """`series.sem`: the standard error of the mean, as ever, and no operators."""
+
+    def __init__(self, series: pd.Series) -> None:
+        self._series = series
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The standard error of the mean."""
+        return _standard_error_of_column(self._series, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse an operator with the frame that has it."""
+        there = "semantic operators are those of data frames"
+        hint = f'write df.sem.{name}(...), or series.to_frame("text").sem.{name}(...)'
+        raise AttributeError(str(Problem(f'series.sem has no "{name}"', there=there, hint=hint)))
+
+
 class _Rows:
-    """A data frame as a relation of the columns that a plan can have, and of the places of its rows."""
+    """A data frame as a relation of the columns that a plan can have, and of the places of its rows.
+
+    Raises:
+        InputError: Its columns have several levels.
+    """
 
     def __init__(self, source: pd.DataFrame, name: str = "rows") -> None:
+        if source.columns.nlevels > 1:
+            what = f"the columns of the frame have {source.columns.nlevels} levels"
+            hint = 'make one of them: df.columns = ["_".join(map(str, c)) for c in df.columns]'
+            raise InputError(Problem(what, hint=hint))
         self.source = source
         self.left_out: dict[str, Problem] = {}
         columns: dict[str, Any] = {}
@@ -234,14 +263,13 @@ class _Question:
     def __init__(
         self, rows: _Rows, operator: str, arguments: Mapping[str, Any], use: str | None
     ) -> None:
+        _refuse_arguments(arguments, use)
         self.source, self.own = rows.source, rows.frame.columns
         self.use = {} if use is None else {_STEP: use}
         try:
             self.frame: Frame = getattr(rows.frame, operator)(**arguments, step=_STEP)
         except PlanError as error:
-            texts = repr([value for value in arguments.values() if not isinstance(value, Frame)])
-            named = [problem for name, problem in rows.left_out.items() if name in texts]
-            raise PlanError(*map(_without_places, error.problems), *named) from None
+            raise PlanError(*_problems(error, rows, arguments)) from None
 
     def rows(self) -> pd.DataFrame:
         """The rows that the operator gives, with its answers."""
@@ -301,7 +329,7 @@ class _Question:
         """
         result = session().run(frame, use=self.use)
         for note in result.notes:
-            warnings.warn(note, stacklevel=5)
+            warnings.warn(_columns_of_users(note).removeprefix(f"step {_STEP}: "), stacklevel=5)
         if result.stopped:
             more = "answers so far are in the journal: a higher limit goes on"
             raise BudgetReached(f"{result.stopped}; {more}")
@@ -315,10 +343,38 @@ class _Question:
         return result
 
 
-def _without_places(problem: Problem) -> Problem:
-    """A problem that does not list the places of rows among the columns."""
-    there = (problem.there or "").replace(f", {_ROW}", "")
-    return replace(problem, there=there or None)
+def _refuse_arguments(arguments: Mapping[str, Any], use: object) -> None:
+    """Refuse values of pandas where an operator takes words. Raises PlanError."""
+    if not isinstance(use, str | None):
+        hint = 'it is that of this operator: use="packed(rows=10)"'
+        raise PlanError(Problem(f"use is {type(use).__name__}, not an implementation", hint=hint))
+    for name, value in arguments.items():
+        if isinstance(value, pd.Series):
+            hint = (
+                f'write SQL over columns, {name}="stars < 3", or choose rows before: df[mask].sem'
+            )
+            raise PlanError(Problem(f"{name} is a Series of pandas", hint=hint))
+
+
+def _problems(error: PlanError, rows: _Rows, arguments: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with a question; of a column that no plan can have, why it cannot."""
+    texts = repr([value for value in arguments.values() if not isinstance(value, Frame)])
+    named = {
+        name: problem
+        for name, problem in rows.left_out.items()
+        if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", texts)
+    }
+    found = [
+        replace(problem, there=_columns_of_users(problem.there or "") or None)
+        for problem in error.problems
+        if not any(f'no column "{name}"' in problem.what for name in named)
+    ]
+    return [*found, *named.values()]
+
+
+def _columns_of_users(text: str) -> str:
+    """A message that does not list the places of rows among the columns."""
+    return text.replace(f", {_ROW}", "").replace(f": {_ROW}", ": none")
 
 
 def _taken(source: pd.DataFrame, places: pa.ChunkedArray[Any]) -> pd.DataFrame:
@@ -372,6 +428,19 @@ def _made(parts: Sequence[Any], source: pd.DataFrame, result: Result) -> pd.Data
 
 
 _standard_error = pd.DataFrame.sem
+_standard_error_of_column = pd.Series.sem
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)  # of the method that `Semantics.__call__` keeps
     pd.api.extensions.register_dataframe_accessor("sem")(Semantics)
+    pd.api.extensions.register_series_accessor("sem")(_SeriesWithoutOperators)
+
+
+def _at_exit() -> None:
+    """Take `sem` back: pandas outlives the interpreter's modules, and would keep DuckDB's objects, whose
+    library then reports a leak on stderr.
+    """
+    pd.DataFrame.sem = _standard_error
+    pd.Series.sem = _standard_error_of_column
+
+
+atexit.register(_at_exit)

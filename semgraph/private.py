@@ -24,6 +24,15 @@ def private_folder(path: Path) -> None:
     path.mkdir(exist_ok=True)  # refuses a file in its place
 
 
+def refusal(folder: Path, error: OSError) -> str:
+    """Why nothing can be made in a folder: the system's reason, or the file in the place of a folder."""
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        for path in (folder, *folder.parents):
+            if path.exists() and not path.is_dir():
+                return f"{path} is a file, not a folder"
+    return error.strerror or str(error)
+
+
 def create_private(path: Path) -> None:
     """Make an empty file and its folders, as far as they are missing. Raises OSError."""
     private_folder(path.parent)

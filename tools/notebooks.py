@@ -27,7 +27,9 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"
 _PATIENCE = 600  # seconds for a cell, on a busy machine
 _OURS = ("SEMGRAPH_", "OPENAI_", "NEO4J_")
-_ID = re.compile(r"\b(run |run': '|why |comparison |comparison-|chart-|arrow-)([0-9a-f]{4,8})\b")
+_ID = re.compile(
+    r"\b(run |run': '|TEXT(?:\"|&#34;), (?:\"|&#34;)|comparison |comparison-|chart-|arrow-)([0-9a-f]{4,8})\b"
+)
 
 
 def notebooks(names: Sequence[str] = ()) -> list[Path]:

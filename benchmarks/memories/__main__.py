@@ -46,7 +46,7 @@ def line(name: str, world: int, conversation: Conversation, found: Measured) -> 
             f"{found.write.tokens_out / turns:8.0f} {found.read.tokens_in / asked:11.0f} {found.write.seconds:7.1f}",
             f"{found.score.f1:5.3f} {found.score.recall:5.3f}",
             *(f"{'-':>8}" if share is None else f"{share:8.3f}" for share in kinds),
-            f"  {failed} rows failed" if failed else "",
+            f"  {failed} row{'s' * (failed > 1)} failed" if failed else "",
         ]
     ).rstrip()
 

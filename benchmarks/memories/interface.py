@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.memories.conversations import Conversation
 from benchmarks.world import StandIn
 from semgraph.errors import PlanError, Problem
+from semgraph.execution.result import Result
 
 _PAGE = "docs/memories.md"
+_KINDS = 3
+"""Reasons of failed rows that are reported, the most frequent first."""
 _LEAST, _SHARE = 3, 0.9
 """Calls of one question, and the share of empty answers to them, from which these are reported."""
 Columns = Mapping[str, Sequence[str]]
@@ -56,6 +60,19 @@ def breaches(
                 f'{plan}: {len(unknown)} of {len(ids)} values in {what} are no ids of {named}, such as "{unknown[0]}". '
                 f"Carry the ids of `{named}` along; see {_PAGE}"
             )
+
+
+def failures(results: Sequence[Result]) -> Iterator[str]:
+    """Why rows of a memory's runs failed: the most frequent reasons."""
+    kinds = Counter((f.step, " ".join(f.error.split())) for r in results for f in r.failed)
+    for (step, error), number in kinds.most_common(_KINDS):
+        yield (
+            f"{number} rows failed at {step}: {error}"
+            if number > 1
+            else f"a row failed at {step}: {error}"
+        )
+    if len(kinds) > _KINDS:
+        yield f"rows failed for {len(kinds) - _KINDS} more reasons"
 
 
 def unread(server: StandIn) -> Iterator[str]:

@@ -57,7 +57,7 @@ class Measured:
         score: Of the answers.
         answers: Rows of `answers`.
         shown: Rows of `shown`; none where the plan returns none.
-        warnings: Breaches of the interface of docs/memories.md that leave a score.
+        warnings: Why rows failed, and breaches of the interface of docs/memories.md that leave a score.
     """
 
     write: Cost
@@ -79,9 +79,7 @@ async def measured(session: Session, memory: Memory, conversation: Conversation)
     Raises:
         PlanError: The read plan returns no answers to be scored.
     """
-    costs = [
-        (await _run(session, plan, given))[1] for plan, given in memory.written(conversation.turns)
-    ]
+    runs = [await _run(session, plan, given) for plan, given in memory.written(conversation.turns)]
     result, read = await _run(
         session, memory.read, {"questions": conversation.questions, **memory.read_options}
     )
@@ -90,8 +88,11 @@ async def measured(session: Session, memory: Memory, conversation: Conversation)
     interface.require_answers(memory.read, columns)
     answers = tables["answers"]
     return Measured(
-        _sum(costs), read, score(conversation.asked, answers), answers, tables.get("shown", []),
-        tuple(interface.breaches(memory.read, columns, answers, conversation)),
+        _sum([cost for _, cost in runs]), read, score(conversation.asked, answers), answers, tables.get("shown", []),
+        (
+            *interface.failures([*(written for written, _ in runs), result]),
+            *interface.breaches(memory.read, columns, answers, conversation),
+        ),
     )  # fmt: skip
 
 

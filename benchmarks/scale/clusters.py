@@ -8,6 +8,8 @@ from typing import Any
 
 import psutil
 
+from semgraph.engine.cluster import imported
+
 DRIVER = """
 import json, sys, semgraph
 task = json.loads(sys.argv[1])
@@ -20,7 +22,7 @@ with semgraph.Session(**task["session"]) as session:
 @contextmanager
 def cluster_here(**head: Any) -> Iterator[Any]:
     """One node, which stays, with arguments of Ray; others can be added and removed."""
-    import ray
+    ray = imported()
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(

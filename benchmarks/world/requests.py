@@ -136,6 +136,7 @@ class Reader:
             if (
                 _names(prompt) == list(schema)
                 and (found := invert(_whole(prompt), text)) is not None
+                and _told_apart(prompt, rules)
             ):
                 return Question(
                     _skill(schema), "row", True, {1: found}, schema=schema, said=text, rules=rules
@@ -287,6 +288,14 @@ def _read(path: Path, changed: int) -> Prompt:
     """A prompt, read once for all simulated models of a process, as long as its file is the same."""
     del changed
     return read_prompt(path, {"instructions": ""})
+
+
+def _told_apart(prompt: Prompt, rules: str) -> bool:
+    """Whether a question that fits a prompt is that prompt's: its words say so or, where it has
+    none (`{text}`), its rules.
+    """
+    words = any(re.search(r"\w", literal) for literal, _ in _whole(prompt).parts)
+    return words or rules.startswith(prompt.rules.strip())
 
 
 def _fixed(prompt: Prompt) -> int:

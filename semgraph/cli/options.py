@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperCommand
 
 from semgraph.cli import completion
+from semgraph.display import in_shell
 from semgraph.errors import SemgraphError, is_interrupt
 from semgraph.redaction import redacted, redacted_values
 
@@ -387,7 +388,7 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
             ctx.obj or CommonOptions(),
             **{name: value for name, value in shared_values.items() if value is not None},
         )
-        with guard(options):
+        with guard(options), in_shell():
             command(options, **(values | ({"ctx": ctx} if wants_context else {})))
 
     parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in own]

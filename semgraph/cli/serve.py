@@ -24,6 +24,8 @@ from semgraph.cli.signals import run_until_signal
 from semgraph.formats import plural
 
 if TYPE_CHECKING:
+    from semgraph.errors import Problem
+    from semgraph.llm.stack import Budget
     from semgraph.serve.server import ToolServer
     from semgraph.serve.transports import Address
     from semgraph.session import Session
@@ -81,7 +83,9 @@ def serve(
         typer.Option(metavar="DIR", help="The folder to serve from, instead of this one."),
     ] = None,
 ) -> None:
-    """Serve plans as tools for agents. The limits hold for each call."""
+    """Serve plans as tools for agents. --max-usd, --max-calls and --max-tokens hold for all calls of the
+    server together, --max-seconds for each.
+    """
     from semgraph.errors import PlanError, Problem
 
     if not mcp:
@@ -97,13 +101,8 @@ def serve(
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO if options.verbose else logging.WARNING
     )
-    limits = {
-        "max_usd": max_usd,
-        "max_calls": max_calls,
-        "max_tokens": max_tokens,
-        "max_seconds": max_seconds,
-    }
-    session = options.session(**limits, group=group)
+    within = _budget(max_usd=max_usd, max_calls=max_calls, max_tokens=max_tokens)
+    session = options.session(max_seconds=max_seconds, group=group, within=within)
     if http:
         where = _address(address, allow_host, _secret(token))
         _serve_http(options, _server(session, plans, group, max_rows), session, where)
@@ -112,6 +111,21 @@ def serve(
 
         with standard_streams() as streams:  # before any code of the user's runs
             _serve_stdio(_server(session, plans, group, max_rows), session, *streams)
+
+
+def _budget(**limits: float | None) -> Budget | None:
+    """What all calls of the server may spend together; None without a limit. Raises PlanError."""
+    from semgraph.errors import PlanError
+    from semgraph.llm.settings import from_options
+    from semgraph.llm.stack import Budget
+
+    problems: list[Problem] = []
+    keys = {f"limits.{name}": limit for name, limit in limits.items()}
+    values = from_options(keys, Path.cwd(), problems).values
+    if problems:
+        raise PlanError(*problems)
+    checked = {key.removeprefix("limits."): value for key, value in values.items()}
+    return Budget(**checked, owner=" of this server, for all its calls") if checked else None
 
 
 def _require_extra() -> None:

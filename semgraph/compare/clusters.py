@@ -20,7 +20,8 @@ from semgraph.compare.trial import Frozen
 from semgraph.errors import PlanError, Problem, SemgraphError
 from semgraph.expr.types import type_of_arrow
 from semgraph.formats import plural
-from semgraph.frontend.inputs import check_rows, columns_of, rows_of
+from semgraph.frontend.row_files import rows_of
+from semgraph.frontend.rows import check_rows, columns_of
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.node import walk
 from semgraph.logical.plan import Choice, InputSpec, LogicalPlan

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from semgraph.errors import Fault, PlanError, Problem, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, type_of_arrow
-from semgraph.frontend.inputs import check_rows, columns_of
+from semgraph.frontend.rows import check_rows, columns_of
 from semgraph.logical.plan import InputSpec
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import SemAgg, Semantic, SemJoin, SemMap
@@ -355,6 +355,9 @@ def read_truth(node: Semantic, value: Any) -> Truth:
             types[name], own = elements(path, kinds[path], columns[name], source)
             compare += own
     _check(node, list(columns), key, compare, source, labelled=labelled)
+    unknown = [name for name in columns if name not in {*paths_by_name, verdict}]
+    if not labelled and not compare:
+        _refuse_labels(node, columns, unknown, source)
     spec = [*types.items(), *([(verdict, Type("boolean"))] if labelled else [])]
     flags = [name for name, kind in spec if kind.name == "boolean"]
     table = check_rows(
@@ -381,13 +384,50 @@ def read_truth(node: Semantic, value: Any) -> Truth:
             once,
             isinstance(node, SemAgg),
             source,
+            _ignored(unknown, node),
         )
+    )
+
+
+def _refuse_labels(
+    node: Semantic, columns: Mapping[str, Any], unknown: Sequence[str], source: str
+) -> None:
+    """Refuse a column of labels under a name of its own: without it, rows that are labelled false
+    would count as rows to keep. Raises PlanError.
+    """
+    verdict = VERDICTS.get(node.keyword)
+    labels = next((name for name in unknown if _are_labels(columns[name])), None)
+    if labels is None or verdict is None:
+        return
+    what = (
+        f'{source} has a column "{labels}" of true and false, which step {node.step} does not have'
+    )
+    raise PlanError(
+        Problem(
+            what,
+            there=f'the label of a row is called "{verdict}"',
+            hint=f'rename the column to "{verdict}", or leave it out: then all rows of the truth '
+            "are right",
+        )
+    )
+
+
+def _are_labels(values: Any) -> bool:
+    known = [value for value in _plain(values) if value is not None]
+    return bool(known) and (are_flags(known) or {str(value) for value in known} <= {"0", "1"})
+
+
+def _ignored(unknown: Sequence[str], node: Semantic) -> tuple[str, ...]:
+    if not unknown:
+        return ()
+    return (
+        f"columns of the truth that step {node.step} does not have are ignored: {', '.join(unknown)}",
     )
 
 
 def _consistent(truth: Truth) -> Truth:
     """The truth with a note on duplicate rows. Raises PlanError if a row has contradictory labels."""
-    scored, rows, notes = truth.scored, truth.rows, []
+    scored, rows, notes = truth.scored, truth.rows, list(truth.notes)
     if truth.labelled:
         right, wrong = (set(answers_of(rows.filter(flags), scored.key, ()))
                         for flags in (rows.column(TRUE), pc.invert(rows.column(TRUE))))  # fmt: skip
@@ -500,6 +540,6 @@ def _check(
 def _rows(value: Any) -> Any:
     if not isinstance(value, (str, Path)):
         return value
-    from semgraph.frontend.inputs import rows_of
+    from semgraph.frontend.row_files import rows_of
 
     return rows_of(Path(value))

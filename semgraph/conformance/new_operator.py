@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 from semgraph.errors import PlanError, Problem, did_you_mean
@@ -30,24 +31,26 @@ _IMPORTS = [
 ]
 
 _BLOCKS = """
-        # Rows that share a call; ctx numbers them, checks the answers, and repeats invalid ones.
+        # Rows that share a call; ctx numbers them and checks the answers.
         return await ctx.ask_packed(node, rows, rows.blocks(node, left=self.rows))"""
 _PARTS = """
-        # Rows that are combined in a call; a part may also hold outcomes of earlier parts.
+        # Rows that are combined; a part may also hold outcomes of earlier parts.
         parts = [Part(group, items) for group, items in enumerate(rows.groups())]
         return answer_table(node, await ctx.ask_groups(node, rows, parts))"""
 
 _FILE = '''"""{title}: one line that describes it, for `semgraph operators list`."""
 
-from semgraph.operator import {imports}
+{imports}
 
 
 @dataclass(frozen=True)
 class {name}(Implementation[{node}]):
-    same = True  # the reference's answers, if the model is consistent; else False{field}
+    same = True  # False: answers may differ from the reference's{field}
 
-    def estimate(self, node: {node}, rows: RowEstimate, seen: Observed | None) -> Cost:
-        return Cost(calls={calls})  # rounds=: the number of sequential rounds
+    def estimate(
+        self, node: {node}, rows: RowEstimate, seen: Observed | None
+    ) -> Cost:
+        return Cost(calls={calls})  # rounds=: sequential rounds
 
     async def answer(self, node: {node}, rows: Rows, ctx: Context) -> pa.Table:{body}
 '''
@@ -65,7 +68,7 @@ def cluster(keys: list, edges: Edges, vectors: None, seed: int, least: float = 0
     return label
 '''
 _FIELD = "\n    rows: int = 12  # fields are its parameters: {call}(rows=20)"
-_WIDTH = 120
+_WIDTH = 82
 
 
 def skeleton(operator: str, name: str, folder: Path) -> Path:
@@ -123,9 +126,10 @@ def _title(name: str) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    """The names of an import, in parentheses if they do not fit the line."""
-    line = ", ".join(names)
-    return line if len(f"from semgraph.operator import {line}") <= _WIDTH else f"(\n    {line}\n)"
+    """The lines that import these names."""
+    begin = "from semgraph.operator import "
+    rows = textwrap.wrap(", ".join(names), _WIDTH - len(begin))
+    return "\n".join(f"{begin}{row.removesuffix(',')}" for row in rows)
 
 
 def _by_case(name: str) -> tuple[bool, str]:

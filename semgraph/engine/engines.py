@@ -17,7 +17,7 @@ from semgraph.execution.result import Progress, Result
 
 ATTEMPTS = 4
 """How often a shard is run before it is given up, if its worker dies each time."""
-_FORMS = "local, local?shards=8&workers=2, ray, ray://HOST:10001?shards=256"
+_FORMS = "local, local?shards=8&workers=2, ray, ray://HOST:10001?shards=256, ray://auto"
 _SPEC = re.compile(r"(?P<name>local|ray)(?P<address>://[^?\s]+)?(?:\?(?P<query>.*))?\Z")
 
 
@@ -27,7 +27,7 @@ class EngineSpec:
 
     Args:
         name: `local` (this process) or `ray`.
-        address: Of a cluster; "" for this machine.
+        address: Of a cluster, `ray://auto` for that of this machine; "" for this machine alone.
         shards: How many shards there are; None: as the rows and workers ask for.
         workers: How many run at one time; None: as many as there are processors.
     """

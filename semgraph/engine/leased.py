@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
 from semgraph.engine.ledger import GONE, Grant, LedgerLink, Rates
 from semgraph.errors import BudgetReached, SemgraphError
 from semgraph.llm.settings import RunLimits
 from semgraph.llm.stack import Budget, Limiter, Spending, refusal
+
+GATHER_SECONDS = 0.01
+"""Seconds for which places in flight that become free are gathered, before they are returned."""
 
 
 class ShardTaken(SemgraphError):
@@ -117,6 +121,9 @@ def _check_admitted(admitted: int) -> None:
 class LeasedLimiter(Limiter):
     """The limiter of an endpoint for one shard; all shards of a run share its limits.
 
+    Each message to the ledger costs about as much as a request does here, so places that become free
+    are returned together: after `GATHER_SECONDS`, or when they are a quarter of all, or with the next wait.
+
     Args:
         link: The ledger of the run.
         holder: The worker, as the ledger knows it.
@@ -129,6 +136,8 @@ class LeasedLimiter(Limiter):
         self._asking: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._pump: asyncio.Task[None] | None = None
         self._left: list[int] = []  # unused tokens of requests that ended
+        self._many = asyncio.Event()  # so many of them that they are returned at once
+        self._returning: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def enter(self, tokens: int = 0) -> None:
@@ -146,9 +155,11 @@ class LeasedLimiter(Limiter):
 
     def leave(self, unused_tokens: int = 0) -> None:
         """Free the slot, and return unused tokens."""
-        if not self._left:
-            self._send(self._return())
         self._left.append(unused_tokens)
+        if 4 * len(self._left) >= self._rates.in_flight:
+            self._many.set()
+        if self._returning is None or self._returning.done():
+            self._returning = self._send(self._return())
 
     def pause(self, seconds: float) -> None:
         """Admit no request for so long, of any shard."""
@@ -156,6 +167,7 @@ class LeasedLimiter(Limiter):
 
     async def settle(self) -> None:
         """Wait until all that was sent to the ledger is there."""
+        self._many.set()
         if self._pump is not None:
             await asyncio.wait({self._pump})
         while self._tasks:
@@ -166,7 +178,8 @@ class LeasedLimiter(Limiter):
         while self._asking:
             try:
                 costs = [tokens for tokens, _ in self._asking]
-                admitted = await self._link.enter(self._holder, self._rates, costs)
+                left = self._take_left()
+                admitted = await self._link.enter(self._holder, self._rates, costs, left)
                 _check_admitted(admitted)
             except Exception as error:  # noqa: BLE001 - those who wait raise it
                 while self._asking:
@@ -182,11 +195,22 @@ class LeasedLimiter(Limiter):
                     place.set_result(None)
 
     async def _return(self) -> None:
-        left, self._left = self._left, []
-        await self._link.leave(self._holder, self._rates, len(left), sum(left))
+        while self._left:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GATHER_SECONDS):
+                    await self._many.wait()
+            if left := self._take_left():
+                await self._link.leave(self._holder, self._rates, left)
 
-    def _send(self, message: Coroutine[Any, Any, None]) -> None:
+    def _take_left(self) -> list[int]:
+        """Take the places to return: the unused tokens of each."""
+        left, self._left = self._left, []
+        self._many.clear()
+        return left
+
+    def _send(self, message: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(message)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task

@@ -167,14 +167,16 @@ class LedgerLink(Protocol):
         """Wait until something was returned since."""
         ...
 
-    async def enter(self, holder: str, rates: Rates, tokens: Sequence[int]) -> int:
-        """Wait until an endpoint admits a request; how many of these it admits then. 0: the worker was
-        taken for dead.
+    async def enter(
+        self, holder: str, rates: Rates, tokens: Sequence[int], left: Sequence[int] = ()
+    ) -> int:
+        """Free places as `leave` does; then wait until an endpoint admits a request; how many of these it
+        admits then. 0: the worker was taken for dead.
         """
         ...
 
-    async def leave(self, holder: str, rates: Rates, count: int, unused: int) -> None:
-        """Free places in flight, and return tokens."""
+    async def leave(self, holder: str, rates: Rates, left: Sequence[int]) -> None:
+        """Free places in flight, and return the unused tokens of each."""
         ...
 
     async def pause(self, rates: Rates, seconds: float) -> None:
@@ -218,8 +220,11 @@ class SharedLedger:
         if changed is not None and not changed.done():
             changed.set_result(None)
 
-    async def enter(self, holder: str, rates: Rates, tokens: Sequence[int]) -> int:
+    async def enter(
+        self, holder: str, rates: Rates, tokens: Sequence[int], left: Sequence[int] = ()
+    ) -> int:
         """See `LedgerLink.enter`."""
+        await self.leave(holder, rates, left)
         if holder in self._gone:
             return 0
         limiter = self._limiter(rates)
@@ -234,13 +239,12 @@ class SharedLedger:
         self._inside.setdefault(holder, Counter())[rates.name] += count
         return count
 
-    async def leave(self, holder: str, rates: Rates, count: int, unused: int) -> None:
-        """Free places in flight, and return tokens."""
-        inside = self._inside.get(holder)
-        for n in range(min(count, inside[rates.name] if inside else 0)):
-            self._limiter(rates).leave(unused if n == 0 else 0)
-        if inside:
-            inside[rates.name] -= count
+    async def leave(self, holder: str, rates: Rates, left: Sequence[int]) -> None:
+        """See `LedgerLink.leave`; nothing of a worker that was taken for dead."""
+        inside = self._inside.get(holder, Counter())
+        for unused in left[: inside[rates.name]]:
+            self._limiter(rates).leave(unused)
+        inside[rates.name] -= len(left)
 
     async def pause(self, rates: Rates, seconds: float) -> None:
         """Admit no request of any worker for so long."""

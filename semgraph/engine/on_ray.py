@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
-import os
 import socket
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -16,8 +16,10 @@ from pathlib import Path
 from traceback import format_exc
 from typing import Any
 
+from semgraph.engine import cluster
 from semgraph.engine.engines import EngineSpec, OnReport, Task, Work, WorkerLost
 from semgraph.engine.ledger import Grant, Rates, RunLedger, SharedLedger
+from semgraph.engine.sharding import uses_store
 from semgraph.errors import (
     EngineError,
     PlanError,
@@ -27,26 +29,17 @@ from semgraph.errors import (
     UnavailableError,
 )
 from semgraph.execution.result import Progress, Result
-from semgraph.extras import install
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import Spending
 from semgraph.meter import Meter
 
 _EVERY = 0.5  # seconds between two reports of a shard
-_MOST_SAID = 300  # characters of an error of Ray
 _CLEAN_UP = 20.0  # seconds for shards to end after an interruption
-
-
-def _ray() -> Any:
-    """Ray, without its statistics of usage. Raises PlanError if the extra is missing."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        import ray
-    except ImportError as error:
-        what = f'the engine ray needs the extra "ray": {install("ray")}'
-        raise PlanError(Problem(what, hint="or run in this process: without --engine")) from error
-    return ray
+_REACHED = "{} reached the store as the run began: if it is up, name it by an address that all machines reach"
+_LOST = (
+    "the connection to the cluster of Ray was lost, so its workers end. What is written stays, what was answered is in the "
+    "journals: go on with --resume"
+)
 
 
 # -- what is the same on all machines
@@ -135,11 +128,13 @@ def run_task(code: WorkerCode, job: bytes, task: bytes, actor: Any) -> Ended:
     """Run a shard in the process of a worker. What other code than ours raises is no `Ended`: then
     the worker could not begin.
     """
-    ray = _ray()
+    ray = cluster.imported()
     work, own = ray.cloudpickle.loads(job)
     shard: Task = ray.cloudpickle.loads(task)
     try:
         _check(code, own)
+        if not gc.get_freeze_count():  # each shard ends with a collection, of what it made itself
+            gc.freeze()
         link = RayLink(actor)
         return Ended(asyncio.run(work(own, shard, link, _Reporting(link, shard.number))))
     except (SemgraphError, OSError) as error:
@@ -196,14 +191,16 @@ class RayLink:
         """See `LedgerLink.changed`."""
         await self._call("changed", version)
 
-    async def enter(self, holder: str, rates: Rates, tokens: Sequence[int]) -> int:
+    async def enter(
+        self, holder: str, rates: Rates, tokens: Sequence[int], left: Sequence[int] = ()
+    ) -> int:
         """See `LedgerLink.enter`."""
-        admitted: int = await self._call("enter", holder, rates, list(tokens))
+        admitted: int = await self._call("enter", holder, rates, list(tokens), list(left))
         return admitted
 
-    async def leave(self, holder: str, rates: Rates, count: int, unused: int) -> None:
+    async def leave(self, holder: str, rates: Rates, left: Sequence[int]) -> None:
         """See `LedgerLink.leave`."""
-        await self._call("leave", holder, rates, count, unused)
+        await self._call("leave", holder, rates, list(left))
 
     async def pause(self, rates: Rates, seconds: float) -> None:
         """See `LedgerLink.pause`."""
@@ -265,37 +262,18 @@ class RayEngine:
     """Shards as tasks of Ray.
 
     Args:
-        spec: `ray` for this machine, or the address of a cluster.
+        spec: `ray` for this machine, or the address of a cluster (`cluster.enter`).
     """
 
     def __init__(self, spec: EngineSpec) -> None:
-        self.ray = _ray()
+        self.ray = cluster.imported()
         self._began = not self.ray.is_initialized()
         if self._began:
-            self._connect(spec.address)
+            cluster.enter(self.ray, spec.address)
         cpus = max(1, int(self.ray.cluster_resources().get("CPU", 1)))
         self.workers = spec.workers or cpus
         # A shard waits for models most of the time, so two fit on a processor.
         self.share = min(0.5, cpus / self.workers)
-
-    def _connect(self, address: str) -> None:
-        quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-        try:
-            if address:
-                self.ray.init(address=address, **quiet)
-            else:
-                self.ray.init(
-                    address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **quiet
-                )
-        except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
-            where = (
-                f"no cluster of Ray answers at {address}" if address else "Ray does not start here"
-            )
-            why = " ".join(str(error).split()).rstrip(".")[:_MOST_SAID] or type(error).__name__
-            token = " (with RAY_AUTH_MODE=token, if it asks for a token)" if address else ""
-            raise UnavailableError(
-                f"{where}: {why}. Start one with `ray start --head`{token}, or run on this machine: --engine ray"
-            ) from error
 
     def close(self) -> None:
         """Leave the cluster, if this engine has entered it; end one on this machine."""
@@ -313,6 +291,8 @@ class RayEngine:
         if objects.llm is not None or objects.embedder is not None:
             what = "models that are objects are in this process, and shards are in others"
             raise PlanError(Problem(what, hint='name them: llm="openai:NAME@URL"'))
+        if not uses_store(job.request.plan):
+            return
         if store.startswith("sqlite:"):
             what = "shards write side by side, and one SQLite file takes one writer at a time"
             folder = store.removeprefix("sqlite:").removesuffix(".db")
@@ -336,21 +316,41 @@ class RayEngine:
         actor_class = ray.remote(num_cpus=0, max_concurrency=100_000)(LedgerActor)
         actor = actor_class.options(scheduling_strategy=here).remote(limits, self.workers)
         running = _RayRun(ray, self.workers, self.share, work, job, actor)
-        listening = asyncio.create_task(_listen(actor, on_report))
+        listening = asyncio.create_task(_listen(ray, actor, on_report))
         try:
             yield running
         finally:
-            actor.end.remote()  # Ray's client prints a traceback for each wait that is cancelled
-            await listening
-            ray.kill(actor)
+            with _lost_is_gone(ray):
+                actor.end.remote()  # Ray's client prints a traceback for each wait that is cancelled
+                await listening
+                ray.kill(actor)
 
 
-async def _listen(actor: Any, on_report: OnReport) -> None:
-    """Pass reports of shards on, until the ledger ends or is gone."""
+@contextmanager
+def _lost_is_gone(ray: Any) -> Iterator[None]:
+    """Leave what is not there any more: the ledger, or the cluster."""
     from ray.exceptions import RayError
 
+    try:
+        yield
+    except RayError:
+        pass
+    except Exception as error:
+        if not _is_lost(ray, error):
+            raise
+
+
+def _is_lost(ray: Any, error: Exception) -> bool:
+    """Whether Ray's client has no connection any more: it raises errors of several kinds, Exception
+    itself among them.
+    """
+    return isinstance(error, ConnectionError) or not ray.is_initialized()
+
+
+async def _listen(ray: Any, actor: Any, on_report: OnReport) -> None:
+    """Pass reports of shards on, until the ledger ends or is gone."""
     reports: dict[int, tuple[int, int, Meter]] | None
-    with suppress(RayError):
+    with _lost_is_gone(ray):
         while (reports := await actor.reports.remote()) is not None:
             for number, (done, total, meter) in reports.items():
                 on_report(number, Progress("", done, total, meter))
@@ -381,6 +381,25 @@ class _RayRun:
 
     async def attempt(self, task: Task) -> Result:
         """See `Running.attempt`."""
+        try:
+            ended = await self._ended(task)
+        except SemgraphError:
+            raise
+        except Exception as error:
+            if _is_lost(self.ray, error):
+                raise UnavailableError(_LOST) from error
+            raise
+        if ended.kind == "ledger" and await self._ledger_lives():
+            raise WorkerLost("it was cut off from the cluster")
+        try:
+            return ended.unwrap()
+        except StoreUnavailable as error:
+            if "sqlite:" not in self.job.settings.store:
+                error.add_note(_REACHED.format(socket.gethostname()))
+            raise
+
+    async def _ended(self, task: Task) -> Ended:
+        """Run a shard, and wait until it has ended."""
         from ray.exceptions import RayError, RayTaskError
 
         own = self.ray.cloudpickle.dumps(task)
@@ -399,9 +418,7 @@ class _RayRun:
         except RayError as error:
             why = str(error).splitlines()[0] if str(error) else ""
             raise WorkerLost(f"{type(error).__name__}: {why}") from error
-        if ended.kind == "ledger" and await self._ledger_lives():
-            raise WorkerLost("it was cut off from the cluster")
-        return ended.unwrap()
+        return ended
 
     async def _ledger_lives(self) -> bool:
         from ray.exceptions import RayError
@@ -422,7 +439,5 @@ class _RayRun:
 
     async def died(self, holder: str) -> None:
         """See `Running.died`."""
-        from ray.exceptions import RayError
-
-        with suppress(RayError):  # the ledger is gone, too
+        with _lost_is_gone(self.ray):
             await asyncio.shield(asyncio.ensure_future(_awaited(self.actor.died.remote(holder))))

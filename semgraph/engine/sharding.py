@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
 from semgraph.errors import InputError, PlanError, Problem
 from semgraph.execution.record import INPUT_ROW
+from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import type_of_arrow
 from semgraph.formats import plural
 from semgraph.logical.graph import StoreRead
-from semgraph.logical.node import walk
-from semgraph.logical.plan import ALL, LogicalPlan, Windowing
+from semgraph.logical.node import Node, over, rewrite, walk
+from semgraph.logical.plan import ALL, InputSpec, LogicalPlan, Windowing
+from semgraph.logical.prompt import plain
+from semgraph.logical.relational import Input
+from semgraph.logical.semantic import Semantic
 from semgraph.private import open_private, private_folder
-from semgraph.relational.batch import values
+from semgraph.relational.batch import pick, values
 from semgraph.shards import shard_of
 
 GROUPS = 50
@@ -36,24 +41,61 @@ def shards_for(groups: int, workers: int) -> int:
     return max(1, min(groups, workers), min(_PER_WORKER * workers, groups // GROUPS))
 
 
-def windowing_of(plan: LogicalPlan) -> Windowing:
-    """How a plan cuts its rows, if it can be run in shards. Raises PlanError."""
-    problems = list(_problems(plan))
-    if problems:
-        raise PlanError(*problems)
-    assert plan.windows is not None
-    return plan.windows
+@dataclass(frozen=True)
+class Division:
+    """How a plan is run in shards.
+
+    Args:
+        input: The input whose rows are divided.
+        by: Columns of it, or fields of them; rows that are equal in them belong to one shard.
+        windows: How its rows are cut; None: the plan has no order.
+        part: What each shard runs.
+        rest: What is run when all shards have ended; the results of `part` are inputs of it. None:
+            nothing.
+        through: Steps that begin in `part` and end in `rest`.
+        ended: Other steps whose rows `rest` reads.
+        beside: Steps that each shard computes whole, from other inputs or the store.
+    """
+
+    input: str
+    by: tuple[str, ...]
+    windows: Windowing | None
+    part: LogicalPlan
+    rest: LogicalPlan | None = None
+    through: frozenset[str] = frozenset()
+    ended: frozenset[str] = frozenset()
+    beside: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, plan: LogicalPlan, sizes: Mapping[str, int]) -> Division:
+        """How a plan is run in shards: by the groups of its windows; without windows by rows, as far
+        as steps take each row by itself.
+
+        Args:
+            plan: The plan.
+            sizes: The number of rows of each input.
+
+        Raises:
+            PlanError: The plan cannot be run in shards.
+        """
+        if plan.windows is None:
+            return _by_rows(plan, sizes)
+        problems = list(_problems(plan, plan.windows))
+        if problems:
+            raise PlanError(*problems)
+        return cls(plan.windows.input, (plan.windows.partition,), plan.windows, plan)
+
+    @property
+    def rest_reads_input(self) -> bool:
+        """Whether `rest` reads rows of the input too, beside those that shards made of them."""
+        nodes = walk(*self.rest.roots) if self.rest is not None else ()
+        return any(isinstance(node, Input) and node.name == self.input for node in nodes)
 
 
 _ALONE = "run it without --engine: in one process"
 
 
-def _problems(plan: LogicalPlan) -> Iterable[Problem]:
-    cut = plan.windows
-    if cut is None:
-        what = f"plan {plan.name} cuts no input into windows, so its rows belong to no groups that shards could have"
-        yield Problem(what, hint=_ALONE)
-        return
+def _problems(plan: LogicalPlan, cut: Windowing) -> Iterable[Problem]:
     yield from _foreign_reads(plan, cut)
     for sink in plan.writes:
         if not sink.input.partitioned:
@@ -74,6 +116,138 @@ def _foreign_reads(plan: LogicalPlan, cut: Windowing) -> Iterable[Problem]:
             yield Problem(what, node.step or None, node.origin, hint=_ALONE)
 
 
+def uses_store(plan: LogicalPlan) -> bool:
+    """Whether a plan reads or writes the store."""
+    return bool(plan.writes) or any(node.reads_store for node in walk(*plan.roots))
+
+
+def _by_rows(plan: LogicalPlan, sizes: Mapping[str, int]) -> Division:
+    """The division of a plan without windows: the input with the most rows of those that a step asks
+    about row by row.
+    """
+    divided = {name: _taken_by_row(plan, name) for name in plan.inputs}
+    asking = {name for name, nodes in divided.items() if any(node.calls_model for node in nodes)}
+    if not asking:
+        what = f"plan {plan.name} asks about no row of an input by itself, so shards would have nothing to do"
+        raise PlanError(Problem(what, hint=_ALONE))
+    name = max(sorted(asking), key=lambda each: sizes.get(each, 0))
+    nodes = divided[name]
+    by = _read_by_prompts(nodes, plan.inputs[name])
+    results = plan.returns.values()
+    if not plan.writes and all(node in nodes and not isinstance(node, Input) for node in results):
+        part, beside = _part(plan, plan.returns, name), _beside(results, nodes)
+        return Division(name, by, None, part, beside=beside)
+    read = _read_by_others(plan, nodes)
+    made = {f"{node.step}#{i}": node for i, node in enumerate(read) if not isinstance(node, Input)}
+    part, rest = _part(plan, made, name), _rest(plan, made)
+    computed = set(walk(*made.values()))
+    later = {node.step for node in walk(*plan.roots) if node not in computed}
+    through = frozenset(node.step for node in nodes) & later
+    ended = frozenset(node.step for node in made.values()) - through
+    beside = _beside(made.values(), nodes)
+    return Division(name, by, None, part, rest, through, ended, beside)
+
+
+def _part(plan: LogicalPlan, returns: Mapping[str, Node], name: str) -> LogicalPlan:
+    """A plan that returns some of its rows; those of an input are numbered by it."""
+    marked = rewrite(tuple(returns.values()), lambda node: _marked(node, name))
+    return replace(plan, writes=(), schema=None, returns=dict(zip(returns, marked, strict=True)))
+
+
+def _taken_by_row(plan: LogicalPlan, name: str) -> set[Node]:
+    """The operators that take each row of an input by itself, one above the other. What else they
+    read neither asks a model, as each shard computes it, nor depends on the input.
+    """
+    nodes, dependent = set[Node](), set[Node]()
+    for node in walk(*plan.roots):
+        if isinstance(node, Input) and node.name == name:
+            nodes.add(node)
+        elif node.row_local and node.inputs[0] in nodes:
+            others = set(walk(*node.inputs[1:]))
+            if not others & dependent and not any(
+                other.calls_model or other.embeds for other in others
+            ):
+                nodes.add(node)
+        if node in nodes or any(below in dependent for below in node.inputs):
+            dependent.add(node)
+    return nodes
+
+
+def _beside(roots: Iterable[Node], nodes: set[Node]) -> frozenset[str]:
+    """The steps below some nodes that take no row of the divided input."""
+    others = {node.step for node in walk(*roots) if node not in nodes}
+    return frozenset(others - {node.step for node in nodes})
+
+
+def _read_by_others(plan: LogicalPlan, nodes: set[Node]) -> dict[Node, None]:
+    """The operators of some whose rows are results, or read by other operators."""
+    others = [below for node in walk(*plan.roots) if node not in nodes for below in node.inputs]
+    return {node: None for node in (*others, *plan.returns.values()) if node in nodes}
+
+
+def _marked(node: Node, name: str) -> Node:
+    """An input with the number of each row, which is its place in the whole input."""
+    if isinstance(node, Input) and node.name == name:
+        return replace(node, windowed=True)
+    return node
+
+
+def _rest(plan: LogicalPlan, made: Mapping[str, Node]) -> LogicalPlan:
+    """A plan with inputs in the place of operators."""
+    done: dict[Node, Node] = {
+        node: Input(name=name, columns=node.schema, step=node.step) for name, node in made.items()
+    }
+    for node in walk(*plan.roots):
+        if node not in done and (changed := over(node, done)) is not node:
+            done[node] = changed
+    writes: Any = tuple(done.get(sink, sink) for sink in plan.writes)
+    returns = {name: done.get(node, node) for name, node in plan.returns.items()}
+    inputs = {
+        name: InputSpec(name, tuple((f.name, type_of_arrow(f.type)) for f in node.schema))
+        for name, node in made.items()
+    }
+    return replace(plan, writes=writes, returns=returns, inputs={**plan.inputs, **inputs})
+
+
+def _read_by_prompts(nodes: Collection[Node], spec: InputSpec) -> tuple[str, ...]:
+    """The columns of an input, or fields of them, that prompts are made of: those that all have in
+    common, so that equal requests meet in one shard; else those of the prompt with the fewest. They are
+    the same in every process: the journals of shards answer later runs.
+    """
+    found = [
+        _paths_behind(node.input, frozenset(node.prompt.fields))
+        for node in nodes
+        if isinstance(node, Semantic)
+    ]
+    fewest = min(
+        filter(None, found), key=lambda each: (len(each), sorted(each)), default=frozenset()
+    )
+    paths = frozenset.intersection(*found) or fewest
+    places = dict.fromkeys(_place_of(path, spec) for path in sorted(paths))
+    return tuple(places) or tuple(name for name, _ in spec.columns)
+
+
+def _place_of(path: str, spec: InputSpec) -> str:
+    """The column, or the field of it, that a path reads: `b.` and `n.x` may mean the column."""
+    name, _, rest = path.partition(".")
+    kind = dict(spec.columns)[name]
+    for part in rest.split(".") if rest else ():
+        inner = dict(kind.fields).get(part) if kind.name == "struct" else None
+        if inner is None:
+            break
+        name, kind = f"{name}.{part}", inner
+    return name
+
+
+def _paths_behind(node: Node, paths: frozenset[str]) -> frozenset[str]:
+    """The columns of an input, or fields of them, from which columns of a node are made."""
+    if isinstance(node, Input):
+        return paths
+    made = frozenset(path for path in paths if not node.carries or path.split(".")[0] in node.adds)
+    own = node.paths_for(made) if made else frozenset[str]()
+    return _paths_behind(node.inputs[0], own | (paths - made))
+
+
 @dataclass(frozen=True)
 class Shards:
     """How the groups of an input are divided among shards.
@@ -88,6 +262,7 @@ class Shards:
         longest: The group with the most windows, which follow each other.
         longest_rows: Its rows.
         longest_windows: Its windows.
+        by: Without windows, what equal rows have in common: each of these is a group.
     """
 
     count: int
@@ -99,29 +274,57 @@ class Shards:
     longest: str
     longest_rows: int
     longest_windows: int
+    by: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, windowing: Windowing, rows: pa.Table, count: int, workers: int) -> Shards:
+    def of(cls, division: Division, rows: pa.Table, count: int, workers: int) -> Shards:
         """The shards of some rows."""
-        groups = Counter(group or "" for group in rows.column(windowing.partition).to_pylist())
+        groups = _sizes(division, rows)
         sizes = Counter(shard_of(group, count) for group in groups).values()
+        cut = division.windows
         windows = {
-            group: math.ceil(own / windowing.window_size(own)) for group, own in groups.items()
+            group: math.ceil(own / cut.window_size(own)) if cut else 0
+            for group, own in groups.items()
         }
         longest = max(windows, key=lambda group: windows[group], default="")
         return cls(
             count, workers, len(groups), min(sizes, default=0), max(sizes, default=0), rows.num_rows,
-            longest, groups[longest], windows.get(longest, 0),
+            longest, groups[longest], windows.get(longest, 0), () if cut else division.by,
         )  # fmt: skip
 
     def text(self) -> str:
         """The shards in a line."""
-        groups = f"{self.least} to {self.most}" if self.least < self.most else str(self.most)
+        each = f"{self.least} to {self.most}" if self.least < self.most else str(self.most)
+        if self.by:
+            noun, chain = f"{plural(self.groups, 'row')} that differ in {', '.join(self.by)}", ""
+        else:
+            noun = plural(self.groups, "group")
+            chain = (
+                f' · longest chain: {plural(self.longest_windows, "window")} of "{self.longest}"'
+            )
         return (
             f"{plural(self.count, 'shard')}, {plural(self.workers, 'worker')} · "
-            f"{plural(self.groups, 'group')}, {groups} a shard"
-            f' · longest chain: {plural(self.longest_windows, "window")} of "{self.longest}"'
+            f"{noun}, {each} a shard{chain}"
         )
+
+
+def groups_of(division: Division, rows: pa.Table) -> list[str]:
+    """What decides on the shard of each row."""
+    if division.windows is not None:
+        return [group or "" for group in rows.column(division.windows.partition).to_pylist()]
+    columns = [pick(rows, path).to_pylist() for path in division.by]
+    return [canonical_json(plain(row)) for row in zip(*columns, strict=True)]
+
+
+def _sizes(division: Division, rows: pa.Table) -> Counter[str]:
+    """The number of rows of each group."""
+    if division.windows is None:
+        return Counter(groups_of(division, rows))
+    sizes = Counter[str]()
+    counts: Any = rows.column(division.windows.partition).value_counts()
+    for group in counts.to_pylist():
+        sizes[group["values"] or ""] += group["counts"]
+    return sizes
 
 
 @dataclass
@@ -132,13 +335,11 @@ class ShardRows:
         number: Of the shard, from 0.
         file: They are here, with their places in the whole input as an additional column.
         rows: How many there are.
-        groups: Rows by group.
     """
 
     number: int
     file: Path
     rows: int = 0
-    groups: Counter[str] = field(default_factory=Counter)
 
     def read(self) -> tuple[pa.Table, list[int]]:
         """The rows, and their places."""
@@ -153,12 +354,12 @@ class ShardLayout:
 
     Args:
         folder: Where the files are.
-        windowing: How the input is cut.
+        division: How they are divided.
         shards: How many shards there are.
     """
 
-    def __init__(self, folder: Path, windowing: Windowing, shards: int) -> None:
-        self.folder, self.windowing, self.count = folder, windowing, shards
+    def __init__(self, folder: Path, division: Division, shards: int) -> None:
+        self.folder, self.division, self.count = folder, division, shards
         self.shards: dict[int, ShardRows] = {}
         self.rows = 0
         self._writers: dict[int, tuple[object, object]] = {}
@@ -169,16 +370,14 @@ class ShardLayout:
         import pyarrow.parquet as pq
 
         self._check_keys(table)
-        groups = [group or "" for group in table.column(self.windowing.partition).to_pylist()]
         rows_of: dict[int, list[int]] = {}
-        for row, group in enumerate(groups):
+        for row, group in enumerate(groups_of(self.division, table)):
             rows_of.setdefault(self._number(group), []).append(row)
         places = pa.array(range(self.rows, self.rows + table.num_rows), pa.int64())
         table = table.append_column(INPUT_ROW, places)
         for number, own in rows_of.items():
             shard = self._shard(number)
             shard.rows += len(own)
-            shard.groups.update(groups[row] for row in own)
             rows = table.take(pa.array(own, pa.int64()))
             if number not in self._writers:
                 private_folder(self.folder)
@@ -213,13 +412,15 @@ class ShardLayout:
         return self.shards[number]
 
     def _number(self, group: str) -> int:
+        if self.division.windows is None:
+            return shard_of(group, self.count)
         if group not in self._shard_of:
             self._shard_of[group] = shard_of(group, self.count)
         return self._shard_of[group]
 
     def _check_keys(self, table: pa.Table) -> None:
-        cut = self.windowing
-        if not cut.key or not cut.key_of or cut.partition in cut.key_of:
+        cut = self.division.windows
+        if cut is None or not cut.key or not cut.key_of or cut.partition in cut.key_of:
             return
         if table.column(cut.key).null_count:
             names = ", ".join(cut.key_of)

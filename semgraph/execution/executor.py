@@ -19,6 +19,7 @@ from itertools import chain
 from sys import intern
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import BudgetReached, DataError, EngineError, SemgraphError
@@ -64,9 +65,9 @@ from semgraph.logical.plan import Windowing
 from semgraph.logical.relational import Input, Nothing
 from semgraph.logical.sinks import Merge
 from semgraph.physical.plan import InputTable, PhysicalNode, PhysicalPlan, SinkSpec
-from semgraph.relational.batch import INPUT_ROW, Batch, values
+from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, values
 from semgraph.semantic.ask import Failure
-from semgraph.stores.base import PartitionState, count_round_trips, in_pieces
+from semgraph.stores.base import PartitionState, Store, count_round_trips, in_pieces
 
 InputBatches = Mapping[PhysicalNode, Batch]
 _MARKERS = 10_000
@@ -124,6 +125,24 @@ def cut_waves(
     return waves
 
 
+async def committed_rows(store: Store, plan: str, rows: InputRows) -> set[int]:
+    """The rows with a commit marker, which a run skips. Raises StoreUnavailable."""
+    committed: set[str] = set()
+    asked = _skippable(rows)
+    for piece in in_pieces(asked, _MARKERS):
+        for state in (await store.states(plan, piece)).values():
+            committed.update(state.committed)
+    return {m for m, key in enumerate(rows.keys) if key in committed and m not in rows.bare}
+
+
+def _skippable(rows: InputRows) -> dict[str, list[str]]:
+    """The ids of the rows that are skipped if they have a commit marker, by partition."""
+    return {
+        name: [rows.keys[m] for m in own if m not in rows.bare]
+        for name, own in zip(rows.partitions, rows.of, strict=True)
+    }
+
+
 T = TypeVar("T")
 
 
@@ -158,9 +177,15 @@ class Executor:
 
     async def _at_once(self, inputs: Mapping[str, pa.Table]) -> None:
         clean = {name: without_nul(name, table) for name, table in inputs.items()}
-        self.outcome.failures += [failure for _, failed, _ in clean.values() for failure in failed]
+        if not self.options.share:
+            self.outcome.failures += chain.from_iterable(failed for _, failed, _ in clean.values())
         tables = {name: table for name, (table, _, _) in clean.items()}
         places = {name: places for name, (_, _, places) in clean.items()}
+        for node in self.plan.of_kind(InputTable):
+            source = node.logical
+            if isinstance(source, Input) and source.windowed and source.name in tables:
+                name = source.name  # this is a share of a larger input
+                tables[name] = _numbered(tables[name], places[name])
         input_batches = batches_of_inputs(self.plan, tables, places, self.runtime.lineage)
         async with Evaluation(self.runtime, input_batches, self.options.now("run")) as evaluation:
             sinks, results = await self._sinks_and_results(evaluation, self.plan.sinks)
@@ -193,6 +218,8 @@ class Executor:
         for name, batch in results.items():
             if batch.has_input_rows:
                 self.outcome.add(name, batch.table)
+                if self.plan.logical.windows is None and batch.ids is not None:
+                    self.outcome.ids[name] = batch.ids
             else:
                 self.outcome.tables[name] = [batch.table]
 
@@ -285,10 +312,7 @@ class Executor:
         plan = self.plan.logical
         if not plan.writes:
             return
-        asked = {
-            name: [] if self.options.again else [rows.keys[m] for m in own if m not in rows.bare]
-            for name, own in zip(rows.partitions, rows.of, strict=True)
-        }
+        asked = dict.fromkeys(rows.partitions, ()) if self.options.again else _skippable(rows)
         for piece in in_pieces(asked, _MARKERS):
             with count_round_trips() as trips:
                 states = await self.runtime.store.states(plan.name, piece)
@@ -597,6 +621,13 @@ class Executor:
                 row = failed[0] if windowing.by_readiness else None
                 self._stop(window, "a row of it failed", row)
         return self._open_windows(windows)
+
+
+def _numbered(rows: pa.Table, places: Sequence[int]) -> pa.Table:
+    """Rows with the place of each in its input, all in one partition."""
+    numbers = pa.array(places, pa.int64())
+    partition = pa.array(np.zeros(len(numbers), np.int64))
+    return rows.append_column(PARTITION, partition).append_column(INPUT_ROW, numbers)
 
 
 def _is_first(spec: SinkSpec) -> bool:

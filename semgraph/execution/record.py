@@ -21,7 +21,7 @@ from semgraph.llm.base import LLM, Message, Reply, Request, Usage, Wrapper
 from semgraph.llm.journal import Exchange, Journal
 from semgraph.llm.stack import Roles
 from semgraph.logical.prompt import plain
-from semgraph.private import LAST, RUNS, open_private, private_folder, write_private
+from semgraph.private import LAST, RUNS, open_private, private_folder, refusal, write_private
 from semgraph.redaction import redacted_values
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class RunLineage:
         inputs: The number of rows of each input, which have the first ids.
         places: By input, where its rows are in the input of a larger run, if not as numbered.
         skip: How many ids of made rows are taken.
+        ids: The ids of the rows of other inputs, which a share of the run has made.
     """
 
     def __init__(
@@ -65,10 +66,11 @@ class RunLineage:
         inputs: Mapping[str, int],
         places: Mapping[str, Sequence[int]] | None = None,
         skip: int = 0,
+        ids: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         self.first = dict(zip(inputs, accumulate(inputs.values(), initial=0), strict=False))
         self._next = sum(inputs.values()) + skip
-        self._places = places or {}
+        self._places, self._ids = places or {}, ids or {}
         self.add = record.made
 
     def ids(self, count: int) -> range:
@@ -79,6 +81,8 @@ class RunLineage:
 
     def ids_of(self, name: str, places: Sequence[int]) -> Sequence[int]:
         """The ids of rows of an input."""
+        if name in self._ids:
+            return [self._ids[name][place] for place in places]
         first, larger = self.first[name], self._places.get(name)
         return [first + (place if larger is None else larger[place]) for place in places]
 
@@ -107,8 +111,8 @@ class RunRecord:
             private_folder(folder)
         except OSError as error:
             raise SemgraphError(
-                f"cannot write the run record {folder}: {error.strerror}. "
-                "Run in a folder that you may write to: records are in .semgraph/runs of it"
+                f"cannot write the run record {folder}: {refusal(folder, error)}. Run in a folder that "
+                "you may write to: records are in .semgraph/runs of it, or, in Python, in Session(runs=DIR)"
             ) from error
 
     def describe(self, **facts: Any) -> None:

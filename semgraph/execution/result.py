@@ -23,6 +23,7 @@ from semgraph.execution.recorded_results import (
 )
 from semgraph.execution.uniform import Uniform
 from semgraph.execution.windows import InputRows
+from semgraph.formats import stopped
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import plain
 from semgraph.meter import Meter
@@ -76,8 +77,11 @@ class Result:
         record: Folder of the run record; None where records are off.
         exit_code: As the command line gives it: 0, 3 with failed rows, 4 at a budget, 1 with a
             partition stopped.
-        places: For each row of a result the place of the first input row of its window, by result;
-            for results in memory that derive from input rows.
+        places: For each row of a result the place of the first input row of its window, without
+            windows that of its input row, by result; for results in memory that derive from input
+            rows.
+        ids: The id of each of these rows in the lineage of the run, where it is recorded and the
+            plan has no windows.
         left_out: Places of the input rows of windows that the record has and that were not
             committed.
         uniform: Whether operators got one answer for all rows.
@@ -99,6 +103,7 @@ class Result:
     record: Path | None = None
     exit_code: int = 0
     places: Mapping[str, pa.ChunkedArray[Any]] = field(default_factory=dict)
+    ids: Mapping[str, Sequence[int]] = field(default_factory=dict)
     left_out: frozenset[int] = frozenset()
     uniform: Uniform = field(default_factory=Uniform)
 
@@ -134,7 +139,7 @@ class Result:
                 else []
             ),
             *([f"{len(self.failed)} failed"] if self.failed else []),
-            *([f"stopped: {self.stopped}"] if self.stopped else []),
+            *([stopped(self.stopped)] if self.stopped else []),
         ]
         return f"<Result {'; '.join(parts)}>"
 
@@ -232,6 +237,8 @@ class RunOptions:
         committed: Called after each commit with the input rows committed so far, and how many there are.
         places: Where the rows that are cut into windows are in the input of a larger run; None: as
             they are numbered.
+        share: Whether it is a share of a larger run, which without windows sets rows with a NUL
+            aside itself, once.
     """
 
     run: str
@@ -241,6 +248,7 @@ class RunOptions:
     fingerprint: str = ""
     committed: Callable[[int, int], None] = lambda _done, _total: None
     places: Sequence[int] | None = None
+    share: bool = False
 
 
 @dataclass
@@ -250,6 +258,7 @@ class RunOutcome:
     Args:
         tables: The rows of each result, wave by wave; those that derive from input rows only while
             they are in memory.
+        ids: Without windows, the ids of the rows of each result that derive from input rows.
         retained: Bytes of the rows in memory that derive from input rows.
         dropped: Whether the record alone has the rows that derive from input rows.
         left_out: Input rows of windows that were recorded and not committed.
@@ -258,6 +267,7 @@ class RunOutcome:
     """
 
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)
+    ids: dict[str, Sequence[int]] = field(default_factory=dict)
     retained: int = 0
     dropped: bool = False
     left_out: set[int] = field(default_factory=set)
@@ -321,6 +331,7 @@ def _merged(parts: Sequence[Result], run: str, record: Path | None) -> Result:
         first,
         run=run,
         tables=_joined(parts, record),
+        ids={name: _ids_in_order(name, parts) for part in parts for name in part.ids},
         meter=Meter.merge(part.meter for part in parts),
         failed=tuple(
             sorted(chain.from_iterable(p.failed for p in parts), key=lambda f: f.input_row or 0)
@@ -372,9 +383,15 @@ def _in_order(name: str, parts: Sequence[Result]) -> pa.Table:
     """
     if name not in parts[0].places:
         return _largest(name, parts)
-    place = "_place"  # no column of a plan begins so
-    rows = [part.tables[name].append_column(place, part.places[name]) for part in parts]
-    table = pa.concat_tables(rows)
-    table = table.append_column("_row", pa.array(range(table.num_rows)))
-    ordered = table.sort_by([(place, "ascending"), ("_row", "ascending")])
-    return ordered.select(parts[0].tables[name].column_names)
+    return pa.concat_tables([part.tables[name] for part in parts]).take(_order(name, parts))
+
+
+def _ids_in_order(name: str, parts: Sequence[Result]) -> Sequence[int]:
+    ids = list(chain.from_iterable(part.ids.get(name, ()) for part in parts))  # none: it stopped
+    return [ids[row] for row in _order(name, parts).tolist()]
+
+
+def _order(name: str, parts: Sequence[Result]) -> npt.NDArray[np.int64]:
+    """The rows of a result of all parts by their places."""
+    places = np.concatenate([part.places[name].to_numpy() for part in parts])
+    return np.argsort(places, kind="stable")

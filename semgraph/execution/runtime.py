@@ -293,7 +293,8 @@ class Runtime:
 
     async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Vectors:
         """Embed distinct texts of one partition, metered to a step."""
-        name = self.partitions[partition] if isinstance(partition, int) else partition
-        embeddings = await self.embedder.embed(texts, name)
+        if isinstance(partition, int):  # without windows rows are of no partition
+            partition = self.partitions[partition] if self.partitions else ""
+        embeddings = await self.embedder.embed(texts, partition)
         count_embeddings(self.meter.step(step), embeddings)
         return embeddings.vectors

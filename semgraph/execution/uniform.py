@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from semgraph.display import command
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import plain
@@ -70,7 +71,8 @@ class _Answers:
         else:
             _, verb, unit = _YES_OR_NO[self.keyword]
             text = f"{self.keyword} {verb} {count if self.answer == '[true]' else 'none'} of {count} {unit}"
-        look = f"; look at one: semgraph why {run} TEXT, with the text of a row" if run else ""
+        why = command(f"semgraph why {run} TEXT", f'session.why("TEXT", "{run}")')
+        look = f"; look at one: {why}, with the text of a row" if run else ""
         return f"step {self.step}: {text}{look}"
 
 

@@ -31,6 +31,7 @@ from semgraph.physical.plan import PhysicalPlan, SqlSegment
 from semgraph.semantic.contract import Cost, Implementation, RowEstimate
 from semgraph.semantic.library import estimated
 
+_SPREAD = 1.96  # standard deviations on each side: 95 %
 _SIZES = 64  # all sizes up to this one are examined, then powers of two
 
 
@@ -415,6 +416,19 @@ class Estimator:
         pairs = left.value * max(right.value, 1.0 if how == "left" else 0.0)
         return Amount(pairs, worse(worse(left.kind, right.kind), "most"))
 
+    def calls_variance(self, node: Semantic) -> float:
+        """The variance of the estimated calls, if those of earlier runs were counts of independent
+        events; 0 if there was one for each row of an input, and without earlier runs.
+        """
+        known = self._known(node)
+        if known is None or not known.calls:
+            return 0.0
+        each_row = known.calls == known.items == known.rows_in
+        if each_row and self.rows(node.inputs[0]).kind == "exact":
+            return 0.0
+        calls = self.call_estimate(node).calls
+        return calls.value**2 / known.calls if calls.kind == "seen" else 0.0
+
     def call_estimate(self, node: Semantic) -> CallEstimate:
         """The expected cost of an operator that calls the model; in a loop, that of all rounds."""
         if self.loop is not None and node not in self.loop.each_round:
@@ -520,6 +534,17 @@ class Forecast:
     def calls(self) -> dict[str, Amount]:
         """The calls of each step that calls the model."""
         return {step: _summed(own)["calls"] for step, own in self._calls.items()}
+
+    def calls_between(self) -> tuple[float, float] | None:
+        """The 95 % range of the calls, if other rows are like those of earlier runs; None where there
+        is no estimate of all calls, or no doubt.
+        """
+        calls = self.total()["calls"]
+        nodes = (n for n in walk(*self.estimator.plan.roots) if isinstance(n, Semantic))
+        spread = _SPREAD * math.sqrt(sum(map(self.estimator.calls_variance, nodes)))
+        if calls.kind != "seen" or round(spread) < 1:
+            return None
+        return max(0.0, calls.value - spread), calls.value + spread
 
     def seconds_in_order(self) -> Amount:
         """Seconds of the calls that follow each other, window after window of a partition."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from semgraph.display import option
 from semgraph.execution.slices import for_batches
 from semgraph.explain.estimates import Amount, Forecast, total
 from semgraph.formats import plural
@@ -28,6 +29,7 @@ WIDTH = 100
 _HEADS = ("step", "how", "rows", "CPU", "calls", "tokens", "$", "prompt", "reads, writes")
 _RIGHT = {"rows", "CPU", "calls", "tokens", "$"}
 _GAP = 2
+_ROWS = 20  # of a sample that a hint proposes
 
 
 def tree(
@@ -103,7 +105,8 @@ def tree(
         lines.append("rewrites: " + ", ".join(rules))
     if left_out:
         lines.append(
-            f"not shown, for lack of space: {'; '.join(left_out)} (format json has them all)"
+            f"not shown, for lack of space: {'; '.join(left_out)} "
+            f"({option('format', 'json')} has them all)"
         )
     return "\n".join(lines)
 
@@ -126,7 +129,8 @@ def _of_schema(plan: PhysicalPlan) -> list[str]:
 
 def _on_duckdb(steps: Mapping[str, Mapping[str, Any]]) -> list[str]:
     names = [name for name, step in steps.items() if any(one["why"] for one in step["segments"])]
-    what = "on DuckDB, also over few rows (format queries shows why): "
+    why = option("format", "queries")
+    what = f"on DuckDB, also over few rows ({why} shows why): "
     return [what + ", ".join(names)] if names else []
 
 
@@ -266,7 +270,9 @@ def _calls(forecast: Forecast) -> str:
     of = ""
     if text == "?" and known:
         text, of = total(known).text(), f" of {plural(len(known), 'step')}"
-    return f"{text} calls{of}{' (a bound)' * text.startswith('≤')}"
+    between = forecast.calls_between()
+    spread = "" if between is None else f" ({between[0]:,.0f} to {between[1]:,.0f})"
+    return f"{text} calls{of}{spread}{' (a bound)' * text.startswith('≤')}"
 
 
 def _unknown(forecast: Forecast) -> list[str]:
@@ -274,9 +280,9 @@ def _unknown(forecast: Forecast) -> list[str]:
     unknown = [step for step, amount in forecast.calls().items() if not amount.known]
     if not unknown:
         return []
-    steps = plural(len(unknown), "step")
+    steps, measure = plural(len(unknown), "step"), option("sample", _ROWS)
     return [
-        f"not estimated: {steps}, whose rows are not known before a run; sample N measures them"
+        f"not estimated: {steps}, whose rows are not known before a run; {measure} measures them"
     ]
 
 
@@ -476,11 +482,14 @@ def as_data(
             else {}
         ),
         "rewrites": list(rules),
-        **(
-            {"estimate": {n: a.as_data() for n, a in forecast.total().items()}}
-            if forecast is not None
-            else {}
-        ),
+        **({"estimate": _total_as_data(forecast)} if forecast is not None else {}),
         "returns": list(plan.logical.returns),
         **({"note": note} if note else {}),
     }
+
+
+def _total_as_data(forecast: Forecast) -> dict[str, Any]:
+    data = {name: amount.as_data() for name, amount in forecast.total().items()}
+    if (between := forecast.calls_between()) is not None:
+        data["calls"]["between"] = list(between)
+    return data

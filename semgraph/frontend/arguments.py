@@ -167,7 +167,9 @@ def _parameter(name: str, params: Mapping[str, Any]) -> Any:
 
 # -- one reader for each kind
 
-_DESC = re.compile(r"(?P<by>.*\S)\s+(?P<direction>desc|asc)\s*\Z", re.IGNORECASE | re.DOTALL)
+_DESC = re.compile(
+    r"(?P<by>.*\S)\s+(?P<direction>desc|asc|descending|ascending)\s*\Z", re.IGNORECASE | re.DOTALL
+)
 _LENGTH = re.compile(rf"{PARAMETER.pattern}(\s*-\s*\d+)?")
 
 
@@ -376,7 +378,10 @@ def _term(value: Any, scope: Scope) -> Sort:
     match = _DESC.match(value) if isinstance(value, str) else None
     if match is None:
         return Sort(read_expression(value, scope))
-    if match["direction"].lower() == "asc":
+    direction = match["direction"].lower()
+    if direction == "descending":
+        raise Fault(f'"{value}": the word is desc', hint=f'write "{match["by"]} desc"')
+    if direction != "desc":
         raise Fault(f'"{value}": ascending is the default', hint=f'write "{match["by"]}"')
     return Sort(read_expression(match["by"], scope), descending=True)
 

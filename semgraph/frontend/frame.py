@@ -67,11 +67,11 @@ from semgraph.frontend.head import (
     read_optional,
     read_windows,
 )
-from semgraph.frontend.inputs import check_rows, columns_of, is_pandas
 from semgraph.frontend.keywords import checks_arguments, refuse_unknown
 from semgraph.frontend.load import Loader, dump, load_document
 from semgraph.frontend.renamed import ELSEWHERE
 from semgraph.frontend.row_files import delimited_rows, json_rows, parquet_rows, rows_of_path
+from semgraph.frontend.rows import check_rows, columns_of, is_pandas
 from semgraph.logical.iterate import Iterate, Round
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan

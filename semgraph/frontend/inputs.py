@@ -1,613 +1,35 @@
-"""Rows of inputs: examples, files and data frames as tables of the types that the plan declares."""
+"""The inputs of a plan as a command names them: files, standard input, a text."""
 
 from __future__ import annotations
 
-import csv as texts
 import json
-import math
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from difflib import get_close_matches
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, InputError, PlanError, Problem, did_you_mean
-from semgraph.expr.functions import canonical_json
-from semgraph.expr.types import Type, type_of_arrow
-from semgraph.formats import plural
-from semgraph.frontend.encodings import not_utf8
-from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
-from semgraph.logical.prompt import plain
-
-R = TypeVar("R")
-_SLASHED = re.compile(r"\s*\d{1,4}[/.]\d{1,2}[/.]\d{1,4}")
-_LEAST, _MOST = -(2**63), 2**63 - 1
-
-
-def convert(value: Any, kind: Type) -> Any:
-    """A value as its type's Python value, None for NULL. Raises Fault.
-
-    >>> convert("2025-01-15T10:00:00+02:00", Type("timestamp")).isoformat()
-    '2025-01-15T08:00:00+00:00'
-    """
-    if value is None or (value == "" and kind.name != "string") or _is_null(value, kind):
-        return None
-    if kind.item is not None:
-        return _items(_list(value, kind), kind.item)
-    if kind.name == "struct":
-        return _struct(value, kind)
-    if kind.name == "vector":
-        return _vector(value, kind)
-    return _ATOMS[kind.name](value)
-
-
-def _items(values: list[Any], kind: Type) -> list[Any]:
-    items = [convert(v, kind) for v in values]
-    if not kind.nullable and any(v is None for v in items):
-        raise Fault(f"{shown(values)} holds a NULL", hint=f"declare it list<{kind} null> if it may")
-    return items
-
-
-def _is_null(value: object, kind: Type) -> bool:
-    """Whether it is what data frames put for nothing: NaT, NA, and NaN where no number belongs."""
-    if isinstance(value, float):
-        return math.isnan(value) and kind.name != "double"
-    return type(value).__name__ in {"NaTType", "NAType"}
-
-
-def shown(value: object) -> str:
-    """A value in a message: short, text in quotes."""
-    text = (
-        f'"{value}"'
-        if isinstance(value, str)
-        else repr(value).lower()
-        if isinstance(value, bool)
-        else repr(value)
-    )
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def check_text(text: str) -> str:
-    """The text, unless it is none. Raises Fault. A run sets rows with a NUL aside."""
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            what = f"the text holds half a character (U+{ord(text[error.start]):04X}), at {error.start}"
-            raise Fault(
-                what, hint="it was cut or decoded wrongly before: read it as UTF-8"
-            ) from None
-    return text
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise Fault(f"{shown(value)} is not text")
-    return check_text(str(value))
-
-
-def _whole(value: Any) -> int:
-    number: Any = value
-    if isinstance(value, str):
-        number = int(value) if re.fullmatch(r"\s*[+-]?\d+\s*", value) else None
-    elif isinstance(value, float) and value.is_integer():
-        number = int(value)
-    if isinstance(number, bool) or not isinstance(number, int):
-        raise Fault(f"{shown(value)} is not a whole number", hint=_plain_number(value))
-    if not _LEAST <= number <= _MOST:
-        raise Fault(f"{shown(value)} has no place in 64 bits", hint="declare it as string")
-    return number
-
-
-def _number(value: Any) -> float:
-    try:
-        number = None if isinstance(value, (bool, list, Mapping)) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = None
-    if number is None or not math.isfinite(number):
-        nan = number is not None and math.isnan(number)
-        hint = "put NULL in its place: fill_nan(None) of polars" if nan else _plain_number(value)
-        raise Fault(f"{shown(value)} is not a number", hint=hint)
-    return number
-
-
-def _plain_number(value: object) -> str | None:
-    """A hint for a number as people write it in a country: 1.234,5 or 1,234.5."""
-    written = isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d[\d., '\u00a0]*\s*", value)
-    return "write it with digits and at most one point: 1234.5" if written else None
-
-
-def _truth(value: Any) -> bool:
-    truth = (
-        {"true": True, "false": False}.get(value.strip().lower())
-        if isinstance(value, str)
-        else value
-    )
-    if not isinstance(truth, bool):
-        raise Fault(f"{shown(value)} is not true or false")
-    return truth
-
-
-def _time(value: Any) -> datetime:
-    time = value
-    if isinstance(value, str):
-        time = _iso(value, datetime.fromisoformat)
-    elif isinstance(value, date) and not isinstance(value, datetime):
-        time = datetime(value.year, value.month, value.day, tzinfo=UTC)
-    if not isinstance(time, datetime):
-        raise Fault(
-            f"{shown(value)} is not a time",
-            hint='write it in ISO 8601, such as "2025-01-15T10:30:00Z"',
-        )
-    try:
-        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    except OverflowError:
-        raise Fault(f"{shown(value)} is out of range") from None
-
-
-def _date(value: Any) -> date:
-    day = _iso(value, date.fromisoformat) if isinstance(value, str) else value
-    if not isinstance(day, date) or isinstance(day, datetime):
-        raise Fault(
-            f"{shown(value)} is not a date", hint='write it in ISO 8601, such as "2025-01-15"'
-        )
-    return day
-
-
-def _iso(text: str, read: Callable[[str], Any]) -> Any:
-    try:
-        return read(text.strip())
-    except ValueError:
-        if _SLASHED.match(text):
-            what = f"{shown(text)} is not ISO 8601: day or month first?"
-            raise Fault(what, hint="write year-month-day: 2025-01-15") from None
-        raise Fault(f"{shown(text)} is not ISO 8601", hint="such as 2025-01-15T10:30:00Z") from None
-
-
-def _json(value: Any) -> str:
-    if not isinstance(value, str):
-        try:
-            return check_text(canonical_json(plain(value)))
-        except (TypeError, ValueError, RecursionError):
-            raise Fault(f"{shown(value)} has no form in JSON") from None
-    _parsed(value, "JSON")
-    return check_text(value)
-
-
-def _parsed(text: str, what: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise Fault(f"{shown(text)} is not {what}") from None
-
-
-def _list(value: Any, kind: Type) -> list[Any]:
-    items = _parsed(value, f"{kind} (a list in JSON)") if isinstance(value, str) else value
-    if hasattr(items, "tolist"):
-        items = items.tolist()
-    if not isinstance(items, (list, tuple)):
-        raise Fault(f"{shown(value)} is not a list")
-    return list(items)
-
-
-def _struct(value: Any, kind: Type) -> dict[str, Any]:
-    fields = _parsed(value, f"{kind} (an object in JSON)") if isinstance(value, str) else value
-    if not isinstance(fields, Mapping):
-        raise Fault(f"{shown(value)} is not {kind}")
-    known = dict(kind.fields)
-    for name in fields:
-        if name not in known:
-            raise Fault(f'{shown(value)} has a field "{name}"', there="fields: " + ", ".join(known))
-    result = {}
-    for name, inner in kind.fields:
-        result[name] = convert(fields.get(name), inner)
-        if result[name] is None and not inner.nullable:
-            raise Fault(
-                f'{shown(value)} has no "{name}"',
-                hint=f"declare it {inner} null if it may be missing",
-            )
-    return result
-
-
-def _vector(value: Any, kind: Type) -> list[float]:
-    vector = [_number(v) for v in _list(value, kind)]
-    if kind.size and len(vector) != kind.size:
-        raise Fault(f"{len(vector)} numbers, expected {kind.size}")
-    return vector
-
-
-_ATOMS: dict[str, Callable[[Any], Any]] = {
-    "string": _text,
-    "int64": _whole,
-    "double": _number,
-    "boolean": _truth,
-    "timestamp": _time,
-    "date": _date,
-    "json": _json,
-}
-
-
-_SHOWN = 3  # faults of one column that are reported; the rest are counted
-
-
-class RowFault(NamedTuple):
-    """A mistake in rows: in which row (from 0; None: all), in which column, what, and
-    what to do.
-    """
-
-    row: int | None
-    column: str
-    what: str
-    hint: str | None = None
-
-
-def check_rows(
-    spec: InputSpec, rows: Any, *, partition: str = "", key: str = "", source: str = ""
-) -> pa.Table:
-    """Rows as a table with the declared columns and types.
-
-    A column that may be NULL may be missing. Columns that are not declared are left out. Text is
-    taken for numbers, times (ISO 8601; without a zone: UTC), lists and structs (JSON), as files
-    without types have it.
-
-    Args:
-        spec: The declared input.
-        rows: Mappings, an Arrow table, or a data frame of pandas or Polars.
-        partition: The column in which NULL becomes "", if it may be NULL.
-        key: The column with values that must differ.
-        source: What messages call the rows, such as a file's name.
-
-    Raises:
-        InputError: With what is wrong, by row (from 1) and column.
-    """
-    columns, faults = _typed_columns(spec, rows, partition, key, source)
-    if faults:
-        raise InputError(
-            *(Problem(_message(fault, spec, source), hint=fault.hint) for fault in faults)
-        )
-    if not columns:
-        return spec.schema.empty_table()
-    arrays = [
-        values if isinstance(values, pa.Array) else pa.array(values, kind.arrow)
-        for (_, kind), values in zip(spec.columns, columns, strict=True)
-    ]
-    return pa.table(arrays, schema=spec.schema)
-
-
-def _message(fault: RowFault, spec: InputSpec, source: str) -> str:
-    start = f"{source}: " if source else ""
-    if fault.row is None:
-        return f"{start}input {spec.name} {fault.what}"
-    return f"{start}input {spec.name}, row {fault.row + 1}, column {fault.column}: {fault.what}"
-
-
-def row_faults(spec: InputSpec, rows: Any, *, partition: str = "", key: str = "") -> list[RowFault]:
-    """The mistakes in rows that `check_rows` reports."""
-    return _typed_columns(spec, rows, partition, key, "")[1]
-
-
-def _typed_columns(
-    spec: InputSpec, rows: Any, partition: str, key: str, source: str
-) -> tuple[list[Any], list[RowFault]]:
-    """The declared columns, each an Arrow array or a list of values of its type; none, if the rows
-    have none.
-    """
-    rows = list(rows) if isinstance(rows, Iterator) else rows
-    try:
-        columns, count = columns_of(rows)
-    except Fault as fault:
-        needed = [
-            f'"{name}": …' for name, kind in spec.columns if not kind.nullable and name != key
-        ]
-        shown = (
-            f", such as {spec.name}=[{{{', '.join(needed)}}}]"
-            if isinstance(rows, (str, bytes, Mapping))
-            else ""
-        )
-        return [], [RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)]
-    if not columns and not count:  # an empty list or file has no column names
-        return [], []
-    slips = dict(_slips(spec, columns, rows))
-    faults = [*_missing(spec, columns, source), *slips.values()]
-    converted: dict[str, Any] = {}
-    for name, kind in spec.columns:
-        values, wrong = _column(name, kind, columns.get(name, [None] * count))
-        if name == partition and kind.nullable and not wrong:
-            values = _without_null(values)
-        faults += wrong
-        if not wrong and name in columns and name not in slips and not kind.nullable:
-            faults += list(_nulls(name, values))
-        converted[name] = values
-    if key in columns and not faults:
-        faults += list(_doubles(key, _values(converted[key])))
-    return list(converted.values()), faults
-
-
-def columns_of(rows: Any) -> tuple[dict[str, Any], int]:
-    """The columns of rows, as Arrow arrays or lists, and the number of rows. Raises
-    Fault.
-    """
-    _refuse_other_frames(rows)
-    if is_pandas(rows):
-        _unique([str(name) for name in rows.columns])
-        return {str(name): _from_pandas(rows[name]) for name in rows.columns}, len(rows)
-    if hasattr(rows, "__arrow_c_stream__") or isinstance(rows, pa.RecordBatch):
-        rows = rows if isinstance(rows, pa.Table) else pa.table(rows)
-        columns = names_of(rows)
-        _unique(columns)
-        return {name: rows.column(i) for i, name in enumerate(columns)}, rows.num_rows
-    if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
-        raise Fault(
-            f"cannot be read from {type(rows).__name__}",
-            hint="give a list of mappings, an Arrow table or a data frame",
-        )
-    listed = list(rows)
-    for i, row in enumerate(listed):
-        if not isinstance(row, Mapping):
-            raise Fault(f"row {i + 1} is {type(row).__name__}, not a mapping of columns")
-    names = dict.fromkeys(str(name) for row in listed for name in row)
-    return {name: [row.get(name) for row in listed] for name in names}, len(listed)
-
-
-def is_pandas(rows: object) -> bool:
-    """Whether it is a data frame of pandas."""
-    return _library(rows) == "pandas" and hasattr(rows, "columns")
-
-
-def _library(value: object) -> str:
-    return type(value).__module__.partition(".")[0]
-
-
-def _refuse_other_frames(rows: Any) -> None:
-    """Refuse one column, and a frame that is not computed yet. Raises Fault."""
-    kind, library = type(rows).__name__, _library(rows)
-    if library == "polars" and kind == "LazyFrame":
-        raise Fault("is a LazyFrame, which has no rows yet", hint="compute it: frame.collect()")
-    if library in {"pandas", "polars"} and not hasattr(rows, "columns"):
-        hint = 'give a frame: series.to_frame("text")'
-        raise Fault(f"is a {kind} of {library}, one column without a table", hint=hint)
-
-
-def names_of(rows: pa.Table) -> list[str]:
-    """The names of the columns of an Arrow table. Raises Fault."""
-    names = []
-    for i in range(rows.num_columns):
-        try:
-            names.append(rows.schema.field(i).name)
-        except UnicodeDecodeError as error:
-            what = f"column {i + 1} has a name that is not UTF-8: {error.object!r}"
-            raise Fault(what, hint="rename it: columns are names by their names") from None
-    return names
-
-
-def _unique(names: Sequence[str]) -> None:
-    double = next((name for name in names if list(names).count(name) > 1), None)
-    if double is not None:
-        raise Fault(f'has the column "{double}" twice', hint="rename one of them")
-
-
-def _from_pandas(series: Any) -> Any:
-    try:
-        return pa.Array.from_pandas(series)
-    except (pa.ArrowException, UnicodeEncodeError, OverflowError):
-        return [None if isinstance(v, float) and v != v else v for v in series.tolist()]  # noqa: PLR0124 - NaN
-
-
-def _missing(spec: InputSpec, columns: Mapping[str, Any], source: str) -> Iterator[RowFault]:
-    declared = dict(spec.columns)
-    extra = [name for name in columns if name not in declared]
-    absent = [name for name in declared if name not in columns]
-    needed = [name for name in absent if not declared[name].nullable]
-    columns_here = ", ".join(columns) or "none"
-    renames = ",".join(f"{name}={_guess(name, extra)}" for name in needed)
-    hint = f"rename in one go: -i {spec.name}={source or 'FILE'}:{renames}"
-    for name in needed:
-        yield RowFault(
-            None, name, f'needs column "{name}" ({declared[name]}); found: {columns_here}', hint
-        )
-    for name in extra:
-        near = get_close_matches(name, [a for a in absent if a not in needed], 1, 0.8)
-        if near:
-            yield RowFault(
-                None,
-                name,
-                f'has no column "{name}"; it has: {", ".join(declared)}',
-                f'did you mean "{near[0]}"?',
-            )
-
-
-def _slips(
-    spec: InputSpec, columns: Mapping[str, Any], rows: Any
-) -> Iterator[tuple[str, RowFault]]:
-    """Columns that most rows have, and a row has under a name that looks like it; by column, the
-    first such row.
-    """
-    declared = dict(spec.columns)
-    present = [name for name in declared if name in columns]
-    for name in columns if isinstance(rows, (list, tuple)) else ():
-        near = get_close_matches(name, present, 1, 0.8) if name not in declared else []
-        row = (
-            next((i for i, row in enumerate(rows) if name in row and near[0] not in row), None)
-            if near
-            else None
-        )
-        if row is not None:
-            what = f"is no column of {spec.name}; it has: {', '.join(declared)}"
-            yield near[0], RowFault(row, name, what, f'did you mean "{near[0]}"?')
-
-
-def _guess(name: str, extra: Sequence[str]) -> str:
-    hint = did_you_mean(name, extra)
-    return hint.split('"')[1] if hint else "COLUMN"
-
-
-def _column(name: str, kind: Type, values: Any) -> tuple[Any, list[RowFault]]:
-    """A column as an Arrow array, or a list of values of its type, and what is wrong with it."""
-    if isinstance(values, (pa.Array, pa.ChunkedArray)):
-        quick = _cast(kind, values)
-        if quick is not None:
-            return quick, []
-        values = values.to_pylist()
-    converted: list[Any] = []
-    faults: list[RowFault] = []
-    count = 0
-    for i, value in enumerate(values):
-        try:
-            converted.append(convert(value, kind))
-        except Fault as fault:
-            count += 1
-            if count <= _SHOWN:
-                faults.append(RowFault(i, name, fault.what, fault.hint or fault.there))
-    if count > _SHOWN:
-        last = faults[-1]
-        faults[-1] = last._replace(what=f"{last.what} (and {count - _SHOWN} more rows)")
-    return converted, faults
-
-
-def _cast(kind: Type, values: Any) -> pa.Array[Any] | None:
-    """A column that is of the type already, but for widths and units; None where values must be
-    looked at.
-    """
-    array: Any = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    if pa.types.is_null(array.type):
-        return pa.array([None] * len(array), kind.arrow)
-    plain = kind.name == "vector" or not pa.types.is_nested(kind.arrow)
-    try:
-        if not plain or kind.name == "json" or type_of_arrow(array.type).arrow != kind.arrow:
-            return None
-        if pa.types.is_dictionary(array.type):
-            array = array.dictionary.cast(kind.arrow).take(array.indices)
-        converted: Any = array.cast(kind.arrow, safe=not pa.types.is_timestamp(array.type))
-    except (Fault, pa.ArrowException):
-        return None
-    return converted if _clean(converted) else None
-
-
-def _clean(array: Any) -> bool:
-    """Whether no number of a column is NaN or infinite."""
-    if not pa.types.is_floating(array.type):
-        return True
-    import pyarrow.compute as pc
-
-    return pc.all(pc.is_finite(array)).as_py() is not False
-
-
-def _values(column: Any) -> list[Any]:
-    return column if isinstance(column, list) else column.to_pylist()
-
-
-def _without_null(column: Any) -> Any:
-    """A column of texts with "" in place of NULL."""
-    if isinstance(column, list):
-        return ["" if value is None else value for value in column]
-    return column.fill_null("")
-
-
-def _nulls(name: str, column: Any) -> Iterator[RowFault]:
-    if not isinstance(column, list) and not column.null_count:
-        return
-    rows = [row for row, value in enumerate(_values(column)) if value is None]
-    for row in rows[:1]:
-        more = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
-        yield RowFault(
-            row, name, f"is NULL{more}", f"fill it, or declare {name} with null after its type"
-        )
-
-
-def _doubles(key: str, values: Sequence[Any]) -> Iterator[RowFault]:
-    seen: dict[Any, int] = {}
-    for row, value in enumerate(values):
-        if value is None:
-            continue
-        first = seen.setdefault(value, row)
-        if first != row:
-            yield RowFault(
-                row, key, f'"{value}" names row {first + 1} already', "a key names one row"
-            )
-            return
-
-
-def read_csv(path: Path, delimiter: str = ",") -> pa.Table:
-    """All columns as text; the plan has their types. An empty cell is NULL, `""`
-    an empty text.
-
-    Raises InputError.
-    """
-    from pyarrow import csv
-
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        names = next(texts.reader(file, delimiter=delimiter), [])
-    if not names:
-        hint = "its first line names the columns; no rows at all: -i NAME=[]"
-        raise InputError(Problem(f"{path}: the file is empty", hint=hint))
-    _refuse_other_separator(path, names, delimiter)
-    _refuse_open_quote(path, delimiter)
-    convert = csv.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.string()),
-        null_values=[""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    try:
-        return csv.read_csv(
-            path, csv.ReadOptions(use_threads=False), parse, convert
-        )  # threads lose the row's number
-    except pa.ArrowInvalid as error:
-        hint = "each row needs as many cells as the first line; a cell with a comma needs double quotes"
-        raise InputError(Problem(f"{path}: {plainly(error)}", hint=hint)) from None
-
-
-def _refuse_other_separator(path: Path, names: Sequence[str], delimiter: str) -> None:
-    """A file with one column, with a name that is several names."""
-    known = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-    for other in known if len(names) == 1 else ():
-        if len(parts := names[0].split(other)) > 1 and all(
-            re.fullmatch(r"\s*[A-Za-z_]\w*\s*", part) for part in parts
-        ):
-            hint = "save it with commas as .csv, or with tabs as .tsv"
-            what = f"its cells stand between {known[other]}, and those of a {path.suffix} between {known[delimiter]}"
-            raise InputError(Problem(f"{path}: {what}", hint=hint))
-
-
-def _refuse_open_quote(path: Path, delimiter: str) -> None:
-    """A file of which a cell goes on to the end because nothing closes its quote: its other rows
-    would be lost.
-    """
-    if path.read_bytes().count(b'"') % 2 == 0:
-        return
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader, begin = texts.reader(file, delimiter=delimiter, strict=True), 1
-        try:
-            for _ in reader:
-                begin = reader.line_num + 1
-        except texts.Error as error:
-            if "unexpected end" in str(error):
-                hint = "close it; a quote inside a quoted cell is written twice"
-                what = "a double quote is opened in this row and never closed"
-                raise InputError(Problem(f"{path}:{begin}: {what}", hint=hint)) from None
-
-
-def plainly(error: Exception) -> str:
-    """The first line of an error of Arrow."""
-    text = str(error).splitlines()[0]
-    cells = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text)
-    if cells:
-        return f"row {cells[1]} has {plural(int(cells[3]), 'cell')}, and the first line {cells[2]}"
-    return text.removeprefix("CSV parse error: ") or type(error).__name__
-
+from semgraph.errors import InputError, PlanError, Problem, did_you_mean
+from semgraph.frontend.mapped import joined
+from semgraph.frontend.row_files import (
+    PACKED,
+    READERS,
+    SPREADSHEETS,
+    STDIN,
+    STDIN_ROWS,
+    row_batches,
+    rows_of,
+    standard_input,
+)
+from semgraph.frontend.rows import check_rows, names_of, refuse_doubles
+from semgraph.logical.plan import ALL, InputSpec, LogicalPlan, Windowing
 
 _RENAMES = re.compile(r"[A-Za-z_]\w*=[^=,]+(,[A-Za-z_]\w*=[^=,]+)*")
-_OWN = ("_step", "_error")  # what a run adds to the rows that it sets aside
-STDIN, STDIN_ROWS = "-", "-.jsonl"
 _NO_ROWS = "[]"
-_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
-_PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz")
 
 
 @dataclass(frozen=True)
@@ -661,46 +83,85 @@ def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> LoadedInput:
     if spec.or_all and value == ALL:
         return LoadedInput(spec.name, ALL, "the store")
     cut = plan.windows if plan.windows and plan.windows.input == spec.name else None
-    if files := _matching(value):
-        parts = [_read(plan, spec, str(file) + renames).rows for file, renames in files]
-        joined = pa.concat_tables([part for part in parts if isinstance(part, pa.Table)])
-        return LoadedInput(spec.name, joined, f"{value} ({len(files)} files)")
+    partition, key = (cut.partition, cut.key) if cut else ("", "")
+    files = _matching(value)
+    sources = [_source(spec, file, cut) for file in files or (value,)]
+    name = f"{value} ({len(files)} files)" if files else sources[0].name
+    tables = (table for source in sources for table in source.tables(spec, partition, key))
+    table = joined(spec.schema, tables)
+    if key:
+        refuse_doubles(spec, table, key, name)
+    return LoadedInput(spec.name, table, name)
+
+
+@dataclass(frozen=True)
+class _RowSource:
+    """Where rows are read from.
+
+    Args:
+        name: What messages call it.
+        batches: Gives the rows, untyped, some at a time, as often as it is called.
+        renames: The columns that have another name there, with that name.
+        written: As the command names it.
+    """
+
+    name: str
+    batches: Callable[[], Iterable[Any]]
+    renames: Mapping[str, str] = field(default_factory=dict)
+    written: str = ""
+
+    def tables(self, spec: InputSpec, partition: str, key: str) -> Iterator[pa.Table]:
+        """The rows, some at a time, with the declared columns and types. Raises InputError."""
+        if self.renames:
+            names = list(dict.fromkeys(name for rows in self.batches() for name in _names(rows)))
+            _refuse_renames(self.renames, names, spec, self.written)
+        first = 0
+        for rows in self.batches():
+            table = check_rows(
+                spec, _renamed(rows, self.renames), partition=partition, key=key,
+                source=self.name, first=first,
+            )  # fmt: skip
+            first += table.num_rows
+            yield table
+
+
+def _source(spec: InputSpec, value: str, cut: Windowing | None) -> _RowSource:
     path, renames = _file(spec, value)
     if value == _NO_ROWS:
-        rows, source = [], "no rows"
-    elif path is not None:
-        source = "standard input" if str(path) == STDIN_ROWS else str(path)
-        rows = _renamed(rows_of(path), renames, spec, value)
-    else:
-        column, now = (
-            _text_column(spec, (cut.key, cut.partition) if cut else ()),
-            _times_of_reading(spec, cut.order if cut else ()),
-        )
-        text, source = (_stdin(), "standard input") if value == STDIN else (value, "the text")
-        if value == STDIN:
-            _refuse_rows(text, spec, column)
-        rows = [{column: text, **now}]
-        source += "".join(f", {name} {at:%Y-%m-%d %H:%M} UTC" for name, at in now.items())
-    partition, key = (cut.partition, cut.key) if cut else ("", "")
-    return LoadedInput(
-        spec.name, check_rows(spec, rows, partition=partition, key=key, source=source), source
-    )
+        return _RowSource("no rows", lambda: [[]])
+    if path is None:
+        return _text_source(spec, value, cut)
+    if str(path) == STDIN_ROWS:
+        rows = rows_of(path)
+        return _RowSource("standard input", lambda: [rows], renames, value)
+    return _RowSource(str(path), partial(row_batches, path), renames, value)
 
 
-def _matching(value: str) -> list[tuple[Path, str]]:
+def _text_source(spec: InputSpec, value: str, cut: Windowing | None) -> _RowSource:
+    """A text, or standard input as one text: a row."""
+    column = _text_column(spec, (cut.key, cut.partition) if cut else ())
+    now = _times_of_reading(spec, cut.order if cut else ())
+    text, name = (standard_input(), "standard input") if value == STDIN else (value, "the text")
+    if value == STDIN:
+        _refuse_rows(text, spec, column)
+    name += "".join(f", {time} {at:%Y-%m-%d %H:%M} UTC" for time, at in now.items())
+    return _RowSource(name, lambda: [[{column: text, **now}]])
+
+
+def _matching(value: str) -> list[str]:
     """The files of a pattern (`chats/*.parquet`) in the order of their names, each with the renames;
     none if it is no pattern. Raises InputError if there are none.
     """
     pattern, colon, rest = value.partition(":")
     path = Path(pattern)
-    if path.suffix.lower() not in _READERS or not re.search(r"[*?\[]", pattern):
+    if path.suffix.lower() not in READERS or not re.search(r"[*?\[]", pattern):
         return []
     if re.search(r"\s", value) or _is_file(path):  # a text, or a file of that name
         return []
     files = sorted(file for file in Path(path.anchor).glob(str(path.relative_to(path.anchor))))
     if not files:
         raise InputError(Problem(f"{pattern}: no file has such a name"))
-    return [(file, colon + rest) for file in files]
+    return [f"{file}{colon}{rest}" for file in files]
 
 
 def _file(spec: InputSpec, value: str) -> tuple[Path | None, dict[str, str]]:
@@ -719,9 +180,7 @@ def _file(spec: InputSpec, value: str) -> tuple[Path | None, dict[str, str]]:
         write = f"name files in it: -i {spec.name}='{base.rstrip('/')}/*.jsonl'"
         raise InputError(Problem(f"{base}: is a folder", hint=write))
     if not re.search(r"\s", value) and (
-        Path(base).suffix.lower() in (*_READERS, *_SPREADSHEETS, *_PACKED)
-        or "/" in base
-        or not value
+        Path(base).suffix.lower() in (*READERS, *SPREADSHEETS, *PACKED) or "/" in base or not value
     ):
         what = "there is no such file"
         hint = (
@@ -769,17 +228,6 @@ def _times_of_reading(spec: InputSpec, by: Sequence[str]) -> dict[str, datetime]
     return {name: now for name, nullable in times if not nullable or name in by}
 
 
-def _stdin() -> str:
-    raw = sys.stdin.buffer.read()
-    wrong = not_utf8(raw, "FILE")
-    if wrong is not None:
-        raise InputError(Problem(f"standard input:{wrong.line}: {wrong.what}", hint=wrong.hint))
-    text = raw.decode("utf-8-sig")
-    if not text.strip():
-        raise InputError(Problem("standard input: there is no text"))
-    return text.rstrip("\n")
-
-
 def _refuse_rows(text: str, spec: InputSpec, column: str) -> None:
     """Refuse rows that would be taken for one text: a JSON object on each of several lines, or one
     that names its column.
@@ -795,159 +243,18 @@ def _refuse_rows(text: str, spec: InputSpec, column: str) -> None:
         raise InputError(Problem(what, there=there, hint=f"as rows: -i {spec.name}={STDIN_ROWS}"))
 
 
-def rows_of(path: Path) -> Any:
-    """The rows of a file, untyped: text where the format knows no types. `-.jsonl` is standard
-    input, an object a line.
+def _names(rows: Any) -> list[str]:
+    if isinstance(rows, pa.Table):
+        return names_of(rows)
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _refuse_renames(
+    renames: Mapping[str, str], names: Sequence[str], spec: InputSpec, value: str
+) -> None:
+    """Refuse renames of columns that a file has not, or to those that are not declared. Raises
+    InputError.
     """
-    if str(path) == STDIN_ROWS:
-        return list(_objects("standard input", iter(_stdin().split("\n"))))
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise InputError(_unreadable(path))
-    return reading(path, reader)
-
-
-def reading(path: Path, reader: Callable[[Path], R]) -> R:
-    """The rows that a reader reads of a file. Raises InputError."""
-    try:
-        return reader(path)
-    except OSError as error:
-        raise InputError(Problem(f"{path}: {error.strerror or error}")) from None
-    except UnicodeDecodeError:
-        wrong = not_utf8(path.read_bytes(), str(path))
-        assert wrong is not None
-        raise InputError(Problem(f"{path}:{wrong.line}: {wrong.what}", hint=wrong.hint)) from None
-
-
-def _unreadable(path: Path) -> Problem:
-    """The problem of a file that no reader is for."""
-    suffix = path.suffix.lower()
-    if suffix in _SPREADSHEETS:
-        hint = "save the sheet as CSV (UTF-8), and name that file"
-        return Problem(f"{path}: spreadsheets are not supported", hint=hint)
-    if suffix in _PACKED:
-        return Problem(
-            f"{path}: packed files are not supported", hint="unpack it, and name that file"
-        )
-    there = "endings: " + ", ".join(_READERS)
-    hint = f"a whole file as one text: -i NAME=- < {path}"
-    return Problem(f'{path}: what "{path.suffix}" holds is not known', there=there, hint=hint)
-
-
-def json_lines(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file with an object on each line. Raises InputError or OSError."""
-    with path.open(encoding="utf-8-sig") as lines:
-        return list(_objects(path, lines))
-
-
-def _objects(path: Path | str, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            hint = _OTHER_JSON if number == 1 and line.strip() in "[{" else _fix(error)
-            what = f"{path}:{number}: this line is no JSON: {_json_fault(error)}"
-            raise InputError(Problem(what, hint=hint or _OTHER_JSON)) from None
-        if not isinstance(row, dict):
-            hint = _OTHER_JSON if isinstance(row, list) else 'write {"column": "value"}'
-            what = f"{path}:{number}: this line is no JSON object, but {_json_kind(row)}"
-            raise InputError(Problem(what, hint=hint))
-        yield {name: value for name, value in row.items() if name not in _OWN}
-
-
-def json_list(path: Path) -> list[Mapping[str, Any]]:
-    """The rows of a file with one list of objects. Raises InputError or OSError."""
-    try:
-        rows = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, UnicodeDecodeError):
-            raise
-        where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        hint = _fix(error) or "a file with an object on each line ends in .jsonl"
-        what = f"{path}{where}: this is no JSON: {_json_fault(error)}"
-        raise InputError(Problem(what, hint=hint)) from None
-    if not isinstance(rows, list):
-        hint = 'write [{"column": "value"}, ...]; a file with an object on each line ends in .jsonl'
-        what = f"{path}: this is no list of JSON objects, but {_json_kind(rows)}"
-        raise InputError(Problem(what, hint=hint))
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, dict):
-            what = f"{path}: item {number} of the list is no JSON object, but {_json_kind(row)}"
-            raise InputError(Problem(what, hint='write [{"column": "value"}, ...]'))
-    return rows
-
-
-_OTHER_JSON = "one object on each line; a file with a list of objects ends in .json"
-
-
-def _json_kind(value: Any) -> str:
-    """What a JSON value is, in words."""
-    if isinstance(value, dict):
-        return f"an object with {', '.join(value) or 'nothing'}"
-    return f"a list of {len(value)}" if isinstance(value, list) else shown(value)
-
-
-def _json_fault(error: Exception) -> str:
-    """What is wrong with a JSON text, with the column."""
-    if not isinstance(error, json.JSONDecodeError):
-        return "nested too deeply"
-    what = error.msg[:1].lower() + error.msg[1:]
-    return f"{what} at column {error.colno}"
-
-
-def _fix(error: Exception) -> str | None:
-    """What to do about the usual slips in JSON; None for others."""
-    if not isinstance(error, json.JSONDecodeError):
-        return None
-    before, rest = error.doc[: error.pos].rstrip(), error.doc[error.pos :].lstrip()
-    if rest.startswith("'"):
-        return "texts and names in JSON have double quotes"
-    if (before.endswith(",") and rest[:1] in {"}", "]", ""}) or rest.rstrip() == ",":
-        return "delete the comma behind the last value"
-    if rest.startswith((",}", ",]")) or re.match(r",\s*[}\]]", rest):
-        return "delete the comma behind the last value"
-    return None
-
-
-def parquet(path: Path) -> pa.Table:
-    """The rows of a Parquet file. Raises InputError or OSError."""
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path)
-        names_of(table)
-    except Fault as fault:
-        raise InputError(Problem(f"{path}: {fault.what}", hint=fault.hint)) from None
-    except pa.ArrowInvalid as error:
-        raise InputError(Problem(f"{path}: this is no Parquet file: {plainly(error)}")) from None
-    return table
-
-
-_READERS: dict[str, Callable[[Path], Any]] = {
-    ".jsonl": json_lines,
-    ".ndjson": json_lines,
-    ".json": json_list,
-    ".csv": read_csv,
-    ".tsv": lambda path: read_csv(path, "\t"),
-    ".parquet": parquet,
-}
-
-
-def _renamed(rows: Any, renames: Mapping[str, str], spec: InputSpec, value: str) -> Any:
-    """Rows with renamed columns, as in `column=source`; a column that had the name already is
-    dropped.
-    """
-    if not renames or (isinstance(rows, list) and not rows):
-        return rows
-    names = (
-        rows.column_names
-        if isinstance(rows, pa.Table)
-        else list(dict.fromkeys(n for row in rows for n in row))
-    )
-    if len(set(names)) < len(names):
-        return rows
     declared = [name for name, _ in spec.columns]
     problems = [
         Problem(f'{value}: input {spec.name} has no column "{column}"', there="it has: " + ", ".join(declared),
@@ -958,18 +265,27 @@ def _renamed(rows: Any, renames: Mapping[str, str], spec: InputSpec, value: str)
                 hint=did_you_mean(source, names))
         for source in renames.values() if source not in names
     ]  # fmt: skip
-    if problems:
+    if problems and names:
         raise InputError(*problems)
-    if isinstance(rows, pa.Table):
-        others = [name for name in names if name not in renames and name not in renames.values()]
-        return pa.table(
-            {**{n: rows[n] for n in others}, **{c: rows[s] for c, s in renames.items()}}
-        )
+
+
+def _renamed(rows: Any, renames: Mapping[str, str]) -> Any:
+    """Rows with renamed columns, as in `column=source`; a column that had the name already is
+    dropped.
+    """
+    if not renames:
+        return rows
     gone = {*renames, *renames.values()}
+    if isinstance(rows, pa.Table):
+        names = names_of(rows)
+        if len(set(names)) < len(names):  # refused as it is checked
+            return rows
+        kept = {name: rows[name] for name in names if name not in gone}
+        return pa.table({**kept, **{name: rows[source] for name, source in renames.items()}})
     return [
         {
-            **{n: v for n, v in row.items() if n not in gone},
-            **{c: row.get(s) for c, s in renames.items()},
+            **{name: value for name, value in row.items() if name not in gone},
+            **{name: row.get(source) for name, source in renames.items()},
         }
         for row in rows
     ]

@@ -77,8 +77,8 @@ from semgraph.frontend.head import (
     parameter_values,
     read_head,
 )
-from semgraph.frontend.inputs import row_faults
 from semgraph.frontend.prompt_files import Prompts
+from semgraph.frontend.rows import row_faults
 from semgraph.frontend.warnings import warnings
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan

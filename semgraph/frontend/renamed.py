@@ -24,6 +24,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
 _PROMPT = dict.fromkeys(
     ("user_instruction", "langex", "instruction", "question"), 'did you mean "prompt"?'
 )
+_PROMPT["model"] = 'the model is the session\'s: Session(llm="openai:gpt-4.1-mini")'
 _GROUPS = dict.fromkeys(("group_by", "groupby", "on", "keys"), 'did you mean "by"?')
 _EQUAL = 'columns that must be equal stand in using: "id", or {"id": "ticket_id"}'
 _PAIRS = {

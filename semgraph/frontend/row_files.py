@@ -1,20 +1,31 @@
-"""Files of rows for the fluent API, where no plan declares the types: those of a delimited file are
-read from its cells.
+"""Files of rows. Those of a format without types are read as text; for the fluent API, where no plan
+declares types, the types of a delimited file are read from its cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import csv as texts
+import json
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semgraph.errors import InputError, Problem
+from semgraph.errors import Fault, InputError, Problem
 from semgraph.expr.types import TIMESTAMP
-from semgraph.frontend.inputs import json_lines, json_list, parquet, read_csv, reading, rows_of
+from semgraph.formats import plural
+from semgraph.frontend.encodings import not_utf8
+from semgraph.frontend.rows import names_of, shown
 
+R = TypeVar("R")
+BATCH = 20_000
+"""Rows that are read at one time."""
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _LINES = (".jsonl", ".ndjson")
 
@@ -120,3 +131,285 @@ def typed(cells: Any) -> Any:
             except pa.ArrowInvalid:  # 31 February, or a number beyond 64 bits: text
                 return cells
     return cells
+
+
+def read_csv(path: Path, delimiter: str = ",") -> pa.Table:
+    """All columns as text; the plan has their types. An empty cell is NULL, `""`
+    an empty text.
+
+    Raises InputError.
+    """
+    from pyarrow import csv
+
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        names = next(texts.reader(file, delimiter=delimiter), [])
+    if not names:
+        hint = "its first line names the columns; no rows at all: -i NAME=[]"
+        raise InputError(Problem(f"{path}: the file is empty", hint=hint))
+    _refuse_other_separator(path, names, delimiter)
+    _refuse_open_quote(path, delimiter)
+    convert = csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    try:
+        return csv.read_csv(
+            path, csv.ReadOptions(use_threads=False), parse, convert
+        )  # threads lose the row's number
+    except pa.ArrowInvalid as error:
+        hint = "each row needs as many cells as the first line; a cell with a comma needs double quotes"
+        raise InputError(Problem(f"{path}: {plainly(error)}", hint=hint)) from None
+
+
+def _refuse_other_separator(path: Path, names: Sequence[str], delimiter: str) -> None:
+    """A file with one column, with a name that is several names."""
+    known = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+    for other in known if len(names) == 1 else ():
+        if len(parts := names[0].split(other)) > 1 and all(
+            re.fullmatch(r"\s*[A-Za-z_]\w*\s*", part) for part in parts
+        ):
+            hint = "save it with commas as .csv, or with tabs as .tsv"
+            what = f"its cells stand between {known[other]}, and those of a {path.suffix} between {known[delimiter]}"
+            raise InputError(Problem(f"{path}: {what}", hint=hint))
+
+
+def _refuse_open_quote(path: Path, delimiter: str) -> None:
+    """A file of which a cell goes on to the end because nothing closes its quote: its other rows
+    would be lost.
+    """
+    if path.read_bytes().count(b'"') % 2 == 0:
+        return
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader, begin = texts.reader(file, delimiter=delimiter, strict=True), 1
+        try:
+            for _ in reader:
+                begin = reader.line_num + 1
+        except texts.Error as error:
+            if "unexpected end" in str(error):
+                hint = "close it; a quote inside a quoted cell is written twice"
+                what = "a double quote is opened in this row and never closed"
+                raise InputError(Problem(f"{path}:{begin}: {what}", hint=hint)) from None
+
+
+def plainly(error: Exception) -> str:
+    """The first line of an error of Arrow."""
+    text = str(error).splitlines()[0]
+    cells = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text)
+    if cells:
+        return f"row {cells[1]} has {plural(int(cells[3]), 'cell')}, and the first line {cells[2]}"
+    return text.removeprefix("CSV parse error: ") or type(error).__name__
+
+
+_OWN = ("_step", "_error")  # what a run adds to the rows that it sets aside
+STDIN, STDIN_ROWS = "-", "-.jsonl"
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
+PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz")
+
+
+def standard_input() -> str:
+    """All of standard input as text, without its last line breaks. Raises InputError."""
+    raw = sys.stdin.buffer.read()
+    wrong = not_utf8(raw, "FILE")
+    if wrong is not None:
+        raise InputError(Problem(f"standard input:{wrong.line}: {wrong.what}", hint=wrong.hint))
+    text = raw.decode("utf-8-sig")
+    if not text.strip():
+        raise InputError(Problem("standard input: there is no text"))
+    return text.rstrip("\n")
+
+
+def rows_of(path: Path) -> Any:
+    """The rows of a file, untyped: text where the format knows no types. `-.jsonl` is standard
+    input, an object a line.
+    """
+    if str(path) == STDIN_ROWS:
+        return list(_objects("standard input", iter(standard_input().split("\n"))))
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise InputError(_unreadable(path))
+    return reading(path, reader)
+
+
+def row_batches(path: Path, size: int = BATCH) -> Iterator[Any]:
+    """The rows of `rows_of`, at most so many at a time: those of a file with an object on each line, or
+    in Parquet, are read as they are asked for.
+    """
+    suffix = path.suffix.lower()
+    if str(path) != STDIN_ROWS and suffix in _IN_BATCHES:
+        with _read_errors(path):
+            yield from _IN_BATCHES[suffix](path, size)
+        return
+    rows = rows_of(path)
+    for start in range(0, max(1, len(rows)), size):
+        yield rows[start : start + size]
+
+
+def reading(path: Path, reader: Callable[[Path], R]) -> R:
+    """The rows that a reader reads of a file. Raises InputError."""
+    with _read_errors(path):
+        return reader(path)
+
+
+@contextmanager
+def _read_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(Problem(f"{path}: {error.strerror or error}")) from None
+    except UnicodeDecodeError:
+        wrong = not_utf8(path.read_bytes(), str(path))
+        assert wrong is not None
+        raise InputError(Problem(f"{path}:{wrong.line}: {wrong.what}", hint=wrong.hint)) from None
+
+
+def _unreadable(path: Path) -> Problem:
+    """The problem of a file that no reader is for."""
+    suffix = path.suffix.lower()
+    if suffix in SPREADSHEETS:
+        hint = "save the sheet as CSV (UTF-8), and name that file"
+        return Problem(f"{path}: spreadsheets are not supported", hint=hint)
+    if suffix in PACKED:
+        return Problem(
+            f"{path}: packed files are not supported", hint="unpack it, and name that file"
+        )
+    there = "endings: " + ", ".join(READERS)
+    hint = f"a whole file as one text: -i NAME=- < {path}"
+    return Problem(f'{path}: what "{path.suffix}" holds is not known', there=there, hint=hint)
+
+
+def json_lines(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file with an object on each line. Raises InputError or OSError."""
+    with path.open(encoding="utf-8-sig") as lines:
+        return list(_objects(path, lines))
+
+
+def _objects(path: Path | str, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            hint = _OTHER_JSON if number == 1 and line.strip() in "[{" else _fix(error)
+            what = f"{path}:{number}: this line is no JSON: {_json_fault(error)}"
+            raise InputError(Problem(what, hint=hint or _OTHER_JSON)) from None
+        if not isinstance(row, dict):
+            hint = _OTHER_JSON if isinstance(row, list) else 'write {"column": "value"}'
+            what = f"{path}:{number}: this line is no JSON object, but {_json_kind(row)}"
+            raise InputError(Problem(what, hint=hint))
+        yield {name: value for name, value in row.items() if name not in _OWN}
+
+
+def json_list(path: Path) -> list[Mapping[str, Any]]:
+    """The rows of a file with one list of objects. Raises InputError or OSError."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise
+        where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        hint = _fix(error) or "a file with an object on each line ends in .jsonl"
+        what = f"{path}{where}: this is no JSON: {_json_fault(error)}"
+        raise InputError(Problem(what, hint=hint)) from None
+    if not isinstance(rows, list):
+        hint = 'write [{"column": "value"}, ...]; a file with an object on each line ends in .jsonl'
+        what = f"{path}: this is no list of JSON objects, but {_json_kind(rows)}"
+        raise InputError(Problem(what, hint=hint))
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            what = f"{path}: item {number} of the list is no JSON object, but {_json_kind(row)}"
+            raise InputError(Problem(what, hint='write [{"column": "value"}, ...]'))
+    return rows
+
+
+_OTHER_JSON = "one object on each line; a file with a list of objects ends in .json"
+
+
+def _json_kind(value: Any) -> str:
+    """What a JSON value is, in words."""
+    if isinstance(value, dict):
+        return f"an object with {', '.join(value) or 'nothing'}"
+    return f"a list of {len(value)}" if isinstance(value, list) else shown(value)
+
+
+def _json_fault(error: Exception) -> str:
+    """What is wrong with a JSON text, with the column."""
+    if not isinstance(error, json.JSONDecodeError):
+        return "nested too deeply"
+    what = error.msg[:1].lower() + error.msg[1:]
+    return f"{what} at column {error.colno}"
+
+
+def _fix(error: Exception) -> str | None:
+    """What to do about the usual slips in JSON; None for others."""
+    if not isinstance(error, json.JSONDecodeError):
+        return None
+    before, rest = error.doc[: error.pos].rstrip(), error.doc[error.pos :].lstrip()
+    if rest.startswith("'"):
+        return "texts and names in JSON have double quotes"
+    if (before.endswith(",") and rest[:1] in {"}", "]", ""}) or rest.rstrip() == ",":
+        return "delete the comma behind the last value"
+    if rest.startswith((",}", ",]")) or re.match(r",\s*[}\]]", rest):
+        return "delete the comma behind the last value"
+    return None
+
+
+def _json_line_batches(path: Path, size: int) -> Iterator[list[dict[str, Any]]]:
+    with path.open(encoding="utf-8-sig") as lines:
+        rows = _objects(path, lines)
+        while batch := list(islice(rows, size)):
+            yield batch
+
+
+def parquet(path: Path) -> pa.Table:
+    """The rows of a Parquet file. Raises InputError or OSError."""
+    import pyarrow.parquet as pq
+
+    with _parquet_errors(path):
+        table = pq.read_table(path)
+        names_of(table)
+        return table
+
+
+def _parquet_batches(path: Path, size: int) -> Iterator[pa.Table]:
+    import pyarrow.parquet as pq
+
+    with _parquet_errors(path):
+        try:
+            file = pq.ParquetFile(path)
+        except UnicodeDecodeError:  # the name of a column
+            parquet(path)
+            raise
+        with file:
+            if not file.metadata.num_rows:
+                yield file.schema_arrow.empty_table()
+            for batch in file.iter_batches(size):
+                yield pa.Table.from_batches([batch])
+
+
+@contextmanager
+def _parquet_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except Fault as fault:
+        raise InputError(Problem(f"{path}: {fault.what}", hint=fault.hint)) from None
+    except pa.ArrowInvalid as error:
+        raise InputError(Problem(f"{path}: this is no Parquet file: {plainly(error)}")) from None
+
+
+_IN_BATCHES: dict[str, Callable[[Path, int], Iterator[Any]]] = {
+    ".jsonl": _json_line_batches,
+    ".ndjson": _json_line_batches,
+    ".parquet": _parquet_batches,
+}
+READERS: dict[str, Callable[[Path], Any]] = {
+    ".jsonl": json_lines,
+    ".ndjson": json_lines,
+    ".json": json_list,
+    ".csv": read_csv,
+    ".tsv": lambda path: read_csv(path, "\t"),
+    ".parquet": parquet,
+}

@@ -29,7 +29,7 @@ from semgraph.llm.base import (
     Vectors,
     Wrapper,
 )
-from semgraph.private import create_private
+from semgraph.private import create_private, refusal
 
 # "sgj1": other programs recognise the format by it.
 _APPLICATION_ID = 0x73676A31
@@ -86,7 +86,7 @@ def open_journal(path: Path, patience: float = _OPEN_SECONDS) -> sqlite3.Connect
         create_private(path)
     except OSError as error:
         raise SemgraphError(
-            f"{path}: the journal cannot be opened ({error.strerror}). {_CHOOSE}"
+            f"{path}: the journal cannot be opened ({refusal(path.parent, error)}). {_CHOOSE}"
         ) from error
     database = sqlite3.connect(
         path, timeout=min(patience, _OPEN_SECONDS), isolation_level=None, check_same_thread=False
@@ -445,6 +445,12 @@ class Journal:
         sql = f"SELECT {columns} FROM answers {joins} WHERE call_id = ?"
         row = self._now(lambda: self._database.execute(sql, (call_id,)).fetchone())
         return None if row is None else _exchange(row)
+
+    def issued_since(self, created: float) -> list[tuple[str, Reply]]:
+        """The answers since a time (seconds since the epoch), each with its step, as they were issued."""
+        sql = f"SELECT step, attempts, {_REPLY} FROM answers WHERE created >= ? ORDER BY id"
+        rows = self._now(lambda: self._database.execute(sql, (created,)).fetchall())
+        return [(step, replace(_reply(row), attempts=attempts)) for step, attempts, *row in rows]
 
     def submit(self, token: str, model: str, keys: Iterable[str]) -> None:
         """Record a batch before it is submitted; return when it is in the file. A key that an

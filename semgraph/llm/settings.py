@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -20,6 +19,8 @@ from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.llm.local.catalogue import find, offline
 from semgraph.llm.prices import OPENAI_URL
 from semgraph.llm.specs import ModelSpec, parse_spec, unbound_role, without_password
+from semgraph.llm.toml_file import read_toml
+from semgraph.private import refusal
 from semgraph.redaction import learn, learn_from_addresses, learn_from_environment
 
 OPTION = "option"  # the origin of values from the command line or from `Session`
@@ -124,24 +125,34 @@ def from_environment(env: Mapping[str, str], cwd: Path, problems: list[Problem])
     )
 
 
-def from_file(path: Path, cwd: Path, problems: list[Problem], *, required: bool = False) -> Source:
+def from_file(
+    path: Path,
+    cwd: Path,
+    problems: list[Problem],
+    *,
+    required: bool = False,
+    named_by: str = "--config FILE, or SEMGRAPH_CONFIG",
+) -> Source:
     """A `semgraph.toml`; empty if it does not exist and is not required. Relative paths start from
-    its folder.
+    its folder. `named_by` is how a user names another file.
     """
     origin = f"./{path.relative_to(cwd)}" if path.is_relative_to(cwd) else str(path)
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        tree = read_toml(path, origin)
     except FileNotFoundError:
         if required:
             problems.append(
                 Problem(f"{origin}: there is no such file", hint="name an existing file, or none")
             )
         return Source(origin)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    except PlanError as error:
+        problems += error.problems
+        return Source(origin)
+    except (OSError, UnicodeDecodeError) as error:
         if isinstance(error, UnicodeDecodeError):
-            reason = f"byte {error.start} is not UTF-8"
-        hint = "all keys: docs/settings.md"
+            reason, hint = f"byte {error.start} is not UTF-8", "save it as UTF-8"
+        else:
+            reason, hint = refusal(path.parent, error), f"name another: {named_by}"
         problems.append(Problem(f"{origin}: cannot be read", there=reason, hint=hint))
         return Source(origin)
     return _checked(origin, dict(_flat(tree)), path.parent, problems)
@@ -345,7 +356,9 @@ class Settings:
             from_file(
                 folder / (named or "semgraph.toml"), folder, problems, required=named is not None
             ),
-            from_file(user_config(environment), folder, problems),
+            from_file(
+                user_config(environment), folder, problems, named_by="its folder is SEMGRAPH_HOME"
+            ),
         ]
         learn_from_addresses(str(value) for source in sources for value in source.values.values())
         values = _plain(sources, folder) | _models(sources, environment, problems)

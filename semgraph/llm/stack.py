@@ -335,6 +335,8 @@ class Budget:
         max_tokens: Tokens of prompts and answers, embeddings included.
         max_usd: Dollars. Under such a limit, only models with a known price can be called.
         max_seconds: Seconds since this object was made; nothing is sent later.
+        within: Another budget that each request must fit too, shared by several runs.
+        owner: Whose limits they are, for errors: ` of this server`.
     """
 
     def __init__(
@@ -343,7 +345,10 @@ class Budget:
         max_tokens: int | None = None,
         max_usd: float | None = None,
         max_seconds: float | None = None,
+        within: Budget | None = None,
+        owner: str = "",
     ) -> None:
+        self.within, self.owner = within, owner
         self.max_calls, self.max_tokens, self.max_usd, self.max_seconds = (
             max_calls,
             max_tokens,
@@ -371,7 +376,8 @@ class Budget:
     @property
     def counts_tokens(self) -> bool:
         """Whether a reservation needs the tokens of the prompt."""
-        return self.max_tokens is not None or self.max_usd is not None
+        own = self.max_tokens is not None or self.max_usd is not None
+        return own or (self.within is not None and self.within.counts_tokens)
 
     async def reserve(self, most: Spending, what: str = "") -> None:
         """Reserve the most that a request can cost; pair it with `charge`.
@@ -386,10 +392,21 @@ class Budget:
         Raises:
             BudgetReached: It could pass a limit, even if all requests in flight cost nothing.
         """
+        if self.within is not None:
+            await self.within.reserve(most, what)
+        try:
+            await self._reserve(most, what)
+        except BaseException:
+            if self.within is not None:
+                self.within.charge(most, Spending())
+            raise
+
+    async def _reserve(self, most: Spending, what: str) -> None:
         async with self._turn:
             while True:
                 if limit := self.passed(self.spent + most):
-                    raise BudgetReached(refusal(limit, what, (self.spent + self._reserved).calls))
+                    calls = (self.spent + self._reserved).calls
+                    raise BudgetReached(refusal(limit, what, calls, self.owner))
                 if not self.passed(self.spent + self._reserved + most):
                     break
                 self._charged = asyncio.get_running_loop().create_future()
@@ -398,6 +415,8 @@ class Budget:
 
     def charge(self, most: Spending, actual: Spending) -> None:
         """Replace a reservation by the actual cost."""
+        if self.within is not None:
+            self.within.charge(most, actual)
         self._reserved -= most
         self.spent += actual
         if self._charged and not self._charged.done():
@@ -496,6 +515,8 @@ class Budget:
         Raises:
             PlanError: The budget limits dollars, and the price is not known.
         """
+        if self.within is not None:
+            self.within.require_price(name, price)
         if self.max_usd is not None and price is None:
             raise PlanError(
                 Problem(
@@ -505,17 +526,18 @@ class Budget:
             )
 
 
-def refusal(passed: Passed, what: str, calls: int) -> str:
+def refusal(passed: Passed, what: str, calls: int, owner: str = "") -> str:
     """Why a request is not sent.
 
     Args:
         passed: The limit that it could pass.
         what: The request; the number of the call if empty.
         calls: The number of calls that are spent or reserved.
+        owner: As in `Budget`.
     """
     name, value, spent = passed
     what = what or f"call {calls + 1:,}"
-    return f"stopped before {what}: it would pass {name} {value} (spent {spent})"
+    return f"stopped before {what}: it would pass {name} {value}{owner} (spent {spent})"
 
 
 def _usd(amount: float) -> str:

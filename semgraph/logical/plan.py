@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Problem
+from semgraph.errors import Fault, PlanError, Problem
 from semgraph.expr.canonical import canonical
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.own_functions import own_calls
@@ -129,8 +129,7 @@ class Choice:
         if match is None:
             shown = value if isinstance(value, str) else canonical_json(value)
             msg = f'invalid implementation "{shown}"'
-            cut = "(" in shown and ")" not in shown
-            raise Fault(msg, hint=_QUOTES if cut else "write block, or block(left=10, right=5)")
+            raise Fault(msg, hint=_unclosed(shown) or "write block, or block(left=10, right=5)")
         pairs = [part for part in _PART.findall(match["params"] or "") if part.strip()]
         return cls(match["name"], _checked([_assignment(part) for part in pairs]))
 
@@ -139,12 +138,22 @@ class Choice:
         return f"{self.name}({inner})" if self.params else self.name
 
 
-_QUOTES = 'a comma ends a value inside { } and [ ]. Quote it: "block(left=10, right=5)"'
 _CHOICE = re.compile(r"\s*(?P<name>[^\s(){}\[\]=,]+)\s*(?:\((?P<params>.*)\))?\s*\Z", re.DOTALL)
 _PART = re.compile(  # up to a comma outside quotes
     r"""(?:[^",=]|"(?:[^"\\]|\\.)*"|"|=\s*'[^']*'|=)+"""
 )
 _WORD = re.compile(r"(?!(?:true|false|null)\Z)[A-Za-z_][\w./-]*\Z")  # text that needs no quotes
+
+
+def _unclosed(written: str) -> str:
+    """A hint for a choice that lacks its last bracket; "" for another."""
+    closed = f"{written.rstrip(' ,')})"
+    if written.count("(") != 1 or ")" in written or not _CHOICE.match(closed):
+        return ""
+    return (
+        f'a ")" is missing: {closed}. In YAML, a comma inside {{ }} or [ ] ends a value: '
+        'quote it, "block(left=10, right=5)"'
+    )
 
 
 def _assignment(part: str) -> tuple[str, Any]:
@@ -186,6 +195,13 @@ def _choice_of_mapping(value: Mapping[Any, Any]) -> Choice:
         msg = f'the parameters of "{name}" must be a mapping'
         raise Fault(msg, hint="write {block: {left: 10}}")
     return Choice(name, _checked([(str(k), v) for k, v in (params or {}).items()]))
+
+
+def _chosen(step: str, value: object) -> Choice:
+    try:
+        return Choice.parse(value)
+    except Fault as fault:
+        raise PlanError(Problem(fault.what, step, there=fault.there, hint=fault.hint)) from None
 
 
 def match_steps(pattern: str, steps: Iterable[str]) -> list[str]:
@@ -259,7 +275,7 @@ class LogicalPlan:
         nodes = walk(*self.roots, *self.steps.values()) if use else ()
         steps = dict.fromkeys(node.step for node in nodes if node.swappable)
         parsed = {
-            step: Choice.parse(value)
+            step: _chosen(step, value)
             for pattern, value in use.items()
             for step in match_steps(pattern, steps) or [pattern]
         }

@@ -284,6 +284,8 @@ class SqlSegment(PhysicalNode):
         try:
             batch = await self._rows(inputs, ctx)
         except DataError as error:
+            if not ctx.has_windows:
+                raise
             rest, failures = await without_faulty(self.segment, inputs, ctx.now, error)
             ctx.fail(failures)
             batch = await self._rows(rest, ctx)

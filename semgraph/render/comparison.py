@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from semgraph.compare.comparison import Arm, Comparison, Quality, graded, ranked
-from semgraph.formats import dollars, duration, plain_line, plural, short
+from semgraph.formats import dollars, duration, plain_line, plural, short, stopped
 from semgraph.render.chart import NONE, share, text
 from semgraph.render.tables import GAP, Column, dropped_note, fit, fitting, folded
 
@@ -206,7 +206,7 @@ def footer(comparison: Comparison) -> list[str]:
     failed = (line for arm in ranked(comparison) for line in _failures(arm))
     lines_ += [" · ".join(parts), *failed, *(f"! {note}" for note in comparison.notes)]
     if comparison.stopped:
-        lines_.append(f"! stopped: {comparison.stopped}")
+        lines_.append(f"! {stopped(comparison.stopped)}")
         missing = ", ".join(f"{n} of {name}" for name, n in comparison.missing.items())
         lines_.append(f"! missing trials: {missing}. Repeat it with a higher limit to continue")
     return lines_

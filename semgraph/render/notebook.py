@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.compare.comparison import Comparison, Evidence
-from semgraph.display import Drawing, as_chart, as_html, as_text
+from semgraph.display import Drawing, as_chart, as_html, as_text, preformatted
 from semgraph.execution.record import Run, exchanges, read_answers
 from semgraph.execution.result import Result
 from semgraph.formats import UNKNOWN, dollars, plural, shortened
@@ -179,6 +179,11 @@ def _comparison_chart(value: Comparison) -> Drawing:
 @as_text.register
 def _evidence_text(value: Evidence) -> str:
     return "\n".join(evidence_lines(value))
+
+
+@as_html.register
+def _evidence_html(value: Evidence) -> str:
+    return preformatted(_evidence_text(value), wrapped=True)
 
 
 def _columns() -> int:

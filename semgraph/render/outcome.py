@@ -10,7 +10,17 @@ from pathlib import Path
 from semgraph.execution.record import Run
 from semgraph.execution.recorded_results import RecordedTables
 from semgraph.execution.result import Result
-from semgraph.formats import UNKNOWN, count, dollars, duration, known, plain_line, plural, short
+from semgraph.formats import (
+    UNKNOWN,
+    count,
+    dollars,
+    duration,
+    known,
+    plain_line,
+    plural,
+    short,
+    stopped,
+)
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
@@ -251,7 +261,7 @@ def remarks(result: Result, plan: LogicalPlan, typed: str, restart: str = "") ->
     if result.failed:
         yield from _failures(result, plan, restart or typed)
     if result.stopped:
-        yield f"run {result.run} stopped: {result.stopped}"
+        yield f"run {result.run} {stopped(result.stopped)}"
         if result.members:
             yield f"  {_safe(result.committed + result.skipped, result.members, plan, result.record)}"
         yield f"Resume: semgraph run {typed} --resume {result.run}"

@@ -111,6 +111,31 @@ def pictures(tables: Iterable[tuple[str, pa.Table]], graph: Graph) -> list[Pictu
     return [p for p in by_partition.values() if p.nodes or p.edges]
 
 
+def borrow_names(
+    drawn: Iterable[Picture], tables: Iterable[tuple[str, pa.Table]], graph: Graph
+) -> None:
+    """Name nodes of which only the key is known, such as stored ones of which a run wrote other
+    properties.
+
+    Args:
+        drawn: The pictures; their nodes are changed.
+        tables: Where the names are, if anywhere; read if a name is missing.
+        graph: The graph.
+    """
+    nameless = [
+        (picture.partition, key, dot)
+        for picture in drawn
+        for key, dot in picture.nodes.items()
+        if dot.name == key[:_MORE]
+    ]
+    if not nameless:
+        return
+    known = {p.partition: p for p in pictures(tables, graph)}
+    for partition, key, dot in nameless:
+        if partition in known:
+            dot.name = known[partition].name(key)
+
+
 def _draw(graph: Graph, label: str) -> Draw:
     return graph.draws.get(label, graph.draw)
 

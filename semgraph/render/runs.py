@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from semgraph.execution.record import Run
@@ -70,7 +70,12 @@ def list_lines(runs: Sequence[Run], width: int) -> Iterator[str]:
 
 
 def _at(text: str) -> str:
-    return cell(datetime.fromisoformat(text)) if text else UNKNOWN
+    """A time to the second, so that all lines have the same form.
+
+    >>> _at("2025-03-03T09:00:00+00:00")
+    '2025-03-03 09:00:00'
+    """
+    return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S}" if text else UNKNOWN
 
 
 def page(run: Run, width: int) -> Iterator[str]:

@@ -175,7 +175,7 @@ def known_partitions(table: pa.Table, context: AnswerContext) -> list[str] | Non
     """The partition of each row, which may be ""; None if the relation has none."""
     batch = Batch.of_table(table)
     numbers = batch.partitions()
-    if numbers is not None:
+    if numbers is not None and context.partitions:  # there are none without windows
         return [context.partitions[number] for number in numbers]
     return batch.owners(context.partition_column)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from semgraph.errors import Fault
@@ -84,23 +85,27 @@ def _rows(spec: InputSpec, hidden: frozenset[str], note: Note) -> Schema:
     return {"anyOf": [rows, {"const": ALL}]} if spec.or_all else rows
 
 
-def _value(kind: Type) -> Schema:
-    """The schema of a value of an input; NULL where the type says so."""
+def _value(kind: Type, *, of_result: bool = False) -> Schema:
+    """The schema of a value: of an input, with NULL where the type says so; of a result, with NULL at
+    every depth and all fields of structs.
+    """
+    null = of_result or kind.nullable
+    inside = partial(_value, of_result=of_result)
     if kind.item is not None:
-        body: Schema = {"type": "array", "items": _value(kind.item)}
+        body: Schema = {"type": "array", "items": inside(kind.item)}
     elif kind.name == "struct":
-        needed = [name for name, inner in kind.fields if not inner.nullable]
-        body = closed({name: _value(inner) for name, inner in kind.fields}, needed)
+        needed = [name for name, inner in kind.fields if of_result or not inner.nullable]
+        body = closed({name: inside(inner) for name, inner in kind.fields}, needed)
     elif kind.name == "vector":
         size = {"minItems": kind.size, "maxItems": kind.size} if kind.size else {}
         body = {"type": "array", "items": {"type": "number"}, **size}
     elif kind.name == "enum":
-        return {"enum": [*kind.values, *([None] if kind.nullable else [])]}
+        return {"enum": [*kind.values, *([None] if null else [])]}
     elif kind.name not in _ATOMS:
         return {}  # JSON of any kind
     else:
         body = dict(_ATOMS[kind.name])
-    return body | {"type": [body["type"], "null"]} if kind.nullable else body
+    return body | {"type": [body["type"], "null"]} if null else body
 
 
 def _described(schema: Schema, text: str) -> Schema:
@@ -215,20 +220,7 @@ def _result_value(arrow: Any) -> Schema:
         kind = type_of_arrow(arrow)
     except Fault:
         return {}
-    return _nullable(kind)
-
-
-def _nullable(kind: Type) -> Schema:
-    """The schema of a value of a result; NULL at every depth."""
-    if kind.item is not None:
-        return {"type": ["array", "null"], "items": _nullable(kind.item)}
-    if kind.name == "struct":
-        fields = {name: _nullable(inner) for name, inner in kind.fields}
-        return closed(fields, fields) | {"type": ["object", "null"]}
-    if kind.name == "vector":
-        return {"type": ["array", "null"], "items": {"type": "number"}}
-    atom = _ATOMS.get(kind.name)
-    return {} if atom is None else atom | {"type": [atom["type"], "null"]}
+    return _value(kind, of_result=True)
 
 
 def _columns(node: Node) -> str:

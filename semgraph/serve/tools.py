@@ -12,7 +12,7 @@ from typing import Any
 
 from semgraph.errors import InputError, PlanError, Problem, did_you_mean
 from semgraph.execution.result import Result
-from semgraph.formats import plural
+from semgraph.formats import plural, stopped
 from semgraph.frontend.document import parse, read_text
 from semgraph.frontend.jsonschema import Schema
 from semgraph.frontend.notes import Notes
@@ -301,7 +301,7 @@ def summary(result: Result, outcome: Mapping[str, Any], seconds: float) -> Itera
         seconds: The wall time of the run.
     """
     if result.stopped:
-        yield f"stopped: {result.stopped}"
+        yield stopped(result.stopped)
     failed = outcome["failed"]
     if failed:
         yield f"{plural(len(failed), 'row')} failed:"

@@ -12,10 +12,12 @@ from typing import Literal
 import pyarrow as pa
 
 from semgraph.compare.scratch import partitions_read, snapshot
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError, Problem, StoreUnavailable
+from semgraph.execution.executor import committed_rows
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import Run
 from semgraph.execution.runtime import in_batches
+from semgraph.execution.windows import prepare
 from semgraph.explain import queries as store_queries
 from semgraph.explain import requests as first_prompts
 from semgraph.explain import rewrites
@@ -23,6 +25,7 @@ from semgraph.explain.algebra import algebra
 from semgraph.explain.charts import dot, mermaid
 from semgraph.explain.estimates import Estimator, Forecast
 from semgraph.explain.tree import WIDTH, as_data, tree
+from semgraph.formats import plural
 from semgraph.llm.settings import OPTION
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
@@ -112,9 +115,10 @@ class Explanation:
         shards: str,
     ) -> str:
         memory = self.resources.observations()
-        forecast, batched = None, await self._in_batches(physical)
+        forecast, batched, skipped = None, await self._in_batches(physical), ""
         if self.inputs is not None:
-            estimator = await self._estimator(physical, self.inputs, memory)
+            inputs, skipped = await self._pending(self.inputs)
+            estimator = await self._estimator(physical, inputs, memory)
             forecast = Forecast(replace(estimator, in_batches=batched))
         actual = None if self.run is None else self.run.metrics.get("steps", {})
         note = "; ".join(part for part in (note, memory.note if memory else "") if part)
@@ -123,14 +127,42 @@ class Explanation:
             data = as_data(physical, actual, forecast, names, note, batched)
             if shards:
                 data["store"] = shards
+            if skipped:
+                data["skipped"] = skipped
             if engine:
                 data["engine"] = engine
             if self.sample is not None:
                 data["sample"] = self.sample.as_data()
             return json.dumps(data, indent=1, ensure_ascii=False, default=str)
         lines = [tree(physical, actual, forecast, names, self.width, note, batched)]
-        lines += [line for line in (engine, shards) if line]
+        lines += [line for line in (skipped, engine, shards) if line]
         return "\n".join([*lines, *(self.sample.lines() if self.sample is not None else [])])
+
+    async def _pending(self, inputs: Mapping[str, pa.Table]) -> tuple[Mapping[str, pa.Table], str]:
+        """The rows that a run would process, and a line on those that it would skip: they are in the
+        graph already. Beside the counts of a run, all rows are estimated.
+        """
+        plan, windowing = self.plan, self.plan.windows
+        if windowing is None or not plan.writes or self.run is not None:
+            return inputs, ""
+        if not self.resources.may_hold_rows:
+            return inputs, ""
+        own = inputs[windowing.input]
+        rows = await prepare(windowing, own)
+        try:
+            async with self.resources.opened_store(plan.graph) as store:
+                await open_for_reading(store, plan.graph)
+                committed = await committed_rows(store, plan.name, rows)
+        except StoreUnavailable as error:
+            return inputs, f"! not known: which rows are in the graph already. {error}"
+        if not committed:
+            return inputs, ""
+        pending = [m for m in range(own.num_rows) if m not in committed]
+        line = (
+            f"in the graph already: {len(committed):,} of {plural(own.num_rows, 'row')} of "
+            f"{windowing.input}; a run skips them, and so do the estimates"
+        )
+        return {**inputs, windowing.input: own.take(pa.array(pending, pa.int64()))}, line
 
     def _engine(self, forecast: Forecast | None) -> str:
         """The engine of the settings, and the shards that it makes of the rows; "" without any."""

@@ -13,11 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from semgraph.display import option
 from semgraph.errors import BudgetReached, InputError, PlanError, Problem, did_you_mean
 from semgraph.execution.result import Result
 from semgraph.formats import dollars, plural
 from semgraph.frontend.frame import Frame
-from semgraph.frontend.inputs import check_rows, shown
+from semgraph.frontend.rows import check_rows, shown
 from semgraph.logical.absent import without_absent
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
@@ -355,7 +356,7 @@ async def sampled(
         raise PlanError(
             Problem(
                 "there is nothing to sample",
-                hint="give the plan's inputs: -i NAME=FILE, and --sample 20",
+                hint=f"give the plan's inputs, with rows, and {option('sample', 20)}",
             )
         )
     some = {

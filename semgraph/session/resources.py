@@ -404,13 +404,15 @@ class UserObjects:
 @dataclass(frozen=True)
 class Resources:
     """The models, embedder, store and journal that settings name. Each run has its own budget, or
-    `budget` if it is set. With a `group`, runs read and write this group of the store alone.
+    `budget` if it is set; all runs are `within` another one, if there is any. With a `group`, runs read
+    and write this group of the store alone.
     """
 
     settings: Settings
     objects: UserObjects
     owned: Owned
     budget: Budget | None = None
+    within: Budget | None = None
     group: str | None = None
 
     @property
@@ -444,7 +446,13 @@ class Resources:
 
     def _budget(self) -> Budget:
         limits = self.settings.limits
-        return Budget(limits.max_calls, limits.max_tokens, limits.max_usd, limits.max_seconds)
+        return Budget(
+            limits.max_calls,
+            limits.max_tokens,
+            limits.max_usd,
+            limits.max_seconds,
+            within=self.within,
+        )
 
     @asynccontextmanager
     async def open(

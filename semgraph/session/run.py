@@ -7,7 +7,8 @@ import gc
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -76,17 +77,24 @@ class Share:
         run: Id of the share, the name of its record: commit markers have it.
         folder: The record of the share; None for none.
         input: The input that is shared out; others are whole.
-        places: The place of each of its rows in the whole input, rising.
+        places: The place of each of its rows in the whole input, rising; None: it has no rows of
+            its own, but what other shares have made.
         sizes: The number of rows of each whole input.
         skip: How many ids of made rows other shares may use.
+        ids: Ids of rows of inputs that other shares have made.
+        unrecorded: Steps whose rows other shares record.
+        now: The time of a plan without windows; None: this share's own.
     """
 
     run: str
     folder: Path | None
     input: str
-    places: Sequence[int]
+    places: Sequence[int] | None
     sizes: Mapping[str, int]
     skip: int = 0
+    ids: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    unrecorded: frozenset[str] = frozenset()
+    now: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -121,14 +129,18 @@ class RunRequest:
 async def run_plan(request: RunRequest, resources: Resources) -> Result:
     """Run a plan with the resources of a session."""
     logical = trimmed(request)
-    if not (request.plan.writes or request.plan.schema) and any(
-        node.reads_store for node in walk(*logical.roots)
-    ):
-        resources.need_graph()
+    _need_graph(request.plan, logical, resources)
     record_to = Path(request.record_to) if request.record_to else None
     with _few_collections():
         async with resources.open(logical, fresh=request.fresh, record_to=record_to) as opened:
             return await _run_with(request, logical, resources, opened)
+
+
+def _need_graph(plan: LogicalPlan, logical: LogicalPlan, resources: Resources) -> None:
+    """Refuse to read a store that is not there. Raises StoreUnavailable."""
+    reads = any(node.reads_store for node in walk(*logical.roots))
+    if reads and not (plan.writes or plan.schema):
+        resources.need_graph()
 
 
 async def _run_with(
@@ -145,7 +157,9 @@ async def _prepared(
     """The compiled plan, and notes on the store, which has what the plan needs."""
     library = Library(resources.settings.operators)
     limits = {role: bound(opened.llm, role).limits for role in _roles(logical)}
-    physical = compile_plan(optimized(logical, request.inputs), opened.store, library, limits)
+    made = request.share.ids if request.share is not None else ()  # as steps, not as inputs
+    inputs = {name: table for name, table in request.inputs.items() if name not in made}
+    physical = compile_plan(optimized(logical, inputs), opened.store, library, limits)
     _require_prices(physical.logical, opened)
     await _ensure(physical, opened, write=request.write)
     notes = await _migrate(physical.logical, opened, write=request.write and request.until is None)
@@ -157,6 +171,7 @@ async def prepare_store(request: RunRequest, resources: Resources) -> None:
     cannot be run, and create what the store lacks. Raises as `run_plan`.
     """
     logical = trimmed(request)
+    _need_graph(request.plan, logical, resources)
     async with resources.open(logical, fresh=request.fresh) as opened:
         await _prepared(request, logical, resources, opened)
 
@@ -404,7 +419,8 @@ def _lineage(request: RunRequest, record: RunRecord | None) -> RunLineage | None
     if record is None:
         return None
     if share is not None:
-        return RunLineage(record, share.sizes, {share.input: share.places}, share.skip)
+        places = {share.input: share.places} if share.places is not None else {}
+        return RunLineage(record, share.sizes, places, share.skip, share.ids)
     return RunLineage(record, {name: table.num_rows for name, table in request.inputs.items()})
 
 
@@ -447,7 +463,8 @@ class RunHandle:
         self.outcome = RunOutcome()
         self.seen = 0  # failures that were looked at for `failed.jsonl`
         self.in_file: set[int] = set()  # input rows in `failed.jsonl`
-        self.last = physical.named()
+        others = request.share.unrecorded if request.share is not None else ()
+        self.last = {name: node for name, node in physical.named().items() if name not in others}
         self.settings = settings_facts(resources.settings)
 
     async def run(self) -> Result:
@@ -466,8 +483,8 @@ class RunHandle:
         )  # fmt: skip
         write = self.request.write and self.request.until is None
         options = RunOptions(
-            self.id, self.opened.now, self.request.again, write, fingerprint, self._committed,
-            self.places,
+            self.id, self._time_of, self.request.again, write, fingerprint, self._committed,
+            self.places, self.request.share is not None,
         )  # fmt: skip
         executor = Executor(runtime, options)
         self.outcome = executor.outcome
@@ -491,6 +508,10 @@ class RunHandle:
         self._finish(outcome, outcome.stopped)
         self.result = self._result(outcome)
         return self.result
+
+    def _time_of(self, name: str) -> datetime:
+        share = self.request.share
+        return share.now if share is not None and share.now else self.opened.now(name)
 
     def _describe(self, **facts: Any) -> None:
         if self.record is None:
@@ -683,10 +704,11 @@ class RunHandle:
             tables=RecordedTables(recorded, tables) if recorded else tables,
             left_out=left_out,
             places={
-                name: self._place_of(table[PARTITION])
+                name: self._place_of(table[PARTITION if logical.windows else INPUT_ROW])
                 for name, table in rows.items()
                 if PARTITION in table.column_names
             },
+            ids=dict(outcome.ids),
             meter=self.meter,
             failed=tuple(map(self._as_failed, outcome.failures)),
             written=outcome.written,

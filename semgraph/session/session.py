@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from semgraph.display import Drawing
+from semgraph.display import Drawing, Wrapped
 from semgraph.errors import PlanError, Problem, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
@@ -24,6 +24,7 @@ from semgraph.frontend.keywords import checks_arguments
 from semgraph.frontend.load import LoadedPlans
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.settings import Settings
+from semgraph.llm.stack import Budget
 from semgraph.logical.absent import without_absent
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
@@ -90,6 +91,7 @@ class Session:
         folder: The directory that plans, settings and stores are looked for in.
         group: Runs read and write this group alone, whatever a plan asks for: `partition: all` means
             this group, and rows of another are refused.
+        within: A budget that all runs of this session share, besides the limits of each.
 
     >>> Session(llm="recorded", store="memory").settings.store
     'memory'
@@ -115,6 +117,7 @@ class Session:
         runs: str | Path | None = None,
         folder: str | Path = ".",
         group: str | None = None,
+        within: Budget | None = None,
     ) -> None:
         self.folder = Path(folder).absolute()
         self.group = group
@@ -147,7 +150,7 @@ class Session:
             None if isinstance(store, str) else store,
         )
         self._owned = Owned()
-        self._resources = Resources(self.settings, objects, self._owned, group=group)
+        self._resources = Resources(self.settings, objects, self._owned, within=within, group=group)
         self._plans = LoadedPlans(self.folder, self.settings.functions)
         self._waiting = Waiting(self._owned.is_busy_here)
         weakref.finalize(self, _abandon, self._owned, self._waiting).atexit = False
@@ -176,6 +179,9 @@ class Session:
         use: Mapping[str, str] | None,
         resume: str | None,
     ) -> LogicalPlan:
+        if not isinstance(use, Mapping | None):
+            hint = f'write use={{STEP: "{use}"}}, with the name of the step'
+            raise PlanError(Problem("use names implementations by step", hint=hint))
         chosen = {**self.use, **(use or {})}
         if isinstance(plan, (str, Path)):
             earlier = self.resumed(resume)
@@ -306,6 +312,9 @@ class Session:
             return await run_plan(request, resources)
         if self.group is not None:
             what = f'a session of the group "{self.group}" alone runs in this process'
+            raise PlanError(Problem(what, hint="leave the engine out"))
+        if resources.within is not None:
+            what = "a session whose runs share a budget runs in this process"
             raise PlanError(Problem(what, hint="leave the engine out"))
         from semgraph.session.sharded import run_with_engine
 
@@ -627,7 +636,7 @@ class Session:
         run = find_run(record.run if isinstance(record, Result) else record, self._records())
         with exchanges(run) as lookup:
             chain = explain(run, what, lookup)
-        return Drawing("\n".join(lines(chain, width, messages=messages)))
+        return Wrapped("\n".join(lines(chain, width, messages=messages)))
 
     def _records(self) -> Path:
         """The folder of run records. Raises PlanError if the session keeps none."""

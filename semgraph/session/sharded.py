@@ -5,11 +5,13 @@ what they give is joined.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,21 +22,32 @@ from semgraph.engine.engines import (
     FailedShard,
     LocalEngine,
     Report,
+    Running,
     Task,
     run_all,
 )
 from semgraph.engine.leased import LeasedBudget, LeasedLimiter
 from semgraph.engine.ledger import LedgerLink, Rates, RunLedger
-from semgraph.engine.sharding import ShardLayout, ShardRows, Shards, shards_for, windowing_of
+from semgraph.engine.sharding import (
+    Division,
+    ShardLayout,
+    ShardRows,
+    Shards,
+    shards_for,
+    uses_store,
+)
 from semgraph.errors import PlanError, Problem, SemgraphError
+from semgraph.execution.lost import paid_by
 from semgraph.execution.record import INPUTS, SHARDS, RunRecord, new_run, timestamp
 from semgraph.execution.result import Progress, Result
+from semgraph.execution.windows import without_nul
 from semgraph.frontend.load import dump
 from semgraph.llm.settings import OPTION, Setting, Settings
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import Meter
 from semgraph.optimizer import optimized
 from semgraph.redaction import redacted
+from semgraph.semantic.ask import Failure
 from semgraph.session.resources import Owned, Resources, UserObjects, journal_of_shard
 from semgraph.session.resume import Resumed, keep_inputs
 from semgraph.session.run import (
@@ -90,25 +103,62 @@ class Job:
         setting = Setting(own, self.settings[key].origin)
         return replace(self.settings, values={**self.settings.values, key: setting})
 
-    def request_of(self, task: Task, rows: pa.Table, places: Sequence[int]) -> RunRequest:
-        """The request of a shard."""
-        names = [f"{self.run}-{task.number:05}-{n}" for n in range(1, task.attempt + 1)]
-        *lost, folder = (self.folder / SHARDS / name for name in names)
+    def records_of(self, task: Task) -> list[Path]:
+        """The record of each attempt at a shard so far; the last is that of this one."""
+        numbers = range(1, task.attempt + 1)
+        return [self.folder / SHARDS / f"{self.run}-{task.number:05}-{n}" for n in numbers]
+
+    def _now(self) -> datetime | None:
+        """The time of a plan without windows, in all shards; None: that of the recording."""
+        if self.objects.llm is None and self.settings.model().provider == "recorded":
+            return None
+        return datetime.fromtimestamp(self.began, UTC)
+
+    def request_of(self, task: Task) -> RunRequest:
+        """The request of a shard, or of what is run after all shards."""
+        *lost, folder = self.records_of(task)
         skip = (task.number * 16 + task.attempt) * _IDS
-        share = Share(folder.name, folder, self.input, places, self.sizes, skip)
-        inputs = {**self.request.inputs, self.input: rows}
-        ordered = {name: inputs[name] for name in self.sizes}
-        resumed = (*self.request.resumed, *lost)  # their results are those of this attempt too
-        return replace(self.request, inputs=ordered, share=share, resumed=resumed)
+        share = Share(folder.name, folder, self.input, None, self.sizes, skip)
+        request = replace(self.request, resumed=(*self.request.resumed, *lost))
+        division = Division.of(trimmed(request), self.sizes)
+        if division.windows is None:
+            request = replace(request, until=None, on_error=None)
+            share = replace(share, now=self._now())
+        if isinstance(task.rows, Rest):
+            assert division.rest is not None
+            inputs = {**request.inputs, **task.rows.tables}
+            share = replace(share, ids=task.rows.ids, unrecorded=division.ended)
+            return replace(request, plan=division.rest, inputs=inputs, share=share)
+        shard: ShardRows = task.rows
+        rows, places = shard.read()
+        inputs = {**request.inputs, self.input: rows}
+        plan = request.plan if division.windows is not None else division.part
+        return replace(
+            request, plan=plan, inputs={name: inputs[name] for name in self.sizes},
+            share=replace(share, places=places, unrecorded=division.through),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What is run when all shards have ended, over what they gave.
+
+    Args:
+        tables: The results of the shards, and the input that was divided.
+        ids: The ids of the rows of these results.
+    """
+
+    tables: Mapping[str, pa.Table]
+    ids: Mapping[str, Sequence[int]]
 
 
 async def run_shard(job: Job, task: Task, link: LedgerLink, report: Report) -> Result:
     """Run a shard: with what it leases of the run's budget and limits, and a journal and a record of
-    its own.
+    its own. Its counters have what workers paid that died at it.
     """
-    shard: ShardRows = task.rows
-    rows, places = await asyncio.to_thread(shard.read)
+    request = replace(await asyncio.to_thread(job.request_of, task), progress=report)
     settings = job.settings_of(task.number)
+    lost = await asyncio.to_thread(paid_by, job.records_of(task)[:-1], settings.journal_path)
     budget = LeasedBudget(link, task.holder, settings.limits, time.time() - job.began)
     limiters: list[LeasedLimiter] = []
 
@@ -118,14 +168,14 @@ async def run_shard(job: Job, task: Task, link: LedgerLink, report: Report) -> R
 
     owned = Owned(limiter)
     resources = Resources(settings, job.objects, owned, budget)
-    request = replace(job.request_of(task, rows, places), progress=report)
     async with AsyncExitStack() as closing:
         closing.push_async_callback(budget.settle)
         closing.push_async_callback(owned.aclose)
         result = await run_plan(request, resources)
         for each in limiters:
             await each.settle()
-    return replace(result, meter=Meter.merge([result.meter]))
+    gc.collect()  # its rows refer to each other: without this they stay until the run has ended
+    return replace(result, meter=Meter.merge([lost, result.meter]))
 
 
 def engine_of(spec: EngineSpec) -> Engine:
@@ -139,7 +189,9 @@ def engine_of(spec: EngineSpec) -> Engine:
 
 def refuse_unshared(request: RunRequest, resources: Resources) -> None:
     """Refuse what shards cannot share. Raises PlanError."""
-    if resources.objects.store is not None or resources.settings.store == "memory":
+    if uses_store(request.plan) and (
+        resources.objects.store or resources.settings.store == "memory"
+    ):
         what = "an engine needs a store that all shards can open by its address"
         raise PlanError(
             Problem(what, hint="name one: --store sqlite:PATH, or --store neo4j://HOST")
@@ -158,18 +210,15 @@ async def run_sharded(request: RunRequest, resources: Resources, spec: EngineSpe
         PlanError: The plan cannot be run in shards.
         SemgraphError: A shard failed; the others ended before it is raised.
     """
-    plan = trimmed(request)
-    windowing = windowing_of(plan)
+    division = Division.of(trimmed(request), _sizes(request.inputs))
     refuse_unshared(request, resources)
-    rows = request.inputs[windowing.input]
+    rows = request.inputs[division.input]
     if not rows.num_rows:
         return await run_plan(request, resources)
     engine = await asyncio.to_thread(engine_of, spec)
     try:
-        groups = len(rows.column(windowing.partition).unique())
-        files = _files_of(resources.settings, spec)
-        count = files or spec.shards or shards_for(groups, engine.workers)
-        run = _ShardedRun(request, resources, spec, count)
+        count = _count(division, rows, resources.settings, spec, engine.workers)
+        run = _ShardedRun(request, resources, spec, division, count)
         engine.refuse(run.job)
         await prepare_store(request, resources)
         return await run.run(engine)
@@ -187,12 +236,25 @@ def foreseen(
         PlanError: The plan cannot be run in shards, or the number of shards does not fit the store.
     """
     spec = EngineSpec.parse(str(settings["engine"].value))
-    windowing = windowing_of(plan)
-    rows = inputs[windowing.input]
+    division = Division.of(plan, _sizes(inputs))
+    rows = inputs[division.input]
     workers = spec.workers or os.cpu_count() or 1
-    groups = len(rows.column(windowing.partition).unique())
-    count = _files_of(settings, spec) or spec.shards or shards_for(groups, workers)
-    return spec, Shards.of(windowing, rows, count, workers)
+    count = _count(division, rows, settings, spec, workers)
+    return spec, Shards.of(division, rows, count, workers)
+
+
+def _sizes(inputs: Mapping[str, pa.Table]) -> dict[str, int]:
+    return {name: table.num_rows for name, table in inputs.items()}
+
+
+def _count(
+    division: Division, rows: pa.Table, settings: Settings, spec: EngineSpec, workers: int
+) -> int:
+    """How many shards there are."""
+    if division.windows is None:
+        return spec.shards or shards_for(rows.num_rows, workers)
+    groups = len(rows.column(division.windows.partition).unique())
+    return _files_of(settings, spec) or spec.shards or shards_for(groups, workers)
 
 
 def _files_of(settings: Settings, spec: EngineSpec) -> int | None:
@@ -216,21 +278,26 @@ class _ShardedRun:
     """One run in shards: its record, its progress and its outcome."""
 
     def __init__(
-        self, request: RunRequest, resources: Resources, spec: EngineSpec, count: int
+        self,
+        request: RunRequest,
+        resources: Resources,
+        spec: EngineSpec,
+        division: Division,
+        count: int,
     ) -> None:
         self.request, self.resources = request, resources
         self.plan = trimmed(request)
-        windowing = windowing_of(self.plan)
         runs = request.runs or Path()
         name = new_run(runs)
-        sizes = {name: table.num_rows for name, table in request.inputs.items()}
-        whole = {name: t for name, t in request.inputs.items() if name != windowing.input}
+        sizes = _sizes(request.inputs)
+        whole = {name: t for name, t in request.inputs.items() if name != division.input}
         self.job = Job(
             replace(request, inputs=whole, progress=None, begun=None, runs=None),
-            resources.settings, resources.objects, name, runs / name, windowing.input, sizes, count,
+            resources.settings, resources.objects, name, runs / name, division.input, sizes, count,
         )  # fmt: skip
-        self.spec, self.count, self.windowing = spec, count, windowing
-        self.progress = _JoinedProgress(request, sizes[windowing.input])
+        self.spec, self.count, self.division = spec, count, division
+        self.progress = _JoinedProgress(request, division, sizes[division.input])
+        self.unusable = list[Failure]()  # rows with a NUL, of a plan without windows
 
     async def run(self, engine: Engine) -> Result:
         """Run all shards and join what they give."""
@@ -240,32 +307,67 @@ class _ShardedRun:
         self._begin(engine)
         limits = self.resources.settings.limits
         ledger = RunLedger(limits.max_calls, limits.max_tokens, limits.max_usd, engine.workers)
-        results, failed = dict[int, Result](), list[FailedShard]()
+        result, failed = None, list[FailedShard]()
         try:
             shards = await asyncio.to_thread(self._lay_out)
             async with engine.started(run_shard, self.job, ledger, self.progress.see) as running:
                 tasks = [Task(shard.number, shard) for shard in shards]
                 results, failed = await run_all(running, tasks)
+                result = self._joined(results)
+                if self.division.rest is not None and result is not None and not failed:
+                    result, failed = await self._with_rest(running, result)
         except BaseException as error:
             interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
             self._end("interrupted" if interrupted else "failed", redacted(str(error)), None)
             raise
-        joined = [results[number] for number in sorted(results)]
-        result = Result.merge(joined, self.job.run, self.record.folder) if joined else None
         if failed or result is None:
             failure = self._failure(failed)
             self._end("failed", redacted(str(failure)), result)
             raise failure
-        result = replace(result, members=self.job.sizes[self.windowing.input])
+        result = self._whole(result)
         self._end("budget" if result.stopped else "done", result.stopped, result)
         return result
 
+    def _joined(self, results: Mapping[int, Result]) -> Result | None:
+        joined = [results[number] for number in sorted(results)]
+        if not joined:
+            return None
+        result = Result.merge(joined, self.job.run, self.record.folder)
+        _count_once(self.division.beside, result.meter, joined[0].meter)
+        return result
+
+    def _whole(self, result: Result) -> Result:
+        """A result with what no shard knows: how many rows there are, and those that none has seen."""
+        if self.division.windows is not None:
+            return replace(result, members=self.job.sizes[self.division.input])
+        if result.stopped:  # as in one process, a part of the rows is no result
+            none = {name: node.schema.empty_table() for name, node in self.plan.returns.items()}
+            result = replace(result, tables=none)
+        failed = (*self.unusable, *(replace(each, input_row=None) for each in result.failed))
+        return replace(result, failed=failed, exit_code=result.exit_code or (3 if failed else 0))
+
+    async def _with_rest(
+        self, running: Running, result: Result
+    ) -> tuple[Result | None, list[FailedShard]]:
+        """Run what is left of the plan when all shards have ended, unless one has stopped."""
+        if result.stopped:
+            return result, []
+        name = self.division.input
+        whole = {name: self.request.inputs[name]} if self.division.rest_reads_input else {}
+        rest = Rest({**whole, **result.tables}, result.ids)
+        last, failed = await run_all(running, [Task(self.count, rest)])
+        if failed:
+            return None, failed
+        parts = [replace(part, tables={}, places={}, ids={}) for part in (result, last[self.count])]
+        joined = Result.merge(parts, self.job.run, self.record.folder)
+        again = last[self.count].meter
+        for step in self.division.through:
+            joined.meter.step(step).rows_out = again.step(step).rows_out
+        _count_once(self.division.beside, joined.meter, again)
+        return replace(joined, tables=last[self.count].tables), []
+
     def _begin(self, engine: Engine) -> None:
-        inputs = {
-            **self.job.request.inputs,
-            self.windowing.input: self.request.inputs[self.windowing.input],
-        }
-        logical = optimized(self.plan, inputs)
+        logical = optimized(self.plan, self.request.inputs)
         self.record.text("plan.yaml", dump(self.request.plan))
         firsts, first = {}, 0
         for name, size in self.job.sizes.items():
@@ -277,21 +379,33 @@ class _ShardedRun:
         )  # fmt: skip
 
     def _lay_out(self) -> list[ShardRows]:
-        folder = self.record.folder / INPUTS / self.windowing.input
-        rows = self.request.inputs[self.windowing.input]
-        with self.record.on_disk(), ShardLayout(folder, self.windowing, self.count) as layout:
+        folder = self.record.folder / INPUTS / self.division.input
+        rows = self.request.inputs[self.division.input]
+        with self.record.on_disk(), ShardLayout(folder, self.division, self.count) as layout:
             keep_inputs(self.record.folder, self.job.request.inputs)
             for start in range(0, rows.num_rows, _BATCH):
                 layout.add(rows.slice(start, _BATCH))
+            if self.division.windows is None:
+                self.unusable = list(self._unusable())
             return layout.close()
+
+    def _unusable(self) -> Iterator[Failure]:
+        """The rows of all inputs that shards leave out, each once."""
+        for name, rows in self.request.inputs.items():
+            for start in range(0, rows.num_rows, _BATCH):
+                yield from without_nul(name, rows.slice(start, _BATCH))[1]
 
     def _failure(self, failed: Sequence[FailedShard]) -> SemgraphError:
         """The first error, with notes on the others."""
         error = failed[0].error
+        if failed[0].number == self.count:
+            error.add_note("it failed when all shards had ended")
+            return error
         alike = [each for each in failed if str(each.error) == str(error)]
-        numbers = ", ".join(str(each.number + 1) for each in alike)
+        numbers = ", ".join(map(str, sorted(each.number + 1 for each in alike)))
         noun = "shard" if len(alike) == 1 else "shards"
-        error.add_note(f"{noun} {numbers} of {self.count} failed so; what the others wrote stays")
+        stays = "; what the others wrote stays" if self.division.windows is not None else ""
+        error.add_note(f"{noun} {numbers} of {self.count} failed so{stays}")
         others = [each for each in failed if each not in alike]
         for each in others[:_SHOWN]:
             error.add_note(f"shard {each.number + 1} failed: {each.error}")
@@ -308,7 +422,7 @@ class _ShardedRun:
                 for failure in result.failed
             )
         members = {
-            "given": self.job.sizes[self.windowing.input],
+            "given": self.job.sizes[self.division.input] if self.division.windows else 0,
             "skipped": result.skipped if result else 0,
             "committed": result.committed if result else self.progress.committed,
         }
@@ -318,12 +432,21 @@ class _ShardedRun:
         )  # fmt: skip
 
 
+def _count_once(steps: Collection[str], joined: Meter, one: Meter) -> None:
+    """Count the rows of steps as one of the parts that computed them all."""
+    for step in one.steps.keys() & steps:
+        own, whole = one.step(step), joined.step(step)
+        whole.rows_in, whole.rows_out = own.rows_in, own.rows_out
+
+
 class _JoinedProgress:
     """The progress of a run, from that of its shards."""
 
-    def __init__(self, request: RunRequest, rows: int) -> None:
+    def __init__(self, request: RunRequest, division: Division, rows: int) -> None:
         self._tell, self._rows = request.progress, rows
+        self._windows = division.windows is not None
         self._shards: dict[int, Progress] = {}
+        self._steps: dict[str, dict[int, Progress]] = {}
 
     @property
     def committed(self) -> int:
@@ -331,13 +454,23 @@ class _JoinedProgress:
         return sum(progress.done for progress in self._shards.values())
 
     def see(self, shard: int, progress: Progress) -> None:
-        """A shard has committed a window."""
+        """A shard has committed a window; without windows, has answered rows of a step."""
         if progress.step:
+            if not self._windows:
+                self._see_step(shard, progress)
             return
         self._shards[shard] = progress
         if self._tell is not None:
             meter = Meter.merge(each.meter for each in self._shards.values())
             self._tell(Progress("", self.committed, self._rows, meter))
+
+    def _see_step(self, shard: int, progress: Progress) -> None:
+        steps = self._steps.setdefault(progress.step, {})
+        steps[shard] = self._shards[shard] = progress
+        if self._tell is not None:
+            done, total = sum(p.done for p in steps.values()), sum(p.total for p in steps.values())
+            meter = Meter.merge(each.meter for each in self._shards.values())
+            self._tell(Progress(progress.step, done, total, meter))
 
 
 def _as_before(spec: EngineSpec, run: str, shards: int) -> EngineSpec:
@@ -365,7 +498,7 @@ async def run_with_engine(request: RunRequest, resources: Resources, earlier: Re
         spec = _as_before(spec if asked else EngineSpec.parse(name), earlier.run, shards)
         return await run_sharded(request, resources, spec)
     try:
-        windowing_of(trimmed(request))
+        Division.of(trimmed(request), _sizes(request.inputs))
     except PlanError as error:
         if asked:
             raise

@@ -7,24 +7,17 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import neo4j
 import pytest
 
-from tests.bad_input.conftest import Serving, episode, held, quiet, told
+from tests.bad_input.conftest import Serving, episode, held, powerless, quiet, told
 from tests.cli.conftest import Project
 from tests.conftest import Server
 from tests.patience import HANGS
 
 OSLO, LUMA = episode("Ann(user): I live in Oslo."), episode("Ann(user): I work at Luma.", 1)
-POWERLESS = """
-import ctypes, os, sys
-ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)     # the superuser obeys permissions too: PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
-os.execv(sys.executable, [sys.executable, "-c", "from semgraph.cli import main; main()", *sys.argv[1:]])
-"""
 
 
 def at(project: Project, server: Server, **other: str) -> None:
@@ -41,7 +34,7 @@ def at(project: Project, server: Server, **other: str) -> None:
     ("uri", "said"),
     [
         ("bolt://127.0.0.1:9", "refused"),
-        ("neo4j://127.0.0.1:9", "is it running?"),
+        ("neo4j://127.0.0.1:9", "refused"),
         ("bolt://no-such-host.invalid:7687", "no-such-host.invalid"),
     ],
 )
@@ -55,6 +48,14 @@ def test_an_unreachable_neo4j_server_is_reported(
     assert said in err.lower()
     assert "semgraph neo4j start" in err
     assert serving.requests == 0
+
+
+def test_what_the_neo4j_driver_logs_about_an_error_is_not_printed_beside_it(
+    project: Project, serving: Serving
+) -> None:
+    ended = project.process(*told(project, [OSLO]), "--store", "neo4j://127.0.0.1:9", "-q")
+    (line,) = quiet(ended, 5).splitlines()
+    assert line.startswith("neo4j://127.0.0.1:9  no answer in 5 s (connection refused).")
 
 
 def test_a_wrong_neo4j_password_is_reported_without_the_password(
@@ -143,16 +144,13 @@ def test_a_store_without_write_permission_is_reported(
     before = serving.requests
     asked = [*told(project, [LUMA]), "--store", "sqlite:closed/graph.db"]
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", POWERLESS, *asked], cwd=project.folder, env=project.env,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANGS, check=False,
-        )  # fmt: skip
+        ended = powerless(project, *asked)
     finally:
         closed.chmod(stat.S_IRWXU)
-    assert done.returncode == 5, done
-    assert "closed/graph.db" in done.stderr
-    assert "write" in done.stderr
-    assert "Traceback" not in done.stderr
+    err = quiet(ended, 5)
+    assert "closed/graph.db" in err
+    assert "write" in err
+    assert "or name another file: --store sqlite:PATH, or SEMGRAPH_STORE" in err
     assert serving.requests == before
     assert sorted(os.listdir(closed)) == (["graph.db"] if what == "file" else [])
 

@@ -108,6 +108,25 @@ def test_a_bar_of_the_timeline_leads_to_its_call(show: Show, tmp_path: Path) -> 
     assert page.evaluate("document.activeElement.dataset.call") == "1"
 
 
+def test_names_of_steps_beside_the_timeline_break_between_their_parts(
+    show: Show, tmp_path: Path
+) -> None:
+    """On a phone the column is narrower than the name of a step of a called plan."""
+    lines = [line("c1", step="settle/ask/verdicts")]
+    page = show(recorded(tmp_path, lines=lines), viewport={"width": 390, "height": 844}).page
+    label = page.locator(".band .label").first
+    assert label.evaluate("e => e.textContent") == "settle/ask/verdicts"
+    rows = label.evaluate(
+        """e => [...e.childNodes].filter((n) => n.nodeType === 3).map((n) => {
+            const range = document.createRange();
+            range.selectNodeContents(n);
+            return new Set([...range.getClientRects()].map((r) => r.top)).size;
+        })"""
+    )
+    assert set(rows) == {1}, "a part of the name is broken"
+    assert label.evaluate("e => e.getClientRects()[0].height") > 20  # the whole name does not fit
+
+
 def test_what_a_call_lacks_is_said(show: Show, tmp_path: Path) -> None:
     lines = [line("c1"), line("", origin=None, error="refused: I would rather not say")]
     page = show(recorded(tmp_path, lines=lines)).page

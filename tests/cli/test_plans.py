@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
+import semgraph
 from semgraph import extras
 from semgraph.shipped import functions_folder, operators_folder, plans_folder
 from tests.cli.conftest import GRAPH, PLAN, Project, Serving
@@ -406,6 +407,18 @@ def test_a_plan_is_explained_in_several_forms_and_nothing_is_asked(
     assert not (project.folder / ".semgraph" / "runs").exists()
 
 
+def test_a_tree_names_options_as_a_shell_and_as_python_have_them(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.env["COLUMNS"] = "60"
+    last = project("explain", "people").out.splitlines()[-1]
+    assert last.endswith("(--format json has them all)")
+    monkeypatch.chdir(project.folder)
+    with semgraph.Session(store="memory") as session:
+        last = session.explain("people", width=60).splitlines()[-1]
+    assert last.endswith('(format="json" has them all)')
+
+
 def test_rewrites_queries_and_prompts_are_shown_together_where_they_are_asked_for(
     project: Project, serving: Serving
 ) -> None:
@@ -521,6 +534,10 @@ def test_a_copy_has_the_recordings_and_a_second_one_says_that_it_is_there(projec
         (["--set", "most=1"], '--set: no parameter "most"'),
         (["--use", "tolt=per_row"], '--use tolt: use names no step "tolt"'),
         (["--use", "told=block(("], '--use told: invalid implementation "block(("'),
+        (
+            ["--use", "told=packed(rows=3"],
+            '--use told: invalid implementation "packed(rows=3". A ")" is missing: packed(rows=3)',
+        ),
         (["--preset", "quick"], '--preset: no preset "quick"'),
     ],
 )

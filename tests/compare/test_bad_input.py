@@ -77,6 +77,15 @@ async def test_a_wrong_request(session, server, options, match):
         ),
         ([{"id": 99}], "covers none of the 6 rows. The truth has id 99; the rows have id"),
         ([{"id": "one"}], "row 1, column id"),
+        (
+            [{"id": 1, "complaint": True}, {"id": 2, "complaint": False}],
+            'a column "complaint" of true and false, .* The label of a row is called "keep". Rename',
+        ),
+        (
+            [{"id": 1, "complaint": "yes"}, {"id": 2, "complaint": None}],
+            'Rename the column to "keep"',
+        ),
+        ([{"id": 1, "complaint": 1}, {"id": 2, "complaint": 0}], 'Rename the column to "keep"'),
         (3, "the truth cannot be read from int"),
         ("nowhere.csv", "nowhere.csv: No such file"),
     ],

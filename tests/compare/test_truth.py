@@ -39,6 +39,13 @@ class TestLabels:
         )
         assert found.notes == ("3 of 6 rows are not in the truth: they should have no answer",)
 
+    async def test_columns_that_the_step_lacks_are_named_in_a_note(self, session):
+        truth = [{"id": number, "why": "it leaks"} for number in range(1, 7)]
+        found = await compared(session, filtered(), truth=truth)
+        assert found.notes == (
+            "columns of the truth that step complaints does not have are ignored: why",
+        )
+
     async def test_a_truth_of_noes_alone_is_one(self, session):
         found = await compared(
             session, filtered(), truth=[{"id": 2, "keep": False}, {"id": 5, "keep": False}]

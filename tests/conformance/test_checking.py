@@ -67,7 +67,7 @@ def test_the_first_file_passes_the_check_as_it_is_written(tmp_path: Path, operat
     assert f"semgraph operators check {tmp_path / 'mine'}" in done.stderr
     lines = [line for line in file.read_text().splitlines() if line.strip()]
     assert len(lines) <= 15
-    assert max(map(len, lines)) <= 120
+    assert max(map(len, lines)) <= 100
     checked = semgraph("check", str(tmp_path / "mine"))
     assert checked.exit_code == 0
     assert checked.stdout == f"{operator}/my_way  17 passed\n"

@@ -6,19 +6,22 @@ A page is run from its top to its end in a folder of its own. What stands in a b
 |---|---|
 | `bash` | its commands run: `semgraph`, `export`, `echo ... > FILE`; of `pip install`, `make` and benchmarks it is checked that there is such a thing |
 | `console` | a command after each `$`, and what it prints |
-| `python` | it runs, with the names of the blocks before it |
+| `python` | it runs, with the names of the blocks before it; with `>>>`, each example gives what it shows |
 | without a language, behind one of those | what that block prints; a line `…` stands for any lines |
 | `yaml` | a plan or a graph is written and loaded; a part of a plan fits the schema of the language |
 | `toml` | settings, which are loaded |
-| `markdown`, `json` | a prompt, plain data |
+| `markdown`, `json` | a prompt, plain data; the configuration of a server for agents is one that starts |
 
 A comment before a block changes that: `<!-- file: NAME -->` writes the text into a file of the page's
-folder, and `<!-- not-run: REASON -->` leaves the block alone.
+folder, `<!-- call: TOOL -->` calls a tool of the page's server with the arguments of the block, and
+`<!-- not-run: REASON -->` leaves the block alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import doctest
 import io
 import json
 import os
@@ -49,7 +52,7 @@ ANY_LINES = "…"
 WIDTH = "100"
 COMMANDS = ("bash", "console", "python")
 _BLOCK = re.compile(
-    r"^(?:<!-- (?P<mark>not-run|file): (?P<value>[^\n]*?) -->\n+)?```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    r"^(?:<!-- (?P<mark>not-run|file|call): (?P<value>[^\n]*?) -->\n+)?```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 _CHANGING = (
@@ -102,9 +105,8 @@ def blocks(page: Path) -> list[Block]:
     for match in _BLOCK.finditer(text):
         language = match["language"]
         follows = bool(found) and not text[end : match.start()].strip()
-        is_output = (
-            follows and not language and found[-1].language in COMMANDS and not match["mark"]
-        )
+        prints = bool(found) and (found[-1].language in COMMANDS or found[-1].mark == "call")
+        is_output = follows and not language and prints and not match["mark"]
         line = 1 + text[: match.start("text")].count("\n")
         place = (page.relative_to(ROOT).as_posix(), line, language, match["text"])
         spread = (match.start("text"), match.end("text"))
@@ -146,12 +148,16 @@ class Reader:
     Args:
         project: The folder of the page, and its environment.
         addresses: Servers that the page names, and the ones that stand for them.
+        models: Variables with the models of the server for agents that the page configures.
     """
 
-    def __init__(self, project: Project, addresses: dict[str, str]) -> None:
+    def __init__(
+        self, project: Project, addresses: dict[str, str], models: dict[str, str] | None = None
+    ) -> None:
         self.project, self.addresses = project, addresses
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self.printed, self.failed = "", ""
+        self.agent = Agent(project, models or {})
 
     def read(self, page: list[Block]) -> Iterator[Mismatch]:
         """Run all blocks; gives the outputs that differ. Raises AssertionError."""
@@ -183,6 +189,8 @@ class Reader:
                 return None
         if block.language == "console":
             return self._console(block)
+        if block.language == "python" and block.text.startswith(">>> "):
+            return self._examples(block)
         run = getattr(self, f"_{block.language or 'unknown'}", self._unknown)
         run(block)
         return None
@@ -251,6 +259,17 @@ class Reader:
             exec(code, self.names)
         self.printed = self._shown(out.getvalue())
 
+    def _examples(self, block: Block) -> Iterator[Mismatch]:
+        test = doctest.DocTestParser().get_doctest(
+            self._served(block.text), self.names, block.page, block.page, block.line - 1
+        )
+        test.globs = self.names  # the names of the page, not a copy of them
+        with self._at_home():
+            console = Console(optionflags=doctest.NORMALIZE_WHITESPACE)
+            console.run(test, clear_globs=False, out=lambda _text: None)
+        if console.failures:
+            yield Mismatch(block, self._shown(console.session))
+
     def _yaml(self, block: Block) -> None:
         document = yaml.safe_load(block.text)
         whole = isinstance(document, dict) and not {"plan", "graph"}.isdisjoint(document)
@@ -274,7 +293,11 @@ class Reader:
         read_prompt(self.project.write(block.value or "prompt of the page.md", block.text))
 
     def _json(self, block: Block) -> None:
-        json.loads(block.text)
+        data = json.loads(block.text)
+        if block.mark == "call":
+            self.printed = self._shown(asyncio.run(self.agent.call(block.value, data)))
+        elif "command" in (entry := data.get("mcpServers", {}).get("memory", {})):
+            self.agent.configure(entry)
 
     @contextlib.contextmanager
     def _at_home(self) -> Iterator[None]:
@@ -295,6 +318,72 @@ class Reader:
         for named, served in self.addresses.items():
             text = text.replace(served, named)
         return text.replace(f"{self.project.folder}/", "")
+
+
+_TRACEBACK = "Traceback (most recent call last):"
+
+
+class Console(doctest.DocTestRunner):
+    """Runs the examples of a block, and keeps what each of them gives."""
+
+    def __init__(self, optionflags: int) -> None:
+        super().__init__(verbose=False, optionflags=optionflags)
+        self.session = ""
+
+    def report_success(self, out: Any, test: Any, example: Any, got: str) -> None:
+        """Keep an example as it is."""
+        self._keep(example, example.want)
+
+    def report_failure(self, out: Any, test: Any, example: Any, got: str) -> None:
+        """Keep an example with what it gave; an error without its stack."""
+        error = got.startswith(_TRACEBACK)
+        self._keep(example, f"{_TRACEBACK}\n{got.splitlines()[-1]}\n" if error else got)
+
+    def report_unexpected_exception(self, out: Any, test: Any, example: Any, exc_info: Any) -> None:
+        """Keep an example with its error."""
+        kind, error, _ = exc_info
+        name = f"{kind.__module__}." * (kind.__module__ != "builtins") + kind.__qualname__
+        self._keep(example, f"{_TRACEBACK}\n{name}: {error}\n")
+
+    def _keep(self, example: Any, got: str) -> None:
+        first, *more = example.source.splitlines()
+        lines = [f">>> {first}", *(f"... {line}" for line in more)]
+        shown = (line.rstrip() or "<BLANKLINE>" for line in got.splitlines())
+        self.session += "\n".join((*lines, *shown)) + "\n"
+
+
+class Agent:
+    """Calls the tools of the server that a page configures.
+
+    Args:
+        project: The folder and the environment of the page.
+        models: Variables with the models of the server.
+    """
+
+    def __init__(self, project: Project, models: dict[str, str]) -> None:
+        self.project = Project(project.folder, {**project.env, **models})
+        self.arguments: list[str] = []
+
+    def configure(self, entry: dict[str, Any]) -> None:
+        """Take the configuration of a server, with the folder and the model of the page."""
+        assert (entry["command"], entry["args"][:2]) == ("semgraph", ["serve", "--mcp"])
+        assert {"OPENAI_API_KEY", "SEMGRAPH_LLM"} == set(entry["env"])
+        folder = str(self.project.folder)
+        args = [folder if arg.startswith("/home/") else arg for arg in entry["args"][2:]]
+        unpriced = args.index("--max-usd")  # the simulated model has no price
+        self.arguments = args[:unpriced] + args[unpriced + 2 :]
+
+    async def call(self, tool: str, arguments: dict[str, Any]) -> str:
+        """The text of a call's result, or of its error."""
+        from mcp import Client
+        from mcp.client.stdio import stdio_client
+
+        from tests.serve.conftest import piped, text_of
+
+        with (self.project.folder / "stderr").open("w") as errors:
+            server = piped(self.project, *self.arguments)
+            async with Client(stdio_client(server, errors)) as client:
+                return text_of(await client.call_tool(tool, arguments)) + "\n"
 
 
 def _assert_part_of_a_plan(document: Any, block: Block, write: Callable[[str, str], Path]) -> None:

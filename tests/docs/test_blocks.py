@@ -68,3 +68,33 @@ def test_a_part_of_a_plan_fits_the_language(
     assert read(tmp_path, "```yaml\n- filter: n > 1\n- limit: 3\n```\n", monkeypatch) == []
     with pytest.raises(jsonschema.ValidationError):
         read(tmp_path, "```yaml\n- filtr: n > 1\n```\n", monkeypatch)
+
+
+def test_examples_at_a_prompt_share_their_names_and_show_what_they_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (
+        "```python\n>>> import math\n>>> n = 2\n\n```\n\nThen:\n\n"
+        "```python\n>>> n + 1\n{}\n>>> math.sqrt(-1)\nTraceback (most recent call last):\n{}\n"
+        ">>> for i in range(n):\n...     print(i)\n0\n1\n\n```\n"
+    )
+    right = page.format(3, "ValueError: math domain error")
+    assert read(tmp_path, right, monkeypatch) == []
+    for wrong in (page.format(4, "ValueError: math domain error"), page.format(3, "KeyError: 1")):
+        (mismatch,) = read(tmp_path, wrong, monkeypatch)
+        block = mismatch.block
+        text = wrong[: block.start] + mismatch.printed.strip("\n") + "\n\n" + wrong[block.end :]
+        assert text == right
+
+
+def test_tools_of_a_configured_server_are_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (
+        '```json\n{{"mcpServers": {{"memory": {{"command": "semgraph", "args": ["serve", "--mcp", '
+        '"--folder", "/home/ada/x", "--max-usd", "1"], "env": {{"OPENAI_API_KEY": "", "SEMGRAPH_LLM": ""}}}}}}}}\n```\n\n'
+        '<!-- call: search -->\n```json\n{{"query": "Ann"}}\n```\n\n```\n{}\n```\n'
+    )
+    (wrong,) = read(tmp_path, page.format("one row"), monkeypatch)
+    assert wrong.printed.startswith('search has no argument "query". Arguments: queries, params,')
+    assert read(tmp_path, page.format(wrong.printed.strip()), monkeypatch) == []

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import semgraph.pandas
+from semgraph.frontend.frame import SemanticMethods
 from semgraph.llm import openai, prices, settings
 from tests.cli.conftest import Project
 from tests.docs.answers import PageModel
@@ -22,17 +25,10 @@ DOCS = ROOT / "docs"
 FILES = Path(__file__).parent / "files"
 """A folder for each page that needs files which its reader has: rows, plans."""
 
-WITH_TESTS_OF_THEIR_OWN = {
-    "agents.md": "tests/serve/test_page.py",
-    "data-frames.md": "tests/test_data_frames_page.py",
-    "export.md": "tests/test_export_page.py",
-}
-"""Pages whose blocks another test runs: what they show is not what a command prints."""
 PAGES = sorted(
-    name
+    page.relative_to(DOCS).as_posix()
     for page in DOCS.rglob("*.md")
     if page.parent.name not in {"plans", "prompts"}  # made from the plans; prompts are no pages
-    and (name := page.relative_to(DOCS).as_posix()) not in WITH_TESTS_OF_THEIR_OWN
 )
 ADDRESSES = ("http://localhost:11434/v1", "http://localhost:8000/v1", "http://gpu:8000/v1")
 
@@ -48,8 +44,9 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[PageModel]:
 
 
 @pytest.fixture
-def reader(model: PageModel, tmp_path: Path) -> Iterator[Reader]:
+def reader(model: PageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     """A reader with a key, in an empty folder."""
+    monkeypatch.setattr(semgraph.pandas, "_session", None)
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
@@ -59,9 +56,15 @@ def reader(model: PageModel, tmp_path: Path) -> Iterator[Reader]:
     }
     folder = tmp_path / "work"
     shutil.copytree(DOCS / "examples", folder / "docs" / "examples")
-    made = Reader(Project(folder, environment), dict.fromkeys(ADDRESSES, model.base_url))
+    models = {
+        "SEMGRAPH_LLM": f"openai:gpt-4.1-mini@{model.base_url}",
+        "SEMGRAPH_EMBEDDER": f"openai:vectors@{model.base_url}",
+    }
+    made = Reader(Project(folder, environment), dict.fromkeys(ADDRESSES, model.base_url), models)
     yield made
     made.close()
+    if semgraph.pandas._session is not None:
+        semgraph.pandas._session.close()
 
 
 @pytest.mark.parametrize("name", [page for page in PAGES if blocks(DOCS / page)])
@@ -79,6 +82,7 @@ def test_the_blocks_of_a_page_run_and_print_what_it_shows(name: str, reader: Rea
 
 
 NOT_RUN = {
+    "agents.md": ["servers that listen until they are ended; tests/serve starts them"],
     "architecture.md": ["a picture"],
     "batch.md": ["a batch takes minutes; tests/llm/test_batch.py sends them"],
     "called-plans.md": ["an error message; tests/frontend has its plan"],
@@ -123,6 +127,9 @@ def test_the_blocks_that_no_test_runs_are_these() -> None:
     assert {name: reasons for name, reasons in marked.items() if reasons} == NOT_RUN
 
 
-def test_pages_with_tests_of_their_own_have_them() -> None:
-    for page, test in WITH_TESTS_OF_THEIR_OWN.items():
-        assert page in (ROOT / test).read_text(encoding="utf-8")
+def test_the_page_of_data_frames_names_every_method() -> None:
+    page = (DOCS / "data-frames.md").read_text(encoding="utf-8")
+    methods = re.findall(r"^\| `(\w+)\(", page, re.MULTILINE)
+    own = [name for name in vars(semgraph.pandas.Semantics) if not name.startswith("_")]
+    assert sorted(methods) == sorted(own)
+    assert all(hasattr(SemanticMethods, f"sem_{name}") for name in methods)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semgraph.engine import leased
 from semgraph.engine.engines import Task, run_all
 from semgraph.engine.leased import LeasedBudget, LeasedLimiter, ShardTaken
 from semgraph.engine.ledger import CHUNK, Grant, Rates, RunLedger, SharedLedger
@@ -223,6 +224,70 @@ async def test_all_shards_together_have_as_many_requests_in_flight_as_the_endpoi
     async with asyncio.timeout(HANGS):
         await asyncio.gather(*(request(shards[n % 4]) for n in range(60)))
     assert most == 3
+
+
+class CountingLink(SharedLedger):
+    """A ledger that counts what it is sent."""
+
+    def __init__(self, ledger: RunLedger) -> None:
+        super().__init__(ledger)
+        self.returned: list[int] = []  # places, by message
+
+    async def leave(self, holder: str, rates: Rates, left: Sequence[int]) -> None:
+        self.returned.append(len(left))
+        await super().leave(holder, rates, left)
+
+
+async def test_places_that_become_free_together_are_returned_together(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(leased, "GATHER_SECONDS", HANGS)
+    link = CountingLink(RunLedger())
+    limiter = LeasedLimiter(link, "one", Rates("one", 64, None, None))
+    for _ in range(32):
+        await limiter.enter()
+    link.returned.clear()
+    for _ in range(10):
+        limiter.leave()
+        await asyncio.sleep(0)
+    await limiter.enter()  # brings them along
+    assert link.returned == [10]
+    for _ in range(16):  # a quarter of all does not wait
+        limiter.leave()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert link.returned == [10, 16]
+    for _ in range(7):
+        limiter.leave()
+        await asyncio.sleep(0)
+    await limiter.settle()
+    assert link.returned == [10, 16, 7]
+    assert link._inside["one"]["one"] == 0
+
+
+async def test_places_are_returned_while_a_request_waits_for_one():
+    link = CountingLink(RunLedger())
+    limiter = LeasedLimiter(link, "one", Rates("one", 64, None, None))
+    for _ in range(64):
+        await limiter.enter()
+    waiting = asyncio.create_task(limiter.enter())
+    await asyncio.sleep(0)
+    limiter.leave()
+    async with asyncio.timeout(HANGS):
+        await waiting
+
+
+async def test_unused_tokens_of_each_request_are_returned():
+    link = SharedLedger(RunLedger())
+    limiter = LeasedLimiter(link, "one", Rates("one", 64, None, 6000.0))
+    await limiter.enter(50)
+    await limiter.enter(50)
+    limiter.leave(20)
+    limiter.leave(30)
+    await limiter.settle()
+    tokens = link._limiters["one"]._tokens
+    assert tokens is not None
+    assert tokens.level >= 50  # of 100, of which two requests took 50 each
 
 
 async def test_places_of_a_dead_worker_and_of_cancelled_waits_are_free_again():

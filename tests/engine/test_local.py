@@ -6,7 +6,7 @@ import asyncio
 import random
 import resource
 import signal
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,15 +17,19 @@ from semgraph.engine.on_ray import WorkerCode
 from semgraph.errors import PlanError, SemgraphError
 from semgraph.execution import executor
 from semgraph.execution.record import (
+    Run,
     all_runs,
     exchanges,
     find_run,
     read_input,
     read_lines,
     recorded_inputs,
+    records_of,
 )
 from semgraph.execution.recorded_results import RecordedTables
 from semgraph.execution.result import Result
+from semgraph.llm.base import Reply
+from semgraph.llm.journal import Journal
 from semgraph.provenance import explain
 from semgraph.session import sharded
 from semgraph.session.sharded import run_shard
@@ -222,6 +226,20 @@ async def test_workers_that_die_change_nothing(simple: Work, shards, seed, monke
     for name in whole.tables:
         assert visible(result, name) == visible(whole, name)
     assert result.committed + result.skipped == whole.committed
+    assert_all_is_counted(result, simple)
+
+
+def assert_all_is_counted(result: Result, work: Work) -> None:
+    """A run counts the answers that its workers got, those that died among them."""
+    run, answers = find_run(result.run, work.folder / ".semgraph" / "runs"), list[Reply]()
+    for path in {Path(Run(part).facts["journal"]) for part in records_of(run.folder)[1:]}:
+        with closing(Journal(path, keep_days=None)) as journal:
+            answers += [reply for _, reply in journal.issued_since(0.0)]
+    total = result.meter.total()
+    assert total.calls_issued == len(answers)
+    assert total.tokens_out == sum(reply.usage.completion for reply in answers)
+    assert run.metrics["total"]["calls_issued"] == total.calls_issued
+    assert total.calls_issued <= sum("messages" in body for body in work.model.requests)
 
 
 async def test_a_shard_whose_workers_always_die_fails_the_run_and_the_others_end(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -11,7 +14,7 @@ import pytest
 
 import semgraph
 import semgraph.pandas
-from semgraph.errors import BudgetReached, InputError, PlanError, RowError
+from semgraph.errors import BudgetReached, InputError, PlanError, RowError, SemgraphError
 from tests.llm.server import Answer, ModelServer
 from tests.served import served
 
@@ -236,6 +239,7 @@ def test_a_wrong_column_is_said_before_anything_is_asked(
         (lambda sem: sem.filter("{body}", axis=1), "It keeps rows"),
         (lambda sem: sem.map(user_instruction="{body}"), 'Did you mean "prompt"?'),
         (lambda sem: sem.map("{body}", on_eror="null"), 'Did you mean "on_error"?'),
+        (lambda sem: sem.filter("{body}", model="gpt-4"), "The model is the session's"),
     ],
 )
 def test_an_argument_of_other_libraries_is_answered_with_the_one_here(
@@ -253,6 +257,77 @@ def test_other_mistakes_are_answered_too(tickets: pd.DataFrame) -> None:
         _ = tickets.sem.sem_filter
     with pytest.raises(PlanError, match="str is no session"):
         semgraph.pandas.use("local")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("frame", "ask", "said"),
+    [
+        (
+            pd.concat([PRODUCTS, PRODUCTS], axis=1),
+            lambda sem: sem.filter("{name}?"),
+            r'\Ainput df has the column "name" twice\. Rename one of them\Z',
+        ),
+        (
+            pd.DataFrame({"name": ["a", 1]}),
+            lambda sem: sem.filter("{name}?"),
+            r'\Ainput df, column "name": .* Give each column values of one type\Z',
+        ),
+        (
+            pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", "b")])),
+            lambda sem: sem.filter("{a}?"),
+            "have 2 levels. Make one of them",
+        ),
+        (pd.DataFrame(), lambda sem: sem.filter("{name}?"), "Columns here: none"),
+        (PRODUCTS, lambda sem: sem.filter("{name}?", when=PRODUCTS.n > 3), "when is a Series"),
+        (PRODUCTS, lambda sem: sem.filter("{name}?", use={"filter": "packed()"}), "use is dict"),
+        (PRODUCTS, lambda sem: sem.filter("{name}?", use="packed(3"), r"missing: packed\(3\)"),
+        (
+            PRODUCTS,
+            lambda sem: sem.filter("{name}?", use="pakced"),
+            r'\Astep answers: unknown implementation "pakced"',
+        ),
+        (
+            PRODUCTS,
+            lambda sem: sem.join(PRODUCTS["name"], "{name} {other.name}?"),
+            r'other is Series, not a data frame of pandas\. Give other\.to_frame\("name"\)',
+        ),
+    ],
+)
+def test_frames_and_arguments_that_are_no_question_are_answered_with_one_reason(
+    frame: pd.DataFrame, ask: Any, said: str, model: ModelServer
+) -> None:
+    with pytest.raises(SemgraphError, match=said):
+        ask(frame.sem)
+    assert model.requests == []
+
+
+def test_a_question_without_columns_is_a_warning_with_the_columns_of_the_frame() -> None:
+    with pytest.warns(
+        UserWarning, match=r'\Athe prompt "Is it good\?" names .* Columns: name, city, n\. '
+    ):
+        PRODUCTS.sem.filter("Is it good?")
+
+
+def test_a_column_has_no_operators_and_names_the_frame_that_has_them() -> None:
+    with pytest.raises(AttributeError, match=r'series.sem has no "filter".*df.sem.filter'):
+        _ = PRODUCTS["name"].sem.filter
+    assert PRODUCTS["n"].sem() == PRODUCTS.sem(numeric_only=True)["n"]
+    assert PRODUCTS["n"].agg("sem") == PRODUCTS["n"].sem()
+
+
+def test_a_script_ends_without_a_word_of_leaks(tmp_path: Path) -> None:
+    script = """
+import pandas as pd
+import semgraph as sg, semgraph.pandas
+rows = sg.table(pd.DataFrame({"a": [1, 1], "b": [2, 3]}))
+semgraph.pandas.use(sg.Session(llm="openai:gpt-4.1-mini", store="memory"))
+print(semgraph.pandas.session().run(rows.aggregate(by="a", add={"n": "sum(b)"})).rows())
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert "'n': 5" in ended.stdout
+    assert ended.stderr == ""
 
 
 def test_the_standard_error_of_the_mean_is_still_there() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import semgraph as sg
 from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.display import in_shell
 
 PLAN = """
 plan: alike
@@ -42,12 +43,19 @@ def answers(verdict: str, kind: str) -> Mind:
 @pytest.mark.parametrize(("verdict", "count"), [("yes", "12"), ("no", "none")])
 def test_a_run_notes_what_is_answered_alike_for_all_rows(tmp_path, verdict, count):
     result = run(tmp_path, 12, answers(verdict, "thing"))
-    look = f"; look at one: semgraph why {result.run} TEXT, with the text of a row"
+    look = f'; look at one: session.why("TEXT", "{result.run}"), with the text of a row'
     assert list(result.notes) == [
         f"step kept: sem_filter kept {count} of 12 rows{look}",
         f"step paired: sem_join matched {count} of 12 pairs{look}",
         f"step told: sem_map gave the same answer for all 12 rows{look}",
     ]
+
+
+def test_in_a_shell_a_note_names_the_command(tmp_path):
+    with in_shell():
+        result = run(tmp_path, 12, answers("yes", "thing"))
+    look = f"; look at one: semgraph why {result.run} TEXT, with the text of a row"
+    assert [note.endswith(look) for note in result.notes] == [True] * 3
 
 
 def test_nine_rows_are_too_few_for_a_note(tmp_path):

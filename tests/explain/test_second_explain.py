@@ -127,9 +127,9 @@ async def test_of_groups_that_are_not_known_each_size_is_thought_of(tmp_path: Pa
             assert (await explained(made, path, notes=NOTES, names=NAMES))["calls"]["value"] == most
 
 
-@pytest.mark.parametrize("size", [1, 4])
-async def test_questions_that_repeat_are_charged_once(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "repeating.yaml"
+def repeating(folder: Path, size: int) -> Path:
+    """A plan that asks twice about each of its rows, and writes them window by window."""
+    path = folder / "repeating.yaml"
     path.write_text(
         "plan: repeating\ngraph: graph.yaml\n"
         "inputs: {notes: {uuid: string, group_id: string, text: string}}\n"
@@ -139,15 +139,108 @@ async def test_questions_that_repeat_are_charged_once(tmp_path: Path, size: int)
         "writes: [{merge: {from: coded, node: Note}}]\nreturns: [coded, twice]\n",
         encoding="utf-8",
     )
-    (tmp_path / "graph.yaml").write_text(
+    (folder / "graph.yaml").write_text(
         "graph: g\nkey: uuid\npartition: group_id\nnodes: {Note: {properties: {text: string, code: string}}}\n",
         encoding="utf-8",
     )
-    rows = [{"uuid": f"n{i:02}", "group_id": "g", "text": f"text {i % 3}"} for i in range(12)]
+    return path
+
+
+def notes(name: str, count: int = 12) -> list[dict[str, str]]:
+    return [
+        {"uuid": f"{name}{i:02}", "group_id": "g", "text": f"text {i % 3}"} for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 4])
+async def test_questions_that_repeat_are_charged_once(tmp_path: Path, size: int) -> None:
+    path = repeating(tmp_path, size)
     async with session(tmp_path) as made:
-        did = (await made.arun(path, notes=rows)).meter.total()
+        did = (await made.arun(path, notes=notes("n"))).meter.total()
         assert did.calls_issued == 3
         assert did.calls_journal + did.calls_coalesced or size == 4
-        near(await explained(made, path, notes=rows), did)
-        await made.arun(path, notes=rows, again=True)
-        near(await explained(made, path, notes=rows), did)
+        near(await explained(made, path, notes=notes("m")), did)
+        await made.arun(path, notes=notes("n"), again=True)
+        near(await explained(made, path, notes=notes("m")), did)
+
+
+async def test_rows_that_are_in_the_graph_already_are_not_estimated(tmp_path: Path) -> None:
+    """A run skips them; beside what a run did, all rows are estimated."""
+    path = repeating(tmp_path, 4)
+
+    def said(made: semgraph.Session, rows: list[dict[str, str]], **more: Any) -> str:
+        return str(made.explain(path, inputs={"notes": rows}, **more))
+
+    with session(tmp_path) as made:
+        whole = said(made, notes("n"))
+        result = made.run(path, notes=notes("n"))
+        assert "in the graph already" not in whole
+        assert "in the graph already" not in said(made, notes("m"))
+        line = "in the graph already: 12 of 18 rows of notes; a run skips them, and so do the estimates"
+        assert said(made, notes("n", 18)).splitlines()[-1] == line
+        data = json.loads(said(made, notes("n", 18), format="json"))
+        assert data["skipped"] == line
+        assert data["estimate"]["items"] == {"value": 6.0, "known": "seen"}
+        again = json.loads(said(made, notes("n"), format="json"))
+        assert again["estimate"]["calls"]["value"] == 0
+        assert made.run(path, notes=notes("n")).meter.total().calls_issued == 0
+    with semgraph.Session(
+        llm=Oracle(MIND), embedder=Grams(), store=f"sqlite:{tmp_path}/g.db", folder=tmp_path
+    ) as kept:
+        kept.run(path, notes=notes("n"))
+        assert "in the graph already" in said(kept, notes("n"))
+        beside = said(kept, notes("n"), run="last")
+        assert "in the graph already" not in beside
+        assert "estimated: ≈ 3 calls" in beside
+    assert result.meter.total().calls_issued == 3
+
+
+def test_a_store_that_does_not_answer_leaves_the_estimate_of_all_rows_with_a_note(
+    tmp_path: Path,
+) -> None:
+    path = repeating(tmp_path, 4)
+    with semgraph.Session(
+        llm=Oracle(MIND), embedder=Grams(), store="neo4j://127.0.0.1:9", folder=tmp_path
+    ) as made:
+        lines = made.explain(path, inputs={"notes": notes("n")}).splitlines()
+    assert lines[-1].startswith(
+        "! not known: which rows are in the graph already. neo4j://127.0.0.1:9  no answer"
+    )
+    assert [line for line in lines if line.startswith("estimated: ≤ ")]
+
+
+async def test_calls_that_differ_from_row_to_row_are_estimated_with_a_range(tmp_path: Path) -> None:
+    """Of eight rows two were asked about; of a hundred, 25 are likely, and half of that or more is in doubt."""
+    path = tmp_path / "gated.yaml"
+    path.write_text(
+        "plan: gated\ninputs: {notes: {id: int64, kind: string, text: string}}\nsteps:\n"
+        '  each: [{from: notes}, {sem_map: {prompt: "Code: {text}", returns: {code: string}}}]\n'
+        '  some: [{from: notes}, {sem_map: {prompt: "Mark: {text}", returns: {mark: string}, '
+        "when: \"kind = 'a'\"}}]\nreturns: [each, some]\n",
+        encoding="utf-8",
+    )
+
+    def rows(count: int) -> list[dict[str, Any]]:
+        return [
+            {"id": i, "kind": "a" if i % 4 == 0 else "b", "text": f"text {i}"} for i in range(count)
+        ]
+
+    async with session(tmp_path) as made:
+        before = await asyncio.to_thread(lambda: made.explain(path, inputs={"notes": rows(8)}))
+        await made.arun(path, notes=rows(8))
+        calls = (await explained(made, path, notes=rows(100)))["calls"]
+        text = await asyncio.to_thread(lambda: made.explain(path, inputs={"notes": rows(100)}))
+        await made.arun(path, notes=rows(100))
+        after = (await explained(made, path, notes=rows(100)))["calls"]
+    assert "estimated: ≤ 16 calls (a bound)" in before
+    assert calls["value"] == 125
+    assert calls["between"] == pytest.approx([125 - 1.96 * 25 / 2**0.5, 125 + 1.96 * 25 / 2**0.5])
+    assert "estimated: ≈ 125 calls (90 to 160) · " in text
+    assert after["between"][1] - after["between"][0] < 22  # more rows, less doubt
+
+
+async def test_one_call_for_each_row_of_an_input_leaves_no_doubt(tmp_path: Path) -> None:
+    path = plan(tmp_path, "sem_map", "per_row")
+    async with session(tmp_path) as made:
+        await made.arun(path, notes=NOTES[:3], names=NAMES)
+        assert "between" not in (await explained(made, path, notes=NOTES, names=NAMES))["calls"]

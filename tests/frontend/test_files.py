@@ -11,10 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 from semgraph.errors import InputError, PlanError
 from semgraph.frontend.inputs import read_inputs
 from semgraph.frontend.load import load_plan
+from semgraph.frontend.row_files import BATCH
 from semgraph.logical.plan import LogicalPlan
 
 PLAN = """
@@ -300,3 +302,89 @@ def test_a_pattern_names_several_files_in_the_order_of_their_names(plan: Logical
     assert loaded.rows["query"].to_pylist() == ["first", "second"]  # type: ignore[index]
     assert loaded.source == "[ab].jsonl:query=said (2 files)"
     assert "none*.jsonl: no file has such a name" in problem(plan, "asked=none*.jsonl")
+
+
+MANY = BATCH + 5
+"""Rows of a file that is read in two batches."""
+
+
+def many_rows() -> list[dict[str, Any]]:
+    return [{"id": f"i{row}", "query": f"question {row}"} for row in range(MANY)]
+
+
+def write_rows(rows: list[dict[str, Any]], ending: str) -> str:
+    path = Path(f"many.{ending}")
+    if ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif ending == "csv":
+        csv.write_csv(pa.Table.from_pylist(rows), path)
+    elif ending == "json":
+        path.write_text(json.dumps(rows))
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return f"asked={path}"
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet", "csv", "json"])
+def test_a_file_of_many_rows_is_read_in_batches(plan: LogicalPlan, ending: str) -> None:
+    given = many_rows()
+    assert rows(plan, write_rows(given, ending)) == given
+    given[-1]["query"] = None
+    what = f"many.{ending}: input asked, row {MANY}, column query: is NULL"
+    assert what in problem(plan, write_rows(given, ending))
+
+
+def test_columns_of_later_batches_can_be_renamed(plan: LogicalPlan) -> None:
+    given = [{"query": row["query"]} for row in many_rows()]
+    given[-1]["name"] = "last"
+    named = rows(plan, write_rows(given, "jsonl") + ":id=name")
+    assert [row["id"] for row in named[-2:]] == [None, "last"]
+    assert 'the file has no column "nam"' in problem(plan, "asked=many.jsonl:id=nam")
+
+
+def test_a_file_that_ends_in_a_broken_line_is_refused_with_its_line(plan: LogicalPlan) -> None:
+    option = write_rows(many_rows(), "jsonl")
+    with Path("many.jsonl").open("a") as file:
+        file.write('{"query": ')
+    assert f"many.jsonl:{MANY + 1}: this line is no JSON" in problem(plan, option)
+
+
+def test_a_column_that_later_rows_lack_is_told_with_the_first_of_them(plan: LogicalPlan) -> None:
+    given = many_rows()[:BATCH] + [{"id": "late"}] * 5
+    what = (
+        f'many.jsonl: input asked, from row {BATCH + 1}: needs column "query" (string); found: id'
+    )
+    assert what in problem(plan, write_rows(given, "jsonl"))
+
+
+def test_a_parquet_file_without_rows_needs_its_columns_too(plan: LogicalPlan) -> None:
+    pq.write_table(pa.schema([("query", pa.string())]).empty_table(), "empty.parquet")
+    assert rows(plan, "asked=empty.parquet") == []
+    assert 'needs column "content"' in problem(plan, "notes=empty.parquet")
+
+
+KEYED = """
+plan: told
+inputs: {told: {uuid: string, group_id: string, text: string}}
+windows: {input: told, partition: group_id, key: uuid}
+steps: {kept: [{from: told}]}
+returns: [kept]
+"""
+
+
+def test_a_key_names_one_row_of_all_files(plan: LogicalPlan) -> None:
+    Path("told.yaml").write_text(KEYED)
+    keyed = load_plan("told.yaml")
+    given = [{"uuid": f"u{row}", "group_id": "g", "text": "t"} for row in range(MANY)]
+    given[-1]["uuid"] = "u7"
+    write_rows(given, "parquet")
+    expected = f'input told, row {MANY}, column uuid: "u7" names row 8 already'
+    assert expected in problem(keyed, "told=many.parquet")
+    given[-1]["uuid"] = given[-2]["uuid"]  # of one batch
+    write_rows(given, "jsonl")
+    expected = f'row {MANY}, column uuid: "u{MANY - 2}" names row {MANY - 1} already'
+    assert expected in problem(keyed, "told=many.jsonl")
+    for name in ("a", "b"):
+        Path(f"{name}.jsonl").write_text(json.dumps(given[0]))
+    found = problem(keyed, "told=[ab].jsonl")
+    assert '[ab].jsonl (2 files): input told, row 2, column uuid: "u0" names row 1 already' in found

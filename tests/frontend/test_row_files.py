@@ -122,7 +122,7 @@ def test_no_row_of_a_large_frame_is_looked_at_by_python(monkeypatch):
     def converted(value, kind):
         raise AssertionError(f"{value} was converted to {kind} by itself")
 
-    monkeypatch.setattr("semgraph.frontend.inputs.convert", converted)
+    monkeypatch.setattr("semgraph.frontend.rows.convert", converted)
     for frame in (rows, pl.from_pandas(rows), pa.Table.from_pandas(rows)):
         (made,) = sg.table(frame).tables.values()
         assert made.num_rows == 1000

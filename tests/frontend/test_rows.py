@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from semgraph.errors import InputError
 from semgraph.expr.types import parse_type
-from semgraph.frontend.inputs import check_rows, convert
+from semgraph.frontend.rows import check_rows, convert
 from semgraph.logical.plan import InputSpec
 
 

@@ -284,3 +284,61 @@ async def test_nothing_is_awaited_after_max_seconds(server: ModelServer, endpoin
             await model.complete(ask("2"))
     hanging.cancel()
     await asyncio.gather(hanging, return_exceptions=True)
+
+
+async def test_a_budget_within_another_is_bound_by_both(server: ModelServer, endpoint, ask):
+    shared = Budget(max_calls=10, owner=" of all")
+    first, second = (Budget(max_calls=7, within=shared) for _ in range(2))
+    assert answered(await flood(Budgeted(endpoint, first), ask, 20)) == 7
+    outcomes = await flood(Budgeted(endpoint, second), ask, 20)
+    assert answered(outcomes) == 3
+    assert {str(outcome) for outcome in outcomes if isinstance(outcome, BudgetReached)} == {
+        "stopped before call 11: it would pass max_calls 10 of all (spent 10)"
+    }
+    assert (first.spent.calls, second.spent.calls, shared.spent.calls) == (7, 3, 10)
+    assert len(server.requests) == 10
+
+
+async def test_budgets_within_one_are_used_up_by_runs_at_the_same_time(
+    server: ModelServer, priced, ask
+):
+    async def answer(body: dict) -> Answer:
+        return Answer("{}", usage={"prompt_tokens": 10, "completion_tokens": 40})
+
+    server.answer, server.latency = answer, 0.002
+    shared = Budget(max_usd=2.00)
+    runs = [Budgeted(priced, Budget(max_usd=0.8, within=shared)) for _ in range(4)]
+    outcomes = await asyncio.gather(*(flood(run, ask, 60, max_tokens=40) for run in runs))
+    assert shared.spent.usd == pytest.approx(0.05 * sum(map(answered, outcomes)))
+    assert 1.85 < shared.spent.usd <= 2.00
+    assert all(run.budget.spent.usd <= 0.8 for run in runs)
+
+
+async def test_what_the_inner_budget_refuses_or_fails_is_not_kept_of_the_outer_one(
+    server: ModelServer, endpoint, ask
+):
+    shared = Budget(max_calls=2)
+    with pytest.raises(BudgetReached):
+        await Budget(max_calls=0, within=shared).reserve(Spending(1))
+    server.answer = lambda _body: never()
+
+    async def never() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    hanging = asyncio.create_task(Budgeted(endpoint, Budget(within=shared)).complete(ask("1")))
+    await server.until(lambda s: s.requests)
+    hanging.cancel()
+    await asyncio.gather(hanging, return_exceptions=True)
+    assert not shared.passed(shared.spent + Spending(2))
+    await Budget(within=shared).reserve(Spending(2))  # would wait for what is still reserved
+
+
+async def test_a_shared_limit_in_dollars_needs_prices_and_tokens(server: ModelServer, ask):
+    shared = Budget(max_usd=5)
+    assert Budget(within=shared).counts_tokens
+    assert not Budget(within=Budget(max_calls=5)).counts_tokens
+    unpriced = Budgeted(OpenAI("Qwen3", server.base_url), Budget(within=shared))
+    with pytest.raises(PlanError, match=r"max_usd 5\.00 cannot be enforced: no price is known"):
+        await unpriced.complete(ask())
+    assert not server.requests

@@ -213,13 +213,39 @@ class TestMistakes:
             ("[models]\ndefault = 3", "models.default must be text"),
             ('[models]\ndefault = "local:Qwen"', 'unknown local model "Qwen"'),
             ('llm = "local"', 'unknown setting "llm"'),
-            ("store = ", "cannot be read"),
         ],
     )
     def test_a_wrong_value_is_named_with_its_file(self, load, toml, said):
         (problem,) = problems(load, toml=toml)
         assert problem.startswith("./semgraph.toml: ")
         assert said in problem
+
+    @pytest.mark.parametrize(
+        ("toml", "said"),
+        [
+            ("store = ", "1:8  invalid TOML: no valid value. Write a text in quotes"),
+            ("[models]\ndefault = local", "2:11  invalid TOML: no valid value. Write a text"),
+            ("[limits\nrpm = 3", "1:8  invalid TOML: the name of a table lacks its bracket"),
+            ("[limits]\nrpm: 3", "2:4  invalid TOML: a name without a value. A line is NAME ="),
+            ('store = "memory\n', "1:16  invalid TOML: a text that does not end on its line."),
+            ('store = "C:\\data"', "1:14  invalid TOML: a backslash in a text. Write a path in"),
+            ('operators = ["a" "b"]', "1:18  invalid TOML: a list that does not end, or lacks a"),
+            ("[limits]\n[limits]", "2:8  invalid TOML: a table is written twice. Put its lines"),
+            ('store = "a"\nstore = "b"\n', "2:12  invalid TOML: a name is set twice. Leave one"),
+            ("a = {b = 1}\na.c = 2\n", "2:8  invalid TOML: cannot mutate immutable namespace"),
+        ],
+    )  # fmt: skip
+    def test_an_invalid_file_is_an_error_with_its_line_and_what_to_write(self, load, toml, said):
+        (problem,) = problems(load, toml=toml)
+        assert problem.startswith(f"./semgraph.toml:{said}"), problem
+
+    def test_a_file_that_is_not_utf_8_is_named(self, load, tmp_path):
+        path = tmp_path / "latin1.toml"
+        path.write_bytes("store = 'caf\xe9'".encode("latin-1"))
+        (problem,) = problems(load, config=path)
+        assert problem.endswith(
+            "latin1.toml: cannot be read. Byte 12 is not UTF-8. Save it as UTF-8"
+        )
 
     def test_variables_of_other_programs_are_ignored(self, load):
         load(env={"SEMGRAPH_TEST_SERVER": "x"})

@@ -90,10 +90,19 @@ def test_every_form_of_a_choice_in_a_plan_means_the_same(tmp_path: Path, written
     assert load_plan(path).fingerprint == load_plan(first).fingerprint
 
 
-def test_a_comma_that_ends_the_value_is_told_by_the_quotes_that_it_needs() -> None:
+@pytest.mark.parametrize("written", ["vote(samples=2", "vote(samples=2, "])
+def test_a_choice_without_its_last_bracket_is_shown_with_it(written: str) -> None:
+    """The bracket was left out, or a comma ended the value: `{good: vote(samples=2, votes=3)}`."""
     with pytest.raises(Fault, match="invalid implementation") as told:
-        Choice.parse("vote(samples=2")  # of {good: vote(samples=2, temperature=0)}
-    assert (
-        told.value.hint
-        == 'a comma ends a value inside { } and [ ]. Quote it: "block(left=10, right=5)"'
+        Choice.parse(written)
+    assert told.value.hint == (
+        'a ")" is missing: vote(samples=2). In YAML, a comma inside { } or [ ] ends a value: '
+        'quote it, "block(left=10, right=5)"'
     )
+
+
+@pytest.mark.parametrize("written", ["a b(left=1", "block((", "block(left=1))("])
+def test_what_a_bracket_does_not_mend_is_answered_with_an_example(written: str) -> None:
+    with pytest.raises(Fault, match="invalid implementation") as told:
+        Choice.parse(written)
+    assert told.value.hint == "write block, or block(left=10, right=5)"

@@ -61,11 +61,13 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         turn="note.id",
         columns="",
         returns="[answers, shown]",
+        prompt=PROMPT,
+        write=WRITE,
     ):
         (tmp_path / "graph.yaml").write_text(GRAPH)
-        (tmp_path / "write.yaml").write_text(WRITE)
+        (tmp_path / "write.yaml").write_text(write)
         (tmp_path / "prompts").mkdir(exist_ok=True)
-        (tmp_path / "prompts" / "list.md").write_text(PROMPT.replace("LAYOUT", layout))
+        (tmp_path / "prompts" / "list.md").write_text(prompt.replace("LAYOUT", layout))
         text = READ.replace("SOURCE", turn).replace("COLUMNS", columns).replace("RETURNS", returns)
         (tmp_path / "read.yaml").write_text(text)
         pair = f"{tmp_path}/write.yaml,{tmp_path}/read.yaml"
@@ -127,3 +129,56 @@ def test_a_read_plan_without_answers_is_refused(run):
     assert "returns no `answers`. It returns shown. Returns: {answers: STEP}" in err
     _, err = run(columns=", {project: {id: id, text: answer}}")
     assert "`answers` has no column answer. It has id, text" in err
+
+
+def test_the_reasons_of_failed_rows_are_reported(run):
+    failing = WRITE.replace(
+        "- add: {text:", "- require: {where: nth <> 2, says: \"'odd'\"}\n    - add: {text:"
+    )
+    failing = failing.replace(
+        "- sem_map", '- add: {nth: "row_number() OVER (ORDER BY at, id)"}\n    - sem_map'
+    )
+    out, err = run(write=failing)
+    assert out.splitlines()[1].endswith("  1 row failed")
+    assert "a row failed at notes: " in err
+    assert "odd" in err
+
+
+SUMMARY = """---
+returns: {summary: string}
+---
+# rules
+Keep what is known, and add what the new turn says.
+# item
+Known so far:
+{old}
+New turn:
+{speaker}: {text}
+"""
+
+
+def test_a_summary_is_the_sentences_of_the_text_without_the_words_around_them(run):
+    summed = WRITE.replace(
+        "- sem_map: {prompt: list}",
+        """- add: {old: "'Ada Costa lives in Oslo.'"}
+    - sem_map: {prompt: list}
+    - project: {conversation, id, at, speaker, text, facts: "[summary]"}
+    - require: {where: "facts[1] = ''", says: "facts[1]"}""",
+    )
+    _, err = run(write=summed, prompt=SUMMARY)
+    assert "Ada Costa lives in Oslo. " in err
+    assert "Known so far" not in err
+    assert "New turn" not in err
+
+
+def test_a_choice_among_numbered_records_is_refused_and_not_guessed(run):
+    choosing = WRITE.replace(
+        "- sem_map: {prompt: list}",
+        """- sem_map:
+        prompt: "Which of {others} says the same as “{text}”?"
+        returns: {same: ref<others> null}
+        refs: {others: {of: turns, using: speaker, order: id, shows: [text]}}""",
+    )
+    _, err = run(write=choosing.replace("- add: {text", "- add: {facts: '[]::VARCHAR[]', text"))
+    assert "rows failed at notes: rejected" in err
+    assert '"same" is a number, and the question shows numbered records' in err

@@ -8,8 +8,10 @@ import json
 import os
 import resource
 import signal
+import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +21,11 @@ from ray.cluster_utils import Cluster
 
 from benchmarks.scale.clusters import DRIVER, lives, workers
 from semgraph.engine.on_ray import RayEngine, WorkerCode
-from semgraph.errors import PlanError, SemgraphError
+from semgraph.errors import PlanError, SemgraphError, StoreUnavailable
 from semgraph.execution.result import Result
+from semgraph.llm.settings import Setting
 from semgraph.session import sharded
-from semgraph.session.sharded import run_shard
+from semgraph.session.sharded import Job, run_shard
 from semgraph.stores.shards.places import FolderPlaces
 from semgraph.stores.shards.store import ShardedStore
 from tests.engine.test_local import alone, assert_same, rows_of_groups, visible
@@ -70,6 +73,35 @@ async def test_a_run_on_several_processes_is_one_run(simple: Work):
     assert await graph_of(simple) == graph
 
 
+ROWS = """
+plan: moves
+inputs: {said: {text: string, who: string}}
+steps:
+  moved: [{from: said}, {sem_filter: "Does “{text}” say that somebody moved?"}]
+  counts: [{from: moved}, {aggregate: {by: who, add: {moves: count(*)}}}, {sort: who}]
+returns: [moved, counts]
+"""
+
+
+async def test_a_plan_without_windows_runs_by_rows(simple: Work):
+    (simple.folder / "moves.yaml").write_text(ROWS)
+    texts = [
+        f"Ann moved to City{n % 20}." if n % 3 else f"It rained {n % 20} days." for n in range(60)
+    ]
+    rows = [{"text": text, "who": f"p{n % 4}"} for n, text in enumerate(texts)]
+    async with simple.session() as session:
+        whole = await session.arun("moves", said=rows, fresh=True)
+    asked = wire(simple.model.requests)
+    simple.model.requests.clear()
+    async with simple.session(engine="ray?shards=4&workers=2") as session:
+        result = await session.arun("moves", said=rows, fresh=True)
+    assert wire(simple.model.requests) == asked
+    assert result.count("moved") == 40
+    assert {name: result.rows(name) for name in result.tables} == {
+        name: whole.rows(name) for name in whole.tables
+    }
+
+
 NEWER = "async def run_shard(job, task, link, report): ..."
 
 
@@ -109,6 +141,8 @@ async def test_a_killed_worker_costs_what_it_had_in_flight_and_nothing_else(simp
     assert result.committed + result.skipped == whole.committed == len(rows)
     for name in whole.tables:
         assert visible(result, name) == visible(whole, name)
+    calls = sum("messages" in body for body in simple.model.requests)
+    assert calls - IN_FLIGHT <= result.meter.total().calls_issued <= calls
     records = sorted(p.name for p in (result.record / "shards").iterdir())
     assert len(records) == SHARDS + 1  # one was run again
 
@@ -247,6 +281,48 @@ async def test_workers_with_other_code_are_refused(simple: Work, monkeypatch):
     ) as refused:
         await in_shards(simple, rows_of_groups())
     assert "install the same version" in str(refused.value).lower()
+    assert not simple.model.requests
+
+
+def on_workers(monkeypatch: pytest.MonkeyPatch, change: Callable[[Job], Job]) -> None:
+    """Give workers another job than the process of the run has."""
+    started = RayEngine.started
+    monkeypatch.setattr(
+        RayEngine, "started", lambda own, work, job, *more: started(own, work, change(job), *more)
+    )
+
+
+def with_store(job: Job, store: str) -> Job:
+    values = {**job.settings.values, "store": Setting(store, "option")}
+    return replace(job, settings=replace(job.settings, values=values))
+
+
+@pytest.mark.parametrize(
+    ("store", "server", "what"),
+    [
+        ("neo4j://graph.invalid:7687", True, "neo4j://graph.invalid:7687  no answer in 5 s (unknown host)"),
+        ("shards:sqlite:/proc/nowhere?n=4", False, "its folder cannot be made"),
+    ],
+)  # fmt: skip
+async def test_a_store_that_workers_do_not_reach_is_told(
+    simple: Work, monkeypatch, store, server, what
+):
+    on_workers(monkeypatch, lambda job: with_store(job, store))
+    with pytest.raises(StoreUnavailable) as failed:
+        await in_shards(simple, rows_of_groups())
+    here = socket.gethostname()
+    assert what in str(failed.value)
+    assert str(failed.value).endswith(f"(on {here})")
+    notes = "\n".join(failed.value.__notes__)
+    assert (f"{here} reached the store as the run began: if it is up, name it" in notes) == server
+    assert not simple.model.requests
+
+
+async def test_a_folder_that_workers_do_not_see_is_told(simple: Work, monkeypatch):
+    on_workers(monkeypatch, lambda job: replace(job, folder=Path("/nowhere") / job.run))
+    with pytest.raises(SemgraphError, match="the worker does not see /nowhere/") as failed:
+        await in_shards(simple, rows_of_groups())
+    assert "Run in a folder that all machines share" in str(failed.value)
     assert not simple.model.requests
 
 

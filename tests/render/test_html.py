@@ -357,6 +357,24 @@ def test_written_rows_are_drawn_by_label_with_a_legend(tmp_path: Path) -> None:
     )
 
 
+def test_a_changed_node_of_an_earlier_run_has_the_name_that_the_run_returned(
+    tmp_path: Path,
+) -> None:
+    draw = {"node": "name", "edge": "", "text": "", "start": "", "end": "", "sources": ""}
+    labels = {"Person": {"kind": "node", "draw": draw}}
+    record = RunRecord(tmp_path / "9a1c")
+    record.describe(
+        plan="p", key="id", graph={"partition": "group", "draw": draw, "labels": labels}, returns={"people": "known"}
+    )  # fmt: skip
+    row = {"group": "g", "id": "123456789"}
+    record.rows("written", "Person", pa.Table.from_pylist([row | {"age": 7}]))
+    record.rows("steps", "known", pa.Table.from_pylist([row | {"name": "Ann"}]))
+    record.flush()
+    read = Read(page([Run(record.folder)]))
+    assert "Ann" in read.all("tspan")
+    assert "12345678" not in read.all("tspan")
+
+
 def test_of_a_large_graph_the_nodes_with_most_edges_are_drawn_and_the_rest_is_counted(
     tmp_path: Path,
 ) -> None:

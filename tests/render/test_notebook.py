@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
 
+from semgraph.display import Drawing, Wrapped
 from semgraph.execution.result import Result
 from semgraph.meter import Meter, StepMetrics
 from tests.render.test_html import line, recorded, texts
@@ -70,3 +72,14 @@ def test_numbers_stand_right_and_generated_keys_are_short() -> None:
     shown = found._repr_html_()
     assert '<td class="number">7</td>' in shown
     assert "<td>bd4ef8c7…</td>" in shown
+
+
+def test_long_lines_of_texts_without_columns_are_broken_and_hang() -> None:
+    html = Wrapped("answer\n\n    <b> of a long line")._repr_html_()
+    assert "pre-wrap" in html
+    assert re.findall(r"padding-left: (\d+)ch; text-indent: -2ch'>(.*?)</span>", html) == [
+        ("2", "answer"),
+        ("2", "&nbsp;"),
+        ("6", "&lt;b&gt; of a long line"),
+    ]
+    assert "white-space: pre; overflow-x: auto" in Drawing("a  b")._repr_html_()

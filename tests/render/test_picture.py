@@ -10,7 +10,7 @@ import pytest
 
 from semgraph.errors import Fault
 from semgraph.logical.schema import Graph
-from semgraph.render.picture import Picture, lines, pictures
+from semgraph.render.picture import Picture, borrow_names, lines, pictures
 
 GRAPH = Graph.build(
     {
@@ -247,3 +247,16 @@ def test_what_a_graph_draws_does_not_change_what_it_is() -> None:
     )
     assert plain == drawing
     assert plain.canonical_text == drawing.canonical_text
+
+
+def test_a_stored_node_of_which_no_name_was_written_has_the_name_that_the_run_returned() -> None:
+    written = [
+        ("Person", pa.Table.from_pylist([{"uuid": "123456789", "group_id": "demo", "age": 7}]))
+    ]
+    found = pictures(written, GRAPH)
+    assert found[0].name("123456789") == "12345678"
+    other = pa.Table.from_pylist([person("123456789", "Bob", "other")])
+    borrow_names(found, [("", other)], GRAPH)
+    assert found[0].name("123456789") == "12345678"
+    borrow_names(found, [("", pa.Table.from_pylist([person("123456789", "Ada")]))], GRAPH)
+    assert found[0].name("123456789") == "Ada"

@@ -161,15 +161,78 @@ async def test_failed_rows_are_an_error_with_what_did_not_fail(connect: Connect)
     assert len(result.structured_content["tables"]["ties"]) == 1
 
 
-async def test_a_budget_that_is_reached_is_an_error_that_says_so(connect: Connect) -> None:
-    notes = [note(f"{name} knows Bob.", "demo") for name in ("Ann", "Cleo", "Eve")]
-    async with connect("--plans", "people", "--max-calls", "1") as client:
-        result = await client.call_tool("people", {"notes": notes})
+async def test_the_limits_of_a_server_hold_for_all_its_calls_together(
+    connect: Connect, serving: Serving
+) -> None:
+    """A call that reaches one is an error that says so; what needs no model is still answered."""
+
+    def notes(*names: str) -> dict[str, Any]:
+        return {
+            "notes": [note(f"{name} knows Bob.", "demo", day) for day, name in enumerate(names, 1)]
+        }
+
+    async with connect("--plans", "people,find", "--max-calls", "3") as client:
+        first = await client.call_tool("people", notes("Ann", "Cleo"))
+        second = await client.call_tool("people", notes("Ann", "Cleo", "Eve", "Finn"))
+        third = await client.call_tool("people", notes("Finn"))
+        found = await client.call_tool("find", {"queries": [{"query": "Cleo"}]})
+    reached = "stopped before call 4: it would pass max_calls 3 of this server, for all its calls (spent 3)"
+    assert [each.is_error for each in (first, second, third, found)] == [False, True, True, False]
+    assert text_of(second).splitlines()[0] == text_of(third).splitlines()[0] == reached
+    assert serving.calls == 3
+    assert found.structured_content["tables"]["hits"][0]["name"] == "Cleo"
+
+
+async def test_calls_at_the_same_time_share_the_limits_of_a_server(
+    connect: Connect, serving: Serving
+) -> None:
+    async with connect("--plans", "people", "--max-calls", "3") as client:
+        results = await asyncio.gather(
+            *(
+                client.call_tool("people", {"notes": [note(f"{name} knows Bob.", name)]})
+                for name in "ABCDE"
+            )
+        )
+    assert sorted(each.is_error for each in results) == [False] * 3 + [True] * 2
+    assert serving.calls == 3
+
+
+async def test_tokens_of_a_server_are_counted_over_its_calls(connect: Connect) -> None:
+    """Each call takes 400 tokens, so that no single one could reach the limit."""
+    async with connect("--plans", "people", "--max-tokens", "1500") as client:
+        results = [
+            await client.call_tool(
+                "people", {"notes": [note(f"{name}{n} knows Bob.", name) for n in range(10)]}
+            )
+            for name in "ABCDE"
+        ]
+    errors = [each.is_error for each in results]
+    assert errors == sorted(errors)
+    assert (errors[0], errors[-1]) == (False, True)
+    reached = "it would pass max_tokens 1,500 of this server, for all its calls (spent "
+    assert reached in text_of(results[-1])
+
+
+async def test_limits_of_the_settings_hold_for_each_call(
+    connect: Connect, project: Project
+) -> None:
+    project.write("semgraph.toml", "[limits]\nmax_calls = 1\n")
+    two = [note("Ann knows Bob.", "demo"), note("Cleo knows Bob.", "demo", 2)]
+    async with connect("--plans", "people", "--max-calls", "2") as client:
+        both = await client.call_tool("people", {"notes": two})
         other = await client.call_tool("people", {"notes": [note("Cleo knows Dan.", "other")]})
+        third = await client.call_tool("people", {"notes": [note("Dan knows Eve.", "other")]})
+    assert [each.is_error for each in (both, other, third)] == [True, False, True]
+    assert "it would pass max_calls 1 (spent 1)" in text_of(both)
+    assert "it would pass max_calls 2 of this server" in text_of(third)
+
+
+async def test_dollars_of_a_server_need_a_price(connect: Connect, serving: Serving) -> None:
+    async with connect("--plans", "people", "--max-usd", "1") as client:
+        result = await client.call_tool("people", {"notes": [note("Ann knows Bob.", "demo")]})
     assert result.is_error
-    assert text_of(result).startswith("stopped: ")
-    assert "1 call" in text_of(result)
-    assert not other.is_error  # the limit is that of a call
+    assert "max_usd 1.00 cannot be enforced: no price is known" in text_of(result)
+    assert serving.calls == 0
 
 
 async def test_a_store_or_a_model_that_does_not_answer_is_an_error(

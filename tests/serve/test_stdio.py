@@ -132,7 +132,7 @@ def test_a_broken_line_does_not_end_it(project: Project) -> None:
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        ((), "name the protocol to serve. Semgraph serve --mcp"),
+        ((), "name the protocol to serve. semgraph serve --mcp"),
         (("--mcp", "--plans", "nowhere"), 'no plan "nowhere"'),
         (("--mcp", "127.0.0.1:1"), "without --http the server speaks on stdin and stdout"),
         (("--mcp", "--group", " "), "--group is empty"),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from semgraph.errors import InputError
+from semgraph.errors import InputError, PlanError
 from semgraph.frontend.plan_files import plan_file
 from semgraph.llm.settings import Settings
+from semgraph.llm.stack import Budget
 from semgraph.serve.schemas import result_schema
 from semgraph.serve.tools import PlanTool, tools_of
 from semgraph.session import Session
@@ -145,3 +147,18 @@ def test_results_have_types_where_no_parameter_changes_them() -> None:
     }
     loose = result_schema(tool("get_nodes").plan)["properties"]["tables"]["properties"]
     assert loose["nodes"]["items"] == {"type": "object"}
+
+
+async def test_runs_that_share_a_budget_are_refused_an_engine(tmp_path: Path) -> None:
+    session = Session(
+        llm="recorded",
+        store=f"sqlite:{tmp_path}/graph.db",
+        engine="local",
+        runs="",
+        within=Budget(),
+    )
+    async with session:
+        with pytest.raises(
+            PlanError, match=r"share a budget runs in this process\. Leave the engine out"
+        ):
+            await session.arun("add_episode")

@@ -20,6 +20,8 @@ from benchmarks.world.requests import NotUnderstood
 
 Schema = Mapping[str, Any]
 _JSON = re.compile(r"(?:\[[\[{\"].*\]|\{\".*\})\s*$")
+_NUMBERED = '{"number":'
+"""How records begin that an answer names by their numbers."""
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 # The names of the kinds of claims in values of an enumeration.
 CALLED = {
@@ -110,14 +112,24 @@ def value(schema: Schema, name: str, source: Source, claims: Sequence[Claim]) ->
     if "enum" in schema:
         return chosen(schema["enum"], source, claims)
     kind = str(schema.get("type"))
+    if _NUMBERED in source.question and _counts(schema):
+        raise NotUnderstood(
+            f'"{name}" is a number, and the question shows numbered records: only the choices of the '
+            f"shipped plans are understood"
+        )
     if kind not in _BY_TYPE:
         raise NotUnderstood(f'no way to answer "{name}" of {dict(schema)}')
     return _BY_TYPE[kind](schema, name, source, claims)
 
 
+def _counts(schema: Schema) -> bool:
+    """Whether an answer is a whole number, or a list of them."""
+    return "integer" in {schema.get("type"), schema.get("items", {}).get("type")}
+
+
 def _text(_: Schema, name: str, source: Source, claims: Sequence[Claim]) -> str:
     found = texts(name, source, claims)
-    return found[0] if found else ""
+    return " ".join(found) if "summary" in name.lower() else next(iter(found), "")
 
 
 def _object(schema: Schema, _: str, source: Source, claims: Sequence[Claim]) -> dict[str, Value]:

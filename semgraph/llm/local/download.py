@@ -33,6 +33,7 @@ from semgraph.llm.local.catalogue import (
     paths,
 )
 from semgraph.llm.specs import without_password
+from semgraph.private import refusal
 
 if TYPE_CHECKING:
     import httpx2
@@ -456,6 +457,8 @@ def _locked(
                 model.size,
                 "another process",
             )
+        except OSError as error:
+            raise _unwritable(folder, "written", error) from error
     try:
         yield
     finally:
@@ -482,7 +485,11 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ModelUnavailable(
-            f"{folder}: the folder for models cannot be made ({error.strerror}). "
-            "Name another place: SEMGRAPH_HOME=DIR"
-        ) from error
+        raise _unwritable(folder, "made", error) from error
+
+
+def _unwritable(folder: Path, what: str, error: OSError) -> ModelUnavailable:
+    return ModelUnavailable(
+        f"{folder}: the folder for models cannot be {what} ({refusal(folder, error)}). "
+        "Name another place: SEMGRAPH_HOME=DIR"
+    )

@@ -35,7 +35,7 @@ from semgraph.render.comparison import columns, footer
 from semgraph.render.html.dag import Operators, drawings
 from semgraph.render.html.graph import graph
 from semgraph.render.html.timeline import ORIGINS, origin, timeline
-from semgraph.render.picture import Picture, pictures
+from semgraph.render.picture import Picture, borrow_names, pictures
 from semgraph.render.runs import metrics_of, seconds, total
 from semgraph.render.tables import cell
 
@@ -390,15 +390,21 @@ class RecordedRun:
         draws = {name: Draw(**each["draw"]) for name, each in listed.items()}
         key, partition = str(self.run.facts.get("key")), str(facts["partition"])
         graph = Graph("", key, partition, labels, Draw(**facts["draw"]), draws)
-        return pictures(self._tables(), graph)
+        drawn = pictures(self._tables(), graph)
+        borrow_names(drawn, self._returned(), graph)
+        return drawn
 
     def _tables(self) -> Iterator[tuple[str, Any]]:
         """The rows that were written, by label; of a run that wrote none, the rows that it returned."""
         written = recorded_steps(self.run.folder, WRITTEN)
-        returns: Mapping[str, str] = self.run.facts.get("returns") or {}
         for label in written:
             yield from ((label, rows) for rows in recorded_parts(self.run.folder, WRITTEN, label))
-        for step in () if written else dict.fromkeys(returns.values()):
+        yield from () if written else self._returned()
+
+    def _returned(self) -> Iterator[tuple[str, Any]]:
+        """The rows that the run returned."""
+        returns: Mapping[str, str] = self.run.facts.get("returns") or {}
+        for step in dict.fromkeys(returns.values()):
             yield from (("", rows) for rows in recorded_parts(self.run.folder, "steps", step))
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import socket
 import time
@@ -158,6 +159,7 @@ class Bolt:
         if self._driver is None:
             import neo4j
 
+            _leave_its_log_to_the_program()
             if "@" in self.uri:
                 raise StoreUnavailable(
                     f"{self.uri}  the address of a Neo4j server holds no user and no password: "
@@ -208,10 +210,19 @@ class Bolt:
             return EngineError(f"{self.uri}  {message} [{code}]")
         else:
             reason = (
-                f"no answer in {SECONDS:.0f} s ({_reason(str(error))}). Is it running? "
+                f"no answer in {SECONDS:.0f} s ({_reason(error)}). Is it running? "
                 "A local one: semgraph neo4j start. Or --store sqlite:graph.db"
             )
         return StoreUnavailable(f"{self.uri}  {reason}")
+
+
+def _leave_its_log_to_the_program() -> None:
+    """Keep the driver's log off stderr unless a program configures logging: without any handler
+    Python prints its errors, which are raised here too.
+    """
+    log = logging.getLogger("neo4j")
+    if not any(isinstance(handler, logging.NullHandler) for handler in log.handlers):
+        log.addHandler(logging.NullHandler())
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -233,8 +244,9 @@ _REASONS = {
 }
 
 
-def _reason(message: str) -> str:
-    """The cause in the driver's message about all addresses that it tried."""
+def _reason(error: Exception) -> str:
+    """Why no server answered: from the errors of all addresses that the driver tried."""
+    causes = "\n".join(map(str, _causes(error)))
     return next(
-        (reason for word, reason in _REASONS.items() if word in message), message.splitlines()[0]
+        (reason for word, reason in _REASONS.items() if word in causes), str(error).splitlines()[0]
     )

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr.functions import words
-from semgraph.private import create_private, private_folder
+from semgraph.private import create_private, private_folder, refusal
 from semgraph.stores.base import BeforeCommit, record_round_trip
 from semgraph.stores.sqlite.values import add_labels, list_holds, lists_meet, partition_words, unite
 from semgraph.turns import Turns
@@ -24,10 +24,11 @@ T = TypeVar("T")
 _OLDEST = (3, 35)
 _PATIENCE = 60.0
 """Seconds to wait for another process that writes."""
+_ANOTHER = "another file: --store sqlite:PATH, or SEMGRAPH_STORE"
 _MESSAGES = {
     "FULL": "has no room to grow: the disk is full. Free some space and run again",
-    "READONLY": "is read-only for this user. Allow writing to the file and its folder, or name another file",
-    "CANTOPEN": "cannot be opened. Check that its folder is there and that this user may write to it, or name another file",
+    "READONLY": f"is read-only for this user. Allow writing to the file and its folder, or name {_ANOTHER}",
+    "CANTOPEN": f"cannot be opened. Check that its folder is there and that this user may write to it, or name {_ANOTHER}",
     "NOTADB": "is not an SQLite file. Name another file",
     "CORRUPT": "is damaged. Restore it from a copy, or name another file",
     "IOERR": "cannot be read or written: the disk reports an error",
@@ -120,7 +121,8 @@ class File:
             if self.path != ":memory:":
                 private_folder(Path(self.path).parent)
         except OSError as error:
-            msg = f"{self.name}  its folder cannot be made: {error.filename}: {error.strerror}. Name another file."
+            reason = refusal(Path(self.path).parent, error)
+            msg = f"{self.name}  its folder cannot be made ({reason}). Name {_ANOTHER}"
             raise StoreUnavailable(msg) from None
         if self.path != ":memory:":
             with suppress(OSError):  # SQLite says why the file cannot be opened

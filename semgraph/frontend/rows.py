@@ -1,0 +1,547 @@
+"""Rows of mappings, Arrow tables and data frames as tables of the types that a plan declares."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from semgraph.errors import Fault, InputError, Problem, did_you_mean
+from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import Type, type_of_arrow
+from semgraph.logical.plan import InputSpec
+from semgraph.logical.prompt import plain
+
+_SLASHED = re.compile(r"\s*\d{1,4}[/.]\d{1,2}[/.]\d{1,4}")
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+def convert(value: Any, kind: Type) -> Any:
+    """A value as its type's Python value, None for NULL. Raises Fault.
+
+    >>> convert("2025-01-15T10:00:00+02:00", Type("timestamp")).isoformat()
+    '2025-01-15T08:00:00+00:00'
+    """
+    if value is None or (value == "" and kind.name != "string") or _is_null(value, kind):
+        return None
+    if kind.item is not None:
+        return _items(_list(value, kind), kind.item)
+    if kind.name == "struct":
+        return _struct(value, kind)
+    if kind.name == "vector":
+        return _vector(value, kind)
+    return _ATOMS[kind.name](value)
+
+
+def _items(values: list[Any], kind: Type) -> list[Any]:
+    items = [convert(v, kind) for v in values]
+    if not kind.nullable and any(v is None for v in items):
+        raise Fault(f"{shown(values)} holds a NULL", hint=f"declare it list<{kind} null> if it may")
+    return items
+
+
+def _is_null(value: object, kind: Type) -> bool:
+    """Whether it is what data frames put for nothing: NaT, NA, and NaN where no number belongs."""
+    if isinstance(value, float):
+        return math.isnan(value) and kind.name != "double"
+    return type(value).__name__ in {"NaTType", "NAType"}
+
+
+def shown(value: object) -> str:
+    """A value in a message: short, text in quotes."""
+    text = (
+        f'"{value}"'
+        if isinstance(value, str)
+        else repr(value).lower()
+        if isinstance(value, bool)
+        else repr(value)
+    )
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def check_text(text: str) -> str:
+    """The text, unless it is none. Raises Fault. A run sets rows with a NUL aside."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            what = f"the text holds half a character (U+{ord(text[error.start]):04X}), at {error.start}"
+            raise Fault(
+                what, hint="it was cut or decoded wrongly before: read it as UTF-8"
+            ) from None
+    return text
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise Fault(f"{shown(value)} is not text")
+    return check_text(str(value))
+
+
+def _whole(value: Any) -> int:
+    number: Any = value
+    if isinstance(value, str):
+        number = int(value) if re.fullmatch(r"\s*[+-]?\d+\s*", value) else None
+    elif isinstance(value, float) and value.is_integer():
+        number = int(value)
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise Fault(f"{shown(value)} is not a whole number", hint=_plain_number(value))
+    if not _LEAST <= number <= _MOST:
+        raise Fault(f"{shown(value)} has no place in 64 bits", hint="declare it as string")
+    return number
+
+
+def _number(value: Any) -> float:
+    try:
+        number = None if isinstance(value, (bool, list, Mapping)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None or not math.isfinite(number):
+        nan = number is not None and math.isnan(number)
+        hint = "put NULL in its place: fill_nan(None) of polars" if nan else _plain_number(value)
+        raise Fault(f"{shown(value)} is not a number", hint=hint)
+    return number
+
+
+def _plain_number(value: object) -> str | None:
+    """A hint for a number as people write it in a country: 1.234,5 or 1,234.5."""
+    written = isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d[\d., '\u00a0]*\s*", value)
+    return "write it with digits and at most one point: 1234.5" if written else None
+
+
+def _truth(value: Any) -> bool:
+    truth = (
+        {"true": True, "false": False}.get(value.strip().lower())
+        if isinstance(value, str)
+        else value
+    )
+    if not isinstance(truth, bool):
+        raise Fault(f"{shown(value)} is not true or false")
+    return truth
+
+
+def _time(value: Any) -> datetime:
+    time = value
+    if isinstance(value, str):
+        time = _iso(value, datetime.fromisoformat)
+    elif isinstance(value, date) and not isinstance(value, datetime):
+        time = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if not isinstance(time, datetime):
+        raise Fault(
+            f"{shown(value)} is not a time",
+            hint='write it in ISO 8601, such as "2025-01-15T10:30:00Z"',
+        )
+    try:
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except OverflowError:
+        raise Fault(f"{shown(value)} is out of range") from None
+
+
+def _date(value: Any) -> date:
+    day = _iso(value, date.fromisoformat) if isinstance(value, str) else value
+    if not isinstance(day, date) or isinstance(day, datetime):
+        raise Fault(
+            f"{shown(value)} is not a date", hint='write it in ISO 8601, such as "2025-01-15"'
+        )
+    return day
+
+
+def _iso(text: str, read: Callable[[str], Any]) -> Any:
+    try:
+        return read(text.strip())
+    except ValueError:
+        if _SLASHED.match(text):
+            what = f"{shown(text)} is not ISO 8601: day or month first?"
+            raise Fault(what, hint="write year-month-day: 2025-01-15") from None
+        raise Fault(f"{shown(text)} is not ISO 8601", hint="such as 2025-01-15T10:30:00Z") from None
+
+
+def _json(value: Any) -> str:
+    if not isinstance(value, str):
+        try:
+            return check_text(canonical_json(plain(value)))
+        except (TypeError, ValueError, RecursionError):
+            raise Fault(f"{shown(value)} has no form in JSON") from None
+    _parsed(value, "JSON")
+    return check_text(value)
+
+
+def _parsed(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise Fault(f"{shown(text)} is not {what}") from None
+
+
+def _list(value: Any, kind: Type) -> list[Any]:
+    items = _parsed(value, f"{kind} (a list in JSON)") if isinstance(value, str) else value
+    if hasattr(items, "tolist"):
+        items = items.tolist()
+    if not isinstance(items, (list, tuple)):
+        raise Fault(f"{shown(value)} is not a list")
+    return list(items)
+
+
+def _struct(value: Any, kind: Type) -> dict[str, Any]:
+    fields = _parsed(value, f"{kind} (an object in JSON)") if isinstance(value, str) else value
+    if not isinstance(fields, Mapping):
+        raise Fault(f"{shown(value)} is not {kind}")
+    known = dict(kind.fields)
+    for name in fields:
+        if name not in known:
+            raise Fault(f'{shown(value)} has a field "{name}"', there="fields: " + ", ".join(known))
+    result = {}
+    for name, inner in kind.fields:
+        result[name] = convert(fields.get(name), inner)
+        if result[name] is None and not inner.nullable:
+            raise Fault(
+                f'{shown(value)} has no "{name}"',
+                hint=f"declare it {inner} null if it may be missing",
+            )
+    return result
+
+
+def _vector(value: Any, kind: Type) -> list[float]:
+    vector = [_number(v) for v in _list(value, kind)]
+    if kind.size and len(vector) != kind.size:
+        raise Fault(f"{len(vector)} numbers, expected {kind.size}")
+    return vector
+
+
+_ATOMS: dict[str, Callable[[Any], Any]] = {
+    "string": _text,
+    "int64": _whole,
+    "double": _number,
+    "boolean": _truth,
+    "timestamp": _time,
+    "date": _date,
+    "json": _json,
+}
+_SHOWN = 3  # faults of one column that are reported; the rest are counted
+
+
+class RowFault(NamedTuple):
+    """A mistake in rows: in which row (from 0; None: all), in which column, what, and
+    what to do.
+    """
+
+    row: int | None
+    column: str
+    what: str
+    hint: str | None = None
+
+
+def check_rows(
+    spec: InputSpec,
+    rows: Any,
+    *,
+    partition: str = "",
+    key: str = "",
+    source: str = "",
+    first: int = 0,
+) -> pa.Table:
+    """Rows as a table with the declared columns and types.
+
+    A column that may be NULL may be missing. Columns that are not declared are left out. Text is
+    taken for numbers, times (ISO 8601; without a zone: UTC), lists and structs (JSON), as files
+    without types have it.
+
+    Args:
+        spec: The declared input.
+        rows: Mappings, an Arrow table, or a data frame of pandas or Polars.
+        partition: The column in which NULL becomes "", if it may be NULL.
+        key: The column with values that must differ.
+        source: What messages call the rows, such as a file's name.
+        first: How many rows of the source are before these.
+
+    Raises:
+        InputError: With what is wrong, by row (from 1) and column.
+    """
+    columns, faults = _typed_columns(spec, rows, partition, key, source, first)
+    _refuse(faults, spec, source, first)
+    if not columns:
+        return spec.schema.empty_table()
+    arrays = [
+        pa.array(values, kind.arrow) if isinstance(values, list) else values
+        for (_, kind), values in zip(spec.columns, columns, strict=True)
+    ]
+    return pa.table(arrays, schema=spec.schema)
+
+
+def _refuse(faults: Iterable[RowFault], spec: InputSpec, source: str, first: int = 0) -> None:
+    problems = [Problem(_message(fault, spec, source, first), hint=fault.hint) for fault in faults]
+    if problems:
+        raise InputError(*problems)
+
+
+def refuse_doubles(spec: InputSpec, table: pa.Table, key: str, source: str) -> None:
+    """Refuse rows with the key of an earlier one. Raises InputError."""
+    _refuse(_doubles(key, table.column(key)), spec, source)
+
+
+def _message(fault: RowFault, spec: InputSpec, source: str, first: int) -> str:
+    start = f"{source}: " if source else ""
+    if fault.row is None:
+        rows = f", from row {first + 1}:" if first else ""
+        return f"{start}input {spec.name}{rows} {fault.what}"
+    row = first + fault.row + 1
+    return f"{start}input {spec.name}, row {row}, column {fault.column}: {fault.what}"
+
+
+def row_faults(spec: InputSpec, rows: Any, *, partition: str = "", key: str = "") -> list[RowFault]:
+    """The mistakes in rows that `check_rows` reports."""
+    return _typed_columns(spec, rows, partition, key, "")[1]
+
+
+def _typed_columns(
+    spec: InputSpec, rows: Any, partition: str, key: str, source: str, first: int = 0
+) -> tuple[list[Any], list[RowFault]]:
+    """The declared columns, each an Arrow array or a list of values of its type; none, if the rows
+    have none.
+    """
+    rows = list(rows) if isinstance(rows, Iterator) else rows
+    try:
+        columns, count = columns_of(rows)
+    except Fault as fault:
+        needed = [
+            f'"{name}": …' for name, kind in spec.columns if not kind.nullable and name != key
+        ]
+        shown = (
+            f", such as {spec.name}=[{{{', '.join(needed)}}}]"
+            if isinstance(rows, (str, bytes, Mapping))
+            else ""
+        )
+        return [], [RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)]
+    if not columns and not count:  # an empty list or file has no column names
+        return [], []
+    slips = dict(_slips(spec, columns, rows))
+    faults = [*_missing(spec, columns, source), *slips.values()]
+    converted: dict[str, Any] = {}
+    for name, kind in spec.columns:
+        values, wrong = _column(name, kind, columns.get(name, [None] * count))
+        if name == partition and kind.nullable and not wrong:
+            values = _without_null(values)
+        faults += wrong
+        if not wrong and name in columns and name not in slips and not kind.nullable:
+            faults += list(_nulls(name, values))
+        converted[name] = values
+    if key in columns and not faults:
+        faults += list(_doubles(key, converted[key], first))
+    return list(converted.values()), faults
+
+
+def columns_of(rows: Any) -> tuple[dict[str, Any], int]:
+    """The columns of rows, as Arrow arrays or lists, and the number of rows. Raises
+    Fault.
+    """
+    _refuse_other_frames(rows)
+    if is_pandas(rows):
+        _unique([str(name) for name in rows.columns])
+        return {str(name): _from_pandas(rows[name]) for name in rows.columns}, len(rows)
+    if hasattr(rows, "__arrow_c_stream__") or isinstance(rows, pa.RecordBatch):
+        rows = rows if isinstance(rows, pa.Table) else pa.table(rows)
+        columns = names_of(rows)
+        _unique(columns)
+        return {name: rows.column(i) for i, name in enumerate(columns)}, rows.num_rows
+    if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
+        raise Fault(
+            f"cannot be read from {type(rows).__name__}",
+            hint="give a list of mappings, an Arrow table or a data frame",
+        )
+    listed = list(rows)
+    for i, row in enumerate(listed):
+        if not isinstance(row, Mapping):
+            raise Fault(f"row {i + 1} is {type(row).__name__}, not a mapping of columns")
+    names = dict.fromkeys(str(name) for row in listed for name in row)
+    return {name: [row.get(name) for row in listed] for name in names}, len(listed)
+
+
+def is_pandas(rows: object) -> bool:
+    """Whether it is a data frame of pandas."""
+    return _library(rows) == "pandas" and hasattr(rows, "columns")
+
+
+def _library(value: object) -> str:
+    return type(value).__module__.partition(".")[0]
+
+
+def _refuse_other_frames(rows: Any) -> None:
+    """Refuse one column, and a frame that is not computed yet. Raises Fault."""
+    kind, library = type(rows).__name__, _library(rows)
+    if library == "polars" and kind == "LazyFrame":
+        raise Fault("is a LazyFrame, which has no rows yet", hint="compute it: frame.collect()")
+    if library in {"pandas", "polars"} and not hasattr(rows, "columns"):
+        hint = 'give a frame: series.to_frame("text")'
+        raise Fault(f"is a {kind} of {library}, one column without a table", hint=hint)
+
+
+def names_of(rows: pa.Table) -> list[str]:
+    """The names of the columns of an Arrow table. Raises Fault."""
+    names = []
+    for i in range(rows.num_columns):
+        try:
+            names.append(rows.schema.field(i).name)
+        except UnicodeDecodeError as error:
+            what = f"column {i + 1} has a name that is not UTF-8: {error.object!r}"
+            raise Fault(what, hint="rename it: columns are names by their names") from None
+    return names
+
+
+def _unique(names: Sequence[str]) -> None:
+    double = next((name for name in names if list(names).count(name) > 1), None)
+    if double is not None:
+        raise Fault(f'has the column "{double}" twice', hint="rename one of them")
+
+
+def _from_pandas(series: Any) -> Any:
+    try:
+        return pa.Array.from_pandas(series)
+    except (pa.ArrowException, UnicodeEncodeError, OverflowError):
+        return [None if isinstance(v, float) and v != v else v for v in series.tolist()]  # noqa: PLR0124 - NaN
+
+
+def _missing(spec: InputSpec, columns: Mapping[str, Any], source: str) -> Iterator[RowFault]:
+    declared = dict(spec.columns)
+    extra = [name for name in columns if name not in declared]
+    absent = [name for name in declared if name not in columns]
+    needed = [name for name in absent if not declared[name].nullable]
+    columns_here = ", ".join(columns) or "none"
+    renames = ",".join(f"{name}={_guess(name, extra)}" for name in needed)
+    hint = f"rename in one go: -i {spec.name}={source or 'FILE'}:{renames}"
+    for name in needed:
+        yield RowFault(
+            None, name, f'needs column "{name}" ({declared[name]}); found: {columns_here}', hint
+        )
+    for name in extra:
+        near = get_close_matches(name, [a for a in absent if a not in needed], 1, 0.8)
+        if near:
+            yield RowFault(
+                None,
+                name,
+                f'has no column "{name}"; it has: {", ".join(declared)}',
+                f'did you mean "{near[0]}"?',
+            )
+
+
+def _slips(
+    spec: InputSpec, columns: Mapping[str, Any], rows: Any
+) -> Iterator[tuple[str, RowFault]]:
+    """Columns that most rows have, and a row has under a name that looks like it; by column, the
+    first such row.
+    """
+    declared = dict(spec.columns)
+    present = [name for name in declared if name in columns]
+    for name in columns if isinstance(rows, (list, tuple)) else ():
+        near = get_close_matches(name, present, 1, 0.8) if name not in declared else []
+        row = (
+            next((i for i, row in enumerate(rows) if name in row and near[0] not in row), None)
+            if near
+            else None
+        )
+        if row is not None:
+            what = f"is no column of {spec.name}; it has: {', '.join(declared)}"
+            yield near[0], RowFault(row, name, what, f'did you mean "{near[0]}"?')
+
+
+def _guess(name: str, extra: Sequence[str]) -> str:
+    hint = did_you_mean(name, extra)
+    return hint.split('"')[1] if hint else "COLUMN"
+
+
+def _column(name: str, kind: Type, values: Any) -> tuple[Any, list[RowFault]]:
+    """A column as an Arrow array, or a list of values of its type, and what is wrong with it."""
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        quick = _cast(kind, values)
+        if quick is not None:
+            return quick, []
+        values = values.to_pylist()
+    converted: list[Any] = []
+    faults: list[RowFault] = []
+    count = 0
+    for i, value in enumerate(values):
+        try:
+            converted.append(convert(value, kind))
+        except Fault as fault:
+            count += 1
+            if count <= _SHOWN:
+                faults.append(RowFault(i, name, fault.what, fault.hint or fault.there))
+    if count > _SHOWN:
+        last = faults[-1]
+        faults[-1] = last._replace(what=f"{last.what} (and {count - _SHOWN} more rows)")
+    return converted, faults
+
+
+def _cast(kind: Type, values: Any) -> Any:
+    """A column that is of the type already, but for widths and units; None where values must be
+    looked at.
+    """
+    array: Any = values
+    if pa.types.is_null(array.type):
+        return pa.array([None] * len(array), kind.arrow)
+    plain = kind.name == "vector" or not pa.types.is_nested(kind.arrow)
+    try:
+        if not plain or kind.name == "json" or type_of_arrow(array.type).arrow != kind.arrow:
+            return None
+        if pa.types.is_dictionary(array.type):
+            array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+            array = array.dictionary.cast(kind.arrow).take(array.indices)
+        converted: Any = array.cast(kind.arrow, safe=not pa.types.is_timestamp(array.type))
+    except (Fault, pa.ArrowException):
+        return None
+    return converted if _clean(converted) else None
+
+
+def _clean(array: Any) -> bool:
+    """Whether no number of a column is NaN or infinite."""
+    if not pa.types.is_floating(array.type):
+        return True
+    import pyarrow.compute as pc
+
+    return pc.all(pc.is_finite(array)).as_py() is not False
+
+
+def _values(column: Any) -> list[Any]:
+    return column if isinstance(column, list) else column.to_pylist()
+
+
+def _without_null(column: Any) -> Any:
+    """A column of texts with "" in place of NULL."""
+    if isinstance(column, list):
+        return ["" if value is None else value for value in column]
+    return column.fill_null("")
+
+
+def _nulls(name: str, column: Any) -> Iterator[RowFault]:
+    if not isinstance(column, list) and not column.null_count:
+        return
+    rows = [row for row, value in enumerate(_values(column)) if value is None]
+    for row in rows[:1]:
+        more = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
+        yield RowFault(
+            row, name, f"is NULL{more}", f"fill it, or declare {name} with null after its type"
+        )
+
+
+def _doubles(key: str, column: Any, before: int = 0) -> Iterator[RowFault]:
+    """The first row with the key of an earlier one; so many rows are before these."""
+    if not isinstance(column, list):
+        import pyarrow.compute as pc
+
+        if pc.count_distinct(column).as_py() == len(column) - column.null_count:
+            return
+    seen: dict[Any, int] = {}
+    for row, value in enumerate(_values(column)):
+        if value is None:
+            continue
+        first = seen.setdefault(value, row)
+        if first != row:
+            yield RowFault(
+                row, key, f'"{value}" names row {before + first + 1} already', "a key names one row"
+            )
+            return
