@@ -11,7 +11,7 @@ from benchmarks.memories.conversations import of_world
 from benchmarks.memories.memories import MEMORIES
 from benchmarks.real.asking import Asking, Figures, asking
 from benchmarks.real.contradictions import GIVEN, READ, contradicted
-from benchmarks.real.framings import FRAMINGS, Kind, judged
+from benchmarks.real.framings import FRAMINGS, SPLITS, Kind, judged
 from benchmarks.real.labelled import FILTER, JOIN, RANKING
 from benchmarks.real.labelled import WAYS as BY_TASK
 from benchmarks.real.labelled import answered as labelled
@@ -39,7 +39,6 @@ SLICE = (
 CONVERSATIONS = {"of 2 people": (2, 12, SLICE), "of 6 people": (6, 36, tuple(MEMORIES))}
 """Conversations that are told to memories: people, questions, and the memories."""
 KINDS_ASKED: tuple[Kind, ...] = ("filters", "pairs")
-SPLITS = ("test", "development")
 ANSWERS = {
     "sem_map 100 rows": ("per_row", "packed(rows=10)", "reflexion"),
     "sem_agg 10 groups of 10": ("single", "tree(fan_in=2)", "fold"),
