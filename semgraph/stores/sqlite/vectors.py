@@ -111,7 +111,7 @@ class BlockCache(Generic[B]):
 class VectorCache(BlockCache[Block]):
     """The vectors of partitions, and the indexes of the large ones."""
 
-    def __init__(self, indexes: IndexFolder, limit: int = 4 << 30) -> None:
+    def __init__(self, indexes: IndexFolder, limit: int = 1 << 29) -> None:
         super().__init__(limit)
         self.indexes = indexes
 
