@@ -9,8 +9,8 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from tests.engine.test_local import alone, rows_of_groups
-from tests.execution.conftest import PLAN, Work, wire
-from tests.on_ray.test_ray import IN_FLIGHT, PART, SHARDS, driver, graph_of, in_a_process, settings
+from tests.execution.conftest import Work, wire
+from tests.on_ray.test_ray import PART, SHARDS, assert_resumed, driver, graph_of, in_a_process
 
 
 async def assert_one_run(work: Work, engine: str) -> None:
@@ -65,10 +65,4 @@ async def test_a_run_that_loses_its_cluster_says_so_and_is_resumed(
     assert "UnavailableError: the connection to the cluster of Ray was lost" in said.decode()
     first = simple.records[-1]
     assert first["status"] == "failed"
-    async with simple.session(**settings(simple)) as session:
-        last = await session.arun(PLAN, resume=first["run"])
-    assert last.exit_code == 0
-    assert await graph_of(simple) == graph
-    sent = wire(simple.model.requests)
-    assert sent.keys() == asked.keys()
-    assert (sent - asked).total() <= IN_FLIGHT
+    await assert_resumed(simple, first["run"], graph, asked)

@@ -162,6 +162,17 @@ async def test_a_node_that_is_removed_costs_what_it_had_in_flight(simple: Work, 
     assert result.exit_code == 0
 
 
+async def assert_resumed(work: Work, run: str, graph, asked) -> None:
+    """A resumed run ends with the graph of one run, and pays twice for what was in flight at most."""
+    async with work.session(**settings(work)) as session:
+        last = await session.arun(PLAN, resume=run)
+    assert last.exit_code == 0
+    assert await graph_of(work) == graph
+    sent = wire(work.model.requests)
+    assert sent.keys() == asked.keys()
+    assert (sent - asked).total() <= IN_FLIGHT
+
+
 async def test_an_interrupted_run_is_resumed(simple: Work):
     rows = rows_of_groups(texts=28)
     _, graph, asked = await alone(simple, rows)
@@ -172,13 +183,7 @@ async def test_an_interrupted_run_is_resumed(simple: Work):
         await running
     first = simple.records[-1]
     assert first["status"] == "interrupted"
-    async with simple.session(**settings(simple)) as session:
-        last = await session.arun(PLAN, resume=first["run"])
-    assert last.exit_code == 0
-    assert await graph_of(simple) == graph
-    sent = wire(simple.model.requests)
-    assert sent.keys() == asked.keys()
-    assert (sent - asked).total() <= IN_FLIGHT
+    await assert_resumed(simple, first["run"], graph, asked)
 
 
 async def driver(work: Work, rows, script: str = DRIVER, **more) -> Process:
