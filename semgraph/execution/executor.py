@@ -181,11 +181,10 @@ class Executor:
             self.outcome.failures += chain.from_iterable(failed for _, failed, _ in clean.values())
         tables = {name: table for name, (table, _, _) in clean.items()}
         places = {name: places for name, (_, _, places) in clean.items()}
-        for node in self.plan.of_kind(InputTable):
-            source = node.logical
-            if isinstance(source, Input) and source.windowed and source.name in tables:
-                name = source.name  # this is a share of a larger input
-                tables[name] = _numbered(tables[name], places[name])
+        sources = (node.logical for node in self.plan.of_kind(InputTable))
+        shared = {s.name for s in sources if isinstance(s, Input) and s.windowed}
+        for name in shared & tables.keys():  # shares of larger inputs
+            tables[name] = _numbered(tables[name], places[name])
         input_batches = batches_of_inputs(self.plan, tables, places, self.runtime.lineage)
         async with Evaluation(self.runtime, input_batches, self.options.now("run")) as evaluation:
             sinks, results = await self._sinks_and_results(evaluation, self.plan.sinks)
