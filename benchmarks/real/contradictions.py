@@ -67,11 +67,11 @@ async def contradicted(own: Asking, split: str, how: str) -> Figures:
     """Whether the facts that should end do, and no others: of given facts, or of messages that are
     read by add_episode.
     """
-    told = [story for story in stories(split) if how == GIVEN or story.turns]
+    chosen = [story for story in stories(split) if how == GIVEN or story.turns]
     if how == READ:
-        own.afford([turn for story in told for turn in story.turns], 2, "reading the stories")
-    ended = [await (_compared if how == GIVEN else _read)(own, story) for story in told]
-    return _figures(told, ended)
+        own.afford([turn for story in chosen for turn in story.turns], 2, "reading the stories")
+    ended = [await (_compared if how == GIVEN else _read)(own, story) for story in chosen]
+    return _figures(chosen, ended)
 
 
 async def _compared(own: Asking, story: Story) -> set[int | None]:
@@ -129,9 +129,9 @@ def _columns() -> list[str]:
     return list(load_plan(PLAN).graph.labels["RELATES_TO"].columns)
 
 
-def _figures(told: Iterable[Story], ended: Iterable[set[int | None]]) -> Figures:
+def _figures(chosen: Iterable[Story], ended: Iterable[set[int | None]]) -> Figures:
     right, wrong, missed = list[str](), list[str](), list[str]()
-    for story, numbers in zip(told, ended, strict=True):
+    for story, numbers in zip(chosen, ended, strict=True):
         due = {n for n, known in enumerate(story.known) if known["is"] == _ENDS}
         right += [story.name for _ in numbers & due]
         wrong += [story.name for _ in numbers - due]

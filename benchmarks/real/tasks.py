@@ -48,7 +48,7 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Told:
-    """A world, the number of its messages that are told, and questions about these."""
+    """A world, the number of its messages that are read, and questions about these."""
 
     world: World
     count: int
