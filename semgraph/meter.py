@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 
-@dataclass
+@dataclass(repr=False)
 class StepMetrics:
     """The counters of one step.
 
@@ -39,6 +39,16 @@ class StepMetrics:
     unusable: int = 0
     refused: int = 0
 
+    def __repr__(self) -> str:
+        """The counters that are not zero.
+
+        >>> StepMetrics(calls_issued=2, tokens_in=180, dollars=None)
+        StepMetrics(calls_issued=2, tokens_in=180, dollars=None)
+        """
+        counted = ((f.name, getattr(self, f.name)) for f in fields(StepMetrics))
+        named = [f"{name}={value!r}" for name, value in counted if value or value is None]
+        return f"StepMetrics({', '.join(named)})"
+
     def add(self, other: StepMetrics) -> None:
         """Add another step's counters to this one, in place."""
         for f in fields(StepMetrics):
@@ -56,7 +66,7 @@ class StepMetrics:
 _NAMES = {"operator", "how"}
 
 
-@dataclass
+@dataclass(repr=False)
 class OperatorMetrics(StepMetrics):
     """The counters of one operator of a step; each count is also added to the step."""
 

@@ -232,6 +232,25 @@ class _SeriesWithoutOperators:
         raise AttributeError(str(Problem(f'series.sem has no "{name}"', there=there, hint=hint)))
 
 
+class _GroupsWithoutOperators:
+    """`df.groupby(...).sem`: the standard error of the mean, as ever, and no operators."""
+
+    def __init__(self, groups: pd.api.typing.DataFrameGroupBy) -> None:
+        self._groups = groups
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The standard error of the mean."""
+        return _standard_error_of_groups(self._groups, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse an operator with the argument that takes its groups."""
+        there = "semantic operators are those of data frames"
+        hint = 'groups are an argument: df.sem.agg(..., by="COLUMN"), df.sem.topk(..., by="COLUMN")'
+        raise AttributeError(
+            str(Problem(f'groupby(...).sem has no "{name}"', there=there, hint=hint))
+        )
+
+
 class _Rows:
     """A data frame as a relation of the columns that a plan can have, and of the places of its rows.
 
@@ -429,6 +448,8 @@ def _made(parts: Sequence[Any], source: pd.DataFrame, result: Result) -> pd.Data
 
 _standard_error = pd.DataFrame.sem
 _standard_error_of_column = pd.Series.sem
+_standard_error_of_groups = pd.api.typing.DataFrameGroupBy.sem
+pd.api.typing.DataFrameGroupBy.sem = property(_GroupsWithoutOperators)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)  # of the method that `Semantics.__call__` keeps
     pd.api.extensions.register_dataframe_accessor("sem")(Semantics)
@@ -441,6 +462,7 @@ def _at_exit() -> None:
     """
     pd.DataFrame.sem = _standard_error
     pd.Series.sem = _standard_error_of_column
+    pd.api.typing.DataFrameGroupBy.sem = _standard_error_of_groups
 
 
 atexit.register(_at_exit)

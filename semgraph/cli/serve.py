@@ -154,6 +154,7 @@ def _serve_stdio(server: ToolServer, session: Session, reading: int, writing: in
 
     async def work() -> None:
         async with session:
+            await session.arequire_prices(server.plans)
             await serve_stdio(server.protocol(), reading, writing)
 
     with suppress(KeyboardInterrupt):  # a signal is one of the ways to stop a server
@@ -172,6 +173,7 @@ def _serve_http(
 
     async def work() -> None:
         async with session:
+            await session.arequire_prices(server.plans)
             await serve_http(server.protocol(), address, ready, server.stop)
 
     with suppress(KeyboardInterrupt):

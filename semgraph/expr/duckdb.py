@@ -319,9 +319,15 @@ def _suggest(prefix: str, name: str, names: list[str]) -> str | None:
 def _missing(path: str, schema: pa.Schema) -> Fault:
     dotted = [f"{f.name}.{g.name}" for f in schema if pa.types.is_struct(f.type) for g in f.type]
     there = "columns here: " + (", ".join(schema.names) or "none")
-    return Fault(
-        f'no column "{path}"', there=there, hint=did_you_mean(path, [*schema.names, *dotted])
-    )
+    hint = did_you_mean(path, [*schema.names, *dotted]) or _CALLS.get(path.lower())
+    return Fault(f'no column "{path}"', there=there, hint=hint)
+
+
+_CALLS = {
+    "count": "rows are counted by count(*)",
+    **{name: f"write it of a column: {name}(COLUMN)" for name in ("avg", "max", "min", "sum")},
+}
+"""Hints for names of aggregates that are written as columns."""
 
 
 def with_now(sql: str) -> str:

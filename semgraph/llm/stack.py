@@ -505,6 +505,11 @@ class Budget:
             return "max_seconds", f"{self.max_seconds:,g}", f"{self.seconds:,.0f}"
         return None
 
+    @property
+    def limits_dollars(self) -> bool:
+        """Whether dollars are limited, by this budget or the one that it is part of."""
+        return self.max_usd is not None or bool(self.within and self.within.limits_dollars)
+
     def require_price(self, name: str, price: float | None) -> None:
         """Refuse a limit in dollars for a model without a known price.
 

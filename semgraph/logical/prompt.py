@@ -51,10 +51,7 @@ class Template:
             elif name.startswith("$"):
                 literal += _parameter(name[1:], params or {})
             elif not PATH.match(name):
-                raise Fault(
-                    f'"{{{name}}}" names no column',
-                    hint="placeholders name columns only; {{ is a brace",
-                )
+                raise Fault(f'"{{{name}}}" names no column', hint=_no_placeholder(name))
             else:
                 parts.append((literal, name))
                 literal = ""
@@ -78,6 +75,19 @@ class Template:
 
     def __bool__(self) -> bool:
         return any(text.strip() or name for text, name in self.parts)
+
+
+def _no_placeholder(text: str) -> str:
+    """What to write in place of a placeholder that is no name."""
+    column, _, side = text.partition(":")
+    if side in {"left", "right"} and PATH.match(column):  # as LOTUS names the rows of a pair
+        this, other = f"write {{{column}}} for a column of this row", f"{{other.{column}}}"
+        return (
+            this
+            if side == "left"
+            else f"write {other} for a column of the other row, whose alias is other"
+        )
+    return "placeholders name columns only; {{ is a brace"
 
 
 def _parameter(name: str, params: Mapping[str, Any]) -> str:

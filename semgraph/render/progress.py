@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ Clock = Callable[[], float]
 EVERY = 10.0  # seconds between two plain lines
 _STEPS = 3
 _WARMUP = 3.0  # seconds before the remaining time is estimated
+_SHOWN = threading.Lock()
+"""Held by the run that is shown."""
 
 
 def spent(total: StepMetrics) -> str:
@@ -86,7 +89,12 @@ class Watch:
 
 @contextmanager
 def watched(
-    console: Console, members: str, *, quiet: bool = False, clock: Clock = time.monotonic
+    console: Console,
+    members: str,
+    *,
+    quiet: bool = False,
+    silent_for: float = 0.0,
+    clock: Clock = time.monotonic,
 ) -> Iterator[OnProgress | None]:
     """A callback for the argument `progress` of `Session.run`.
 
@@ -94,6 +102,7 @@ def watched(
         console: The output: live on a terminal, else at most a plain line every few seconds.
         members: The name of the input rows; "" without an ordered input.
         quiet: Print nothing.
+        silent_for: Seconds without plain lines at the start.
         clock: A clock in seconds.
     """
     watch = Watch(members, clock)
@@ -103,8 +112,28 @@ def watched(
         yield from _live(console, watch)
     else:
         yield _Plain(
-            watch, lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True)
+            watch,
+            lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
+            silent_for,
         )
+
+
+@contextmanager
+def shown(clock: Clock = time.monotonic) -> Iterator[OnProgress | None]:
+    """A callback that shows the progress of a run in Python on stderr: live on a terminal, else as plain
+    lines once the run takes long. Of runs side by side only one is shown.
+    """
+    from rich.console import Console
+
+    if not _SHOWN.acquire(blocking=False):
+        yield None
+        return
+    try:
+        console = Console(stderr=True, force_jupyter=False)
+        with watched(console, "rows", silent_for=EVERY, clock=clock) as progress:
+            yield progress
+    finally:
+        _SHOWN.release()
 
 
 def _live(console: Console, watch: Watch) -> Iterator[OnProgress]:
@@ -134,25 +163,34 @@ def _drawn(watch: Watch, width: int) -> RenderableType:
 
 
 class _Plain:
-    """Progress as occasional lines; the last commit always has one."""
+    """Progress as occasional lines: of commits, and of steps until rows are committed. The last commit
+    always has one.
+    """
 
-    def __init__(self, watch: Watch, say: Say) -> None:
-        self.watch, self.say = watch, say
+    def __init__(self, watch: Watch, say: Say, silent_for: float = 0.0) -> None:
+        self.watch, self.say, self.silent_for = watch, say, silent_for
         self._last = watch.started
 
     def __call__(self, progress: Progress) -> None:
         self.watch.see(progress)
-        now = self.watch.clock()
-        finished = 0 < progress.total <= progress.done
-        if finished and (now - self._last >= EVERY or not progress.step):
-            self._last = now
-            step = (
-                f"✓ {progress.step} {progress.done} of {progress.total} · " if progress.step else ""
-            )
-            self.say(f"  {step}{self.watch.summary()}")
-        elif not progress.step and progress.done and now - self._last >= EVERY:
-            self._last = now
-            self.say(f"  {self.watch.summary()}")
+        if progress.done and self._due(progress):
+            self._last = self.watch.clock()
+            self.say(f"  {self._step(progress)}{self.watch.summary()}")
+
+    def _due(self, progress: Progress) -> bool:
+        waited = self.watch.clock() - self._last >= EVERY
+        if self.watch.elapsed < self.silent_for:
+            return False
+        if not progress.step:
+            return waited or progress.done >= progress.total
+        committed, _ = self.watch.steps.get("", (0, 0))
+        return waited and (not committed or progress.done >= progress.total)
+
+    def _step(self, progress: Progress) -> str:
+        if not progress.step:
+            return ""
+        mark = "✓ " if progress.done >= progress.total else ""
+        return f"{mark}{progress.step} {progress.done} of {progress.total} · "
 
 
 @contextmanager

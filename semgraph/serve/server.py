@@ -29,6 +29,7 @@ from mcp.types import (
 
 from semgraph.errors import SemgraphError
 from semgraph.execution.result import Progress, Result
+from semgraph.logical.plan import LogicalPlan
 from semgraph.serve.tools import PlanTool, structured, summary
 from semgraph.session import Session
 from semgraph.turns import Turns
@@ -65,6 +66,11 @@ class ToolServer:
     def names(self) -> list[str]:
         """The names of the tools."""
         return list(self._tools)
+
+    @property
+    def plans(self) -> list[LogicalPlan]:
+        """The plans of the tools."""
+        return [tool.plan for tool in self._tools.values()]
 
     def protocol(self) -> Server[Any]:
         """The server of the SDK that answers with these tools."""

@@ -161,7 +161,12 @@ class PlanTool:
         if isinstance(rows, list):
             _require_columns(spec, columns, rows)
             return [{**row, **fill} if isinstance(row, Mapping) else row for row in rows]
-        return rows
+        if spec.or_all and rows == ALL:
+            return ALL
+        needed = [name for name, kind in spec.columns if name in columns and not kind.nullable]
+        row = ", ".join(f'"{name}": ...' for name in needed or columns[:1])
+        hint = f"write a list of objects: [{{{row}}}]"
+        raise InputError(Problem(f"{self.name}: {spec.name} is no list of rows", hint=hint))
 
     def groups(self, call: Call) -> list[str]:
         """The groups that the rows of a call name."""

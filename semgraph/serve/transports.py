@@ -251,6 +251,7 @@ def _listening(address: Address) -> Iterator[socket.socket]:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((address.host, address.port))
+            listener.listen()  # clients may connect before the server has started
         except OSError as error:
             raise OSError(error.errno, error.strerror, f"{address.host}:{address.port}") from None
         yield listener

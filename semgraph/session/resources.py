@@ -26,7 +26,7 @@ from pathlib import Path
 from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable, did_you_mean
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.runtime import Clock, Opened
-from semgraph.llm.base import LLM, Borrowed, Embedder, Limits
+from semgraph.llm.base import LLM, Borrowed, Embedder, Limits, Usage
 from semgraph.llm.endpoints import (
     Endpoints,
     MakeLimiter,
@@ -37,10 +37,11 @@ from semgraph.llm.endpoints import (
 from semgraph.llm.journal import Journal, JournalLocked
 from semgraph.llm.recording import Recorder
 from semgraph.llm.settings import Settings
-from semgraph.llm.stack import Budget, Limiter, Stack
+from semgraph.llm.stack import Budget, Limiter, Stack, bound
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
 from semgraph.meter import StepMetrics
+from semgraph.render.header import Needs
 from semgraph.stores.base import Shareable, Store
 from semgraph.stores.confined import ConfinedStore
 from semgraph.stores.shards.places import FORMS, SCHEME, FolderPlaces, Places, folder_of, places_of
@@ -542,6 +543,17 @@ class Resources:
             return self.objects.llm
         endpoints = (await self.owned.here()).endpoints
         return endpoints.wrapped_models(self.settings, Stack(), recording_of(plan))
+
+    async def require_prices(self, plans: Iterable[LogicalPlan]) -> None:
+        """Refuse a limit in dollars for plans with a model without a known price. Raises PlanError."""
+        budget, token = self._budget(), Usage(1, 0, 1)
+        if not budget.limits_dollars:
+            return
+        for plan in plans:
+            models = await self.tokenizers(plan)
+            for role in Needs.of(plan).roles:
+                model = bound(models, role)
+                budget.require_price(model.name, model.dollars(token))
 
     def _clock(self, recording: Path) -> Clock:
         spec = self.settings.model()

@@ -211,9 +211,16 @@ class Session:
         """Run a plan and wait for its result, in a script or inside a running event loop
         (Jupyter's).
 
-        Takes the arguments of `arun`. An interrupt stops the run; paid answers are in the journal.
+        Takes the arguments of `arun`. Without `progress`, stderr shows the progress of a long run;
+        `progress=None` does not. An interrupt stops the run; paid answers are in the journal.
         """
-        return self._waiting.wait(self.arun(plan, **options), calls_model=True)
+        if "progress" in options:
+            return self._waiting.wait(self.arun(plan, **options), calls_model=True)
+        from semgraph.render.progress import shown
+
+        with shown() as progress:
+            job = self.arun(plan, progress=progress, **options)
+            return self._waiting.wait(job, calls_model=True)
 
     async def arun(
         self,
@@ -250,7 +257,7 @@ class Session:
             fresh: Ignore cached answers.
             write: Whether to write to the store.
             on_error: `raise` or `null` for every semantic step, in place of its own.
-            progress: Called after answers and commits.
+            progress: Called after answers and commits. None: progress is not shown.
             begun: Called with the id of the run when it begins; also for the plans that the
                 example depends on.
             record_to: A file for a recording of the run: answers, embeddings and times, which
@@ -484,6 +491,12 @@ class Session:
             trials=trials,
         )
         return "\n".join(await foreseen(request, self._resources))
+
+    async def arequire_prices(self, plans: Iterable[LogicalPlan]) -> None:
+        """Check that limits in dollars can be enforced. Raises PlanError if a model that the plans use
+        has no known price.
+        """
+        await self._resources.require_prices(plans)
 
     async def astatistics(self, graph: str | Path | None = None) -> Statistics:
         """Count the store's rows by label, with the lengths of vectors. Neo4j is only read; a file

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from semgraph.execution.result import Progress
 from semgraph.meter import Meter, StepMetrics
-from semgraph.render.progress import Watch, downloading, watched
+from semgraph.render.progress import Watch, downloading, shown, watched
 
 
 def console(*, terminal: bool) -> tuple[Console, io.StringIO]:
@@ -90,6 +90,34 @@ def test_a_plan_without_windows_says_which_step_is_done(meter: Meter) -> None:
         now[0] += 20
         tell(Progress("read", 9, 9, meter))
     assert out.getvalue() == "  ✓ read 9 of 9 · 5 calls · 4.1 k tokens · $0 · 0:20\n"
+
+
+def test_a_long_step_has_a_line_now_and_then_until_rows_are_committed(meter: Meter) -> None:
+    now = [100.0]
+    to, out = console(terminal=False)
+    with watched(to, "", clock=lambda: now[0]) as tell:
+        assert tell is not None
+        for step, done in [("read", 0), ("read", 3), ("read", 5), ("", 2), ("read", 7), ("", 4)]:
+            now[0] += 6
+            tell(Progress(step, done, 9, meter))
+    assert out.getvalue().splitlines() == [
+        "  read 3 of 9 · 5 calls · 4.1 k tokens · $0 · 0:12",
+        "  5 calls · 4.1 k tokens · $0 · 0:24, about 1:24 left",
+        "  5 calls · 4.1 k tokens · $0 · 0:36, about 0:45 left",
+    ]
+
+
+def test_a_run_in_python_has_lines_once_it_takes_long(
+    meter: Meter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [100.0]
+    with shown(lambda: now[0]) as tell, shown() as beside:
+        assert tell is not None
+        assert beside is None
+        for seconds, done in [(1, 9), (10, 18)]:
+            now[0] += seconds
+            tell(Progress("", done, 18, meter))
+    assert capsys.readouterr().err == "  rows 18 of 18 · 5 calls · 4.1 k tokens · $0 · 0:11\n"
 
 
 def test_quiet_says_nothing() -> None:

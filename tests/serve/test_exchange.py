@@ -120,10 +120,10 @@ async def test_rows_beyond_the_limit_are_left_out_and_counted(
 ERRORS: list[tuple[str, dict[str, Any], str]] = [
     ("people", {}, "people needs the argument notes"),
     ("people", {"nots": []}, 'no argument "nots". Arguments: notes, params. Did you mean "notes"?'),
-    ("people", {"notes": "/etc/passwd"}, "input notes cannot be read from str"),
-    ("people", {"notes": "-"}, "input notes cannot be read from str"),
-    ("people", {"notes": "all"}, "input notes cannot be read from str"),
-    ("people", {"notes": {"text": "a"}}, "input notes cannot be read from dict"),
+    ("people", {"notes": "/etc/passwd"}, 'people: notes is no list of rows. Write a list of objects: [{"text": ...'),
+    ("people", {"notes": "-"}, 'people: notes is no list of rows. Write a list of objects: [{"text": ...'),
+    ("people", {"notes": "all"}, 'people: notes is no list of rows. Write a list of objects: [{"text": ...'),
+    ("people", {"notes": {"text": "a"}}, "people: notes is no list of rows"),
     ("people", {"notes": ["a"]}, "input notes row 1 is str, not a mapping of columns"),
     ("people", {"notes": [note("a", txt="b")]}, 'row 1: no column "txt". Columns: uuid, group_id, text, at. Did you mean "text"?'),
     ("people", {"notes": [{"text": "a", "at": "soon"}]}, 'row 1, column at: "soon" is not ISO 8601'),
@@ -227,12 +227,11 @@ async def test_limits_of_the_settings_hold_for_each_call(
     assert "it would pass max_calls 2 of this server" in text_of(third)
 
 
-async def test_dollars_of_a_server_need_a_price(connect: Connect, serving: Serving) -> None:
-    async with connect("--plans", "people", "--max-usd", "1") as client:
-        result = await client.call_tool("people", {"notes": [note("Ann knows Bob.", "demo")]})
-    assert result.is_error
-    assert "max_usd 1.00 cannot be enforced: no price is known" in text_of(result)
-    assert serving.calls == 0
+@pytest.mark.parametrize("transport", [(), ("--http", "127.0.0.1:0")], ids=["stdio", "http"])
+def test_dollars_of_a_server_need_a_price(project: Project, transport: tuple[str, ...]) -> None:
+    done = project("serve", "--mcp", *transport, "--plans", "find,people", "--max-usd", "1")
+    assert done.code == 2
+    assert "max_usd 1.00 cannot be enforced: no price is known for openai:test-model" in done.err
 
 
 async def test_a_store_or_a_model_that_does_not_answer_is_an_error(
