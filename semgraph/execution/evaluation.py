@@ -34,6 +34,7 @@ from semgraph.semantic.context import NodeContext
 from semgraph.semantic.operators import answer
 
 T = TypeVar("T")
+_REPORTS = 100  # the most reports of the rows of one operator before it ends
 
 
 class _Pending:
@@ -177,6 +178,32 @@ class _HeldLoop:
 
 _Held = _HeldRows | _HeldAnswers | _HeldLineage | _HeldLoop
 """What an evaluation counts and records, once it is known for which input rows."""
+
+
+class _AskedRows:
+    """The rows of one semantic operator, as it reports their progress.
+
+    Args:
+        tell: Called with rows that are asked about (positive) or answered (negative).
+        rows: The number of rows.
+    """
+
+    def __init__(self, tell: Callable[[int], object], rows: int) -> None:
+        self._tell, self._rows, self._told = tell, rows, 0
+        tell(rows)
+
+    def answered(self, share: float) -> None:
+        """Report rows by the share of the questions that are answered. The last waits for the end:
+        implementations may ask again.
+        """
+        done = min(int(share * self._rows), self._rows - 1)
+        if done > self._told and done - self._told >= self._rows // _REPORTS:
+            self._tell(self._told - done)
+            self._told = done
+
+    def end(self) -> None:
+        """Report the other rows as answered."""
+        self._tell(self._told - self._rows)
 
 
 class Evaluation:
@@ -470,7 +497,7 @@ class Evaluation:
         runtime, logical = self.runtime, node.logical
         metrics = runtime.meter.operator(logical.step, logical, logical.keyword, str(node.choice))
         started = time.perf_counter()
-        runtime.asking(logical, inputs[0].num_rows)
+        rows = _AskedRows(partial(runtime.asking, logical), inputs[0].num_rows)
         own = OperatorMetrics(step=metrics)
         context = NodeContext(
             self._llm,
@@ -480,6 +507,7 @@ class Evaluation:
             trial=runtime.trial,
             paid=runtime.meter.paid,
             ahead=self.ahead,
+            progress=rows.answered,
         )
         async with context as ctx:
             asking = AnswerContext(
@@ -490,7 +518,7 @@ class Evaluation:
         own.seconds += time.perf_counter() - started
         own.rows_failed += len(answered.failures)
         self._account(node, answered, context, metrics, own)
-        runtime.asking(logical, -inputs[0].num_rows)
+        rows.end()
         return answered
 
     def _account(

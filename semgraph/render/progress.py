@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING
 from semgraph.execution.result import OnProgress, Progress
 from semgraph.formats import clock, dollars, duration, plural, short, size
 from semgraph.meter import Meter, StepMetrics
+from semgraph.render.header import announcement, missing
 from semgraph.render.tables import fit
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+    from semgraph.llm.settings import Settings
+    from semgraph.logical.plan import LogicalPlan
 
 
 Say = Callable[[str], None]
@@ -118,18 +122,27 @@ def watched(
         )
 
 
-@contextmanager
-def shown(clock: Clock = time.monotonic) -> Iterator[OnProgress | None]:
-    """A callback that shows the progress of a run in Python on stderr: live on a terminal, else as plain
-    lines once the run takes long. Of runs side by side only one is shown.
+def on_stderr() -> Console:
+    """A console for stderr. In a notebook it has plain lines: those of rich would be outputs of cells,
+    and a terminal's would not move the cursor.
     """
     from rich.console import Console
 
+    console = Console(stderr=True)
+    if console.is_jupyter:
+        return Console(stderr=True, force_jupyter=False, force_terminal=False)
+    return console
+
+
+@contextmanager
+def shown(console: Console, clock: Clock = time.monotonic) -> Iterator[OnProgress | None]:
+    """A callback that shows the progress of a run in Python: live on a terminal, else as plain lines once
+    the run takes long. Of runs side by side only one is shown.
+    """
     if not _SHOWN.acquire(blocking=False):
         yield None
         return
     try:
-        console = Console(stderr=True, force_jupyter=False)
         with watched(console, "rows", silent_for=EVERY, clock=clock) as progress:
             yield progress
     finally:
@@ -191,6 +204,27 @@ class _Plain:
             return ""
         mark = "✓ " if progress.done >= progress.total else ""
         return f"{mark}{progress.step} {progress.done} of {progress.total} · "
+
+
+def fetch(
+    plan: LogicalPlan,
+    settings: Settings,
+    console: Console,
+    *,
+    own: Collection[str] = (),
+    quiet: bool = False,
+) -> None:
+    """Download the local models that a plan lacks, and say so before; `own` as in `missing`. Raises
+    ModelUnavailable.
+    """
+    from semgraph.llm.local.download import pull
+
+    models = missing(plan, settings, own=own)
+    for line in announcement(models, plan, settings) if models and not quiet else ():
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for model in models:
+        with downloading(console, model.name, quiet=quiet) as report:
+            pull(model, progress=report, env=settings.environment)
 
 
 @contextmanager

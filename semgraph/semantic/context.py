@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import json
 import random
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -49,6 +49,7 @@ class NodeContext:
         paid: Ids of the calls that the run has counted; new ones are counted in `replayed`, or in
             `metrics` if issued.
         ahead: Whether its requests run ahead.
+        progress: Called with the share of the items that are answered, as replies arrive.
     """
 
     def __init__(
@@ -62,8 +63,10 @@ class NodeContext:
         trial: int = 0,
         paid: set[str] | None = None,
         ahead: bool = False,
+        progress: Callable[[float], object] | None = None,
     ) -> None:
         self._llm, self._embedder, self._node, self._metrics = llm, embedder, node, metrics
+        self._progress = progress
         self._model = bound(llm, node.prompt.first.role)
         self._ahead = ahead
         self._seed, self._trial = seed, trial
@@ -227,9 +230,11 @@ class NodeContext:
         self,
         builder: PromptBuilder,
         works: Iterable[Work],
-        items: Iterable[int],  # noqa: ARG002
+        items: Sequence[int],
     ) -> None:
         """Send requests until each of the items has an outcome."""
+        if (tell := self._progress) is not None:
+            builder.on_reply = lambda: tell(len(builder.outcomes) / len(items))
         await builder.ask(works)
 
     async def ask_samples(
@@ -438,7 +443,7 @@ class DryRun(NodeContext):
         return await super().embed(texts, partition)
 
     async def _ask_all(
-        self, builder: PromptBuilder, works: Iterable[Work], items: Iterable[int]
+        self, builder: PromptBuilder, works: Iterable[Work], items: Sequence[int]
     ) -> None:
         self._count(builder.requests(works, []))
         builder.outcomes |= dict.fromkeys(items, Outcome(None, _UNASKED))

@@ -216,9 +216,14 @@ class Session:
         """
         if "progress" in options:
             return self._waiting.wait(self.arun(plan, **options), calls_model=True)
-        from semgraph.render.progress import shown
+        from semgraph.render.progress import on_stderr, shown
 
-        with shown() as progress:
+        console = on_stderr()
+        if self._resources.lacks_models:
+            asked = {"params", "preset", "use", "resume"} & options.keys()
+            prepared = self.prepare(plan, **{name: options[name] for name in asked})
+            self._resources.fetch(prepared, console)
+        with shown(console) as progress:
             job = self.arun(plan, progress=progress, **options)
             return self._waiting.wait(job, calls_model=True)
 

@@ -21,7 +21,7 @@ import pytest
 
 import semgraph
 from semgraph.conformance.oracle import Mind, Oracle
-from semgraph.errors import InputError, PlanError, SemgraphError
+from semgraph.errors import InputError, ModelUnavailable, PlanError, SemgraphError
 from semgraph.llm.base import Reply, Request
 from semgraph.llm.journal import Journal
 from semgraph.stores.sqlite.store import SqliteStore
@@ -470,6 +470,49 @@ async def test_progress_tells_of_answers_and_commits_until_all_are_done(simple: 
     last = {step: (done, total) for step, done, total in seen}
     assert all(done == total for done, total in last.values())
     assert last["read/mentions"] == (3, 3)
+
+
+def test_progress_tells_of_the_rows_of_a_step_as_they_are_answered(
+    plain: semgraph.Session,
+) -> None:
+    leaks = semgraph.table(TICKETS).sem_filter("Does it leak: {body}", step="leaks")
+    seen: list[tuple[str, int, int]] = []
+    plain.run(leaks, progress=lambda p: seen.append((p.step, p.done, p.total)))
+    assert seen == [("leaks", done, 3) for done in range(4)]
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_local_model_that_is_not_here_is_told_before_it_is_fetched(
+    shown: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("SEMGRAPH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SEMGRAPH_OFFLINE", "1")
+    leaks = semgraph.table(TICKETS).sem_filter("Does it leak: {body}")
+    quiet = {} if shown else {"progress": None}
+    with semgraph.Session(llm="local", store="memory", folder=tmp_path) as session:
+        with pytest.raises(ModelUnavailable, match="SEMGRAPH_OFFLINE forbids downloads"):
+            session.run(leaks, **quiet)
+        said = capsys.readouterr().err
+        session.run(semgraph.table(TICKETS).filter("id > 1"))
+    assert ("Not here yet: Qwen2.5-Coder-1.5B, 1.12 GB" in said) is shown
+    assert capsys.readouterr().err == ""
+
+
+def test_a_model_that_is_an_object_is_not_fetched(
+    tmp_path: Path,
+    oracle: Oracle,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("SEMGRAPH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SEMGRAPH_OFFLINE", "1")
+    with semgraph.Session(llm=oracle, embedder="local", store="memory", folder=tmp_path) as session:
+        leaks = semgraph.table(TICKETS).sem_filter("Does it leak: {body}")
+        assert session.run(leaks).to_arrow().num_rows == 2
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(("own", "during"), [(700, 50_000), (9_000, 9_000)])

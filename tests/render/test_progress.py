@@ -108,16 +108,17 @@ def test_a_long_step_has_a_line_now_and_then_until_rows_are_committed(meter: Met
 
 
 def test_a_run_in_python_has_lines_once_it_takes_long(
-    meter: Meter, capsys: pytest.CaptureFixture[str]
+    meter: Meter,
 ) -> None:
     now = [100.0]
-    with shown(lambda: now[0]) as tell, shown() as beside:
+    to, out = console(terminal=False)
+    with shown(to, lambda: now[0]) as tell, shown(to) as beside:
         assert tell is not None
         assert beside is None
         for seconds, done in [(1, 9), (10, 18)]:
             now[0] += seconds
             tell(Progress("", done, 18, meter))
-    assert capsys.readouterr().err == "  rows 18 of 18 · 5 calls · 4.1 k tokens · $0 · 0:11\n"
+    assert out.getvalue() == "  rows 18 of 18 · 5 calls · 4.1 k tokens · $0 · 0:11\n"
 
 
 def test_quiet_says_nothing() -> None:

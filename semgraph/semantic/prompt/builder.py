@@ -37,6 +37,9 @@ class Work(NamedTuple):
     sample: int = 0
 
 
+def _nothing() -> None: ...
+
+
 class PromptBuilder(ABC):
     """Sends the items of one relation. Subclasses write the requests and read the replies.
 
@@ -53,6 +56,7 @@ class PromptBuilder(ABC):
         self.needs_logprobs = False  # whether one-word answers need log-probabilities
         self.unusable = 0  # replies about several items that did not answer all of them
         self.temperature = 0.0  # of samples
+        self.on_reply: Callable[[], object] = _nothing
         self._headers: dict[tuple[int, str], PromptHeader] = {}
 
     async def ask(self, works: Iterable[Work]) -> None:
@@ -66,6 +70,7 @@ class PromptBuilder(ABC):
                     repeated = self.accept(sent[index], reply)
                     self.unusable += bool(repeated) and len(sent[index].items) > 1
                     later += repeated
+                    self.on_reply()
             if not later:
                 return
             todo = sorted(later)
