@@ -140,7 +140,7 @@ class Quality:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The questions about some frozen rows in one trial of a variant, with their answers.
+    """The questions about some frozen rows in one trial of a variant, from 1, with their answers.
 
     Printed, it has the exact prompts.
     """
@@ -193,12 +193,12 @@ class Arm:
         """Rows without an answer, over all trials."""
         return sum(t.failed for t in self.trials)
 
-    def why(self, trial: int = 0, **where: Any) -> Evidence:
+    def why(self, trial: int = 1, **where: Any) -> Evidence:
         """Questions about rows of the frozen input, and their answers: `why(id=42)`. Printed, it has
         the exact prompts.
 
         Args:
-            trial: Which trial, from 0.
+            trial: Which trial, from 1.
             where: Columns of the row and their values.
 
         Raises:
@@ -299,7 +299,7 @@ class Comparison:
     def __len__(self) -> int:
         return len(self.arms)
 
-    def disagreements(self, one: str, other: str, trial: int = 0) -> pa.Table:
+    def disagreements(self, one: str, other: str, trial: int = 1) -> pa.Table:
         """The rows on which two variants differ, with both answers and, if known, the true one.
 
         The columns are those that identify the row, then `one`, `other` and `truth` with the
@@ -386,10 +386,10 @@ def graded(arm: Arm) -> bool:
 
 
 def trial_of(arm: Arm, number: int) -> Trial:
-    """A trial of a variant. Raises PlanError if the trial was not run."""
-    result = next((t for t in arm.trials if t.number == number), None)
+    """A trial of a variant, from 1. Raises PlanError if the trial was not run."""
+    result = next((t for t in arm.trials if t.number + 1 == number), None)
     if result is None:
-        run: Sequence[str] = [str(t.number) for t in arm.trials]
+        run: Sequence[str] = [str(t.number + 1) for t in arm.trials]
         raise PlanError(
             Problem(
                 f"{arm.name} has no trial {number}", there="trials: " + (", ".join(run) or "none")

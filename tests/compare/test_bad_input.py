@@ -153,8 +153,8 @@ async def test_what_was_not_compared_cannot_be_asked_for(session):
         PlanError, match='"pre_row" was not compared. Variants: per_row.*Did you mean "per_row"'
     ):
         found["pre_row"]
-    with pytest.raises(PlanError, match="per_row has no trial 1. Trials: 0"):
-        found["per_row"].why(trial=1, id=1)
+    with pytest.raises(PlanError, match="per_row has no trial 2. Trials: 1"):
+        found["per_row"].why(trial=2, id=1)
     with pytest.raises(PlanError, match='the frozen rows have no column "ID"'):
         found["per_row"].why(ID=1)
     with pytest.raises(PlanError, match="no frozen row has id=7"):

@@ -173,6 +173,17 @@ class Reader:
             yield from self._run(block) or ()
         self._assert_no_failure()
 
+    def check(self, page: Path) -> None:
+        """Run a page, and compare its outputs. `SEMGRAPH_RENEW=1` writes them anew. Raises AssertionError."""
+        wrong = list(self.read(blocks(page)))
+        if wrong and os.environ.get("SEMGRAPH_RENEW"):
+            text = page.read_text(encoding="utf-8")
+            for mismatch in reversed(wrong):
+                block = mismatch.block
+                text = text[: block.start] + mismatch.printed.strip("\n") + "\n" + text[block.end :]
+            page.write_text(text, encoding="utf-8")
+        assert not wrong, wrong[0]
+
     def close(self) -> None:
         """Close the sessions that the page opened."""
         for value in list(self.names.values()):

@@ -1,25 +1,16 @@
-"""Every block of the documentation is run, and prints what the page shows.
-
-`SEMGRAPH_RENEW=1` writes the outputs of the pages anew.
-"""
+"""Every block of the documentation is run, and prints what the page shows."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import semgraph.pandas
 from semgraph.frontend.frame import SemanticMethods
-from semgraph.llm import openai, prices, settings
-from tests.cli.conftest import Project
-from tests.docs.answers import PageModel
-from tests.docs.blocks import ROOT, WIDTH, Reader, blocks
-from tests.served import served
+from tests.docs.blocks import ROOT, Reader, blocks
 
 DOCS = ROOT / "docs"
 FILES = Path(__file__).parent / "files"
@@ -30,55 +21,13 @@ PAGES = sorted(
     for page in DOCS.rglob("*.md")
     if page.parent.name not in {"plans", "prompts"}  # made from the plans; prompts are no pages
 )
-ADDRESSES = ("http://localhost:11434/v1", "http://localhost:8000/v1", "http://gpu:8000/v1")
-
-
-@pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[PageModel]:
-    """The simulated model, in the place of OpenAI's endpoint."""
-    server = PageModel()
-    with served(server):
-        for module in (openai, prices, settings):
-            monkeypatch.setattr(module, "OPENAI_URL", server.base_url)
-        yield server
-
-
-@pytest.fixture
-def reader(model: PageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
-    """A reader with a key, in an empty folder."""
-    monkeypatch.setattr(semgraph.pandas, "_session", None)
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
-        "SEMGRAPH_HOME": str(tmp_path / "home"),
-        "OPENAI_API_KEY": "a key",
-        "COLUMNS": WIDTH,
-    }
-    folder = tmp_path / "work"
-    shutil.copytree(DOCS / "examples", folder / "docs" / "examples")
-    models = {
-        "SEMGRAPH_LLM": f"openai:gpt-4.1-mini@{model.base_url}",
-        "SEMGRAPH_EMBEDDER": f"openai:vectors@{model.base_url}",
-    }
-    made = Reader(Project(folder, environment), dict.fromkeys(ADDRESSES, model.base_url), models)
-    yield made
-    made.close()
-    if semgraph.pandas._session is not None:
-        semgraph.pandas._session.close()
 
 
 @pytest.mark.parametrize("name", [page for page in PAGES if blocks(DOCS / page)])
 def test_the_blocks_of_a_page_run_and_print_what_it_shows(name: str, reader: Reader) -> None:
     if (files := FILES / name.removesuffix(".md")).is_dir():
         shutil.copytree(files, reader.project.folder, dirs_exist_ok=True)
-    wrong = list(reader.read(blocks(DOCS / name)))
-    if wrong and os.environ.get("SEMGRAPH_RENEW"):
-        text = (DOCS / name).read_text(encoding="utf-8")
-        for mismatch in reversed(wrong):
-            block = mismatch.block
-            text = text[: block.start] + mismatch.printed.strip("\n") + "\n" + text[block.end :]
-        (DOCS / name).write_text(text, encoding="utf-8")
-    assert not wrong, wrong[0]
+    reader.check(DOCS / name)
 
 
 NOT_RUN = {
