@@ -19,7 +19,6 @@ from typing import Any
 from semgraph.engine import cluster
 from semgraph.engine.engines import EngineSpec, OnReport, Task, Work, WorkerLost
 from semgraph.engine.ledger import Grant, Rates, RunLedger, SharedLedger
-from semgraph.engine.sharding import uses_store
 from semgraph.errors import (
     EngineError,
     PlanError,
@@ -291,7 +290,7 @@ class RayEngine:
         if objects.llm is not None or objects.embedder is not None:
             what = "models that are objects are in this process, and shards are in others"
             raise PlanError(Problem(what, hint='name them: llm="openai:NAME@URL"'))
-        if not uses_store(job.request.plan):
+        if not job.request.plan.uses_store:
             return
         if store.startswith("sqlite:"):
             what = "shards write side by side, and one SQLite file takes one writer at a time"

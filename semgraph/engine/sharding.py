@@ -116,11 +116,6 @@ def _foreign_reads(plan: LogicalPlan, cut: Windowing) -> Iterable[Problem]:
             yield Problem(what, node.step or None, node.origin, hint=_ALONE)
 
 
-def uses_store(plan: LogicalPlan) -> bool:
-    """Whether a plan reads or writes the store."""
-    return bool(plan.writes) or any(node.reads_store for node in walk(*plan.roots))
-
-
 def _by_rows(plan: LogicalPlan, sizes: Mapping[str, int]) -> Division:
     """The division of a plan without windows: the input with the most rows of those that a step asks
     about row by row.

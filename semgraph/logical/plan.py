@@ -298,6 +298,11 @@ class LogicalPlan:
         """What must be computed: the sinks, then the results."""
         return (*self.writes, *self.returns.values())
 
+    @cached_property
+    def uses_store(self) -> bool:
+        """Whether it reads or writes the store."""
+        return any(node.reads_store for node in walk(*self.roots))
+
     def choice(self, step: str) -> Choice | None:
         """The implementation that the plan chooses for a step, by its name or the last part of
         `outer/inner`; None: the reference.

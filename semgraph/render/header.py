@@ -71,8 +71,8 @@ class Needs:
         embeds = any(node.embeds for node in nodes) or any(
             isinstance(sink, Merge) and sink.label.vectors for sink in plan.writes
         )
-        stores = any(node.reads_store for node in nodes)
-        return cls(tuple(sorted(roles, key=lambda role: (role != "default", role))), embeds, stores)
+        ordered = tuple(sorted(roles, key=lambda role: (role != "default", role)))
+        return cls(ordered, embeds, plan.uses_store)
 
 
 def header(

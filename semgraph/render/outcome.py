@@ -21,7 +21,6 @@ from semgraph.formats import (
     short,
     stopped,
 )
-from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
 from semgraph.render.picture import Picture, lines, pictures
@@ -271,8 +270,7 @@ def _is_empty(result: Result, plan: LogicalPlan) -> bool:
     """Whether a plan that only reads a store returned no rows."""
     if plan.writes or result.failed or result.stopped or not result.tables:
         return False
-    reads = any(node.reads_store for node in walk(*plan.roots))
-    return reads and not any(map(result.count, result.tables))
+    return plan.uses_store and not any(map(result.count, result.tables))
 
 
 def unfinished(

@@ -256,10 +256,9 @@ class Explanation:
 
 def _shards(plan: LogicalPlan, store: Store) -> str:
     """How many shards the store of a plan has; "" if it is whole, or not used."""
-    used = any(node.reads_store for node in walk(*plan.roots))
     return (
         f"store {store.name} · shards: {store.shards}"
-        if used and isinstance(store, Sharded)
+        if plan.uses_store and isinstance(store, Sharded)
         else ""
     )
 

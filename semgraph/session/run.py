@@ -138,8 +138,7 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
 
 def _need_graph(plan: LogicalPlan, logical: LogicalPlan, resources: Resources) -> None:
     """Refuse to read a store that is not there. Raises StoreUnavailable."""
-    reads = any(node.reads_store for node in walk(*logical.roots))
-    if reads and not (plan.writes or plan.schema):
+    if logical.uses_store and not (plan.writes or plan.schema):
         resources.need_graph()
 
 
@@ -244,7 +243,7 @@ async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> Non
     another length.
     """
     plan, store = physical.logical, opened.store
-    if plan.schema is None and not any(node.reads_store for node in walk(*plan.roots)):
+    if plan.schema is None and not plan.uses_store:
         return
     length = await opened.vector_length(plan)
     if write and (plan.writes or plan.schema):

@@ -34,7 +34,6 @@ from semgraph.engine.sharding import (
     ShardRows,
     Shards,
     shards_for,
-    uses_store,
 )
 from semgraph.errors import PlanError, Problem, SemgraphError
 from semgraph.execution.lost import paid_by
@@ -189,7 +188,7 @@ def engine_of(spec: EngineSpec) -> Engine:
 
 def refuse_unshared(request: RunRequest, resources: Resources) -> None:
     """Refuse what shards cannot share. Raises PlanError."""
-    if uses_store(request.plan) and (
+    if request.plan.uses_store and (
         resources.objects.store or resources.settings.store == "memory"
     ):
         what = "an engine needs a store that all shards can open by its address"
