@@ -55,7 +55,7 @@ async def run(arguments: argparse.Namespace) -> None:
     """Measure the memories over each world."""
     options = [_options(arguments, plan) for plan in ("write", "read")]
     memories = {name: _memory(name).with_options(*options) for name in arguments.memory or MEMORIES}
-    print(_HEADER)
+    header = f"{_HEADER}\n"  # with the first line: errors in options come before it
     for seed in arguments.worlds:
         told = of_world(seed, arguments.people, arguments.difficulty, arguments.count)
         told = said_again(told, arguments.times)
@@ -64,7 +64,8 @@ async def run(arguments: argparse.Namespace) -> None:
                 found = await over_world(memory, told, server)
             for text in (*found.warnings, *interface.unread(server)):
                 print(f"warning: {_short(name)}: {text}", file=sys.stderr)
-            print(line(_short(name), seed, told, found), flush=True)
+            print(f"{header}{line(_short(name), seed, told, found)}", flush=True)
+            header = ""
             for text in _wrong(told, found) if arguments.show else ():
                 print(f"    {text}")
 
