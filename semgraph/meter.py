@@ -47,7 +47,7 @@ class StepMetrics:
         """
         counted = ((f.name, getattr(self, f.name)) for f in fields(StepMetrics))
         named = [f"{name}={value!r}" for name, value in counted if value or value is None]
-        return f"StepMetrics({', '.join(named)})"
+        return f"{type(self).__name__}({', '.join(named)})"
 
     def add(self, other: StepMetrics) -> None:
         """Add another step's counters to this one, in place."""
@@ -170,6 +170,6 @@ class Meter:
     def total(self) -> StepMetrics:
         """The sum over all steps."""
         total = StepMetrics()
-        for step in self.steps.values():
+        for step in list(self.steps.values()):  # progress is drawn by another thread
             total.add(step)
         return total

@@ -238,6 +238,14 @@ class _GroupsWithoutOperators:
     def __init__(self, groups: pd.api.typing.DataFrameGroupBy) -> None:
         self._groups = groups
 
+    class Attribute:
+        """`sem` of groups; of their class, the method as it is."""
+
+        def __get__(self, groups: pd.api.typing.DataFrameGroupBy | None, owner: type) -> Any:
+            if groups is None:
+                return _standard_error_of_groups
+            return _GroupsWithoutOperators(groups)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The standard error of the mean."""
         return _standard_error_of_groups(self._groups, *args, **kwargs)
@@ -449,7 +457,7 @@ def _made(parts: Sequence[Any], source: pd.DataFrame, result: Result) -> pd.Data
 _standard_error = pd.DataFrame.sem
 _standard_error_of_column = pd.Series.sem
 _standard_error_of_groups = pd.api.typing.DataFrameGroupBy.sem
-pd.api.typing.DataFrameGroupBy.sem = property(_GroupsWithoutOperators)
+pd.api.typing.DataFrameGroupBy.sem = _GroupsWithoutOperators.Attribute()
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)  # of the method that `Semantics.__call__` keeps
     pd.api.extensions.register_dataframe_accessor("sem")(Semantics)

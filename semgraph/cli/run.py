@@ -31,6 +31,7 @@ from semgraph.cli.signals import run_until_signal
 
 if TYPE_CHECKING:
     from semgraph.execution.result import Result
+    from semgraph.llm.settings import Settings
     from semgraph.logical.plan import LogicalPlan
     from semgraph.render.header import RequestedOptions
     from semgraph.session import Session
@@ -120,7 +121,6 @@ def _introduce(
     """Read the inputs, print the first lines, fetch models that are not here."""
     from semgraph.frontend.inputs import read_inputs
     from semgraph.render.header import header
-    from semgraph.render.progress import fetch
     from semgraph.session.inputs import example_rows
 
     result = read_inputs(inputs or (), plan)
@@ -130,8 +130,21 @@ def _introduce(
     options.talk(*header(plan, typed, result, settings, requested))
     for warning in plan.warnings:
         options.warn(f"! {warning}")
-    fetch(plan, settings, options.err, quiet=bool(options.quiet))
+    _fetch(options, settings, plan)
     return {name: each.rows for name, each in result.items()}
+
+
+def _fetch(options: CommonOptions, settings: Settings, plan: LogicalPlan) -> None:
+    from semgraph.llm.local.download import pull
+    from semgraph.render.header import announcement, missing
+    from semgraph.render.progress import downloading
+
+    models = missing(plan, settings)
+    if models:
+        options.talk(*announcement(models, plan, settings))
+    for model in models:
+        with downloading(options.err, model.name, quiet=bool(options.quiet)) as report:
+            pull(model, progress=report, env=settings.environment)
 
 
 def _run(

@@ -75,7 +75,7 @@ async def try_algorithm(frozen: Frozen[Cluster], algorithm: Algorithm, number: i
     ]
     seconds = time.perf_counter() - began
     rows = pa.concat_tables([table.select(frozen.node.schema.names) for table in tables])
-    return Trial(number, Spent(), Spent(), seconds, rows=rows)
+    return Trial(number + 1, Spent(), Spent(), seconds, rows=rows)
 
 
 def _warm(algorithm: Algorithm) -> None:

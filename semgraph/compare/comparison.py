@@ -80,7 +80,7 @@ class Trial:
     """One independent trial of a variant.
 
     Args:
-        number: From 0.
+        number: From 1.
         cold: The cost of the trial by itself, including answers paid for earlier.
         paid: The cost of the requests sent now.
         seconds: Wall time; None if an answer came from the journal.
@@ -387,9 +387,9 @@ def graded(arm: Arm) -> bool:
 
 def trial_of(arm: Arm, number: int) -> Trial:
     """A trial of a variant, from 1. Raises PlanError if the trial was not run."""
-    result = next((t for t in arm.trials if t.number + 1 == number), None)
+    result = next((t for t in arm.trials if t.number == number), None)
     if result is None:
-        run: Sequence[str] = [str(t.number + 1) for t in arm.trials]
+        run: Sequence[str] = [str(t.number) for t in arm.trials]
         raise PlanError(
             Problem(
                 f"{arm.name} has no trial {number}", there="trials: " + (", ".join(run) or "none")
@@ -541,7 +541,7 @@ def _estimate_data(estimate: Estimate) -> dict[str, Any]:
 def _arm(arm: Arm) -> dict[str, Any]:
     trials = [
         {
-            "number": t.number,
+            "number": t.number - 1,  # stored from 0
             "cold": asdict(t.cold),
             "paid": asdict(t.paid),
             "seconds": t.seconds,

@@ -34,8 +34,8 @@ def save(comparison: Comparison, record: RunRecord) -> None:
     for i, arm in enumerate(comparison.arms):
         for trial in arm.trials:
             tables |= {
-                f"{i}.{trial.number}.rows": trial.rows,
-                f"{i}.{trial.number}.answers": trial.answers,
+                f"{i}.{trial.number - 1}.rows": trial.rows,
+                f"{i}.{trial.number - 1}.answers": trial.answers,
             }
     for name, table in tables.items():
         if table is not None:
@@ -71,7 +71,7 @@ def load_comparison(ref: str, runs: Path = RUNS) -> Comparison:
 def _read_arm(folder: Path, i: int, data: Mapping[str, Any]) -> Arm:
     trials = tuple(
         Trial(
-            t["number"], Spent(**t["cold"]), Spent(**t["paid"]), t["seconds"], t["failed"],
+            t["number"] + 1, Spent(**t["cold"]), Spent(**t["paid"]), t["seconds"], t["failed"],
             _table(folder, f"{i}.{t['number']}.rows"), _table(folder, f"{i}.{t['number']}.answers"),
             tuple(Failed(**each) for each in t.get("failures", ())),
         )

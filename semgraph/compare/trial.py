@@ -446,7 +446,7 @@ async def try_variant(
         opened.answered(node, each)
     evidence = [each.evidence for each in result if each.evidence is not None]
     return Trial(
-        number,
+        number + 1,
         ledger.cold,
         ledger.paid,
         None if ledger.replayed else seconds,
@@ -551,6 +551,6 @@ async def try_plan(
         failed = len(outcome.failed_rows) if plan.windows else len(outcome.failures)
         took = None if ledger.replayed or ledger.known else seconds
         trial = Trial(
-            number, ledger.cold, ledger.paid, took, failed, failures=by_reason(outcome.failures)
+            number + 1, ledger.cold, ledger.paid, took, failed, failures=by_reason(outcome.failures)
         )
         return Whole(trial, await graph_of(store, plan) if plan.writes else None, tables)

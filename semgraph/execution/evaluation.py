@@ -180,6 +180,13 @@ _Held = _HeldRows | _HeldAnswers | _HeldLineage | _HeldLoop
 """What an evaluation counts and records, once it is known for which input rows."""
 
 
+class _RaisedByProgress(BaseException):
+    """An error of the user's progress callback, which is none of the implementation that it passes."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
 class _AskedRows:
     """The rows of one semantic operator, as it reports their progress.
 
@@ -190,16 +197,21 @@ class _AskedRows:
 
     def __init__(self, tell: Callable[[int], object], rows: int) -> None:
         self._tell, self._rows, self._told = tell, rows, 0
+        self._answered: set[int] = set()
         tell(rows)
 
-    def answered(self, share: float) -> None:
-        """Report rows by the share of the questions that are answered. The last waits for the end:
-        implementations may ask again.
+    def answered(self, rows: Iterable[int]) -> None:
+        """Report rows with a reply, each once. The last waits for the end: implementations may ask
+        again.
         """
-        done = min(int(share * self._rows), self._rows - 1)
+        self._answered.update(rows)
+        done = min(len(self._answered), self._rows - 1)
         if done > self._told and done - self._told >= self._rows // _REPORTS:
-            self._tell(self._told - done)
-            self._told = done
+            told, self._told = self._told, done
+            try:
+                self._tell(told - done)
+            except Exception as error:  # noqa: BLE001 - raised again by `Evaluation.ask`
+                raise _RaisedByProgress(error) from None
 
     def end(self) -> None:
         """Report the other rows as answered."""
@@ -509,11 +521,15 @@ class Evaluation:
             ahead=self.ahead,
             progress=rows.answered,
         )
-        async with context as ctx:
-            asking = AnswerContext(
-                node.implementation, ctx, runtime.partitions, self.partition_column, self.now, known
-            )
-            answered = await answer(logical, [batch.table for batch in inputs], asking)
+        try:
+            async with context as ctx:
+                asking = AnswerContext(
+                    node.implementation, ctx, runtime.partitions, self.partition_column, self.now,
+                    known,
+                )  # fmt: skip
+                answered = await answer(logical, [batch.table for batch in inputs], asking)
+        except _RaisedByProgress as raised:
+            raise raised.error from None
         answered = replace(answered, evidence=answered.evidence_of(inputs))
         own.seconds += time.perf_counter() - started
         own.rows_failed += len(answered.failures)

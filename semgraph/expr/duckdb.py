@@ -324,8 +324,11 @@ def _missing(path: str, schema: pa.Schema) -> Fault:
 
 
 _CALLS = {
-    "count": "rows are counted by count(*)",
-    **{name: f"write it of a column: {name}(COLUMN)" for name in ("avg", "max", "min", "sum")},
+    "count": "an aggregate counts rows: {n: count(*)}",
+    **{
+        name: f"{name} takes a column, in an aggregate: {{n: {name}(COLUMN)}}"
+        for name in ("avg", "max", "min", "sum")
+    },
 }
 """Hints for names of aggregates that are written as columns."""
 

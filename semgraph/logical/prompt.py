@@ -81,12 +81,9 @@ def _no_placeholder(text: str) -> str:
     """What to write in place of a placeholder that is no name."""
     column, _, side = text.partition(":")
     if side in {"left", "right"} and PATH.match(column):  # as LOTUS names the rows of a pair
-        this, other = f"write {{{column}}} for a column of this row", f"{{other.{column}}}"
-        return (
-            this
-            if side == "left"
-            else f"write {other} for a column of the other row, whose alias is other"
-        )
+        if side == "left":
+            return f"write {{{column}}}"
+        return f"in a join, name the other row by its alias: {{other.{column}}}"
     return "placeholders name columns only; {{ is a brace"
 
 

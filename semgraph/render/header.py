@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semgraph.display import command
 from semgraph.errors import PlanError
 from semgraph.formats import plural, size
 from semgraph.frontend.document import find_plan, read_file
@@ -248,26 +247,14 @@ def _short(path: Path, settings: Settings) -> Path:
     return path.relative_to(settings.cwd) if path.is_relative_to(settings.cwd) else path
 
 
-def missing(
-    plan: LogicalPlan, settings: Settings, *, own: Collection[str] = ()
-) -> list[CatalogueModel]:
-    """The local models that the plan needs and that are not on disk.
-
-    Args:
-        plan: The plan.
-        settings: The resolved settings.
-        own: "model" or "embedder" where an object stands for that of the settings.
-    """
-    needs = Needs.of(plan)
-    specs = [] if "model" in own else [settings.model(role) for role in needs.roles]
-    specs += [settings.embedder] if needs.embeds and "embedder" not in own else []
-    return not_on_disk(specs, settings)
-
-
-def not_on_disk(specs: Iterable[ModelSpec], settings: Settings) -> list[CatalogueModel]:
-    """The local models among these that are not on disk, each once."""
+def missing(plan: LogicalPlan, settings: Settings) -> list[CatalogueModel]:
+    """The local models that the plan needs and that are not on disk."""
     from semgraph.llm.local.catalogue import on_disk
 
+    needs = Needs.of(plan)
+    specs = [settings.model(role) for role in needs.roles] + (
+        [settings.embedder] if needs.embeds else []
+    )
     models = {m.name: m for m in (local(spec) for spec in specs if spec.provider == "local")}
     return [model for model in models.values() if not on_disk(model, settings.environment)]
 
@@ -286,8 +273,7 @@ def announcement(
     yield f"Not here yet: {names}, {total}, once, {licences}, to {folder}"
     yield "Ctrl-C stops the download; the next run resumes it."
     if recordings(plan):
-        recorded = command("Add --llm recorded", 'Take Session(llm="recorded")')
-        yield f"No time? {recorded}: replays answers shipped with the plan, nothing is downloaded."
+        yield "No time? Add --llm recorded: replays answers shipped with the plan, nothing is downloaded."
 
 
 def recordings(plan: LogicalPlan) -> bool:

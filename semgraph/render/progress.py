@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TextIO
 
 from semgraph.execution.result import OnProgress, Progress
 from semgraph.formats import clock, dollars, duration, plural, short, size
 from semgraph.meter import Meter, StepMetrics
-from semgraph.render.header import announcement, missing
 from semgraph.render.tables import fit
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-
-    from semgraph.llm.settings import Settings
-    from semgraph.logical.plan import LogicalPlan
 
 
 Say = Callable[[str], None]
 Clock = Callable[[], float]
 EVERY = 10.0  # seconds between two plain lines
 _STEPS = 3
+_SHORT = 1.0  # seconds of a run in Python before a terminal shows it
 _WARMUP = 3.0  # seconds before the remaining time is estimated
 _SHOWN = threading.Lock()
 """Held by the run that is shown."""
@@ -61,8 +60,9 @@ class Watch:
         """Record an event."""
         if not progress.step:
             self.committed = self.clock()
-        self.steps.pop(progress.step, None)  # the latest is last
-        self.steps[progress.step] = (progress.done, progress.total)
+        others = {name: counts for name, counts in self.steps.items() if name != progress.step}
+        # a new dictionary, as another thread draws: the latest is last
+        self.steps = {**others, progress.step: (progress.done, progress.total)}
         self.meter = progress.meter
 
     @property
@@ -70,9 +70,8 @@ class Watch:
         """Seconds since the start."""
         return self.clock() - self.started
 
-    def calls_model(self, step: str) -> bool:
+    def calls_model(self, step: str, done: int, total: int) -> bool:
         """Whether a step calls a model; steps decided without one are not reported."""
-        done, total = self.steps[step]
         metrics = self.meter.steps.get(step) if self.meter is not None else None
         return done < total or bool(
             metrics and metrics.calls_issued + metrics.calls_journal + metrics.calls_coalesced
@@ -97,7 +96,6 @@ def watched(
     members: str,
     *,
     quiet: bool = False,
-    silent_for: float = 0.0,
     clock: Clock = time.monotonic,
 ) -> Iterator[OnProgress | None]:
     """A callback for the argument `progress` of `Session.run`.
@@ -106,7 +104,6 @@ def watched(
         console: The output: live on a terminal, else at most a plain line every few seconds.
         members: The name of the input rows; "" without an ordered input.
         quiet: Print nothing.
-        silent_for: Seconds without plain lines at the start.
         clock: A clock in seconds.
     """
     watch = Watch(members, clock)
@@ -118,42 +115,62 @@ def watched(
         yield _Plain(
             watch,
             lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
-            silent_for,
         )
 
 
-def on_stderr() -> Console:
-    """A console for stderr. In a notebook it has plain lines: those of rich would be outputs of cells,
-    and a terminal's would not move the cursor.
+@contextmanager
+def shown(stream: TextIO | None, clock: Clock = time.monotonic) -> Iterator[OnProgress | None]:
+    """A callback that shows the progress of a run in Python that takes long: live on a terminal, else (in
+    a notebook, too) as plain lines. Of runs side by side only one is shown.
+
+    Args:
+        stream: Where, usually stderr; None: nowhere. What cannot be written there is left out.
+        clock: A clock in seconds.
     """
     from rich.console import Console
 
-    console = Console(stderr=True)
-    if console.is_jupyter:
-        return Console(stderr=True, force_jupyter=False, force_terminal=False)
-    return console
-
-
-@contextmanager
-def shown(console: Console, clock: Clock = time.monotonic) -> Iterator[OnProgress | None]:
-    """A callback that shows the progress of a run in Python: live on a terminal, else as plain lines once
-    the run takes long. Of runs side by side only one is shown.
-    """
-    if not _SHOWN.acquire(blocking=False):
+    if stream is None or not _SHOWN.acquire(blocking=False):
         yield None
         return
     try:
-        with watched(console, "rows", silent_for=EVERY, clock=clock) as progress:
-            yield progress
+        console, watch = Console(file=stream), Watch("rows", clock)
+        if stream.isatty() and not console.is_jupyter:
+            yield from _live(console, watch, _SHORT)
+        else:
+            yield _Plain(watch, partial(_written, stream), EVERY)
     finally:
         _SHOWN.release()
 
 
-def _live(console: Console, watch: Watch) -> Iterator[OnProgress]:
+def _written(stream: TextIO, line: str) -> None:
+    """Write a line, where that is possible: progress is no reason for a run to fail."""
+    with suppress(OSError, ValueError):
+        stream.write(f"{line}\n")
+        stream.flush()
+
+
+def _live(console: Console, watch: Watch, silent_for: float = 0.0) -> Iterator[OnProgress]:
     from rich.live import Live
 
-    with Live(get_renderable=lambda: _drawn(watch, console.width), console=console, transient=True):
-        yield watch.see
+    # what the program prints meanwhile to a file goes there
+    live = Live(
+        get_renderable=lambda: _drawn(watch, console.width),
+        console=console,
+        transient=True,
+        redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
+    )
+
+    def see(progress: Progress) -> None:
+        watch.see(progress)
+        if not live.is_started and watch.elapsed >= silent_for:
+            live.start()
+
+    if not silent_for:
+        live.start()
+    try:
+        yield see
+    finally:
+        live.stop()
 
 
 def _drawn(watch: Watch, width: int) -> RenderableType:
@@ -162,7 +179,9 @@ def _drawn(watch: Watch, width: int) -> RenderableType:
 
     spinner = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"[int(watch.elapsed * 10) % 10]
     named = [
-        (name, *counts) for name, counts in watch.steps.items() if name and watch.calls_model(name)
+        (name, *counts)
+        for name, counts in watch.steps.items()
+        if name and watch.calls_model(name, *counts)
     ]
     running = [step for step in named if step[1] < step[2]]
     finished = [step for step in named if step[1] >= step[2]]
@@ -204,27 +223,6 @@ class _Plain:
             return ""
         mark = "✓ " if progress.done >= progress.total else ""
         return f"{mark}{progress.step} {progress.done} of {progress.total} · "
-
-
-def fetch(
-    plan: LogicalPlan,
-    settings: Settings,
-    console: Console,
-    *,
-    own: Collection[str] = (),
-    quiet: bool = False,
-) -> None:
-    """Download the local models that a plan lacks, and say so before; `own` as in `missing`. Raises
-    ModelUnavailable.
-    """
-    from semgraph.llm.local.download import pull
-
-    models = missing(plan, settings, own=own)
-    for line in announcement(models, plan, settings) if models and not quiet else ():
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    for model in models:
-        with downloading(console, model.name, quiet=quiet) as report:
-            pull(model, progress=report, env=settings.environment)
 
 
 @contextmanager

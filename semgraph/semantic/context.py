@@ -49,7 +49,7 @@ class NodeContext:
         paid: Ids of the calls that the run has counted; new ones are counted in `replayed`, or in
             `metrics` if issued.
         ahead: Whether its requests run ahead.
-        progress: Called with the share of the items that are answered, as replies arrive.
+        progress: Called with the (left) rows that a reply is about.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class NodeContext:
         trial: int = 0,
         paid: set[str] | None = None,
         ahead: bool = False,
-        progress: Callable[[float], object] | None = None,
+        progress: Callable[[Iterable[int]], object] | None = None,
     ) -> None:
         self._llm, self._embedder, self._node, self._metrics = llm, embedder, node, metrics
         self._progress = progress
@@ -230,11 +230,14 @@ class NodeContext:
         self,
         builder: PromptBuilder,
         works: Iterable[Work],
-        items: Sequence[int],
+        items: Iterable[int],  # noqa: ARG002
     ) -> None:
         """Send requests until each of the items has an outcome."""
-        if (tell := self._progress) is not None:
-            builder.on_reply = lambda: tell(len(builder.outcomes) / len(items))
+        await self._ask(builder, works)
+
+    async def _ask(self, builder: PromptBuilder, works: Iterable[Work]) -> None:
+        if self._progress is not None:
+            builder.on_answer = self._progress
         await builder.ask(works)
 
     async def ask_samples(
@@ -311,7 +314,7 @@ class NodeContext:
     ) -> list[Ranking]:
         """Rank the items of each window in one call; see `semgraph.semantic.contract.Context`."""
         builder = WindowPrompts(self, node, rows, list(windows))
-        await builder.ask(builder.all_works())
+        await self._ask(builder, builder.all_works())
         return await builder.rankings()
 
     async def ask_reviews(
@@ -443,7 +446,7 @@ class DryRun(NodeContext):
         return await super().embed(texts, partition)
 
     async def _ask_all(
-        self, builder: PromptBuilder, works: Iterable[Work], items: Sequence[int]
+        self, builder: PromptBuilder, works: Iterable[Work], items: Iterable[int]
     ) -> None:
         self._count(builder.requests(works, []))
         builder.outcomes |= dict.fromkeys(items, Outcome(None, _UNASKED))

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable, did_you_mean
 from semgraph.execution.observations import ObservationFile
@@ -42,14 +41,10 @@ from semgraph.llm.stack import Budget, Limiter, Stack, bound
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
 from semgraph.meter import StepMetrics
-from semgraph.render.header import Needs, not_on_disk
-from semgraph.render.progress import fetch
+from semgraph.render.header import Needs
 from semgraph.stores.base import Shareable, Store
 from semgraph.stores.confined import ConfinedStore
 from semgraph.stores.shards.places import FORMS, SCHEME, FolderPlaces, Places, folder_of, places_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _PATIENCE = 30.0
 _PAUSE = 0.05
@@ -406,12 +401,6 @@ class UserObjects:
     embedder: Embedder | None = None
     store: Store | None = None
 
-    @property
-    def replacing(self) -> tuple[str, ...]:
-        """Which of the settings' own they stand for, among "model" and "embedder"."""
-        own = {"model": self.llm, "embedder": self.embedder}
-        return tuple(name for name, value in own.items() if value is not None)
-
 
 @dataclass(frozen=True)
 class Resources:
@@ -431,18 +420,6 @@ class Resources:
     def replays(self) -> bool:
         """Whether answers come from a recording, which has only one for each request."""
         return self.objects.llm is None and self.settings.model().provider == "recorded"
-
-    @property
-    def lacks_models(self) -> bool:
-        """Whether a local model of the settings is not on this machine."""
-        settings, own = self.settings, self.objects.replacing
-        specs = [] if "model" in own else [settings.model(role) for role in settings.roles]
-        specs += [] if "embedder" in own else [settings.embedder]
-        return bool(not_on_disk(specs, settings))
-
-    def fetch(self, plan: LogicalPlan, console: Console) -> None:
-        """Download the local models that a plan lacks, and say so. Raises ModelUnavailable."""
-        fetch(plan, self.settings, console, own=self.objects.replacing)
 
     @property
     def models(self) -> str:
@@ -572,10 +549,13 @@ class Resources:
         budget, token = self._budget(), Usage(1, 0, 1)
         if not budget.limits_dollars:
             return
+        endpoints = (await self.owned.here()).endpoints
         for plan in plans:
-            models = await self.tokenizers(plan)
-            for role in Needs.of(plan).roles:
-                model = bound(models, role)
+            needs, models = Needs.of(plan), await self.tokenizers(plan)
+            used: list[LLM | Embedder] = [bound(models, role) for role in needs.roles]
+            if needs.embeds:
+                used.append(self._embedder(endpoints, Stack(), recording_of(plan), ""))
+            for model in used:
                 budget.require_price(model.name, model.dollars(token))
 
     def _clock(self, recording: Path) -> Clock:

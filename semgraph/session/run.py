@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from semgraph.errors import PlanError, Problem, SemgraphError, did_you_mean
+from semgraph.errors import EngineError, PlanError, Problem, SemgraphError, did_you_mean
 from semgraph.execution.executor import Executor
 from semgraph.execution.observations import Observations
 from semgraph.execution.record import (
@@ -565,12 +565,21 @@ class RunHandle:
         done, total = self.asked[node.step] = (
             (done, total + rows) if rows > 0 else (done - rows, total)
         )
-        if self.request.progress is not None and rows:
-            self.request.progress(Progress(node.step, done, total, self.meter))
+        if rows:
+            self._tell(node.step, done, total)
 
     def _committed(self, done: int, total: int) -> None:
-        if self.request.progress is not None:
-            self.request.progress(Progress("", done, total, self.meter))
+        self._tell("", done, total)
+
+    def _tell(self, step: str, done: int, total: int) -> None:
+        """Report progress. An exit would end the event loop of other runs, too: it ends this run."""
+        if self.request.progress is None:
+            return
+        try:
+            self.request.progress(Progress(step, done, total, self.meter))
+        except SystemExit as error:
+            what = f"the progress callback called sys.exit({error.code}); another exception stops a run, too"
+            raise EngineError(what) from None
 
     def _notes_of_answers(self) -> list[str]:
         """Notes on operators whose answers are all alike; those of a share are for the whole run."""

@@ -211,19 +211,14 @@ class Session:
         """Run a plan and wait for its result, in a script or inside a running event loop
         (Jupyter's).
 
-        Takes the arguments of `arun`. Without `progress`, stderr shows the progress of a long run;
-        `progress=None` does not. An interrupt stops the run; paid answers are in the journal.
+        Takes the arguments of `arun`. Without `progress`, stderr shows that of a run that takes long;
+        with `progress=None` it does not. An interrupt stops the run; paid answers are in the journal.
         """
         if "progress" in options:
             return self._waiting.wait(self.arun(plan, **options), calls_model=True)
-        from semgraph.render.progress import on_stderr, shown
+        from semgraph.render.progress import shown
 
-        console = on_stderr()
-        if self._resources.lacks_models:
-            asked = {"params", "preset", "use", "resume"} & options.keys()
-            prepared = self.prepare(plan, **{name: options[name] for name in asked})
-            self._resources.fetch(prepared, console)
-        with shown(console) as progress:
+        with shown(sys.stderr) as progress:
             job = self.arun(plan, progress=progress, **options)
             return self._waiting.wait(job, calls_model=True)
 
@@ -286,9 +281,10 @@ class Session:
         }
         logical = self.prepare(plan, params=params, preset=preset, use=use, resume=resume)
         refuse_unknown_words("run", logical, more, Session.arun)
-        refuse_taken(
-            logical, rows_by_input, {"rows": rows, "until": until, "again": again, "fresh": fresh}
-        )
+        options = {"rows": rows, "until": until, "again": again, "fresh": fresh}
+        if not callable(progress):
+            options["progress"] = progress
+        refuse_taken(logical, rows_by_input, options)
         earlier = self.resumed(resume)
         if rows_by_input:  # results of other rows are not those of these
             earlier = replace(earlier, records=())

@@ -100,7 +100,7 @@ async def test_without_a_truth_ways_agree_by_their_nodes(tmp_path: Path) -> None
 
 
 def whole(graph: ScoredGraph) -> list[Whole]:
-    return [Whole(Trial(0, Spent(1, 10), Spent()), graph, {})]
+    return [Whole(Trial(1, Spent(1, 10), Spent()), graph, {})]
 
 
 def shown(graphs: dict[str, ScoredGraph], true: ScoredGraph | None) -> Comparison:

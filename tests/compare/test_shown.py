@@ -22,7 +22,7 @@ def arm(
     trials: int = 1,
 ) -> Arm:
     spent = Spent(calls, calls * 100, calls * 3, dollars)
-    made = tuple(Trial(n, spent, spent, seconds and seconds + n / 10) for n in range(trials))
+    made = tuple(Trial(n + 1, spent, spent, seconds and seconds + n / 10) for n in range(trials))
     return Arm(name, {"link": name}, made, quality)
 
 
@@ -150,7 +150,7 @@ def test_what_is_missing_is_said() -> None:
 
 def test_answers_that_were_replayed_are_counted_and_have_no_time() -> None:
     spent = Spent(6, 600, 60, 0.1)
-    arms = (Arm("per_row", {}, (Trial(0, spent, Spent()),)),)
+    arms = (Arm("per_row", {}, (Trial(1, spent, Spent()),)),)
     plain = [line.plain for line in shown(made(arms=arms, truth=False, trials=1))]
     assert "6 answers of earlier comparisons replayed, without a time" in "\n".join(plain)
     assert "–" in plain[1]

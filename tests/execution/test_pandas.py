@@ -236,14 +236,15 @@ def test_groups_of_pandas_are_answered_with_the_argument_and_keep_their_standard
     with pytest.raises(AttributeError, match="Groups are an argument: df.sem.agg"):
         tickets.groupby("city").sem.agg("Sum up {body}")
     stars = pd.DataFrame({"city": ["Rome", "Rome", "Oslo"], "stars": [1.0, 3.0, 2.0]})
-    for errors in (stars.groupby("city").sem(), stars.groupby("city").agg("sem")):
+    groups = stars.groupby("city")
+    for errors in (groups.sem(), groups.agg("sem"), type(groups).sem(groups)):
         assert errors.loc["Rome", "stars"] == 1.0
 
 
 def test_a_side_as_lotus_writes_it_is_answered_with_the_placeholder_here(
     tickets: pd.DataFrame,
 ) -> None:
-    for side, said in (("left", "Write {body} for"), ("right", "Write {other.body} for")):
+    for side, said in (("left", "Write {body}"), ("right", "by its alias: {other.body}")):
         with pytest.raises(PlanError) as caught:
             tickets.sem.join(PRODUCTS, f"Is {{body:{side}}} about it?")
         assert said in str(caught.value)

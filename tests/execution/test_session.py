@@ -21,9 +21,11 @@ import pytest
 
 import semgraph
 from semgraph.conformance.oracle import Mind, Oracle
-from semgraph.errors import InputError, ModelUnavailable, PlanError, SemgraphError
+from semgraph.errors import EngineError, InputError, ModelUnavailable, PlanError, SemgraphError
+from semgraph.execution.result import Progress
 from semgraph.llm.base import Reply, Request
 from semgraph.llm.journal import Journal
+from semgraph.llm.local.catalogue import CatalogueModel
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.execution.conftest import PLAN, ROOT, STORY, Work, said
 from tests.patience import HANGS
@@ -481,38 +483,49 @@ def test_progress_tells_of_the_rows_of_a_step_as_they_are_answered(
     assert seen == [("leaks", done, 3) for done in range(4)]
 
 
-@pytest.mark.parametrize("shown", [True, False])
-def test_a_local_model_that_is_not_here_is_told_before_it_is_fetched(
-    shown: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("SEMGRAPH_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("SEMGRAPH_OFFLINE", "1")
+def test_progress_counts_the_rows_of_each_reply(plain: semgraph.Session) -> None:
+    tickets = [{"id": n, "body": f"Tap {n} leaks."} for n in range(8)]
+    leaks = semgraph.table(tickets).sem_filter("Does it leak: {body}", step="leaks")
+    said = semgraph.table(tickets).sem_agg("Sum up {body}", returns={"sum": str}, step="said")
+    for plan, use in ((leaks, {"leaks": "packed(rows=2)"}), (said, {"said": "fold(rows=2)"})):
+        seen: list[int] = []
+        plain.run(plan, use=use, progress=lambda p, seen=seen: seen.append(p.done))
+        assert (seen[:2], seen[-1]) == ([0, 2], 8)
+        assert seen == sorted(set(seen))
+
+
+def test_an_error_of_the_progress_callback_ends_the_run_as_it_is(plain: semgraph.Session) -> None:
     leaks = semgraph.table(TICKETS).sem_filter("Does it leak: {body}")
-    quiet = {} if shown else {"progress": None}
-    with semgraph.Session(llm="local", store="memory", folder=tmp_path) as session:
-        with pytest.raises(ModelUnavailable, match="SEMGRAPH_OFFLINE forbids downloads"):
-            session.run(leaks, **quiet)
-        said = capsys.readouterr().err
-        session.run(semgraph.table(TICKETS).filter("id > 1"))
-    assert ("Not here yet: Qwen2.5-Coder-1.5B, 1.12 GB" in said) is shown
-    assert capsys.readouterr().err == ""
+
+    def enough(progress: Progress) -> None:
+        if progress.done == 1:
+            raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        plain.run(leaks, progress=enough)
+    with pytest.raises(EngineError, match=r"the progress callback called sys.exit\(3\)"):
+        plain.run(leaks, fresh=True, progress=lambda _: sys.exit(3))
+    assert plain.run(leaks).to_arrow().num_rows == 2, "the session goes on"
 
 
-def test_a_model_that_is_an_object_is_not_fetched(
-    tmp_path: Path,
-    oracle: Oracle,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_a_download_of_a_local_model_is_told_when_a_request_needs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    def pull(model: CatalogueModel, **_: Any) -> None:
+        raise ModelUnavailable(f"no source has {model.name}")
+
     monkeypatch.setenv("SEMGRAPH_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("SEMGRAPH_OFFLINE", "1")
-    with semgraph.Session(llm=oracle, embedder="local", store="memory", folder=tmp_path) as session:
-        leaks = semgraph.table(TICKETS).sem_filter("Does it leak: {body}")
-        assert session.run(leaks).to_arrow().num_rows == 2
-    assert capsys.readouterr().err == ""
+    monkeypatch.delenv("SEMGRAPH_OFFLINE", raising=False)
+    monkeypatch.setattr("semgraph.llm.local.model.pull", pull)
+    tickets = semgraph.table(TICKETS)
+    with semgraph.Session(llm="local", store="memory", folder=tmp_path) as session:
+        session.run(tickets.filter("id > 1"))
+        session.run(tickets.filter("id > 9").sem_filter("Does it leak: {body}"))
+        assert caplog.messages == []
+        with pytest.raises(ModelUnavailable, match="no source has"):
+            session.run(tickets.sem_filter("Does it leak: {body}"))
+    (told,) = caplog.messages
+    assert told.startswith("Qwen2.5-Coder-1.5B is not here yet and is downloaded: 1.12 GB, once,")
 
 
 @pytest.mark.parametrize(("own", "during"), [(700, 50_000), (9_000, 9_000)])

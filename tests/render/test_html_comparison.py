@@ -34,7 +34,7 @@ def arm(name: str, says: list[int], dollars: float, f1: float, call: str) -> Arm
          for i in (0, 1)])  # fmt: skip
     spent = Spent(2, 100, 10, dollars)
     quality = Quality(precision=f1, recall=f1, f1=f1, interval=(f1 - 0.1, min(1.0, f1 + 0.05)))
-    return Arm(name, {"told": name}, (Trial(0, spent, spent, 0.5, 0, kept, asked),), quality)
+    return Arm(name, {"told": name}, (Trial(1, spent, spent, 0.5, 0, kept, asked),), quality)
 
 
 def compared(folder: Path, *arms: Arm, step: str = "told", **more: Any) -> Run:
@@ -126,7 +126,7 @@ def test_one_way_alone_has_no_chart(tmp_path: Path) -> None:
 def test_whole_plans_are_compared_without_rows(tmp_path: Path) -> None:
     spent = Spent(2, 100, 10, None)
     arms = [
-        Arm(name, {}, (Trial(0, spent, spent, 1.0),), Quality(f1=f1, pairs=f1))
+        Arm(name, {}, (Trial(1, spent, spent, 1.0),), Quality(f1=f1, pairs=f1))
         for name, f1 in (("one", 0.5), ("two", 0.7))
     ]
     read = Read(page([compared(tmp_path, *arms, step="")]))

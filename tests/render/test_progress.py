@@ -111,14 +111,54 @@ def test_a_run_in_python_has_lines_once_it_takes_long(
     meter: Meter,
 ) -> None:
     now = [100.0]
-    to, out = console(terminal=False)
-    with shown(to, lambda: now[0]) as tell, shown(to) as beside:
+    out = io.StringIO()
+    with shown(out, lambda: now[0]) as tell, shown(out) as beside:
         assert tell is not None
         assert beside is None
-        for seconds, done in [(1, 9), (10, 18)]:
+        for seconds in (1, 10):
             now[0] += seconds
-            tell(Progress("", done, 18, meter))
+            tell(Progress("", 18, 18, meter))
     assert out.getvalue() == "  rows 18 of 18 · 5 calls · 4.1 k tokens · $0 · 0:11\n"
+
+
+def test_where_nothing_can_be_written_progress_is_left_out(meter: Meter) -> None:
+    now = [100.0]
+    with shown(_Full(), lambda: now[0]) as tell:
+        assert tell is not None
+        now[0] += 20
+        tell(Progress("", 18, 18, meter))
+    with shown(None) as tell:
+        assert tell is None
+
+
+class _Full(io.StringIO):
+    """A stream to a full disk."""
+
+    def write(self, _text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+class _Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_a_run_in_python_after_a_second_and_leaves_stdout_alone(
+    meter: Meter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [100.0]
+    out = _Screen()
+    with shown(out, lambda: now[0]) as tell:
+        assert tell is not None
+        tell(Progress("read", 1, 3, meter))
+        assert out.getvalue() == ""
+        now[0] += 2
+        tell(Progress("read", 2, 3, meter))
+        print("a result")
+    assert "read  2 of 3" in out.getvalue()
+    assert capsys.readouterr().out == "a result\n"
 
 
 def test_quiet_says_nothing() -> None:

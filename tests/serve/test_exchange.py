@@ -234,6 +234,14 @@ def test_dollars_of_a_server_need_a_price(project: Project, transport: tuple[str
     assert "max_usd 1.00 cannot be enforced: no price is known for openai:test-model" in done.err
 
 
+def test_dollars_of_a_server_need_the_price_of_its_embedder(project: Project) -> None:
+    project.env["SEMGRAPH_EMBEDDER"] = project.env["SEMGRAPH_LLM"].replace("test-model", "vectors")
+    project.env["SEMGRAPH_LLM"] = "openai:gpt-4.1-mini"
+    done = project("serve", "--mcp", "--plans", "search", "--max-usd", "1")
+    assert done.code == 2
+    assert "no price is known for openai:vectors" in done.err
+
+
 async def test_a_store_or_a_model_that_does_not_answer_is_an_error(
     connect: Connect, project: Project
 ) -> None:

@@ -12,9 +12,9 @@ import numpy as np
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Embeddings, Usage, Vectors
 from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, CatalogueModel, find, on_disk, paths
-from semgraph.llm.local.download import Progress, pull
+from semgraph.llm.local.download import Progress
 from semgraph.llm.local.gguf import default_threads
-from semgraph.llm.local.model import encodable, missing_extra, while_wanted
+from semgraph.llm.local.model import encodable, fetched, missing_extra
 from semgraph.llm.local.worker import Cancelled, Worker
 from semgraph.llm.tokens import TokenCounter
 
@@ -107,9 +107,7 @@ class LocalEmbedder:
         try:
             import onnxruntime
 
-            weights, _ = pull(
-                self.model, progress=while_wanted(cancelled, self._progress), env=self._env
-            )
+            weights, _ = fetched(self.model, cancelled, self._progress, self._env)
             tokenizer = _tokenizer(self.model, self._env)
         except ImportError as error:
             raise missing_extra(self.name) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -12,8 +13,17 @@ from typing import Any
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.extras import install
+from semgraph.formats import size
 from semgraph.llm.base import Limits, Reply, Request, Usage
-from semgraph.llm.local.catalogue import DEFAULT_MODEL, CatalogueModel, find, on_disk, paths
+from semgraph.llm.local.catalogue import (
+    DEFAULT_MODEL,
+    CatalogueModel,
+    find,
+    models_dir,
+    offline,
+    on_disk,
+    paths,
+)
 from semgraph.llm.local.download import Progress, pull
 from semgraph.llm.local.gguf import (
     available_memory,
@@ -27,6 +37,7 @@ from semgraph.llm.local.worker import Cancelled, Worker
 from semgraph.llm.logprobs import LOGPROBS, first_tokens, word_logprobs
 from semgraph.llm.tokens import TokenCounter
 
+_log = logging.getLogger(__name__)
 _CONTEXT = 16_384
 _BATCH = 64
 _PROMPT_CACHE_MIB = 256
@@ -180,7 +191,7 @@ class Local:
                 import xllamacpp
         except ImportError as error:
             raise missing_extra(self.name) from error
-        (path,) = pull(self.model, progress=while_wanted(cancelled, self._progress), env=self._env)
+        (path,) = fetched(self.model, cancelled, self._progress, self._env)
         self._require_memory(path)
         params = xllamacpp.CommonParams()
         params.model.path = str(path)
@@ -280,8 +291,20 @@ def missing_extra(name: str) -> ModelUnavailable:
     )
 
 
-def while_wanted(cancelled: Cancelled, progress: Progress | None) -> Progress:
-    """A progress callback that also stops the download when no caller waits for it any more."""
+def fetched(
+    model: CatalogueModel,
+    cancelled: Cancelled,
+    progress: Progress | None,
+    env: Mapping[str, str] | None,
+) -> tuple[Path, ...]:
+    """The files of a model, downloaded if they are not here, until no caller waits for them any more.
+    Without a callback that shows it, a warning says so.
+    """
+    if progress is None and not on_disk(model, env) and not offline(env):
+        _log.warning(
+            "%s is not here yet and is downloaded: %s, once, %s, to %s",
+            model.name, size(model.size), model.licence, models_dir(env),
+        )  # fmt: skip
 
     def report(done: int, total: int, source: str) -> None:
         if cancelled():
@@ -289,7 +312,7 @@ def while_wanted(cancelled: Cancelled, progress: Progress | None) -> Progress:
         if progress:
             progress(done, total, source)
 
-    return report
+    return pull(model, progress=report, env=env)
 
 
 def encodable(text: str) -> str:

@@ -685,7 +685,7 @@ def _differences(comparison: Comparison) -> Iterator[Data]:
 
 
 def _has_rows(arm: Arm) -> bool:
-    return any(trial.number == 0 and trial.rows is not None for trial in arm.trials)
+    return any(trial.number == 1 and trial.rows is not None for trial in arm.trials)
 
 
 def _comparison_calls(comparison: Comparison) -> list[RecordedCall]:
@@ -697,6 +697,6 @@ def _comparison_calls(comparison: Comparison) -> list[RecordedCall]:
             for row in trial.answers.to_pylist() if trial.answers is not None else ():
                 for call in row.get("calls") or ():
                     items.setdefault(call, []).append(row)
-            name = f"{arm.name}, trial {trial.number + 1}" if comparison.trials > 1 else arm.name
+            name = f"{arm.name}, trial {trial.number}" if comparison.trials > 1 else arm.name
             calls += [RecordedCall(call, name, {}, tuple(rows)) for call, rows in items.items()]
     return calls

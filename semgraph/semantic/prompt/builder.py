@@ -37,9 +37,6 @@ class Work(NamedTuple):
     sample: int = 0
 
 
-def _nothing() -> None: ...
-
-
 class PromptBuilder(ABC):
     """Sends the items of one relation. Subclasses write the requests and read the replies.
 
@@ -56,7 +53,7 @@ class PromptBuilder(ABC):
         self.needs_logprobs = False  # whether one-word answers need log-probabilities
         self.unusable = 0  # replies about several items that did not answer all of them
         self.temperature = 0.0  # of samples
-        self.on_reply: Callable[[], object] = _nothing
+        self.on_answer: Callable[[Iterable[int]], object] | None = None
         self._headers: dict[tuple[int, str], PromptHeader] = {}
 
     async def ask(self, works: Iterable[Work]) -> None:
@@ -70,10 +67,16 @@ class PromptBuilder(ABC):
                     repeated = self.accept(sent[index], reply)
                     self.unusable += bool(repeated) and len(sent[index].items) > 1
                     later += repeated
-                    self.on_reply()
+                    if self.on_answer is not None and not repeated:
+                        items = self.items_of(sent[index])
+                        self.on_answer(self.keys.left[item] for item in items)
             if not later:
                 return
             todo = sorted(later)
+
+    def items_of(self, work: Work) -> Iterable[int]:
+        """The items that some work is about."""
+        return work.items
 
     def requests(self, works: Iterable[Work], sent: list[Work]) -> Iterator[Request]:
         """The requests for some work, which is appended to `sent`; work that does not fit the model

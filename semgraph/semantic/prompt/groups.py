@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from semgraph.errors import RowError
@@ -115,6 +115,11 @@ class GroupPrompts(_WholePrompts):
         ]
         super().done(work, outcome._replace(calls=tuple(dict.fromkeys((*earlier, *outcome.calls)))))
 
+    def items_of(self, work: Work) -> Iterable[int]:
+        """The rows of a part."""
+        members = self._parts[work.items[0]].members
+        return (member for member in members if isinstance(member, int))
+
 
 class WindowPrompts(_WholePrompts):
     """A ranking of the rows of each window."""
@@ -122,6 +127,10 @@ class WindowPrompts(_WholePrompts):
     def __init__(self, ctx: Context, node: Semantic, rows: Rows, windows: Sequence[Block]) -> None:
         super().__init__(ctx, node, rows)
         self._windows = windows
+
+    def items_of(self, work: Work) -> Iterable[int]:
+        """The rows of a window."""
+        return self._windows[work.items[0]]
 
     def all_works(self) -> Iterator[Work]:
         """The windows as work."""
