@@ -159,7 +159,7 @@ def start(
         if "start" in phases
         else "running already, "
     )
-    _show(options, server, f"{took}pid {server.pid}")
+    _show(options, server, f"{took}pid {server.pid}", folder)
 
 
 @neo4j.command()
@@ -169,7 +169,8 @@ def status(options: CommonOptions, folder: Folder = None) -> None:
     from semgraph.stores.neo4j.local import server as neo4j_local
 
     server = neo4j_local.status(folder or neo4j_local.FOLDER)
-    _show(options, server, f"running, pid {server.pid}" if server.running else "not running")
+    state = f"running, pid {server.pid}" if server.running else "not running"
+    _show(options, server, state, folder)
     if not server.running:
         raise typer.Exit(5)
 
@@ -190,15 +191,19 @@ def stop(options: CommonOptions, folder: Folder = None) -> None:
         options.show("stopped" if ran else "it was not running")
 
 
-def _show(options: CommonOptions, server: LocalServer, state: str) -> None:
+def _show(options: CommonOptions, server: LocalServer, state: str, folder: str | None) -> None:
     from semgraph.render.machine import described_server, server_line
 
     if options.json:
         options.dump(described_server(server))
         return
     options.show(server_line(server, state))
+    own = "" if folder is None else f" --folder {folder}"
+    use = "--store neo4j-local"
+    if folder is not None:
+        use = f'NEO4J_URI={server.uri} NEO4J_PASSWORD="$(cat {folder}/password)" semgraph ... --store neo4j'
     options.talk(
-        "use it: --store neo4j-local · stop it: semgraph neo4j stop"
+        f"use it: {use} · stop it: semgraph neo4j stop{own}"
         if server.running
-        else "start it: semgraph neo4j start"
+        else f"start it: semgraph neo4j start{own}"
     )

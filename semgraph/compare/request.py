@@ -58,6 +58,7 @@ from semgraph.compare.trial import (
     uses,
 )
 from semgraph.compare.truth import Truth, about, read_truth, whole_rows
+from semgraph.display import option
 from semgraph.errors import BudgetReached, Fault, PlanError, Problem
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import CallLog, RunRecord, new_run, noted, timestamp
@@ -487,7 +488,7 @@ async def compare_plans(
     plan, library = request.plan, Library(runner.settings.operators)
     arms = uses(plan, request.variants)
     if request.truth is not None and not plan.writes:
-        hint = "compare a step with a truth: step=..."
+        hint = f"compare a step with a truth: {option('step', '...')}"
         raise PlanError(
             Problem(
                 f"plan {plan.name} writes no graph to compare with a true one",

@@ -22,7 +22,13 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
 """Renamed keys by place: an operator's keyword, or the place as messages name it."""
 
 _PROMPT = dict.fromkeys(
-    ("user_instruction", "langex", "instruction", "question"), 'did you mean "prompt"?'
+    ("user_instruction", "langex", "instruction", "join_instruction", "question"),
+    'did you mean "prompt"?',
+)
+_PROMPT["helper_examples"] = "examples stand in a prompt file, in its section # examples"
+_PROMPT["examples"] = _PROMPT["helper_examples"]
+_PROMPT["return_stats"] = (
+    "what a run did and cost is in its result: Result.meter, or attrs of a data frame"
 )
 _PROMPT["model"] = 'the model is the session\'s: Session(llm="openai:gpt-4.1-mini")'
 _GROUPS = dict.fromkeys(("group_by", "groupby", "on", "keys"), 'did you mean "by"?')
@@ -57,10 +63,18 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
     "sem_map": {
         **_PROMPT,
         **dict.fromkeys(
-            ("cols", "columns", "output_cols", "suffix"), "new columns stand in returns"
+            ("cols", "columns", "output", "output_cols", "suffix"), "new columns stand in returns"
         ),
     },
-    "sem_filter": {**_PROMPT, "axis": _ROWS["axis"], "add": "typed answers stand in returns"},
+    "sem_filter": {
+        **_PROMPT,
+        **dict.fromkeys(
+            ("return_all", "all_cols"),
+            'all rows with the answer as a column: sem_map with returns={"holds": bool}',
+        ),
+        "axis": _ROWS["axis"],
+        "add": "typed answers stand in returns",
+    },
     "sem_join": {**_PROMPT, **_PAIRS, "when": "where says which pairs are asked about"},
     "sem_agg": {**_PROMPT, **_GROUPS},
     "sem_topk": {

@@ -122,7 +122,7 @@ def _truth(value: Any) -> bool:
         else value
     )
     if not isinstance(truth, bool):
-        raise Fault(f"{shown(value)} is not true or false")
+        raise Fault(f"{shown(value)} is not true or false", hint="write true or false")
     return truth
 
 

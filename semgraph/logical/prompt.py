@@ -262,7 +262,7 @@ def check_sections(prompt: Prompt, *, pairs: bool) -> None:
     if not prompt.item:
         raise Fault(f"{name} has no item: nothing of the row would be sent", "prompt")
     if pairs and not prompt.other_fields:
-        hint = "name its columns in a section # other, or by the alias: {alias.column}"
+        hint = "name them by its alias, {other.name} if that is other, or in a section # other"
         raise Fault(f"{name} names no column of the other row", "prompt", hint=hint)
     twice = [path for path, _ in prompt.shared_fields if path in prompt.other.fields]
     if twice:

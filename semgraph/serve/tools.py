@@ -137,7 +137,8 @@ class PlanTool:
         for name in given:
             if name not in known:
                 every = list(self.arguments["properties"])
-                there, near = "arguments: " + ", ".join(every), did_you_mean(name, every)
+                there = "arguments: " + (", ".join(every) or "none")
+                near = did_you_mean(name, every)
                 raise PlanError(
                     Problem(f'{self.name} has no argument "{name}"', None, None, there, near)
                 )
@@ -158,15 +159,20 @@ class PlanTool:
                     Problem(f"{self.name} needs the argument {spec.name}: a list of rows")
                 )
             return ALL if spec.or_all else []
-        if isinstance(rows, list):
-            _require_columns(spec, columns, rows)
-            return [{**row, **fill} if isinstance(row, Mapping) else row for row in rows]
         if spec.or_all and rows == ALL:
             return ALL
         needed = [name for name, kind in spec.columns if name in columns and not kind.nullable]
-        row = ", ".join(f'"{name}": ...' for name in needed or columns[:1])
-        hint = f"write a list of objects: [{{{row}}}]"
-        raise InputError(Problem(f"{self.name}: {spec.name} is no list of rows", hint=hint))
+        shape = ", ".join(f'"{name}": ...' for name in needed or columns[:1])
+        hint = f"write a list of objects: [{{{shape}}}]"
+        if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+            raise InputError(Problem(f"{self.name}: {spec.name} is no list of rows", hint=hint))
+        _require_columns(spec, columns, rows)
+        for number, row in enumerate(rows, 1):
+            for name in needed:
+                if name not in row:
+                    what = f'{self.name}: row {number} of {spec.name} has no "{name}"'
+                    raise InputError(Problem(what, hint=hint))
+        return [{**row, **fill} for row in rows]
 
     def groups(self, call: Call) -> list[str]:
         """The groups that the rows of a call name."""

@@ -18,6 +18,7 @@ import networkx as nx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from semgraph.display import option
 from semgraph.errors import DataError, PlanError, Problem, did_you_mean
 from semgraph.expr.types import Type
 from semgraph.logical.prompt import plain
@@ -94,9 +95,14 @@ async def _nothing_of(store: Store, graph: Graph, group: str) -> PlanError:
     for label in graph.labels:
         rows = await store.scan(label, [], None, (), _SOME)
         groups |= dict.fromkeys(map(str, rows.column(graph.partition).to_pylist()))
-    names = ", ".join(sorted(groups)[:_NAMED]) + (", ..." if len(groups) > _NAMED else "")
-    there = f"groups: {names}" if groups else "it is empty"
-    hint = did_you_mean(group, groups)
+    names = ", ".join(name or '""' for name in sorted(groups)[:_NAMED])
+    names += ", ..." if len(groups) > _NAMED else ""
+    labels = ", ".join(list(graph.labels)[:_NAMED])
+    there = f"groups: {names}" if groups else f"it has no rows of {labels}"
+    other = (
+        None if groups else "for rows of another graph, name its file: " + option("graph", "FILE")
+    )
+    hint = did_you_mean(group, groups) or other
     return PlanError(
         Problem(f'{store.name} holds nothing of group "{group}"', there=there, hint=hint)
     )

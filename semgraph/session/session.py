@@ -398,6 +398,9 @@ class Session:
 
     def compare(self, plan: PlanLike, /, **options: Any) -> Comparison:
         """Compare and wait for the result. Takes the arguments of `acompare`."""
+        if "variants" not in options:
+            hint = 'name the implementations: variants=["per_row", "packed(rows=10)"]'
+            raise PlanError(Problem("compare needs the argument variants", hint=hint))
         return self._waiting.wait(self.acompare(plan, **options), calls_model=True)
 
     async def acompare(

@@ -124,7 +124,7 @@ ERRORS: list[tuple[str, dict[str, Any], str]] = [
     ("people", {"notes": "-"}, 'people: notes is no list of rows. Write a list of objects: [{"text": ...'),
     ("people", {"notes": "all"}, 'people: notes is no list of rows. Write a list of objects: [{"text": ...'),
     ("people", {"notes": {"text": "a"}}, "people: notes is no list of rows"),
-    ("people", {"notes": ["a"]}, "input notes row 1 is str, not a mapping of columns"),
+    ("people", {"notes": ["a"]}, "people: notes is no list of rows"),
     ("people", {"notes": [note("a", txt="b")]}, 'row 1: no column "txt". Columns: uuid, group_id, text, at. Did you mean "text"?'),
     ("people", {"notes": [{"text": "a", "at": "soon"}]}, 'row 1, column at: "soon" is not ISO 8601'),
     ("people", {"notes": [note("a")], "params": {"least": "many"}}, 'parameter "least" takes a number'),

@@ -77,6 +77,8 @@ def lines(text: str) -> list[str]:
 
     >>> lines('Said: [{"number": 1, "text": "Ada: I live in Riga."}]')
     ['Ada: I live in Riga.']
+    >>> lines('{"speaker": "Ada", "text": "I live in Riga."}')
+    ['Ada: I live in Riga.']
     """
     return [part for line in text.splitlines() for part in _parts(line)]
 
@@ -92,6 +94,11 @@ def _parts(line: str) -> list[str]:
 def _texts_in(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield from value.splitlines()
+    if isinstance(value, dict) and isinstance(speaker := value.get("speaker"), str):
+        rest = {name: inner for name, inner in value.items() if name != "speaker"}
+        for line in _texts_in(rest):
+            yield line if speaker_of(line)[0] else f"{speaker}: {line}"
+        return
     for inner in (
         value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     ):

@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from semgraph.errors import PlanError, Problem
 from semgraph.execution.record import Run, find_run
 from semgraph.private import RUNS, write_private
 from semgraph.redaction import redacted
@@ -34,9 +35,11 @@ def save(refs: Sequence[str], to: Path, runs: Path = RUNS) -> Path:
         runs: The folder of records.
 
     Raises:
-        PlanError: A record does not exist.
+        PlanError: A record does not exist, or the file is to be none of HTML.
         OSError: The file cannot be written.
     """
+    if to.suffix.lower() not in {".html", ".htm", ""}:
+        raise PlanError(Problem(f"{to}: a report is a page of HTML", hint=f"write {to.stem}.html"))
     text = page(list({run.folder: run for run in (find_run(ref, runs) for ref in refs)}.values()))
     write_private(to, redacted(text))
     return to
