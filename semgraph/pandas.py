@@ -18,7 +18,7 @@ import atexit
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -354,9 +354,10 @@ class _Question:
             BudgetReached: A limit of the session is reached.
             RowError: Rows have no answer, and would be missing.
         """
+        early = [str(warning) for warning in session().prepare(frame, use=self.use).warnings]
+        _warn(early)
         result = session().run(frame, use=self.use)
-        for note in result.notes:
-            warnings.warn(_columns_of_users(note).removeprefix(f"step {_STEP}: "), stacklevel=5)
+        _warn(note for note in result.notes if note not in early)
         if result.stopped:
             more = "answers so far are in the journal: a higher limit goes on"
             raise BudgetReached(f"{result.stopped}; {more}")
@@ -368,6 +369,11 @@ class _Question:
             hint = 'keep such rows with on_error="null"; paid answers are in the journal'
             raise RowError("set aside", str(Problem(what, hint=hint)))
         return result
+
+
+def _warn(notes: Iterable[str]) -> None:
+    for note in notes:
+        warnings.warn(_columns_of_users(note).removeprefix(f"step {_STEP}: "), stacklevel=6)
 
 
 def _refuse_arguments(arguments: Mapping[str, Any], use: object) -> None:

@@ -106,7 +106,16 @@ def run(
         }  # fmt: skip
         began = time.monotonic()
         result = _run(options, session, prepared, plan, more, inputs)
-        _report(options, session, result, prepared, plan, requested, time.monotonic() - began)
+        _report(
+            options,
+            session,
+            result,
+            prepared,
+            plan,
+            requested,
+            time.monotonic() - began,
+            own_rows=bool(inputs) or resume is not None,
+        )
     raise typer.Exit(result.exit_code)
 
 
@@ -186,6 +195,8 @@ def _report(
     typed: str,
     requested: RequestedOptions,
     seconds: float,
+    *,
+    own_rows: bool,
 ) -> None:
     from semgraph.render.header import following
     from semgraph.render.outcome import first_lines, hints, outcome, remarks
@@ -199,7 +210,7 @@ def _report(
             *outcome(result, plan, options.out.width, seconds, every=every, until=requested.until)
         )
     stays = requested.write and requested.until is None and session.settings.store != "memory"
-    next_plans = following(plan, typed).items() if stays else ()
+    next_plans = following(plan, typed, own_rows=own_rows).items() if stays else ()
     after = {name + options.words(): doc for name, doc in next_plans}
     options.talk(*hints(result, plan, after))
     for line in remarks(result, plan, typed + options.words(*_CODE), typed + options.words()):

@@ -168,8 +168,10 @@ def _example(plan: LogicalPlan) -> Mapping[str, list[Mapping[str, Any]]]:
     return (plan.document.get("example") or {}).get("inputs") or {}
 
 
-def following(plan: LogicalPlan, typed: str) -> dict[str, str]:
-    """A few plans with examples that build on this plan's: what to type, and a description."""
+def following(plan: LogicalPlan, typed: str, *, own_rows: bool = False) -> dict[str, str]:
+    """A few plans with examples that build on this plan's: what to type, and a description. After a run
+    over rows of the user's own they need such rows, too: their examples would write others.
+    """
     folder = find_plan(typed)[0].parent
     sentences = {}
     for path in sorted(folder.glob("*.yaml")):
@@ -181,8 +183,14 @@ def following(plan: LogicalPlan, typed: str) -> dict[str, str]:
             if data.get("writes"):
                 continue  # never suggest a plan that changes the store
             name = str(Path(typed).parent / path.name) if "/" in typed else path.stem
-            sentences[name] = _sentence(str(data.get("doc") or ""))
-    first = sorted(sentences, key=lambda name: Path(name).stem != "search")
+            needed = [
+                each
+                for each in data.get("inputs") or ()
+                if each not in (data.get("optional") or ())
+            ]
+            rows = "".join(f" -i {each}=..." for each in needed) if own_rows else ""
+            sentences[f"{name}{rows}"] = _sentence(str(data.get("doc") or ""))
+    first = sorted(sentences, key=lambda name: Path(name.split()[0]).stem != "search")
     return {name: sentences[name] for name in first[:_NEXT]}
 
 
