@@ -308,6 +308,13 @@ def test_the_next_step_is_named(project: Project) -> None:
     assert "semgraph why " in err
 
 
+def test_the_next_step_after_rows_of_ones_own_needs_such_rows(project: Project) -> None:
+    row = {"text": "Ann knows Bob.", "at": "2025-01-01T09:00:00Z"}
+    project.write("mine.jsonl", json.dumps(row) + "\n")
+    err = project("run", "people", "-i", "notes=mine.jsonl").err
+    assert "Next: semgraph run find -i queries=...   (People by name)" in err
+
+
 def test_few_next_steps_are_named_and_none_that_writes_or_deletes(project: Project) -> None:
     find = (project.folder / "plans/find.yaml").read_text()
     for name in ("search", "a", "b", "c"):

@@ -124,6 +124,7 @@ ERRORS: list[tuple[str, dict[str, Any], str]] = [
     ("people", {"notes": "-"}, 'people: notes is no list of rows. Write a list of objects: [{"text": ...'),
     ("people", {"notes": "all"}, 'people: notes is no list of rows. Write a list of objects: [{"text": ...'),
     ("people", {"notes": {"text": "a"}}, "people: notes is no list of rows"),
+    ("people", {"notes": [{"at": "2025-01-01T09:00:00Z"}]}, 'people: row 1 of notes has no "text". Write a list of objects: [{"text": ...'),
     ("people", {"notes": ["a"]}, "people: notes is no list of rows"),
     ("people", {"notes": [note("a", txt="b")]}, 'row 1: no column "txt". Columns: uuid, group_id, text, at. Did you mean "text"?'),
     ("people", {"notes": [{"text": "a", "at": "soon"}]}, 'row 1, column at: "soon" is not ISO 8601'),
