@@ -354,9 +354,10 @@ class _Question:
             BudgetReached: A limit of the session is reached.
             RowError: Rows have no answer, and would be missing.
         """
-        early = [str(warning) for warning in session().prepare(frame, use=self.use).warnings]
+        plan = session().prepare(frame, use=self.use)
+        early = [str(warning) for warning in plan.warnings]
         _warn(early)
-        result = session().run(frame, use=self.use)
+        result = session().run(plan, inputs=frame.tables)
         _warn(note for note in result.notes if note not in early)
         if result.stopped:
             more = "answers so far are in the journal: a higher limit goes on"

@@ -198,9 +198,10 @@ def _show(options: CommonOptions, server: LocalServer, state: str, folder: str |
         options.dump(described_server(server))
         return
     options.show(server_line(server, state))
-    own = "" if folder is None else f" --folder {folder}"
-    use = "--store neo4j-local"
-    if folder is not None:
+    if folder is None:
+        own, use = "", "--store neo4j-local"
+    else:
+        own = f" --folder {folder}"
         use = f'NEO4J_URI={server.uri} NEO4J_PASSWORD="$(cat {folder}/password)" semgraph ... --store neo4j'
     options.talk(
         f"use it: {use} · stop it: semgraph neo4j stop{own}"

@@ -191,14 +191,14 @@ class _AskedRows:
     """The rows of one semantic operator, as it reports their progress.
 
     Args:
-        tell: Called with rows that are asked about (positive) or answered (negative).
+        report: Called with rows that are asked about (positive) or answered (negative).
         rows: The number of rows.
     """
 
-    def __init__(self, tell: Callable[[int], object], rows: int) -> None:
-        self._tell, self._rows, self._told = tell, rows, 0
+    def __init__(self, report: Callable[[int], object], rows: int) -> None:
+        self._report, self._rows, self._reported = report, rows, 0
         self._answered: set[int] = set()
-        tell(rows)
+        report(rows)
 
     def answered(self, rows: Iterable[int]) -> None:
         """Report rows with a reply, each once. The last waits for the end: implementations may ask
@@ -206,16 +206,17 @@ class _AskedRows:
         """
         self._answered.update(rows)
         done = min(len(self._answered), self._rows - 1)
-        if done > self._told and done - self._told >= self._rows // _REPORTS:
-            told, self._told = self._told, done
+        new = done - self._reported
+        if new > 0 and new >= self._rows // _REPORTS:
+            self._reported = done
             try:
-                self._tell(told - done)
+                self._report(-new)
             except Exception as error:  # noqa: BLE001 - raised again by `Evaluation.ask`
                 raise _RaisedByProgress(error) from None
 
     def end(self) -> None:
         """Report the other rows as answered."""
-        self._tell(self._told - self._rows)
+        self._report(self._reported - self._rows)
 
 
 class Evaluation:

@@ -526,7 +526,8 @@ class Budget:
             raise PlanError(
                 Problem(
                     f"max_usd {_usd(self.max_usd)} cannot be enforced: no price is known for {name}",
-                    hint="Limit max_tokens or max_calls instead, or give the model a price in Python: OpenAI(..., price=...)",
+                    hint="Limit max_tokens or max_calls instead, or give the model a price in Python: "
+                    "OpenAI(..., price=...)",
                 )
             )
 

@@ -78,7 +78,7 @@ class Template:
 
 
 def _no_placeholder(text: str) -> str:
-    """What to write in place of a placeholder that is no name."""
+    """What to write in place of a placeholder that is not a name."""
     column, _, side = text.partition(":")
     if side in {"left", "right"} and PATH.match(column):  # as LOTUS names the rows of a pair
         if side == "left":

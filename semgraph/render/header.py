@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,7 +175,7 @@ def following(plan: LogicalPlan, typed: str, *, own_rows: bool = False) -> dict[
     """
     folder = find_plan(typed)[0].parent
     sentences = {}
-    for path in sorted(folder.glob("*.yaml")):
+    for path in sorted(folder.glob("*.yaml"), key=lambda path: (path.stem != "search", path)):
         try:
             data = read_file(path).data
         except PlanError:
@@ -183,15 +184,12 @@ def following(plan: LogicalPlan, typed: str, *, own_rows: bool = False) -> dict[
             if data.get("writes"):
                 continue  # never suggest a plan that changes the store
             name = str(Path(typed).parent / path.name) if "/" in typed else path.stem
-            needed = [
-                each
-                for each in data.get("inputs") or ()
-                if each not in (data.get("optional") or ())
-            ]
-            rows = "".join(f" -i {each}=..." for each in needed) if own_rows else ""
-            sentences[f"{name}{rows}"] = _sentence(str(data.get("doc") or ""))
-    first = sorted(sentences, key=lambda name: Path(name.split()[0]).stem != "search")
-    return {name: sentences[name] for name in first[:_NEXT]}
+            if own_rows:
+                optional = data.get("optional") or ()
+                needed = (each for each in data.get("inputs") or () if each not in optional)
+                name += "".join(f" -i {each}=..." for each in needed)
+            sentences[name] = _sentence(str(data.get("doc") or ""))
+    return dict(islice(sentences.items(), _NEXT))
 
 
 def _sentence(doc: str) -> str:

@@ -92,11 +92,7 @@ class Watch:
 
 @contextmanager
 def watched(
-    console: Console,
-    members: str,
-    *,
-    quiet: bool = False,
-    clock: Clock = time.monotonic,
+    console: Console, members: str, *, quiet: bool = False, clock: Clock = time.monotonic
 ) -> Iterator[OnProgress | None]:
     """A callback for the argument `progress` of `Session.run`.
 
@@ -113,8 +109,7 @@ def watched(
         yield from _live(console, watch)
     else:
         yield _Plain(
-            watch,
-            lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
+            watch, lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True)
         )
 
 

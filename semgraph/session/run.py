@@ -566,12 +566,12 @@ class RunHandle:
             (done, total + rows) if rows > 0 else (done - rows, total)
         )
         if rows:
-            self._tell(node.step, done, total)
+            self._report(node.step, done, total)
 
     def _committed(self, done: int, total: int) -> None:
-        self._tell("", done, total)
+        self._report("", done, total)
 
-    def _tell(self, step: str, done: int, total: int) -> None:
+    def _report(self, step: str, done: int, total: int) -> None:
         """Report progress. An exit would end the event loop of other runs, too: it ends this run."""
         if self.request.progress is None:
             return

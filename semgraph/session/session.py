@@ -281,10 +281,11 @@ class Session:
         }
         logical = self.prepare(plan, params=params, preset=preset, use=use, resume=resume)
         refuse_unknown_words("run", logical, more, Session.arun)
-        options = {"rows": rows, "until": until, "again": again, "fresh": fresh}
-        if not callable(progress):
-            options["progress"] = progress
-        refuse_taken(logical, rows_by_input, options)
+        no_callback = None if callable(progress) else progress
+        refuse_taken(
+            logical, rows_by_input,
+            {"rows": rows, "until": until, "again": again, "fresh": fresh, "progress": no_callback},
+        )  # fmt: skip
         earlier = self.resumed(resume)
         if rows_by_input:  # results of other rows are not those of these
             earlier = replace(earlier, records=())

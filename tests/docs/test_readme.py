@@ -42,7 +42,7 @@ def test_the_demo_is_the_recorded_run_but_for_the_times(reader: Reader) -> None:
     done = reader.project("run", "add_episode", "--llm", "recorded", "--store", "memory")
     printed = [" ".join(line.split()) for line in done.out.split("\n")]
     assert len(lines) > 10
-    assert [line for line in lines if not any(told.startswith(line) for told in printed)] == []
+    assert [line for line in lines if not any(text.startswith(line) for text in printed)] == []
 
 
 def test_the_plan_is_the_algebra_beside_it(reader: Reader) -> None:

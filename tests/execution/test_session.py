@@ -524,8 +524,10 @@ def test_a_download_of_a_local_model_is_told_when_a_request_needs_it(
         assert caplog.messages == []
         with pytest.raises(ModelUnavailable, match="no source has"):
             session.run(tickets.sem_filter("Does it leak: {body}"))
-    (told,) = caplog.messages
-    assert told.startswith("Qwen2.5-Coder-1.5B is not here yet and is downloaded: 1.12 GB, once,")
+    (message,) = caplog.messages
+    assert message.startswith(
+        "Qwen2.5-Coder-1.5B is not here yet and is downloaded: 1.12 GB, once,"
+    )
 
 
 @pytest.mark.parametrize(("own", "during"), [(700, 50_000), (9_000, 9_000)])
