@@ -55,6 +55,11 @@ class Entry:
         found["cpu_s"] = [ms / 1000 for ms in values(own, "cpu_ms")]
         return {name: statistics.median(trials) for name, trials in found.items() if trials}
 
+    def versions(self, lines: Sequence[Line]) -> list[str]:
+        """The versions of semgraph that its lines were measured with."""
+        own = of_one_kind([line for line in lines if line.key == self.key])
+        return sorted({line.made.get("versions", {}).get("semgraph", "?") for line in own})
+
     def row(self, lines: Sequence[Line]) -> list[str]:
         """Its cells."""
         costs = self.costs(lines)
@@ -77,7 +82,17 @@ def markdown(measured: Measured) -> str:
         ["---", "---", *["--:"] * (len(COSTS) + 1)],
         *(entry.row(lines) for entry, lines in measured),
     ]
-    return table_rows(rows)
+    return f"{table_rows(rows)}\n{_measured_with(measured)}\n"
+
+
+def _measured_with(measured: Measured) -> str:
+    """The version that each task was measured with, in a sentence."""
+    tasks: dict[str, list[str]] = {}
+    for entry, lines in measured:
+        for version in entry.versions(lines):
+            tasks.setdefault(version, []).append(entry.task)
+    parts = [f"{v}: {', '.join(dict.fromkeys(own))}" for v, own in sorted(tasks.items())]
+    return f"Measured with semgraph {'; with '.join(parts)}."
 
 
 def shares(measured: Measured) -> dict[str, dict[str, float]]:
