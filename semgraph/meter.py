@@ -139,8 +139,8 @@ class Meter:
     """The counters of one run, by step name. Single-threaded: all layers report from the event
     loop.
 
-    `counted` are the notes with a count; `paid` are the ids of counted calls; `replayed` counts calls of earlier runs that the journal
-    answered, once each, as issued.
+    `counted` are the notes with a count; `paid` are the ids of counted calls; `replayed` counts
+    calls of earlier runs that the journal answered, once each, as issued.
     """
 
     steps: dict[str, StepMetrics] = field(default_factory=dict)

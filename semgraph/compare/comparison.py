@@ -16,6 +16,7 @@ from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.execution.record import INPUT_ROW, Run, exchanges
 from semgraph.expr.functions import canonical_json
 from semgraph.provenance import AskedItem, Row, as_text, asked_item, at
+from semgraph.semantic.prompt.answers import free_name
 
 if TYPE_CHECKING:
     from semgraph.semantic.ask import Failure
@@ -303,7 +304,8 @@ class Comparison:
         """The rows on which two variants differ, with both answers and, if known, the true one.
 
         The columns are those that identify the row, then `one`, `other` and `truth` with the
-        answers as lists; `truth` is NULL for rows that the truth does not cover.
+        answers as lists; `truth` is NULL for rows that the truth does not cover. A variant that is
+        named like another of these columns has an underscore appended.
 
         Raises:
             PlanError: The variant or trial does not exist, or whole plans were compared.
@@ -319,10 +321,12 @@ class Comparison:
             for name in (one, other)
         )
         true = None if self.wanted is None else _true(self.wanted, self)
+        own = free_name(one, [*self.key, "truth"])
+        others = free_name(other, [*self.key, "truth", own])
         none: Counter[Hashable] = Counter()
         different: list[dict[str, Any]] = []
         for unit in dict.fromkeys([*ours, *theirs]):
-            answers = {one: ours.get(unit, none), other: theirs.get(unit, none)}
+            answers = {own: ours.get(unit, none), others: theirs.get(unit, none)}
             if ours.get(unit, none) == theirs.get(unit, none):
                 continue
             key = dict(zip(self.key, unit, strict=True)) if isinstance(unit, tuple) else {}
@@ -332,7 +336,7 @@ class Comparison:
                 unknown = not self.closed and unit not in true
                 row["truth"] = None if unknown else _listed(true.get(unit, none), self)
             different.append(row)
-        names = [*self.key, one, other, *(["truth"] if true is not None else [])]
+        names = [*self.key, own, others, *(["truth"] if true is not None else [])]
         schema = pa.schema(
             [(n, pa.string() if n in self.key else pa.list_(pa.string())) for n in names]
         )

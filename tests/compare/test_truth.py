@@ -83,6 +83,18 @@ class TestLabels:
         assert {row["truth"] is None for row in rows if int(row["id"]) <= 2} <= {False}
 
 
+async def test_a_variant_named_like_a_column_hides_none(session, reader):
+    reader.noisy = True
+    variants = {"id": "per_row", "truth": "packed(rows=3)"}
+    found = await compared(session, filtered(), variants=variants, truth=TRUE)
+    table = found.disagreements("id", "truth")
+    assert table.column_names == ["id", "id_", "truth_", "truth"]
+    assert table.num_rows
+    for row in table.to_pylist():
+        assert row["id"] in {str(n) for n in range(1, 7)}
+        assert row["id_"] != row["truth_"]
+
+
 YES_NO = [{"id": row["id"], "keep": "Yes" if row["keep"] else "no"} for row in TRUE]
 
 
