@@ -103,11 +103,43 @@ def split(
 
 
 @dataclass
+class CountedNotes:
+    """Notes about what may occur often, such as an element that was left out of an answer: each is
+    one line for the run, with a count and the first example.
+
+    >>> notes = CountedNotes()
+    >>> notes.count("facts", "left out an element", "at: 2025-13 is no time")
+    >>> notes.count("facts", "left out an element", "at: soon is no time")
+    >>> notes.lines()
+    ['step facts: left out an element: 2 times, first: at: 2025-13 is no time']
+    """
+
+    counts: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
+
+    def count(self, step: str, what: str, example: str, times: int = 1) -> None:
+        """Count an occurrence of `what` in a step; the first example is kept."""
+        before, first = self.counts.get((step, what), (0, example))
+        self.counts[step, what] = before + times, first
+
+    def add(self, other: CountedNotes) -> None:
+        """Add the counts of another part of the run."""
+        for (step, what), (times, example) in other.counts.items():
+            self.count(step, what, example, times)
+
+    def lines(self) -> list[str]:
+        """One line for each kind of occurrence, in the order of their first."""
+        return [
+            f"step {step}: {what}: {times:,} time{'s' * (times > 1)}, first: {example}"
+            for (step, what), (times, example) in self.counts.items()
+        ]
+
+
+@dataclass
 class Meter:
     """The counters of one run, by step name. Single-threaded: all layers report from the event
     loop.
 
-    `paid` are the ids of counted calls; `replayed` counts calls of earlier runs that the journal
+    `counted` are the notes with a count; `paid` are the ids of counted calls; `replayed` counts calls of earlier runs that the journal
     answered, once each, as issued.
     """
 
@@ -115,6 +147,7 @@ class Meter:
     by_operator: dict[str, dict[object, OperatorMetrics]] = field(default_factory=dict)
     paid: set[str] = field(default_factory=set)
     replayed: StepMetrics = field(default_factory=StepMetrics)
+    counted: CountedNotes = field(default_factory=CountedNotes)
 
     def step(self, name: str) -> StepMetrics:
         """The counters of a step, created on first use."""
@@ -145,6 +178,7 @@ class Meter:
         for part in parts:
             merged.paid |= part.paid
             merged.replayed.add(part.replayed)
+            merged.counted.add(part.counted)
             for name, step in part.steps.items():
                 own = merged.step(name)
                 own.operator, own.how = step.operator or own.operator, step.how or own.how

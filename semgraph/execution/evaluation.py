@@ -549,6 +549,7 @@ class Evaluation:
         runtime = self.runtime
         for text in context.notes:
             runtime.note(text)
+        runtime.meter.counted.add(context.counted)
         runtime.meter.replayed.add(context.replayed)
         observe = partial(runtime.answered, node.logical)
         self._hold(_HeldAnswers(answered, observe, metrics))

@@ -327,12 +327,13 @@ def _merged(parts: Sequence[Result], run: str, record: Path | None) -> Result:
             written[label] = written.get(label, 0) + count
     codes = {part.exit_code for part in parts}
     uniform = Uniform.merge(part.uniform for part in parts)
+    meter = Meter.merge(part.meter for part in parts)
     return replace(
         first,
         run=run,
         tables=_joined(parts, record),
         ids={name: _ids_in_order(name, parts) for part in parts for name in part.ids},
-        meter=Meter.merge(part.meter for part in parts),
+        meter=meter,
         failed=tuple(
             sorted(chain.from_iterable(p.failed for p in parts), key=lambda f: f.input_row or 0)
         ),
@@ -341,7 +342,13 @@ def _merged(parts: Sequence[Result], run: str, record: Path | None) -> Result:
         skipped=sum(part.skipped for part in parts),
         committed=sum(part.committed for part in parts),
         notes=tuple(
-            dict.fromkeys((*chain.from_iterable(p.notes for p in parts), *uniform.notes(run)))
+            dict.fromkeys(
+                (
+                    *chain.from_iterable(p.notes for p in parts),
+                    *meter.counted.lines(),
+                    *uniform.notes(run),
+                )
+            )
         ),
         stopped=next((part.stopped for part in parts if part.stopped), None),
         keys=(),

@@ -20,7 +20,7 @@ from semgraph.llm.base import LLM, Embedder, Embeddings, Limits, Message, Reply,
 from semgraph.llm.stack import bound
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
-from semgraph.meter import StepMetrics
+from semgraph.meter import CountedNotes, StepMetrics
 from semgraph.semantic.answers import answer_table
 from semgraph.semantic.contract import REFERENCES, Block, Outcome, Part, Ranking, Rows, Words
 from semgraph.semantic.prompt.answers import words_of
@@ -74,6 +74,7 @@ class NodeContext:
         self._schemas: dict[int, tuple[Mapping[str, Any], str]] = {}
         self.calls: list[str] = []
         self.notes: dict[str, None] = {}
+        self.counted = CountedNotes()
         self._paid = paid if paid is not None else set()
         self.replayed = StepMetrics()  # the cost of answers of earlier runs, each once
 
@@ -283,6 +284,7 @@ class NodeContext:
         async with other:
             outcomes = await other.ask_words(node, rows, words)
         self.calls += other.calls
+        self.counted.add(other.counted)
         self.replayed.add(other.replayed)
         return outcomes
 
@@ -297,6 +299,10 @@ class NodeContext:
     def note(self, text: str) -> None:
         """Add a note for the user."""
         self.notes.setdefault(text)
+
+    def count_note(self, what: str, example: str) -> None:
+        """Count an occurrence of what may occur often; see `semgraph.meter.CountedNotes`."""
+        self.counted.count(self._node.step, what, example)
 
     def refused(self, answers: int) -> None:
         """Count answers that did not meet the check of the node, and are requested again."""

@@ -326,6 +326,12 @@ class Context(Protocol):
         """Add a note to the run, printed at its end. Equal notes of a step are printed once."""
         ...
 
+    def count_note(self, what: str, example: str) -> None:
+        """Count an occurrence of what may occur often: one note at the end of the run has the number
+        and the first example.
+        """
+        ...
+
     async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
         """Aggregate each part in one call (sem_agg). Returns an outcome for each part, in order.
 

@@ -582,10 +582,13 @@ class RunHandle:
             raise EngineError(what) from None
 
     def _notes_of_answers(self) -> list[str]:
-        """Notes on operators whose answers are all alike; those of a share are for the whole run."""
+        """Notes with a count, and on operators whose answers are all alike; those of a share are for
+        the whole run.
+        """
         if self.request.share is not None:
             return []
-        return self.uniform.notes(self.id if self.record is not None else "")
+        run = self.id if self.record is not None else ""
+        return [*self.meter.counted.lines(), *self.uniform.notes(run)]
 
     def _notes_of_store(self) -> list[str]:
         """What the store noted during the run."""
