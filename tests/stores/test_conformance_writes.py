@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pyarrow as pa
 import pytest
 
@@ -432,3 +434,36 @@ async def test_many_rows_at_once(store, world):
     assert found.column("uuid").to_pylist() == [row["uuid"] for row in people]
     found = await store.match(world.pattern("(x:Person {name: name})-[r:KNOWS]->(y:Person)"), rows)
     assert [row["y"]["uuid"] for row in found.to_pylist()] == [row["uuid"] for row in people[1:]]
+
+
+TIMES = {
+    "first": datetime.min.replace(tzinfo=UTC),
+    "early": datetime(1, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
+    "half": datetime(1950, 5, 5, 5, 5, 5, 500000, tzinfo=UTC),
+    "before": datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    "late": datetime(9999, 12, 31, 23, 59, 59, 999998, tzinfo=UTC),
+    "last": datetime.max.replace(tzinfo=UTC),
+}
+
+
+async def test_times_of_all_years_are_read_as_written(store, world):
+    rows = [{"uuid": key, "at": time, "day": time.date()} for key, time in TIMES.items()]
+    await world.commit(store, world.write("Note", *rows))
+    assert await values(store, "Note", "at") == TIMES
+    days = {key: time.date() for key, time in TIMES.items()}
+    assert await values(store, "Note", "day") == days
+
+
+async def test_conditions_compare_times_of_all_years_exactly(store, world):
+    rows = [{"uuid": key, "at": time, "content": "x"} for key, time in TIMES.items()]
+    await world.commit(store, world.write("Note", *rows))
+    asked = world.rows({"t": "timestamp"}, t=list(TIMES.values()))
+    pattern = world.pattern("(n:Note)", "n.at > t", n=("at",))
+    found = (await store.match(pattern, asked)).to_pylist()
+    later: dict[int, list[datetime]] = {i: [] for i in range(len(TIMES))}
+    for row in found:
+        later[row["_q"]].append(row["n"]["at"])
+    ordered = list(TIMES.values())
+    assert {i: sorted(times) for i, times in later.items()} == {
+        i: ordered[i + 1 :] for i in range(len(TIMES))
+    }

@@ -67,8 +67,8 @@ def returned_as(graph: Graph, label: Label, var: str, name: str) -> str:
     text it derives from.
 
     Times come as maps with microseconds since 1970, which are read much faster than the driver's
-    own; a value of a different type, stored by another program, is returned unchanged,
-    never as a map.
+    own (`epochSeconds` is rounded towards 1970); a value of a different type, stored by another
+    program, is returned unchanged, never as a map.
     """
     value, derived, kind = (
         stored(graph, label, var, name),
@@ -76,7 +76,7 @@ def returned_as(graph: Graph, label: Label, var: str, name: str) -> str:
         label.columns.get(name),
     )
     if kind is not None and kind.name == "timestamp":
-        micros = f"{{us: {value}.epochSeconds * 1000000 + {value}.microsecond}}"
+        micros = f"{{us: {value}.epochMillis * 1000 + {value}.microsecond % 1000}}"
         return f"CASE WHEN {value} IS :: ZONED DATETIME NOT NULL THEN {micros} ELSE {value} END"
     if derived is None or derived.by == "embed":
         return value
