@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -42,6 +43,7 @@ class StandIn:
         batch_looks: Looks at a batch before it has ended.
         noise: The errors of the answers.
         cache: The prompt tokens that count as cached.
+        max_output: The most tokens of an answer, also if a request allows more.
         seed: Of the faults that have a rate.
         plans: The folder with the `prompts/` that it understands.
         port: 0: a free one.
@@ -65,6 +67,7 @@ class StandIn:
         batch_looks: int = 2,
         noise: Noise | None = None,
         cache: PrefixCache | None = None,
+        max_output: int = 1 << 20,
         seed: int = 1,
         plans: Path = PLANS,
         port: int = 0,
@@ -78,7 +81,7 @@ class StandIn:
         )
         self.faults = Faults(faults, seed)
         self.batches = Batches(self._line, batch_faults, batch_looks)
-        self.port = port
+        self.port, self.max_output = port, max_output
         self.watch = Watch()
         self._reader = Reader(plans)
         self._count = TokenCounter(_MODEL).count
@@ -207,6 +210,7 @@ class StandIn:
         said = (
             spoilt(fault, text) if fault and not late else Said(text, chances=self._chances(body))
         )
+        said = self._cut(said, body)
         tokens = self._tokens(texts, prompt, said)
         seconds = late + self.latency.seconds("\0".join(texts), tokens, others)
         if seconds:
@@ -220,6 +224,18 @@ class StandIn:
         cached = min(prompt, self.cache.cached(texts, self._count))
         return Tokens(prompt, cached, self._count(said.text or said.refusal or ""))
 
+    def _cut(self, said: Said, body: Mapping[str, Any]) -> Said:
+        """A reply within the limits of the request and of the model."""
+        most = body.get("max_completion_tokens") or body.get("max_tokens") or self.max_output
+        most = min(most, self.max_output)
+        text = said.text or ""
+        if len(text.encode()) <= most or (count := self._count(text)) <= most:
+            return said
+        text = text[: len(text) * most // count]
+        while self._count(text) > most:
+            text = text[: len(text) * 49 // 50]
+        return replace(said, text=text, finish="length")
+
     async def _line(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """The status and the document of a chat in a batch."""
         self.requests.append(body)
@@ -231,6 +247,7 @@ class StandIn:
             return 400, {"error": {"message": str(reason), "code": None}}
         plain = fault is None or fault.unanswered or fault.kind == "stall"
         said = Said(text, chances=self._chances(body)) if plain else spoilt(fault, text)
+        said = self._cut(said, body)
         texts = [message["content"] for message in body["messages"]]
         tokens = self._tokens(texts, self._prompt_tokens(body), said)
         self.cache.remember(texts)

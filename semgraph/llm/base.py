@@ -149,6 +149,9 @@ class Limits:
         yes_from: For one word: the log-odds from which the answer counts as yes. Small models are
             biased towards yes.
         batch: Requests of one batch, at most: those that run ahead. 0: none is sent in a batch.
+        min_output_tokens: What every answer may have at least; more if its prompt allows more.
+        assumed: Whether `max_output_tokens` is assumed, not known. The token limit of an answer that
+            was cut then grows fourfold at most.
     """
 
     context_tokens: int = 128_000
@@ -158,6 +161,8 @@ class Limits:
     yes_no: YesNo = "json"
     yes_from: float = 0.0
     batch: int = 0
+    min_output_tokens: int = 0
+    assumed: bool = False
 
 
 @runtime_checkable

@@ -41,11 +41,13 @@ def build_model(spec: ModelSpec, settings: Settings, recording: Path | None = No
         return Local(name, threads, context, env=settings.environment)
     from semgraph.llm.openai import OpenAI
 
-    defaults = Limits()
+    defaults, least = Limits(), spec.option("min_output") or 0
     limits = Limits(
         spec.option("context") or defaults.context_tokens,
-        spec.option("max_output") or defaults.max_output_tokens,
+        spec.option("max_output") or max(defaults.max_output_tokens, least),
         _in_flight(spec, settings),
+        min_output_tokens=least,
+        assumed=spec.option("max_output") is None,
     )
     return OpenAI(
         spec.model,

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from semgraph.errors import SemgraphError
+from semgraph.errors import RowError, SemgraphError
 from semgraph.llm.base import (
     LLM,
     Embedder,
@@ -589,12 +589,20 @@ class Journalled(Wrapper):
         self.journal, self.scope, self.fresh = journal, scope, fresh
 
     async def complete(self, request: Request) -> Reply:
-        """Answer one request, from the journal if it has the answer."""
+        """Answer one request, from the journal if it has the answer; one that was cut is an error."""
         if not self.fresh:
             recorded = await self.journal.find(request, self.name, self.scope)
+            if recorded is not None and recorded.finish == "length" and not request.words:
+                cut = f"answer cut at {request.max_tokens:,} tokens"
+                raise RowError("truncated", cut, spent=recorded)
             if recorded is not None and (recorded.logprobs or not request.words):
                 return recorded
-        reply: Reply = await self.inner.complete(request)
+        try:
+            reply: Reply = await self.inner.complete(request)
+        except RowError as error:
+            if error.kind == "truncated" and isinstance(error.spent, Reply):
+                await self.journal.record(request, error.spent, self.name, self.scope)
+            raise
         await self.journal.record(request, reply, self.name, self.scope)
         return reply
 

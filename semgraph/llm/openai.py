@@ -279,7 +279,7 @@ Structured = Literal["json_schema", "tool"]
 # `max_completion_tokens` instead of `max_tokens`, and no temperature. All other models take
 # `max_tokens` and a temperature.
 _REASONING = re.compile(r"(o\d|gpt-5(?!.*chat))(?![a-z0-9])")
-_DEFAULT_LIMITS = Limits()
+_DEFAULT_LIMITS = Limits(assumed=True)
 PATH = "/chat/completions"
 
 

@@ -43,6 +43,7 @@ from semgraph.private import write_private
 
 VERSION = 1
 _EXCERPT = 80
+_LIMITS = ("logprobs", "yes_no", "yes_from", "min_output_tokens", "assumed")
 
 
 @dataclass(frozen=True)
@@ -130,9 +131,11 @@ class Recording:
                 self.limits.max_output_tokens,
                 self.limits.in_flight,
             ],
-            **({"logprobs": self.limits.logprobs} if self.limits.logprobs is not None else {}),
-            **({"yes_no": self.limits.yes_no} if self.limits.yes_no != "json" else {}),
-            **({"yes_from": self.limits.yes_from} if self.limits.yes_from else {}),
+            **{
+                name: value
+                for name in _LIMITS
+                if (value := getattr(self.limits, name)) != getattr(Limits(), name)
+            },
             "embedder": self.embedder,
             "dimensions": self.dimensions,
             "date": self.date,
@@ -164,9 +167,7 @@ class Recording:
         if first:
             if line["recording"] != VERSION:
                 raise ValueError(f"version {line['recording']}, expected {VERSION}")
-            options = {
-                name: line[name] for name in ("logprobs", "yes_no", "yes_from") if name in line
-            }
+            options = {name: line[name] for name in _LIMITS if name in line}
             self.model, self.limits = line["model"], Limits(*line["limits"], **options)
             self.embedder, self.dimensions, self.date = (
                 line["embedder"],

@@ -29,6 +29,7 @@ OPTIONS: dict[Kind, dict[str, dict[str, type]]] = {
             "tpm": int,
             "context": int,
             "max_output": int,
+            "min_output": int,
             "timeout": float,
             "key_env": str,
             "batch": bool,
@@ -159,6 +160,9 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
     options = _options(query, providers[provider], what)
     if "poll" in dict(options) and not dict(options).get("batch"):
         raise PlanError(Problem(f"{what}: poll needs batch=true"))
+    least, most = (dict(options).get(f"{end}_output") for end in ("min", "max"))
+    if least and most and least > most:
+        raise PlanError(Problem(f"{what}: min_output is above max_output"))
     return ModelSpec(kind, provider, model, base_url, options)
 
 

@@ -157,7 +157,7 @@ class TestStack:
             await asyncio.gather(*map(model.complete, rows), return_exceptions=True)
             assert len(server.requests) == sent
 
-    async def test_a_truncated_answer_is_not_recorded(
+    async def test_a_truncated_answer_is_recorded_and_stays_an_error(
         self, server: ModelServer, endpoint, journal, ask
     ):
         async def answer(body: dict):
@@ -165,10 +165,14 @@ class TestStack:
 
         server.answer = answer
         model = Stack(journal=journal).model(endpoint, Limiter())
+        errors = []
         for _ in range(2):
-            with pytest.raises(RowError):
+            with pytest.raises(RowError) as caught:
                 await model.complete(ask())
-        assert len(server.requests) == 2
+            errors.append(caught.value)
+        assert len(server.requests) == 1
+        assert [error.spent.origin for error in errors] == ["issued", "journal"]
+        assert {(error.kind, str(error)) for error in errors} == {("truncated", str(errors[0]))}
 
     async def test_scopes_share_no_answers_and_trials_are_replayed(
         self, server, endpoint, journal, ask

@@ -57,7 +57,7 @@ class PromptHeader(NamedTuple):
         """The token limit of an answer about so many items, at least that of one item."""
         if self.words:
             return 1
-        most = self.prompt.max_tokens
+        most = max(self.prompt.max_tokens, limits.min_output_tokens)
         entry = min(most, self.answer.tokens or most)
         return min(max(most, entry * items), limits.max_output_tokens)
 

@@ -19,15 +19,23 @@ from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.contract import Context, Keys, Outcome, Rows, Words
 from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, read_word
-from semgraph.semantic.prompt.budget import PromptHeader, TokenBudget, TooLong
+from semgraph.semantic.prompt.budget import RESERVE, PromptHeader, TokenBudget, TooLong
+from semgraph.semantic.prompt.halving import Halves, whole
 from semgraph.semantic.prompt.records import Records, paragraphs
 
 _LONGEST_REASON = 160
+_GROWTH = 4  # of the token limit of an answer, if the longest answer of the model is not known
+_MOST_SPLITS = 5  # into 32 parts
+_ALLOW_MORE = (
+    "If the model gives longer answers, set its option max_output, or context for a local model "
+    '(--llm "…?max_output=32000"); else send less of the row'
+)
 
 
 class Work(NamedTuple):
     """A request to make: its items, the calls before it, and the `reason` why the last answer was
-    invalid; of several answers to one question, the number of the `sample`.
+    invalid; of several answers to one question, the number of the `sample`. After an answer that was
+    cut, the token `limit` of the next one, and the `half` to ask about: 0 or 1 for each split.
     """
 
     items: tuple[int, ...]
@@ -35,6 +43,8 @@ class Work(NamedTuple):
     calls: tuple[str, ...] = ()
     alone: bool = False
     sample: int = 0
+    limit: int = 0
+    half: tuple[int, ...] = ()
 
 
 class PromptBuilder(ABC):
@@ -55,6 +65,8 @@ class PromptBuilder(ABC):
         self.temperature = 0.0  # of samples
         self.on_answer: Callable[[Iterable[int]], object] | None = None
         self._headers: dict[tuple[int, str], PromptHeader] = {}
+        self._most = ctx.limits.max_output_tokens
+        self._halves: dict[tuple[tuple[int, ...], int], Halves] = {}  # by items and sample
 
     async def ask(self, works: Iterable[Work]) -> None:
         """Send requests until every item has an outcome."""
@@ -116,7 +128,7 @@ class PromptBuilder(ABC):
         user = paragraphs(
             header.lead, self.keys.context(left), *texts, self._repetition(work, item)
         )
-        tokens = header.answer_tokens(count, self.ctx.limits)
+        tokens = work.limit or header.answer_tokens(count, self.ctx.limits)
         request = self.ctx.request(
             header.prompt,
             header.system,
@@ -179,7 +191,7 @@ class PromptBuilder(ABC):
         cut: bool = False,
     ) -> list[Work]:
         """Read the reply to a question with one answer. An invalid one is repeated once, then an
-        error.
+        error; after one that was cut, see `_longer`.
 
         With `cut` the reply may end at the token limit.
         """
@@ -187,18 +199,63 @@ class PromptBuilder(ABC):
         try:
             values = read(answer_text(reply, cut=cut))
         except Invalid as error:
+            if error.kind == "truncated" and not cut:
+                return self._longer(work, reply, error)
             if not work.reason:
                 return [work._replace(reason=str(error))]
             self.fail(work, error)
         except RowError as error:
+            if error.kind == "rejected" and work.limit and not work.half:
+                # The endpoint took the shorter limit: the model gives no longer answer.
+                self._most = work.limit // 2
+                return self._longer(work._replace(limit=self._most), reply, error)
             self.fail(work, error)
         else:
-            self.done(work, Outcome(values, None, calls_of(reply)))
+            self._finish(work, Outcome(values, None, calls_of(reply)))
         return []
+
+    def _longer(self, work: Work, reply: Reply | RowError, error: RowError | Invalid) -> list[Work]:
+        """The work after an answer that was cut: the same question with twice the limit, while
+        answers reach it and the model allows it; then its halves, or an error. One that was cut for
+        another reason than the limit is repeated once, as an invalid one.
+        """
+        sent, limits = self.request(work), self.ctx.limits
+        room = limits.context_tokens - RESERVE - self.budget.count(m.content for m in sent.messages)
+        most = min(self._most, room)
+        if limits.assumed:
+            most = min(most, _GROWTH * self.request(work._replace(limit=0)).max_tokens)
+        answered = reply.spent if isinstance(reply, RowError) else reply
+        tokens = answered.usage.completion if isinstance(answered, Reply) else 0
+        reached = 2 * (tokens or sent.max_tokens) > sent.max_tokens
+        if reached and most > sent.max_tokens:
+            return [work._replace(limit=min(2 * sent.max_tokens, most))]
+        if not (reached or work.limit or work.reason):
+            return [work._replace(reason=str(error))]
+        overlap = self.splits(work) if len(work.half) < _MOST_SPLITS else None
+        if overlap is None:
+            self.fail(work, RowError(error.kind, f"{error}. {_ALLOW_MORE}"))
+            return []
+        self.ctx.count_note("split a row whose answer was too long", str(error))
+        self._halves.setdefault((work.items, work.sample), {})[work.half] = overlap
+        return [work._replace(half=(*work.half, side)) for side in (0, 1)]
+
+    def splits(self, work: Work) -> bool | None:  # noqa: ARG002
+        """Whether the halves of some work overlap; None if it cannot be split."""
+        return None
 
     def fail(self, work: Work, error: RowError | Invalid) -> None:
         """Record an error as the outcome of some work."""
-        self.done(work, Outcome(None, f"{error.kind}: {error}", work.calls))
+        self._finish(work, Outcome(None, f"{error.kind}: {error}", work.calls))
+
+    def _finish(self, work: Work, outcome: Outcome) -> None:
+        """Record the outcome of some work; that of the last half completes the whole."""
+        if work.half:
+            parts = self._halves[work.items, work.sample]
+            parts[work.half] = outcome
+            if (joined := whole(parts)) is None:
+                return
+            outcome = joined
+        self.done(work, outcome)
 
     @abstractmethod
     def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:
@@ -256,9 +313,3 @@ def calls_of(reply: Reply | RowError) -> tuple[str, ...]:
     """The id of the call, if it was answered."""
     answered = reply.spent if isinstance(reply, RowError) else reply
     return (answered.call_id,) if isinstance(answered, Reply) and answered.call_id else ()
-
-
-def halves(items: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Items in two halves; the first may have one more."""
-    middle = (len(items) + 1) // 2
-    return items[:middle], items[middle:]

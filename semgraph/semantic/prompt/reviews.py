@@ -51,7 +51,7 @@ class ReviewPrompts(RowPrompts):
         item = work.items[0]
         prompt = self.prompt_of(item)
         header = self.header(prompt, "row")
-        text = header.prompt.item.render(self.records.values(self.keys.left[item], prompt))
+        text = header.prompt.item.render(self.values_of(work))
         values = self._answers[item].values or {}
         answer = json_line({name: values[name] for name, _ in self.node.answers})
         return self.compose_whole(work, item, header, text, EARLIER + answer)

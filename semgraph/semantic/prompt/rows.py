@@ -24,7 +24,8 @@ from semgraph.semantic.prompt.answers import (
     parse,
 )
 from semgraph.semantic.prompt.budget import PromptHeader, RequestBuffer
-from semgraph.semantic.prompt.builder import PromptBuilder, Work, answer_text, calls_of, halves
+from semgraph.semantic.prompt.builder import PromptBuilder, Work, answer_text, calls_of
+from semgraph.semantic.prompt.halving import divisible, half, halved_columns, halves
 from semgraph.semantic.prompt.records import (
     answer_instructions,
     instructions,
@@ -151,12 +152,30 @@ class RowPrompts(PromptBuilder):
         prompt = self.prompt_of(item)
         if count == 1:
             header = self.header(prompt, "row")
-            text = header.prompt.item.render(self.records.values(self.keys.left[item], prompt))
+            text = header.prompt.item.render(self.values_of(work))
             return self.compose_whole(work, item, header, text)
         lines = numbered(map(self.record_of, work.items))
         return self.compose(
             work, item, self.header(prompt, "records"), count, _HEADING + "\n".join(lines)
         )
+
+    def values_of(self, work: Work) -> dict[str, Any]:
+        """The values of a row, or of a half of it."""
+        item = work.items[0]
+        values = self.records.values(self.keys.left[item], self.prompt_of(item))
+        for name in halved_columns(self.node, values) if work.half else ():
+            for side in work.half:
+                values[name] = half(values[name], side)
+        return values
+
+    def splits(self, work: Work) -> bool | None:
+        """A row is split if its answers are lists; the halves of a text overlap."""
+        item, now = work.items[0], self.values_of(work)
+        values = self.records.values(self.keys.left[item], self.prompt_of(item))
+        names = halved_columns(self.node, values)
+        if not any(divisible(now[name]) for name in names):
+            return None
+        return any(isinstance(now[name], str) for name in names)
 
     def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Record valid answers; repeat the rest of a block one by one, or in halves if the reply is
