@@ -153,7 +153,9 @@ class Retried(Wrapper):
                 failed += 1
                 if failure.certain and failed == 1:
                     answered = self._answered
-                wait = max(self.policy.wait(failed), failure.retry_after or 0.0)
+                asked = failure.retry_after or 0.0
+                asked = asked if failure.endpoint else min(asked, self.policy.longest)
+                wait = max(self.policy.wait(failed), asked)
                 seconds += failure.seconds + wait
                 most = min(self.policy.attempts, failure.attempts or self.policy.attempts)
                 if failed >= most or seconds > self.policy.deadline:
