@@ -212,7 +212,6 @@ CASES = [
          "throttled", "no other request was answered"),
     Case("500", status(500), "server"),
     Case("500 with a page", body(PAGE, status=500, content_type="text/html"), "server"),
-    Case("500 that asks to wait a day", status(500, retry_after="86400"), "server"),
     Case("501", status(501), "rejected"),
     Case("503 without a body", body("", status=503), "server", "no other request was answered"),
     Case("529", status(529), "server", "no other request was answered"),
@@ -224,7 +223,6 @@ CASES = [
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts follow each other at once."""
     monkeypatch.setattr(RetryPolicy, "wait", lambda self, attempt: 0.0)
-    monkeypatch.setattr(RetryPolicy, "longest", 0.0)
 
 
 async def run(server: ModelServer, rows: list[str], **options: Any) -> sg.Result:
