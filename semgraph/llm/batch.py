@@ -20,7 +20,9 @@ from semgraph.llm.faults import failure_in_body, failure_of_line
 from semgraph.llm.journal import Journal, SubmittedBatch, answer_key
 from semgraph.llm.openai import PATH, OpenAI
 from semgraph.llm.prices import OF_BATCH
-from semgraph.llm.stack import RetryPolicy, Stack, Transient
+from semgraph.llm.replies import Unreadable, error_in, mapping, number, sequence, text_of
+from semgraph.llm.replies import document as read_document
+from semgraph.llm.stack import Doubtful, RetryPolicy, Stack, Transient
 
 T = TypeVar("T")
 Document = Mapping[str, Any]
@@ -118,11 +120,11 @@ class BatchApi:
                 page = self._wire.parsed(await self._read(f"/batches?limit=100{after}"))
             except _NotThere:  # it lists none
                 return None
-            batches = [each for each in page.get("data") or () if isinstance(each, dict)]
+            batches = [each for each in sequence(page.get("data")) if isinstance(each, dict)]
             for batch in batches:
-                if (batch.get("metadata") or {}).get(_LABEL) == token:
+                if mapping(batch.get("metadata")).get(_LABEL) == token:
                     return self._id(batch)
-            ends = not batches or (batches[-1].get("created_at") or 0) < since - _SKEW
+            ends = not batches or (number(batches[-1].get("created_at")) or 0) < since - _SKEW
             if ends or not page.get("has_more"):
                 return None
             after = f"&after={self._id(batches[-1])}"
@@ -155,11 +157,14 @@ class BatchApi:
         ModelUnavailable.
         """
         results: dict[str, Document] = {}
-        for file in filter(None, (batch.get("error_file_id"), batch.get("output_file_id"))):
+        files = (text_of(batch.get(name)) for name in ("error_file_id", "output_file_id"))
+        for file in filter(None, files):
             with suppress(_NotThere):
                 content = await self._read(f"/files/{file}/content", _FILE_SECONDS)
-                lines = map(self._wire.parsed, filter(bytes.strip, content.split(b"\n")))
-                results |= {str(line.get("custom_id")): line for line in lines}
+                for text in content.split(b"\n"):
+                    with suppress(Unreadable):  # its request goes into the next file
+                        line = read_document(text)
+                        results[text_of(line.get("custom_id"))] = line
         return results
 
     def _id(self, document: Document) -> str:
@@ -526,13 +531,14 @@ class Batched(Wrapper):
                 if missing is not None and not _has_response(result):
                     raise missing
                 reply = self._reply(line, result, seconds)
-            except Transient as failure:
-                if line.attempts < self._retry.attempts:
+            except (Transient, Doubtful) as failure:
+                most = failure.failure.attempts if isinstance(failure, Doubtful) else None
+                if line.attempts < min(most or self._retry.attempts, self._retry.attempts):
                     self._gather(line)
                     continue
                 error: Exception = self._given_up(line, failure)
             except RowError as rejected:
-                if self._model.refuses_seed(rejected, line.request, line.body):
+                if self._model.learns(rejected, line.body):
                     line.body = self._model.body(line.request)
                     self._gather(line)
                     continue
@@ -551,42 +557,45 @@ class Batched(Wrapper):
     def _reply(self, line: _Line, result: Document | None, seconds: float) -> Reply:
         """The reply of a line. Raises Transient, RowError or ModelUnavailable."""
         if result is None or not _has_response(result):
-            error = (result or {}).get("error")
-            reason = error.get("message") if isinstance(error, Mapping) else None
+            reason = text_of(mapping(mapping(result).get("error")).get("message"))
             expired = f"{self.name}: a batch ended without this answer"
             raise Transient("timeout", f"{expired}: {reason}" if reason else expired)
         status, body = (result["response"].get(name) for name in ("status_code", "body"))
         if status != 200 or not isinstance(body, Mapping):
             raise failure_of_line(status if isinstance(status, int) else 500, body, self.name)
-        if body.get("error"):
-            raise failure_in_body(body["error"], self.name, 0.0)
-        return self._model.reply(body, line.request, seconds, self.dollars)
+        if error := error_in(body):
+            raise failure_in_body(error, self.name, 0.0)
+        request, read = line.request, self._model.reply
+        return self._model.wire.reading(body, lambda: read(body, request, seconds, self.dollars))
 
-    def _given_up(self, line: _Line, failure: Transient) -> Exception:
+    def _given_up(self, line: _Line, error: Transient | Doubtful) -> Exception:
+        failure = error.failure if isinstance(error, Doubtful) else error
         tried = f"{failure} ({line.attempts} batches)"
         if failure.endpoint and not self._answered:
-            return ModelUnavailable(f"{tried}, and no other request was answered")
+            whole = f"{tried}, and no other request was answered"
+            return error if isinstance(error, Doubtful) else ModelUnavailable(whole)
         return RowError(failure.kind, tried, attempts=line.attempts)
 
     def _refused(self, batch: Document, lines: list[_Line]) -> None:
         """Take the errors of a batch of which nothing was answered. Lines without an error of their
         own go into the next file. Raises _NoRoom or ModelUnavailable.
         """
-        errors = (batch.get("errors") or {}).get("data") or [{}]
-        what = str(errors[0].get("message") or "no reason is given").rstrip(".")
+        listed = sequence(mapping(batch.get("errors")).get("data"))
+        errors = list(map(mapping, listed)) or [{}]
+        what = (text_of(errors[0].get("message")) or "no reason is given").rstrip(".")
         message = f"{self.name}: batch {batch.get('id')} failed: {what}"
         if any(error.get("code") == "token_limit_exceeded" for error in errors):
             raise _NoRoom(message)
-        numbers = {error.get("line") for error in errors}
-        if not all(isinstance(number, int) and 0 < number <= len(lines) for number in numbers):
+        numbers = [error.get("line") for error in errors]
+        if not all(type(place) is int and 0 < place <= len(lines) for place in numbers):
             raise ModelUnavailable(message)
         said = {error["line"]: error.get("message") for error in errors}
-        for number, line in enumerate(lines, 1):
+        for place, line in enumerate(lines, 1):
             if line.answer.done():
                 continue
             line.attempts += 1
-            if number in said:
-                reason = f"{self.name} rejected the request: {said[number]}"
+            if place in said:
+                reason = f"{self.name} rejected the request: {said[place]}"
                 line.answer.set_exception(RowError("rejected", reason, attempts=line.attempts))
             else:
                 self._gather(line)
@@ -599,10 +608,8 @@ def _has_response(result: Document | None) -> bool:
 def _seconds(batch: Document | None) -> float:
     """How long a batch took."""
     batch = batch or {}
-    began, ended = batch.get("created_at"), batch.get("completed_at")
-    return (
-        float(max(ended - began, 0)) if isinstance(began, int) and isinstance(ended, int) else 0.0
-    )
+    began, ended = (number(batch.get(name)) for name in ("created_at", "completed_at"))
+    return max(float(ended - began), 0.0) if began is not None and ended is not None else 0.0
 
 
 def _cancelled(batch: Document, name: str) -> ModelUnavailable | None:

@@ -7,29 +7,93 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from semgraph.errors import ModelUnavailable, RowError
-from semgraph.llm.stack import Transient
+from semgraph.llm.replies import Unreadable, mapping, number, text_of
+from semgraph.llm.stack import Doubtful, Transient
 from semgraph.redaction import redacted
 
 if TYPE_CHECKING:
     import openai
 
 _LONGEST_QUOTE = 300
-_OUT_OF_CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
-_FILTERED = ("content_filter", "content_policy_violation")
-_TRANSIENT = {408: "timeout", 409: "server", 429: "throttled"}
-# These affect every request; gateways send them, too.
-_WHOLE_ENDPOINT = (429, 502, 503, 504, 529)
-_REMEDY = {
-    401: "The key was not accepted: set OPENAI_API_KEY, or name the variable that holds the key with ?key_env=NAME",
-    402: "The account has no credit left",
-    403: "The key has no access to this model, or not from here",
-    404: "Check the model's name and the address, which usually ends in /v1",
-    405: "Check the address: it usually ends in /v1",
-}
+_FEW = 3  # attempts, where more would not help
+_ADDRESS = "Check the address: it usually ends in /v1"
+
+Scope = Literal["row", "attempt", "endpoint", "run"]
+
+
+class Fault(NamedTuple):
+    """A kind of failure, and what it costs.
+
+    Args:
+        what: What the endpoint does.
+        scope: `row`: the row fails. `attempt`: it is repeated, then the row fails. `endpoint`: it
+            is repeated, and ends the run if the endpoint answers no request meanwhile. `run`: the
+            same, but at once if the endpoint has answered nothing yet.
+        kind: That of the row's error.
+        statuses: HTTP statuses that mean it.
+        codes: Error codes that mean it, whatever the status.
+        remedy: What the user may do.
+        attempts: At most; None: those of the setting `retries.attempts`.
+    """
+
+    what: str
+    scope: Scope
+    kind: str
+    statuses: tuple[int, ...] = ()
+    codes: tuple[str, ...] = ()
+    remedy: str = ""
+    attempts: int | None = None
+
+
+_KEY = (
+    "The key was not accepted: set OPENAI_API_KEY, or name the variable that holds the key with "
+    "?key_env=NAME"
+)
+_NO_ACCESS = "The key has no access to this model, or not from here"
+_NO_MODEL = "Check the model's name and the address, which usually ends in /v1"
+_CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
+_FILTER = ("content_filter", "content_policy_violation")
+_NO_JSON = ("json_validate_failed", "tool_use_failed")
+
+UNREADABLE = Fault("an empty or cut reply, or one without an answer", "attempt", "server")
+FOREIGN = Fault(
+    "a reply of another protocol, such as a page (after a good reply: as an empty one)",
+    "endpoint", "server", (), (), _ADDRESS, _FEW,
+)  # fmt: skip
+UNREACHABLE = Fault(
+    "no connection: refused, an unknown host, no secure connection", "run", "connection"
+)
+NOT_CONNECTED = Fault("no connection in 10 seconds", "endpoint", "timeout")
+BROKEN = Fault("a connection that breaks", "attempt", "connection")
+NO_ANSWER = Fault("no answer within `timeout`", "attempt", "timeout")
+LACKING = Fault("an answer that is all reasoning: asked once more", "row", "invalid")
+CUT = Fault("an answer cut at its limit of tokens", "row", "truncated")
+REFUSED = Fault("a refusal of the model", "row", "refused")
+
+FAULTS = (
+    Fault("the account has no credit", "run", "rejected", (402,), _CREDIT,
+          "The account has no credit left", _FEW),
+    Fault("the provider's content filter", "row", "refused", (), _FILTER),
+    Fault("the model wrote no valid JSON: asked once more", "row", "invalid", (), _NO_JSON),
+    Fault("the key is not accepted", "run", "rejected", (401,), (), _KEY, _FEW),
+    Fault("no access", "endpoint", "rejected", (403,), (), _NO_ACCESS, _FEW),
+    Fault("not found", "endpoint", "rejected", (404,), (), _NO_MODEL, _FEW),
+    Fault("not a place for requests", "endpoint", "rejected", (405, *range(300, 400)), (),
+          _ADDRESS, _FEW),
+    Fault("a timeout of the endpoint", "attempt", "timeout", (408,)),
+    Fault("a conflict", "attempt", "server", (409, 425)),
+    Fault("too many requests", "endpoint", "throttled", (429,)),
+    Fault("not implemented", "row", "rejected", (501,)),
+    Fault("a gateway without a server", "endpoint", "server", (502, 503, 504, 529)),
+    Fault("an error of the server", "attempt", "server", tuple(range(500, 600))),
+    Fault("any other status", "row", "rejected", tuple(range(400, 500))),
+    UNREADABLE, FOREIGN, UNREACHABLE, NOT_CONNECTED, BROKEN, NO_ANSWER, CUT, REFUSED, LACKING,
+)  # fmt: skip
+"""What can fail, and what it costs. Of statuses and codes, the first that fits holds."""
 
 
 def failure(error: openai.OpenAIError, name: str, url: str, seconds: float) -> Exception:
@@ -44,9 +108,9 @@ def failure(error: openai.OpenAIError, name: str, url: str, seconds: float) -> E
     import openai
 
     if isinstance(error, openai.APIStatusError):
-        code = error.code or error.type or ""
         message = _message(error.body or error.message)
-        return _status(name, error.status_code, code, message, seconds, error.response.headers)
+        headers = error.response.headers
+        return _status(name, error.status_code, _code(error.body), message, seconds, headers)
     if isinstance(error, openai.APIConnectionError):
         return _connection(error, name, url, seconds)
     return ModelUnavailable(f"{name}: {error}")
@@ -56,47 +120,66 @@ def failure_in_body(error: Any, name: str, seconds: float) -> Exception:
     """The error to raise for an error in a reply with status 200: some gateways report the
     provider's errors so.
     """
-    code = error.get("code") if isinstance(error, Mapping) else None
-    status = code if isinstance(code, int) else 500
-    return _status(name, status, str(code or ""), _message(error), seconds, {})
+    code = mapping(error).get("code")
+    found = number(int(code) if isinstance(code, str) and code.isdecimal() else code)
+    status = int(found) if found is not None and 400 <= found < 600 else 500
+    return _status(name, status, _code(error), _message(error), seconds, {})
 
 
 def failure_of_line(status: int, body: Any, name: str) -> Exception:
     """The error to raise for the line of a batch that has another status than 200."""
     error = body.get("error", body) if isinstance(body, Mapping) else body
-    code = (error.get("code") or error.get("type")) if isinstance(error, Mapping) else None
-    return _status(name, status, str(code or ""), _message(error), 0.0, {})
+    return _status(name, status, _code(error), _message(error), 0.0, {})
 
 
-def not_openai(name: str, url: str, text: str) -> ModelUnavailable:
-    """The error to raise for a reply of another protocol."""
-    return ModelUnavailable(
-        f"{name}: the answer of {url} is not that of an OpenAI-compatible endpoint: “{_short(text)}”. "
-        "Check the address: it usually ends in /v1"
+def unreadable(error: Unreadable, name: str, url: str, text: str, *, proven: bool) -> Exception:
+    """The error to raise for a reply that cannot be read.
+
+    Args:
+        error: What is wrong with it.
+        name: The model's name.
+        url: The base URL.
+        text: The reply.
+        proven: Whether the endpoint gave a good reply before.
+    """
+    if error.foreign and not proven:
+        what = f"the answer of {url} is not that of an OpenAI-compatible endpoint"
+        return _raised(FOREIGN, f"{name}: {what}: “{_short(text)}”")
+    return _raised(UNREADABLE, f"{name}: {error}: “{_short(text)}”")
+
+
+def _raised(
+    fault: Fault, message: str, seconds: float = 0.0, wait: float | None = None, remedy: str = ""
+) -> Exception:
+    """The error to raise for a fault."""
+    if fault.scope == "row":
+        return RowError(fault.kind, message, attempts=1)
+    failure = Transient(
+        fault.kind,
+        message,
+        seconds=seconds,
+        retry_after=wait,
+        endpoint=fault.scope != "attempt",
+        certain=fault.scope == "run",
+        attempts=fault.attempts,
     )
+    remedy = remedy or fault.remedy
+    return Doubtful(f"{message}. {remedy}", failure) if remedy else failure
 
 
 def _status(
     name: str, status: int, code: str, reason: str, seconds: float, headers: Mapping[str, str]
 ) -> Exception:
-    message = f"{name} ({status}): {reason.rstrip('.')}"
-    if code in _OUT_OF_CREDIT:
-        return ModelUnavailable(f"{message}. {_REMEDY[402]}")
-    if status in _REMEDY:
-        return ModelUnavailable(f"{message}. {_REMEDY[status]}")
-    if code in _FILTERED:
-        return RowError(
-            "refused", f"refused by the provider's content filter: {reason}", attempts=1
-        )
-    if status in _TRANSIENT or status >= 500:
-        return Transient(
-            _TRANSIENT.get(status, "server"),
-            message,
-            seconds=seconds,
-            retry_after=retry_after(headers),
-            endpoint=status in _WHOLE_ENDPOINT,
-        )
-    return RowError("rejected", f"{name} rejected the request ({status}): {reason}", attempts=1)
+    fault = next((f for f in FAULTS if code in f.codes or status in f.statuses), UNREADABLE)
+    if fault.kind == "refused":
+        message = f"refused by the provider's content filter: {reason}"
+    elif fault.kind == "invalid":  # it is quoted when the model is asked once more
+        message = f"the answer is not one JSON document ({code})"
+    elif fault.scope == "row":
+        message = f"{name} rejected the request ({status}): {reason}"
+    else:
+        message = f"{name} ({status}): {reason.rstrip('.')}"
+    return _raised(fault, message, seconds, retry_after(headers))
 
 
 def _connection(error: openai.APIConnectionError, name: str, url: str, seconds: float) -> Exception:
@@ -117,28 +200,20 @@ def _connection(error: openai.APIConnectionError, name: str, url: str, seconds: 
             )
         host = f"{address.hostname}:{address.port or {'https': 443}.get(address.scheme, 80)}"
         if isinstance(cause, aiohttp.ClientConnectorDNSError):
-            return ModelUnavailable(
-                f"{name}: unknown host {address.hostname}. Check the address {url}"
-            )
+            what, remedy = f"unknown host {address.hostname}", f"Check the address {url}"
+            return _raised(UNREACHABLE, f"{name}: {what}", seconds, remedy=remedy)
         if isinstance(cause, aiohttp.ClientSSLError):
-            return ModelUnavailable(
-                f"{name}: no secure connection to {host} ({cause}). Check the address {url}"
-            )
+            what, remedy = f"no secure connection to {host} ({cause})", f"Check the address {url}"
+            return _raised(UNREACHABLE, f"{name}: {what}", seconds, remedy=remedy)
         if isinstance(cause, aiohttp.ClientConnectorError):
             number = cause.os_error.errno
             reason = os.strerror(number).lower() if number else str(cause.os_error)
-            return ModelUnavailable(
-                f"{name}: no answer from {host} ({reason}). Is it running? Address: {url}"
-            )
+            what, remedy = f"no answer from {host} ({reason})", f"Is it running? Address: {url}"
+            return _raised(UNREACHABLE, f"{name}: {what}", seconds, remedy=remedy)
         if isinstance(cause, aiohttp.ConnectionTimeoutError):
-            return Transient(
-                "timeout", f"{name}: no connection to {host}", seconds=seconds, endpoint=True
-            )
-    return Transient(
-        "connection",
-        f"{name}: the connection to {host} broke: {_short(str(causes[-1]))}",
-        seconds=seconds,
-    )
+            return _raised(NOT_CONNECTED, f"{name}: no connection to {host}", seconds)
+    broken = f"{name}: the connection to {host} broke: {_short(str(causes[-1]))}"
+    return _raised(BROKEN, broken, seconds)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -162,11 +237,25 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         try:
             seconds = float(text) / unit
         except ValueError:
-            date = email.utils.parsedate_tz(text)
-            seconds = email.utils.mktime_tz(date) - time.time() if date else math.nan
+            seconds = _seconds_until(text)
         if math.isfinite(seconds):
             return max(0.0, seconds)
     return None
+
+
+def _seconds_until(text: str) -> float:
+    """Seconds until a date of HTTP; NaN if it is none."""
+    try:
+        date = email.utils.parsedate_tz(text)
+        return email.utils.mktime_tz(date) - time.time() if date else math.nan
+    except (ValueError, OverflowError):  # year 99999
+        return math.nan
+
+
+def _code(error: Any) -> str:
+    """The code or the type of an endpoint's error, if it is a text."""
+    members = mapping(error)
+    return text_of(members.get("code")) or text_of(members.get("type"))
 
 
 def _message(body: Any) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 LOGPROBS = {"logprobs": True, "top_logprobs": 20}
 """The members of a request's body that request log-probabilities: 20 is the most that OpenAI and
@@ -42,13 +41,9 @@ def word_logprobs(words: Sequence[str], tokens: Iterable[tuple[str, float]]) -> 
             if text and word.startswith(text):
                 logprobs.append(logprob)
     least = min(logprob for _, logprob in listed) if any(of_words) else -math.inf
-    return tuple(
-        math.log(math.fsum(map(math.exp, logprobs))) if logprobs else least for logprobs in of_words
-    )
+    return tuple(_log_of_sum(logprobs) if logprobs else least for logprobs in of_words)
 
 
-def first_tokens(logprobs: Any) -> list[tuple[str, float]]:
-    """The first tokens in a choice's `logprobs`, as in OpenAI's protocol; none if it has none."""
-    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
-    top = (content[0].get("top_logprobs") or [content[0]]) if content else []
-    return [(entry["token"], float(entry["logprob"])) for entry in top]
+def _log_of_sum(logprobs: Sequence[float]) -> float:
+    total = math.fsum(map(math.exp, logprobs))
+    return math.log(total) if total else max(logprobs)

@@ -13,17 +13,18 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.request import getproxies
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import Limits, Reply, Request, Usage
-from semgraph.llm.faults import failure, failure_in_body, not_openai
-from semgraph.llm.logprobs import LOGPROBS, first_tokens, word_logprobs
+from semgraph.llm.faults import CUT, LACKING, REFUSED, failure, failure_in_body, unreadable
+from semgraph.llm.logprobs import LOGPROBS, word_logprobs
 from semgraph.llm.prices import OPENAI_URL, Price, Prices
+from semgraph.llm.replies import Completion, Unreadable, completion, document, error_in
 from semgraph.llm.specs import without_password
-from semgraph.llm.stack import Transient
+from semgraph.llm.stack import Doubtful, Transient
 from semgraph.llm.tokens import TokenCounter, prompt_tokens
 from semgraph.redaction import learn, learn_from_addresses
 
@@ -64,6 +65,35 @@ class Wire:
         learn(api_key, os.environ.get("OPENAI_API_KEY"))
         learn_from_addresses([base_url or ""])
         self._prepared: dict[str, tuple[URL, dict[str, str]]] = {}
+        self.proven = False  # whether the endpoint gave a good reply
+
+    async def ask(self, path: str, body: bytes, read: Callable[[Mapping[str, Any], float], T]) -> T:
+        """Send one request, and read its reply; `read` gets the seconds that it took, and may raise
+        Unreadable or RowError. Raises as `post`.
+        """
+        try:
+            reply, seconds = await self.post(path, body)
+            answer = self.reading(reply, lambda: read(reply, seconds))
+        except (Transient, Doubtful) as error:
+            failure = error.failure if isinstance(error, Doubtful) else error
+            failure.proven = self.proven
+            if isinstance(error, Doubtful) and failure.certain and not self.proven:
+                raise ModelUnavailable(str(error)) from error.__cause__
+            raise
+        except RowError as error:
+            self.proven = self.proven or error.spent is not None
+            raise
+        self.proven = True
+        return answer
+
+    def reading(self, reply: Mapping[str, Any] | bytes, read: Callable[[], T]) -> T:
+        """What is read in a reply. Raises Transient or Doubtful where `read` raises Unreadable."""
+        try:
+            return read()
+        except Unreadable as error:
+            text = reply.decode(errors="replace") if isinstance(reply, bytes) else _dump(reply)
+            proven = self.proven
+            raise unreadable(error, self.name, self.base_url, text, proven=proven) from None
 
     async def post(self, path: str, body: bytes) -> tuple[dict[str, Any], float]:
         """Send one request.
@@ -114,20 +144,14 @@ class Wire:
 
     def _document(self, content: bytes, seconds: float) -> dict[str, Any]:
         """The JSON object of a reply. Raises as `post`."""
-        document = self.parsed(content)
-        if document.get("error"):
-            raise failure_in_body(document["error"], self.name, seconds)
-        return document
+        reply = self.parsed(content)
+        if error := error_in(reply):
+            raise failure_in_body(error, self.name, seconds)
+        return reply
 
     def parsed(self, content: bytes) -> dict[str, Any]:
-        """A JSON object. Raises ModelUnavailable if it is something else."""
-        try:
-            document = json.loads(content)
-        except ValueError:
-            document = None
-        if not isinstance(document, dict):
-            raise not_openai(self.name, self.base_url, content.decode(errors="replace"))
-        return document
+        """A JSON object. Raises Transient or Doubtful if it is something else."""
+        return self.reading(content, lambda: document(content))
 
     @cached_property
     def _proxied(self) -> bool:
@@ -150,19 +174,19 @@ class Wire:
                 url, data=body, headers=headers, allow_redirects=False
             ) as response:
                 content = await response.read()
+            if response.status == 200 and "Content-Encoding" not in response.headers:
+                return content
+            read = httpx2.Response(
+                response.status,
+                headers=response.raw_headers,
+                stream=httpx2.ByteStream(content),
+                request=httpx2.Request("POST", str(url)),
+            )
+            await read.aread()
         except Exception as error:  # as the openai package does
             raise openai.APIConnectionError(request=httpx2.Request("POST", str(url))) from error
-        if response.status == 200 and "Content-Encoding" not in response.headers:
-            return content
         if 300 <= response.status < 400:
             return await self._by_sdk(path, body)
-        read = httpx2.Response(
-            response.status,
-            headers=response.raw_headers,
-            stream=httpx2.ByteStream(content),
-            request=httpx2.Request("POST", str(url)),
-        )
-        await read.aread()
         if read.status_code >= 400:
             raise _status_error(read)
         return read.content
@@ -273,13 +297,42 @@ def effective_url(base_url: str | None) -> str:
     return (base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL).rstrip("/")
 
 
-Structured = Literal["json_schema", "tool"]
+Structured = Literal["json_schema", "json_object", "tool"]
 
 # OpenAI's reasoning models count their reasoning as part of the answer: they take
 # `max_completion_tokens` instead of `max_tokens`, and no temperature. All other models take
 # `max_tokens` and a temperature.
 _REASONING = re.compile(r"(o\d|gpt-5(?!.*chat))(?![a-z0-9])")
+_REASONING_REFUSES = ("max_tokens", "temperature", "seed")
+_UNSUPPORTED = (
+    r"unsupported|not supported|not support|unknown|unrecogni[sz]ed|unexpected|extra|not permitted"
+)
+_FORMATS = (
+    r"^(?!.*invalid schema).*(response_format|json.?schema|guided|structured.?output|grammar)"
+)
+REFUSALS = {
+    "seed": (r"\bseed\b", "draws differ by the temperature alone"),
+    "temperature": (r"\btemperature\b", "the temperature is the endpoint's own"),
+    "max_tokens": (
+        rf"max_tokens.*({_UNSUPPORTED})|({_UNSUPPORTED}).*max_tokens|use .?max_completion_tokens",
+        "max_completion_tokens is sent in its place",
+    ),
+    "logprobs": ("logprobs", "answers have no log-probabilities"),
+    "system": (
+        r"system.{0,20}\brole|\brole\b.{0,40}\bsystem|roles must alternate",
+        "instructions are in the user message",
+    ),
+    "json_schema": (_FORMATS, "the schema of the answer is in the prompt"),
+    "json_object": (_FORMATS, "the form of the answer is not enforced"),
+}
+"""Members of a request that an endpoint may refuse: what its message names, and what holds for later
+requests, which go without.
+"""
 _DEFAULT_LIMITS = Limits(assumed=True)
+_ALL_REASONING = (
+    "the model wrote its reasoning only. Switch it off or shorten it with ?reasoning_effort=low, or "
+    "where the model is served"
+)
 PATH = "/chat/completions"
 
 
@@ -296,8 +349,9 @@ class OpenAI:
         api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
             may do without.
         limits: The model's limits.
-        structured: The means that enforces the schema: `json_schema` (`response_format`, strict) or
-            `tool` (a required function call, for endpoints that ignore `response_format`).
+        structured: The means that enforces the schema: `json_schema` (`response_format`, strict),
+            `tool` (a required function call, for endpoints that ignore `response_format`) or
+            `json_object` (any JSON; the schema is in the prompt).
         timeout: Seconds that one attempt may take.
         price: The price of tokens, instead of the list of `semgraph.llm.prices`.
         extra: Further members of the request's body, such as `{"reasoning_effort": "low"}`.
@@ -328,10 +382,11 @@ class OpenAI:
         self._counter = TokenCounter(model)
         self._extra = dict(extra or {})
         self._reasoning = _REASONING.match(model.lower().rpartition("/")[2]) is not None
-        self._seeds = not self._reasoning
+        self.refused = set(_REASONING_REFUSES if self._reasoning else ())
+        self.refused |= {"json_schema"} if structured == "json_object" else set()
+        self.learned: dict[str, None] = {}  # notes about what the endpoint refused
         self.wire = Wire(self._name, base_url, api_key, timeout)
         self._prices = Prices(model, url, price)
-        self._format = lru_cache(maxsize=256)(self._answer_format)
 
     @property
     def name(self) -> str:
@@ -364,8 +419,19 @@ class OpenAI:
             ModelUnavailable: The endpoint will answer no request.
             Transient: This attempt failed; the next may succeed.
         """
-        document, seconds = await self._post(request)
-        return self.reply(document, request, seconds, self.dollars)
+        refused = 0
+        while True:
+            body = self.body(request)
+            try:
+                reply = await self.wire.ask(
+                    PATH, body, lambda reply, took: self.reply(reply, request, took, self.dollars)
+                )
+            except (RowError, Transient) as error:
+                if not self.learns(error, body):
+                    raise
+                refused += 1
+            else:
+                return replace(reply, attempts=1 + refused) if refused else reply
 
     def reply(
         self,
@@ -374,110 +440,114 @@ class OpenAI:
         seconds: float,
         dollars: Callable[[Usage], float | None],
     ) -> Reply:
-        """The reply of a chat completion, at the price of `dollars`. Raises RowError and
-        ModelUnavailable as `complete`.
+        """The reply of a chat completion, at the price of `dollars`. Raises RowError as `complete`,
+        and Unreadable.
         """
-        try:
-            choice = document["choices"][0]
-            message = choice["message"]
-            text = self._text(message)
-        except (KeyError, IndexError, TypeError, AttributeError):
-            raise self._no_completion(document) from None
-        usage = self._usage(document.get("usage"), request, text)
-        finish, refusal = choice.get("finish_reason") or "stop", message.get("refusal")
+        read = completion(document, called=self.structured == "tool")
+        usage = self._usage(read, request)
         reply = Reply(
-            text=text,
+            text=read.text,
             usage=usage,
             seconds=seconds,
             call_id=uuid.uuid4().hex,
-            model=document.get("model") or self.model,
+            model=read.model or self.model,
             dollars=dollars(usage),
-            finish="stop" if finish == "tool_calls" else "refusal" if refusal else finish,
-            logprobs=word_logprobs(request.words, first_tokens(choice.get("logprobs"))),
+            finish="refusal" if read.refusal else read.finish,
+            logprobs=word_logprobs(request.words, read.tokens),
         )
-        if refusal or finish == "content_filter":
+        if read.refusal or read.finish == "content_filter":
             reason = (
-                f"refused by the model: {refusal}"
-                if refusal
+                f"refused by the model: {read.refusal}"
+                if read.refusal
                 else "refused by the provider's content filter"
             )
-            raise RowError("refused", reason, attempts=1, spent=reply)
-        if finish == "length" and not request.words:
-            raise RowError(
-                "truncated", f"answer cut at {request.max_tokens:,} tokens", attempts=1, spent=reply
-            )
+            raise RowError(REFUSED.kind, reason, attempts=1, spent=reply)
+        thought = "" if read.text or not read.reasoning else _ALL_REASONING
+        if read.finish == "length" and not request.words:
+            cut = f"answer cut at {request.max_tokens:,} tokens{thought and ': ' + thought}"
+            raise RowError(CUT.kind, cut, attempts=1, spent=reply)
+        if thought:
+            raise RowError(LACKING.kind, f"the answer is empty: {thought}", attempts=1, spent=reply)
         return reply
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self.wire.aclose()
 
-    async def _post(self, request: Request) -> tuple[dict[str, Any], float]:
-        """Send a request; once more without a seed, if the endpoint takes none."""
-        body = self.body(request)
-        try:
-            return await self.wire.post(PATH, body)
-        except RowError as error:
-            if not self.refuses_seed(error, request, body):
-                raise
-        return await self.wire.post(PATH, self.body(request))
-
-    def refuses_seed(self, error: RowError, request: Request, body: bytes) -> bool:
-        """Whether the endpoint rejected the request for its seed. If so, no later body has one:
-        draws then differ by the temperature alone.
+    def learns(self, error: RowError | Transient, body: bytes) -> bool:
+        """Whether the endpoint refused a member of a request that later ones go without. If so, the
+        request can be sent once more.
         """
-        seeded = request.sample and b'"seed":' in body
-        if not seeded or error.kind != "rejected" or "seed" not in str(error).lower():
+        if error.kind not in ("rejected", "server"):
             return False
-        self._seeds = False
-        return True
+        message = str(error).replace(self._name, "").replace(self.model, "").lower()
+        for member in _members(body) - self._extra.keys():
+            named, effect = REFUSALS.get(member, ("", ""))
+            if named and re.search(named, message):
+                self.refused.add(member)
+                self.learned[f"{self._name} takes no {member}: {effect}"] = None
+                return True
+        return False
 
     def body(self, request: Request) -> bytes:
         """The body of a request, one line of JSON."""
+        refused = self.refused
+        limit = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": [
-                {"role": message.role, "content": message.content} for message in request.messages
-            ],
-            "max_completion_tokens" if self._reasoning else "max_tokens": request.max_tokens,
-            **dict(request.params),
-            **({"seed": request.seed} if request.sample and self._seeds else {}),
+            "messages": self._messages(request),
+            limit: request.max_tokens,
+            **{name: value for name, value in request.params if name not in refused},
+            **({"seed": request.seed} if request.sample and "seed" not in refused else {}),
             **self._extra,
-            **(LOGPROBS if request.words else {}),
+            **(LOGPROBS if request.words and "logprobs" not in refused else {}),
         }
-        if self._reasoning:
-            body.pop("temperature", None)
         # The schema is JSON text already.
-        tail = f",{self._format(request.schema)}}}" if request.schema else "}"
+        enforced = self._answer_format(request.schema) if request.schema else ""
+        tail = f",{enforced}}}" if enforced else "}"
         try:
             return (_dump(body)[:-1] + tail).encode()
         except UnicodeEncodeError:  # lone surrogates can only be sent as escapes
             return (json.dumps(body)[:-1] + tail).encode("utf-8", "surrogatepass")
+
+    def _messages(self, request: Request) -> list[dict[str, str]]:
+        """The messages; what the endpoint takes no other way is in their text."""
+        messages = [{"role": each.role, "content": each.content} for each in request.messages]
+        if request.schema and self.structured != "tool" and "json_schema" in self.refused:
+            messages[0]["content"] += f"\n\nThe JSON Schema of the answer:\n{request.schema}"
+        if "system" in self.refused and messages[0]["role"] == "system":
+            system = messages.pop(0)["content"]
+            messages[0]["content"] = f"{system}\n\n{messages[0]['content']}"
+        return messages
 
     def _answer_format(self, schema: str) -> str:
         if self.structured == "tool":
             function = f'{{"name":"answer","strict":true,"parameters":{schema}}}'
             choice = '"tool_choice":{"type":"function","function":{"name":"answer"}}'
             return f'"tools":[{{"type":"function","function":{function}}}],{choice}'
+        if "json_schema" in self.refused:
+            refused = "json_object" in self.refused
+            return "" if refused else '"response_format":{"type":"json_object"}'
         return (
             '"response_format":{"type":"json_schema",'
             f'"json_schema":{{"name":"answer","strict":true,"schema":{schema}}}}}'
         )
 
-    def _text(self, message: dict[str, Any]) -> str:
-        if self.structured == "tool" and message.get("tool_calls"):
-            return str(message["tool_calls"][0]["function"]["arguments"])
-        return message.get("content") or ""
-
-    def _usage(self, reported: Any, request: Request, text: str) -> Usage:
+    def _usage(self, read: Completion, request: Request) -> Usage:
         """The endpoint's token counts, else those of the tokenizer."""
-        if not isinstance(reported, dict) or "prompt_tokens" not in reported:
-            return Usage(prompt_tokens(self, request), 0, self.count_tokens(text))
-        cached = (reported.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-        return Usage(reported["prompt_tokens"], cached, reported.get("completion_tokens") or 0)
+        prompt, cached, answer = read.counts
+        return Usage(
+            prompt_tokens(self, request) if prompt is None else prompt,
+            cached,
+            self.count_tokens(read.text) if answer is None else answer,
+        )
 
-    def _no_completion(self, document: Mapping[str, Any]) -> ModelUnavailable:
-        return not_openai(self._name, self.wire.base_url, _dump(document))
+
+def _members(body: bytes) -> set[str]:
+    """The members of a request that an endpoint may refuse, by the names in REFUSALS."""
+    sent = json.loads(body.decode("utf-8", "surrogatepass"))
+    roles = {message["role"] for message in sent["messages"]}
+    return {*sent, *roles, sent.get("response_format", {}).get("type", "")}
 
 
 def endpoint_name(model: str, url: str, options: list[str]) -> str:

@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 from semgraph.llm.base import Usage
+from semgraph.llm.replies import number
 
 OPENAI_URL = "https://api.openai.com/v1"
 OF_BATCH = 0.5
@@ -35,6 +36,13 @@ class FlatPrice:
     completion: float = 0.0
     cached: float | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what is no price."""
+        for name, value in vars(self).items():
+            price = number(value)
+            if (price is None or price < 0) and not (name == "cached" and value is None):
+                raise ValueError(f"{name} must be dollars per million tokens, not {value!r}")
+
     def dollars(self, usage: Usage) -> float:
         """The cost of these tokens, in US dollars."""
         cached = self.prompt if self.cached is None else self.cached
@@ -60,8 +68,8 @@ class Prices:
 
     def dollars(self, usage: Usage) -> float | None:
         """The cost of these tokens, or None if no price is known."""
-        price = self._price
-        return price.dollars(usage) if price else None
+        dollars = number(self._price.dollars(usage)) if self._price else None
+        return dollars if dollars is not None and dollars >= 0 else None
 
     @cached_property
     def _price(self) -> Price | None:

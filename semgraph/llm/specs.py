@@ -54,7 +54,7 @@ OPTIONS: dict[Kind, dict[str, dict[str, type]]] = {
     },
 }
 """The options of each provider, with their types."""
-_CHOICES = {"structured": ("json_schema", "tool"), "batch": ("true", "false")}
+_CHOICES = {"structured": ("json_schema", "json_object", "tool"), "batch": ("true", "false")}
 _OF_BATCHES = ("batch", "poll")
 _MODEL_REQUIRED = ("openai", "sentence-transformers")
 

@@ -36,6 +36,7 @@ from semgraph.llm.tokens import most_usage
 from semgraph.turns import Turns
 
 T = TypeVar("T")
+_IN_SUCCESSION = 3  # requests
 
 
 class Transient(Exception):
@@ -48,8 +49,12 @@ class Transient(Exception):
         message: What happened, and where.
         seconds: How long the attempt took.
         retry_after: Seconds to wait before the next request of any caller, if the endpoint says so.
-        endpoint: Whether the endpoint fails for all requests, not for this one alone.
+        endpoint: Whether the endpoint may fail for all requests, not for this one alone.
+        certain: Whether it fails for all, whatever the request.
+        attempts: Attempts after which more would not help; None: as many as the policy allows.
     """
+
+    proven = False  # whether the endpoint gave a good reply before
 
     def __init__(
         self,
@@ -59,13 +64,25 @@ class Transient(Exception):
         seconds: float = 0.0,
         retry_after: float | None = None,
         endpoint: bool = False,
+        certain: bool = False,
+        attempts: int | None = None,
     ) -> None:
-        self.kind, self.seconds, self.retry_after, self.endpoint = (
-            kind,
-            seconds,
-            retry_after,
-            endpoint,
-        )
+        self.kind, self.seconds, self.retry_after = kind, seconds, retry_after
+        self.endpoint, self.certain, self.attempts = endpoint, certain, attempts
+        super().__init__(message)
+
+
+class Doubtful(ModelUnavailable):
+    """The endpoint seems to answer no request. The stack believes it when further attempts fail too,
+    and no other request is answered meanwhile.
+
+    Args:
+        message: What happened, where, and what to do.
+        failure: The same, as a failed attempt.
+    """
+
+    def __init__(self, message: str, failure: Transient) -> None:
+        self.failure = failure
         super().__init__(message)
 
 
@@ -113,7 +130,7 @@ class Retried(Wrapper):
     def __init__(self, inner: LLM | Embedder, policy: RetryPolicy | None = None) -> None:
         super().__init__(inner)
         self.policy = policy or RetryPolicy()
-        self._answered = 0
+        self._answered = self._in_succession = 0
 
     async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
         """Repeat it until it succeeds.
@@ -121,7 +138,8 @@ class Retried(Wrapper):
         Raises:
             RowError: It kept failing, or failed for good; `attempts` counts all of them.
             ModelUnavailable: It kept failing for reasons that affect every request, and the
-                endpoint answered none meanwhile.
+                endpoint answered none meanwhile. Once the endpoint has answered, one request is no
+                proof: three in succession must fail so.
         """
         failed, seconds, answered = 0, 0.0, self._answered
         while True:
@@ -130,31 +148,46 @@ class Retried(Wrapper):
             except RowError as error:
                 error.attempts += failed
                 raise
-            except Transient as failure:
+            except (Transient, Doubtful) as error:
+                failure = error.failure if isinstance(error, Doubtful) else error
                 failed += 1
-                wait = max(self.policy.wait(failed), failure.retry_after or 0.0)
+                if failure.certain and failed == 1:
+                    answered = self._answered
+                asked = failure.retry_after or 0.0
+                asked = asked if failure.endpoint else min(asked, self.policy.longest)
+                wait = max(self.policy.wait(failed), asked)
                 seconds += failure.seconds + wait
-                if failed >= self.policy.attempts or seconds > self.policy.deadline:
-                    self._give_up(failure, failed, seconds - wait, answered)
+                most = min(self.policy.attempts, failure.attempts or self.policy.attempts)
+                if failed >= most or seconds > self.policy.deadline:
+                    self._give_up(error, failed, seconds - wait, answered)
                 await asyncio.sleep(wait)
             else:
-                self._answered += 1
+                self._answered, self._in_succession = self._answered + 1, 0
                 if failed and isinstance(answer, Reply | Embeddings):
                     return replace(answer, attempts=answer.attempts + failed)
                 return answer
 
-    def _give_up(self, failure: Transient, failed: int, seconds: float, answered: int) -> NoReturn:
+    def _give_up(
+        self, error: Transient | Doubtful, failed: int, seconds: float, answered: int
+    ) -> NoReturn:
+        failure = error.failure if isinstance(error, Doubtful) else error
         tried = f"{failed} attempt{'s' * (failed > 1)} in {seconds:.0f} s"
-        if failure.retry_after is not None and seconds + failure.retry_after > self.policy.deadline:
+        wait = failure.retry_after
+        if failure.endpoint and wait is not None and seconds + wait > self.policy.deadline:
             raise ModelUnavailable(
-                f"{failure}: it asks to wait {failure.retry_after:.0f} s ({tried}, deadline "
+                f"{failure}: it asks to wait {wait:.0f} s ({tried}, deadline "
                 f"{self.policy.deadline:.0f} s). Resume the run later: its answers are recorded"
             ) from failure
         if failure.endpoint and self._answered == answered:
-            raise ModelUnavailable(
-                f"{failure}: {tried}, and no other request was answered meanwhile. Is {self.name} up, and are the "
-                "limits (rpm, tpm, in_flight) those of your account? A resumed run keeps its answers"
-            ) from failure
+            self._in_succession += 1
+            unproven = failure.certain or not (failure.proven or self._answered)
+            if self._in_succession >= (1 if unproven else _IN_SUCCESSION):
+                if isinstance(error, Doubtful):
+                    raise error
+                raise ModelUnavailable(
+                    f"{failure}: {tried}, and no other request was answered meanwhile. Is {self.name} up, and are the "
+                    "limits (rpm, tpm, in_flight) those of your account? A resumed run keeps its answers"
+                ) from failure
         raise RowError(failure.kind, f"{failure} ({tried})", attempts=failed) from failure
 
 
@@ -291,7 +324,7 @@ class Limited(Wrapper):
             used = _tokens(_usage(error.spent))
             raise
         except Transient as failure:
-            if failure.retry_after is not None:
+            if failure.endpoint and failure.retry_after is not None:
                 limiter.pause(failure.retry_after)
             raise
         else:
@@ -708,6 +741,13 @@ class Roles(Wrapper):
 def bound(llm: LLM, role: str) -> LLM:
     """The model of a role, if `llm` has roles, else `llm` itself."""
     return llm.bound(role) if isinstance(llm, Roles) else llm
+
+
+def innermost(llm: LLM) -> LLM:
+    """The model inside all wrappers."""
+    while isinstance(llm, Wrapper):
+        llm = llm.inner
+    return llm
 
 
 Replies = dict[str, Reply]

@@ -17,7 +17,8 @@ import numpy as np
 
 from semgraph.errors import EngineError, RowError, SemgraphError
 from semgraph.llm.base import LLM, Embedder, Embeddings, Limits, Message, Reply, Request, Vectors
-from semgraph.llm.stack import bound
+from semgraph.llm.replies import repaired
+from semgraph.llm.stack import bound, innermost
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import CountedNotes, StepMetrics
@@ -68,6 +69,7 @@ class NodeContext:
         self._llm, self._embedder, self._node, self._metrics = llm, embedder, node, metrics
         self._progress = progress
         self._model = bound(llm, node.prompt.first.role)
+        self._endpoint = innermost(self._model)
         self._ahead = ahead
         self._seed, self._trial = seed, trial
         self._running: set[_Task] = set()
@@ -185,6 +187,13 @@ class NodeContext:
             return error
         count_reply(self._metrics, reply)
         self._remember(reply)
+        for learned in getattr(self._endpoint, "learned", ()):
+            self.note(learned)
+        if request.schema:
+            text, what = repaired(reply.text)
+            if what:
+                self.count_note("repaired an answer", what)
+                return replace(reply, text=text)
         return reply
 
     def _remember(self, reply: object) -> None:

@@ -11,6 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,13 +19,14 @@ from semgraph.errors import ModelUnavailable, RowError, SemgraphError
 from semgraph.expr.functions import canonical_json
 from semgraph.extras import PURPOSES, install, missing
 from semgraph.formats import count, duration, plural, size
-from semgraph.llm.base import LLM, Embedder, Message, Request
+from semgraph.llm.base import LLM, Embedder, Message, Reply, Request
 from semgraph.llm.endpoints import build_embedder, build_model
 from semgraph.llm.local.catalogue import CatalogueModel, models_dir, on_disk
+from semgraph.llm.openai import REFUSALS, OpenAI
 from semgraph.llm.prices import price_of
 from semgraph.llm.settings import ROLES, Settings
 from semgraph.llm.specs import ModelSpec
-from semgraph.llm.stack import Budget, Limiter, RetryPolicy, Stack
+from semgraph.llm.stack import Budget, Limiter, RetryPolicy, Stack, innermost
 from semgraph.render.header import described, local
 from semgraph.render.header import store as shown
 from semgraph.render.machine import BAD, GOOD, NOTE, Fact
@@ -47,7 +49,7 @@ def diagnose(session: Session, *, call: bool, report: Callable[[str], None]) -> 
     settings = session.settings
     yield _python()
     yield from _extras(settings)
-    yield from _models(settings)
+    yield from _models(settings, "" if call else ", not tried: semgraph doctor --call tries it")
     if call:
         for spec in dict.fromkeys([*map(settings.model, settings.roles), settings.embedder]):
             report(f"asking {spec} …")
@@ -83,24 +85,24 @@ def _extras(settings: Settings) -> Iterator[Fact]:
             yield Fact(sign, "extra", f"{extra}: not installed ({', '.join(packages)})", remedy)
 
 
-def _models(settings: Settings) -> Iterator[Fact]:
+def _models(settings: Settings, untried: str) -> Iterator[Fact]:
     for role in settings.roles:
-        yield _model(role, settings.model(role), settings)
+        yield _model(role, settings.model(role), settings, untried)
         if role not in ROLES:
             what = f"a role of your own: only prompts with `role: {role}` use this model"
             yield Fact(
                 NOTE, role, what, "Rename it in [models] of semgraph.toml if you meant another role"
             )
-    yield _model("embedder", settings.embedder, settings)
+    yield _model("embedder", settings.embedder, settings, untried)
 
 
-def _model(role: str, spec: ModelSpec, settings: Settings) -> Fact:
+def _model(role: str, spec: ModelSpec, settings: Settings, untried: str) -> Fact:
     about = "embedder" if role == "embedder" else "model" if role == "default" else role
     try:
         if spec.provider == "local":
             return _local(about, spec, settings)
         if spec.provider == "openai":
-            return _endpoint(about, spec, settings)
+            return _endpoint(about, spec, settings, untried)
     except SemgraphError as error:
         return Fact(BAD, about, str(error))
     return Fact(GOOD, about, str(spec))
@@ -123,7 +125,7 @@ def _local(about: str, spec: ModelSpec, settings: Settings) -> Fact:
     )
 
 
-def _endpoint(about: str, spec: ModelSpec, settings: Settings) -> Fact:
+def _endpoint(about: str, spec: ModelSpec, settings: Settings, untried: str) -> Fact:
     """Check that an endpoint can be reached, accepts the key and has a known price."""
     base = spec.base_url or settings.environment.get("OPENAI_BASE_URL") or None
     known = (
@@ -138,6 +140,7 @@ def _endpoint(about: str, spec: ModelSpec, settings: Settings) -> Fact:
             BAD, about, f"{spec}: no key", f"export {key_name}=…, or use another model: --llm local"
         )
     sign, answer, remedy = asyncio.run(_reach(base or "https://api.openai.com/v1", key))
+    answer += untried if sign == GOOD else ""
     return Fact(sign, about, f"{spec}: {answer}; {known}", remedy)
 
 
@@ -153,7 +156,9 @@ async def _reach(base: str, key: str | None) -> tuple[str, str, str]:
         return BAD, f"does not answer ({reason})", "Check the address and whether the server runs"
     if reply.status_code in (401, 403):
         return BAD, f"refuses the key (HTTP {reply.status_code})", "Check the key"
-    return GOOD, "answers", ""
+    if reply.status_code >= httpx2.codes.INTERNAL_SERVER_ERROR:
+        return BAD, f"fails (HTTP {reply.status_code})", "Check the server"
+    return GOOD, "reachable", ""
 
 
 def _called(spec: ModelSpec, settings: Settings) -> Fact:
@@ -236,24 +241,39 @@ _REQUEST = Request(
 
 
 async def _ask(model: LLM) -> str:
-    """Send a request of less than 100 tokens and return the outcome in words.
+    """Send a request of less than 100 tokens and return the outcome in words. An endpoint is sent
+    all that a request can have, to learn what it refuses.
 
     Raises:
         ModelUnavailable: It does not answer, or ignores the answer schema.
         RowError: The model refused, or the answer was cut.
     """
     began = time.monotonic()
-    reply = await model.complete(_REQUEST)
+    endpoint = innermost(model)
+    probe = isinstance(endpoint, OpenAI)
+    request = replace(_REQUEST, words=("{",), sample=1) if probe else _REQUEST
+    reply = await model.complete(request)
     seconds = time.monotonic() - began
     try:
         city = json.loads(reply.text)["city"]
     except (ValueError, TypeError, KeyError):
         raise ModelUnavailable(
             f"{model.name} ignores the schema of the answer: it said {reply.text[:60]!r}. Switch structured outputs on "
-            "where it is served, or add ?structured=tool to its name"
+            "where it is served, or add ?structured=tool or ?structured=json_object to its name"
         ) from None
     usage = f"{reply.usage.prompt} → {reply.usage.completion} tokens"
-    return f"asked for the city in “{_SENTENCE}”, it said “{city}” ({usage}, {duration(seconds)})"
+    asked = f"asked for the city in “{_SENTENCE}”, it said “{city}” ({usage}, {duration(seconds)})"
+    return f"{asked}; {_abilities(endpoint, reply)}" if isinstance(endpoint, OpenAI) else asked
+
+
+def _abilities(endpoint: OpenAI, reply: Reply) -> str:
+    """What an endpoint takes of a request, and what it refuses."""
+    refused = endpoint.refused | (set() if reply.logprobs else {"logprobs"})
+    means = "tool" if endpoint.structured == "tool" else "json_schema"
+    sent = [*(name for name in REFUSALS if not name.startswith("json")), means]
+    takes = ", ".join(name for name in sent if name not in refused)
+    lacks = ", ".join(name for name in sent if name in refused)
+    return f"takes {takes}" + (f"; without {lacks}" if lacks else "")
 
 
 async def _embed(embedder: Embedder) -> str:

@@ -110,7 +110,9 @@ def test_doctor_reports_roles_that_only_prompts_of_ones_own_use(project: Project
 
 
 def test_doctor_asks_an_endpoint_whether_it_is_there(project: Project, serving: Serving) -> None:
-    assert fact(project, "model")["sign"] == "✓"
+    found = fact(project, "model")
+    assert found["sign"] == "✓"
+    assert "reachable, not tried: semgraph doctor --call tries it" in found["what"]
     assert serving.calls == 0
     project.env["SEMGRAPH_LLM"] = "openai:test-model@http://127.0.0.1:9/v1"
     done = project("doctor")
@@ -125,10 +127,25 @@ def test_doctor_calls_only_when_told_to(project: Project, serving: Serving) -> N
 
     serving.server.answer = city
     project.env["SEMGRAPH_EMBEDDER"] = f"openai:vectors@{serving.server.base_url}"
-    out = project("doctor", "--call").out
+    out = " ".join(project("doctor", "--call").out.split())
     assert "it said “Paris”" in out
+    assert "takes seed, temperature, max_tokens, system, json_schema; without logprobs" in out
     assert "8 dimensions" in out
+    assert "not tried" not in out
     assert serving.calls == 1
+
+
+def test_doctor_says_what_an_endpoint_refuses(project: Project, serving: Serving) -> None:
+    async def old_server(body: dict[str, object]) -> str | Fault:
+        for member in ("seed", "logprobs", "response_format"):
+            if member in body:
+                return error(422, f"{member}: extra fields not permitted")
+        return json.dumps({"city": "Paris"})
+
+    serving.server.answer = old_server
+    out = " ".join(project("doctor", "--call", "--embedder", "recorded").out.split())
+    assert "it said “Paris”" in out
+    assert "takes temperature, max_tokens, system; without seed, logprobs, json_schema" in out
 
 
 def test_doctor_tells_of_an_endpoint_that_ignores_schemas(

@@ -25,7 +25,7 @@ class Fault:
     """Something else than an answer.
 
     `body` is sent as it is if text or bytes, as JSON otherwise; `hang` answers never; `drop` closes the
-    connection.
+    connection; `raw` is all that the connection carries, status line and headers included.
     """
 
     status: int = 200
@@ -34,6 +34,7 @@ class Fault:
     content_type: str = "application/json"
     hang: bool = False
     drop: bool = False
+    raw: bytes = b""
 
 
 @dataclass
@@ -193,6 +194,10 @@ class ModelServer:
         if fault.drop:
             assert request.transport is not None
             request.transport.abort()
+        if fault.raw:
+            assert request.transport is not None
+            request.transport.write(fault.raw)
+            request.transport.close()
         body = fault.body if isinstance(fault.body, str | bytes) else json.dumps(fault.body)
         return web.Response(
             status=fault.status,

@@ -145,28 +145,64 @@ class TestOverTheWire:
             await embedder.embed(["x", "y"])
         await embedder.aclose()
 
-    @pytest.mark.parametrize(
-        "body",
-        [
-            {"data": [{"index": 0}]},
-            {"data": [{"index": 0, "embedding": "not base64!"}]},
-            {"data": None},
-            {"choices": []},
-        ],
-    )
-    async def test_invalid_embeddings_stop_the_run(self, server: ModelServer, embedder, body: dict):
-        server.embedding_fault = fails_for("x", Fault(body=body))
+    async def test_a_reply_of_another_protocol_stops_the_run(self, server, embedder):
+        server.embedding_fault = fails_for("x", Fault(body={"choices": []}))
         with pytest.raises(ModelUnavailable, match="not that of an OpenAI-compatible endpoint"):
             await embedder.embed(["x"])
 
-    async def test_too_few_vectors_stop_the_run(self, server: ModelServer, embedder):
-        server.embedding_fault = fails_for(
-            "x", Fault(body={"data": [{"index": 0, "embedding": [1.0]}]})
-        )
-        with pytest.raises(
-            ModelUnavailable, match="requested 2 vectors of 1 dimensions, got 1 of 1"
-        ):
-            await embedder.embed(["x", "y"])
+    @pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
+    @pytest.mark.parametrize(
+        "data",
+        [
+            None, [], {}, "x", [None], [[]], [{"index": 0}], [{"embedding": None}],
+            [{"index": 0, "embedding": "no base64!"}], [{"index": 0, "embedding": "AAAAAAA="}],
+            [{"index": 0, "embedding": "AADAfw=="}], [{"index": 0, "embedding": "AACAfw=="}],
+            [{"index": 0, "embedding": []}], [{"index": 0, "embedding": ""}],
+            [{"index": 0, "embedding": [[1.0] * 8]}], [{"index": 0, "embedding": ["1.0"] * 8}],
+            [{"index": 0, "embedding": [None] * 8}], [{"index": 0, "embedding": [True] * 8}],
+            [{"index": 0, "embedding": [1e39] * 8}], [{"index": 0, "embedding": [10**400] * 8}],
+            [{"index": 0, "embedding": {"values": [1.0]}}], [{"index": 1, "embedding": [1.0] * 8}],
+            [{"index": "0", "embedding": [1.0] * 8}], [{"index": 0, "embedding": [1.0] * 8}] * 2,
+        ],
+    )  # fmt: skip
+    async def test_vectors_that_cannot_be_read_cost_their_texts_only(
+        self, server: ModelServer, embedder, data, first: bool
+    ):
+        once = embed_once(embedder)
+        if not first:
+            await once.embed(["before"])
+        server.embedding_fault = fails_for("odd", Fault(body={"object": "list", "data": data}))
+        with pytest.raises(RowError, match="attempts") as caught:
+            await once.embed(["odd"])
+        assert caught.value.kind == "server"
+        assert (await once.embed(["after"])).vectors.shape == (1, 8)
+
+    async def test_vectors_of_whole_numbers_are_read(self, server: ModelServer, embedder):
+        data = [{"embedding": [1, 2, 3]}]
+        server.embedding_fault = fails_for("x", Fault(body={"data": data, "usage": {"x": None}}))
+        done = await embedder.embed(["x"])
+        assert (done.vectors.tolist(), done.usage) == ([[1.0, 2.0, 3.0]], Usage(1))
+
+    async def test_another_length_after_good_replies_costs_its_texts_only(
+        self, server: ModelServer, embedder
+    ):
+        once = embed_once(embedder)
+        await once.embed(["before"])
+        data = [{"index": 0, "embedding": [1.0]}]
+        server.embedding_fault = fails_for("odd", Fault(body={"data": data}))
+        with pytest.raises(RowError, match="requested 1 vectors of 8 dimensions, got 1 of 1"):
+            await once.embed(["odd"])
+
+    async def test_an_endpoint_that_refuses_base64_is_asked_for_numbers(
+        self, server: ModelServer, embedder
+    ):
+        async def fault(body: dict) -> Fault | None:
+            return error(400, "unknown: encoding_format") if "encoding_format" in body else None
+
+        server.embedding_fault = fault
+        for text in ("x", "y"):
+            assert np.allclose((await embedder.embed([text])).vectors[0], vector_of(text))
+        assert ["encoding_format" in b for b in server.embedding_requests] == [True, False, False]
 
     async def test_retry_after_pauses_all_requests(self, server: ModelServer, embedder):
         async def fault(body: dict) -> Fault | None:

@@ -307,12 +307,8 @@ async def test_an_invalid_address_stops_the_run(ask, url: str):
     "fault",
     [
         Fault(body="<html><body>Welcome to nginx!</body></html>", content_type="text/html"),
-        Fault(body='{"choices": [{"mess'),
-        Fault(body={"choices": []}),
-        Fault(body={"choices": [{"message": None}]}),
         Fault(body={"models": ["a"]}),
         Fault(body=["not", "an", "object"]),
-        Fault(body=""),
     ],
 )
 async def test_an_answer_of_another_protocol_stops_the_run(server: ModelServer, ask, fault: Fault):
@@ -321,6 +317,21 @@ async def test_an_answer_of_another_protocol_stops_the_run(server: ModelServer, 
         ModelUnavailable,
         match=r"not that of an OpenAI-compatible endpoint: “.*”\. Check the address",
     ):
+        await send(server, ask())
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(body='{"choices": [{"mess'),
+        Fault(body={"choices": []}),
+        Fault(body={"choices": [{"message": None}]}),
+        Fault(body=""),
+    ],
+)
+async def test_an_empty_or_cut_reply_is_transient(server: ModelServer, ask, fault: Fault):
+    server.answer = always(fault)
+    with pytest.raises(Transient, match="the reply (is empty|is no JSON|has no choice)"):
         await send(server, ask())
 
 

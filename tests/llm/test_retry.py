@@ -117,6 +117,44 @@ async def test_a_retry_after_beyond_the_deadline_stops_the_run(server: ModelServ
         await Retried(endpoint).complete(ask())
 
 
+async def test_a_row_that_asks_to_wait_a_day_holds_up_nobody(server: ModelServer, endpoint, ask):
+    server.answer = in_turn(error(500, "odd", retry_after="86400"), "{}")
+    limited = Limited(endpoint, Limiter(1))
+    assert (await Retried(limited, QUICK).complete(ask())).attempts == 2
+
+
+async def test_an_endpoint_that_answered_is_down_only_if_several_requests_fail(
+    server: ModelServer, endpoint, ask
+):
+    server.answer = in_turn("{}", error(502, "gone"))
+    model = Retried(endpoint, QUICK)
+    await model.complete(ask("before"))
+    for text in ("one", "two"):
+        with pytest.raises(RowError, match="gone"):
+            await model.complete(ask(text))
+    with pytest.raises(ModelUnavailable, match="no other request was answered meanwhile"):
+        await model.complete(ask("three"))
+
+
+async def test_a_key_that_is_revoked_ends_the_run_soon(server: ModelServer, endpoint, ask):
+    server.answer = in_turn("{}", error(401, "revoked"))
+    model = Retried(endpoint, QUICK)
+    await model.complete(ask("before"))
+    with pytest.raises(ModelUnavailable, match="revoked. The key was not accepted"):
+        await model.complete(ask("after"))
+    assert len(server.requests) == 4
+
+
+async def test_a_server_that_restarts_is_waited_for(server: ModelServer, endpoint, ask):
+    model = Retried(endpoint, RetryPolicy(attempts=200, first=0.05, longest=0.05))
+    await model.complete(ask("before"))
+    await server.__aexit__()
+    waiting = asyncio.create_task(model.complete(ask("after")))
+    await asyncio.sleep(0.05)
+    await server.__aenter__()
+    assert (await waiting).attempts > 1
+
+
 async def test_no_attempt_begins_after_the_deadline(server: ModelServer, endpoint, ask):
     server.answer = in_turn(error(500, "oops"))
     with pytest.raises(RowError) as caught:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from semgraph.errors import ModelUnavailable
+from semgraph.errors import RowError
 from semgraph.llm.base import Embeddings, Usage, Vectors
-from semgraph.llm.faults import not_openai
 from semgraph.llm.openai import Wire, effective_url, endpoint_name
 from semgraph.llm.prices import Price, Prices
+from semgraph.llm.replies import Unreadable, counts, vectors
+from semgraph.llm.stack import Doubtful, Transient
 from semgraph.llm.tokens import TokenCounter
 
 
@@ -47,6 +47,7 @@ class OpenAIEmbedder:
         options = [f"dimensions={dimensions}"] if dimensions else []
         self._name = endpoint_name(model, effective_url(base_url), options)
         self._requested = self._dimensions = dimensions
+        self._base64 = True
         self._counter = TokenCounter(model)
         self._wire = Wire(self._name, base_url, api_key, timeout)
         self._prices = Prices(model, self._wire.base_url, price)
@@ -81,52 +82,52 @@ class OpenAIEmbedder:
         """
         if not texts:
             return Embeddings(np.empty((0, await self.dimensions()), np.float32))
-        document, seconds = await self._wire.post("/embeddings", self._body(texts))
-        vectors = self._vectors(document, len(texts))
-        counts = document.get("usage")
-        prompt = counts.get("prompt_tokens") if isinstance(counts, dict) else None
-        usage = Usage(sum(map(self.count_tokens, texts)) if prompt is None else prompt)
-        dollars = self.dollars(usage)
-        return Embeddings(vectors, usage, calls=1, attempts=1, seconds=seconds, dollars=dollars)
+        try:
+            return await self._ask(texts)
+        except RowError as error:
+            if not self._learns(error):
+                raise
+        return await self._ask(texts)
+
+    async def _ask(self, texts: Sequence[str]) -> Embeddings:
+        def read(reply: Mapping[str, Any], seconds: float) -> Embeddings:
+            prompt = counts(reply).prompt
+            usage = Usage(sum(map(self.count_tokens, texts)) if prompt is None else prompt)
+            found, dollars = self._vectors(reply, len(texts)), self.dollars(usage)
+            return Embeddings(found, usage, calls=1, attempts=1, seconds=seconds, dollars=dollars)
+
+        return await self._wire.ask("/embeddings", self._body(texts), read)
+
+    def _learns(self, error: RowError) -> bool:
+        """Whether the endpoint refused vectors in base64; it is then asked for numbers."""
+        refused = self._base64 and "encoding_format" in str(error)
+        self._base64 = self._base64 and not refused
+        return refused
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._wire.aclose()
 
     def _body(self, texts: Sequence[str]) -> bytes:
-        body: dict[str, Any] = {
-            "model": self.model,
-            "input": list(texts),
-            "encoding_format": "base64",
-        }
+        body: dict[str, Any] = {"model": self.model, "input": list(texts)}
+        if self._base64:
+            body["encoding_format"] = "base64"
         if self._requested is not None:
             body["dimensions"] = self._requested
         return json.dumps(body, separators=(",", ":")).encode()
 
-    def _vectors(self, document: dict[str, Any], count: int) -> Vectors:
-        """The vectors in the order of the texts, shape (texts, dimensions)."""
-        try:
-            data = sorted(document["data"], key=lambda item: item["index"])
-            vectors = [_vector(item["embedding"]) for item in data]
-        except (KeyError, TypeError, ValueError):
-            raise not_openai(self._name, self._wire.base_url, json.dumps(document)) from None
-        lengths = sorted({len(vector) for vector in vectors})
-        expected = self._dimensions or (lengths[0] if lengths else 0)
-        if len(vectors) != count or lengths != [expected]:
-            raise ModelUnavailable(
-                f"{self._name} at {self._wire.base_url}: requested {count} vectors of {expected or '?'} dimensions, got "
-                f"{len(vectors)} of {' or '.join(map(str, lengths)) or '?'}. Check the model and ?dimensions="
-            )
-        self._dimensions = expected
-        return np.stack(vectors)
-
-
-def _vector(embedding: str | list[float]) -> Vectors:
-    """One vector: base64 of little-endian float32, or a list of numbers from endpoints without
-    base64.
-    """
-    if isinstance(embedding, str):
-        return np.frombuffer(base64.b64decode(embedding), dtype="<f4").astype(
-            np.float32, copy=False
-        )
-    return np.asarray(embedding, dtype=np.float32)
+    def _vectors(self, reply: Mapping[str, Any], count: int) -> Vectors:
+        """The vectors in the order of the texts, shape (texts, dimensions). Raises Unreadable and
+        Doubtful.
+        """
+        found = vectors(reply, count)
+        length = len(found[0])
+        if self._dimensions not in (None, length):
+            what = f"requested {count} vectors of {self._dimensions} dimensions, got {count} of {length}"
+            if self._wire.proven:
+                raise Unreadable(what)
+            message = f"{self._name} at {self._wire.base_url}: {what}"
+            failure = Transient("server", message, endpoint=True, attempts=1)
+            raise Doubtful(f"{message}. Check the model and ?dimensions=", failure)
+        self._dimensions = length
+        return np.stack(found)

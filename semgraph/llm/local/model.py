@@ -34,7 +34,8 @@ from semgraph.llm.local.gguf import (
     patient_threads,
 )
 from semgraph.llm.local.worker import Cancelled, Worker
-from semgraph.llm.logprobs import LOGPROBS, first_tokens, word_logprobs
+from semgraph.llm.logprobs import LOGPROBS, word_logprobs
+from semgraph.llm.replies import first_tokens
 from semgraph.llm.tokens import TokenCounter
 
 _log = logging.getLogger(__name__)

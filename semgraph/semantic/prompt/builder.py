@@ -295,12 +295,12 @@ def answer_text(reply: Reply | RowError, *, cut: bool = False) -> str:
     """The text of a reply.
 
     Raises:
-        Invalid: It is truncated.
+        Invalid: It is truncated, or the endpoint says that it is invalid.
         RowError: The request failed, or the model refused.
     """
     if isinstance(reply, RowError):
-        if reply.kind == "truncated":
-            raise Invalid(str(reply), "truncated")
+        if reply.kind in ("truncated", "invalid"):
+            raise Invalid(str(reply), reply.kind)
         raise reply
     if reply.finish == "length" and not cut:
         raise Invalid(f"the answer was cut at {reply.usage.completion:,} tokens", "truncated")

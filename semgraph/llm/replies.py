@@ -1,0 +1,248 @@
+"""Replies of OpenAI-compatible endpoints as typed values, and JSON inside other text.
+
+Every member is typed here. One of a type that the protocol does not have counts as absent; a reply
+without an answer is `Unreadable`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from semgraph.llm.base import Vectors
+
+_MOST_TOKENS = 10**9  # of one reply; more is no count
+_FINISHES = {"tool_calls": "stop", "max_tokens": "length", "model_length": "length"}
+_LEAST_LOGPROB = -9999.0
+
+
+class Unreadable(Exception):
+    """A reply without an answer in it.
+
+    Args:
+        what: What it is.
+        foreign: Whether it is of another protocol, such as a page in HTML.
+    """
+
+    def __init__(self, what: str, *, foreign: bool = False) -> None:
+        self.foreign = foreign
+        super().__init__(what)
+
+
+class Counts(NamedTuple):
+    """The tokens of a reply; None where the endpoint reports no number."""
+
+    prompt: int | None
+    cached: int
+    completion: int | None
+
+
+class Completion(NamedTuple):
+    """A chat completion; texts are empty where there is none."""
+
+    text: str
+    reasoning: str
+    finish: str
+    refusal: str
+    model: str
+    counts: Counts
+    tokens: list[tuple[str, float]]
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """A value, if it is an object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def sequence(value: Any) -> Sequence[Any]:
+    """A value, if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def text_of(value: Any) -> str:
+    """A value, if it is a text, with replacement characters for lone surrogates; else ""."""
+    if not isinstance(value, str) or value.isascii():
+        return value if isinstance(value, str) else ""
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def number(value: Any) -> float | None:
+    """A value, if it is a finite number, else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if abs(value) < 1e300 else None
+
+
+def count(value: Any) -> int | None:
+    """A value as a count of tokens, else None.
+
+    >>> count(12), count(12.0), count(-1), count("12"), count(True), count(1.5)
+    (12, 12, None, None, None, None)
+    """
+    found = number(value)
+    whole = found is not None and 0 <= found <= _MOST_TOKENS and found == int(found)
+    return int(found) if whole and found is not None else None
+
+
+def document(content: bytes) -> dict[str, Any]:
+    """The JSON object of a reply. Raises Unreadable."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        start = content.strip()[:1]
+        what = "the reply is no JSON" if start else "the reply is empty"
+        raise Unreadable(what, foreign=start not in (b"", b"{", b"[")) from None
+    if not isinstance(value, dict):
+        raise Unreadable("the reply is no JSON object", foreign=value is not None)
+    return value
+
+
+def error_in(reply: Mapping[str, Any]) -> Any:
+    """The error that a reply with status 200 reports, as some gateways do."""
+    return reply.get("error") or mapping(next(iter(sequence(reply.get("choices"))), None)).get(
+        "error"
+    )
+
+
+def completion(reply: Mapping[str, Any], *, called: bool = False) -> Completion:
+    """A chat completion; with `called`, the arguments of a function call are the text. Raises
+    Unreadable.
+    """
+    choice = mapping(next(iter(sequence(reply.get("choices"))), None))
+    message = choice.get("message")
+    if not isinstance(message, Mapping):
+        known = "choices" in reply or reply.get("object") == "chat.completion"
+        raise Unreadable("the reply has no choice with a message", foreign=not known)
+    text, thoughts = _content(message.get("content"))
+    reasons = (message.get("reasoning_content"), message.get("reasoning"), thoughts)
+    finish = text_of(choice.get("finish_reason")) or "stop"
+    return Completion(
+        text=(_arguments(message) if called else None) or text,
+        reasoning=next(filter(None, map(text_of, reasons)), ""),
+        finish=_FINISHES.get(finish, finish),
+        refusal=text_of(message.get("refusal")),
+        model=text_of(reply.get("model")),
+        counts=counts(reply),
+        tokens=first_tokens(choice.get("logprobs")),
+    )
+
+
+def counts(reply: Mapping[str, Any]) -> Counts:
+    """The tokens that a reply reports."""
+    usage = mapping(reply.get("usage"))
+    prompt = count(usage.get("prompt_tokens"))
+    cached = count(mapping(usage.get("prompt_tokens_details")).get("cached_tokens")) or 0
+    return Counts(prompt, min(cached, prompt or 0), count(usage.get("completion_tokens")))
+
+
+def _content(value: Any) -> tuple[str, str]:
+    """The text and the reasoning of a message's content: a text, or parts. Raises Unreadable."""
+    if value is None or isinstance(value, str):
+        return text_of(value), ""
+    texts: list[str] = []
+    thoughts: list[str] = []
+    for part in value if isinstance(value, list) else [value]:
+        kind = mapping(part).get("type", "text")
+        if isinstance(part, str) or isinstance(mapping(part).get("text"), str):
+            text = text_of(part if isinstance(part, str) else part["text"])
+            (texts if kind in ("text", "output_text") else thoughts).append(text)
+        elif isinstance(part, Mapping) and "type" in part:  # a thought of parts, or no text
+            thoughts.append(_content(part.get("thinking"))[0])
+        else:
+            raise Unreadable("the content of the message is no text")
+    return "".join(texts), "".join(thoughts)
+
+
+def _arguments(message: Mapping[str, Any]) -> str:
+    """The arguments of the first function call, as JSON; "" if there are none."""
+    call = mapping(next(iter(sequence(message.get("tool_calls"))), None))
+    arguments = mapping(call.get("function")).get("arguments")
+    if isinstance(arguments, Mapping):
+        return text_of(json.dumps(arguments, ensure_ascii=False))
+    return text_of(arguments)
+
+
+def first_tokens(logprobs: Any) -> list[tuple[str, float]]:
+    """The first tokens in a choice's `logprobs`, as in OpenAI's protocol; none if it has none."""
+    first = mapping(next(iter(sequence(mapping(logprobs).get("content"))), None))
+    tokens = []
+    for entry in map(mapping, sequence(first.get("top_logprobs")) or [first]):
+        token, logprob = entry.get("token"), number(entry.get("logprob"))
+        if isinstance(token, str) and logprob is not None:
+            tokens.append((token, float(min(max(logprob, _LEAST_LOGPROB), 0.0))))
+    return tokens
+
+
+def vectors(reply: Mapping[str, Any], texts: int) -> list[Vectors]:
+    """The vectors of an embedding reply, in the order of the texts, all of one length. Raises
+    Unreadable.
+    """
+    if "data" not in reply:
+        raise Unreadable("the reply has no embeddings", foreign=reply.get("object") != "list")
+    data = [mapping(item) for item in sequence(reply["data"])]
+    if len(data) != texts:
+        raise Unreadable(f"requested {texts} vectors, got {len(data)}")
+    places = [item.get("index") for item in data]
+    if any(place is not None for place in places):
+        if {place for place in places if type(place) is int} != set(range(texts)):
+            raise Unreadable("the indexes of the vectors are not those of the texts")
+        data.sort(key=lambda item: int(item["index"]))
+    found = [_vector(item.get("embedding")) for item in data]
+    if len({len(vector) for vector in found}) > 1:
+        raise Unreadable("the vectors have several lengths")
+    return found
+
+
+def _vector(embedding: Any) -> Vectors:
+    """One vector: base64 of little-endian float32, or a list of numbers from endpoints without
+    base64. Raises Unreadable.
+    """
+    try:
+        if isinstance(embedding, str):
+            vector = np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")
+        else:
+            numbers = [number(value) for value in sequence(embedding)]
+            vector = np.asarray([math.nan if value is None else value for value in numbers])
+        with np.errstate(over="ignore"):
+            vector = vector.astype(np.float32, copy=False)
+    except ValueError:
+        vector = np.empty(0, np.float32)
+    if not len(vector) or not np.isfinite(vector).all():
+        raise Unreadable("a vector is no list of finite numbers")
+    return vector
+
+
+# Some chat templates write the first tag into the prompt.
+_THOUGHT = re.compile(r"(?:<think(?:ing)?>|(?![{\[`])).*?</think(?:ing)?>\s*", re.DOTALL)
+_FENCE = re.compile(r"```[A-Za-z0-9]*\s*(.*)```", re.DOTALL)
+
+
+def repaired(text: str) -> tuple[str, str]:
+    r"""JSON without the byte order mark, the thoughts or the code fence around it, and what it was
+    in; "" if nothing was changed. An ambiguous answer is left as it is.
+
+    >>> repaired('```json\n{"a": 1}\n```')
+    ('{"a": 1}', 'JSON inside a code fence')
+    >>> repaired('<think>Paris?</think>\n{"a": 1}')
+    ('{"a": 1}', 'JSON after a think block')
+    >>> repaired('Here it is: {"a": 1}')
+    ('Here it is: {"a": 1}', '')
+    """
+    inner, what = text.strip(), []
+    if inner.startswith("\ufeff"):
+        inner, what = inner.lstrip("\ufeff").lstrip(), ["after a byte order mark"]
+    if thought := _THOUGHT.match(inner):
+        inner, what = inner[thought.end() :], [*what, "after a think block"]
+    if fence := _FENCE.fullmatch(inner):
+        inner, what = fence[1].strip(), [*what, "inside a code fence"]
+    try:
+        found = what and isinstance(json.loads(inner), dict | list)
+    except (ValueError, RecursionError):
+        found = False
+    return (inner, f"JSON {' '.join(what)}") if found else (text, "")
