@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeVar, cast
 
 from semgraph.errors import (
     BudgetReached,
@@ -29,6 +29,7 @@ from semgraph.llm.base import (
     Usage,
     Wrapper,
 )
+from semgraph.llm.checked import checked_embeddings, checked_reply
 from semgraph.llm.coalesce import Coalesced, CoalescedTexts
 from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.specs import unbound_role
@@ -285,7 +286,7 @@ class Limited(Wrapper):
         await limiter.enter(tokens)
         used = tokens
         try:
-            answer = await send()
+            answer = self._checked(payload, await send())
             used = _tokens(_usage(answer))
         except RowError as error:
             used = _tokens(_usage(error.spent))
@@ -298,6 +299,13 @@ class Limited(Wrapper):
             return answer
         finally:
             limiter.leave(tokens - used)
+
+    def _checked(self, payload: Payload, answer: T) -> T:
+        if isinstance(payload, Request):
+            return cast("T", checked_reply(self.inner, answer))
+        return (
+            cast("T", checked_embeddings(self.inner, len(payload), answer)) if payload else answer
+        )
 
 
 def _usage(answer: object) -> Usage:

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +25,7 @@ from semgraph.frontend.head import read_graph
 from semgraph.frontend.keywords import checks_arguments
 from semgraph.frontend.load import LoadedPlans
 from semgraph.llm.base import LLM, Embedder
+from semgraph.llm.journal import size_on_disk
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import Budget
 from semgraph.logical.absent import without_absent
@@ -596,7 +599,22 @@ class Session:
             SemgraphError: Another process holds the journal, or it cannot be written; nothing was
                 deleted.
         """
-        return self._resources.forget([groups] if isinstance(groups, str) else groups)
+        return sum(self._prune(None, groups))
+
+    def prune(self, older: timedelta, groups: Iterable[str] | str | None = None) -> tuple[int, int]:
+        """Delete the journal's answers and vectors that are older than `older`, of some groups or of
+        all; return how many of each. The graph and run records stay. Raises as `forget`.
+        """
+        return self._prune(time.time() - older.total_seconds(), groups)
+
+    def _prune(self, before: float | None, groups: Iterable[str] | str | None) -> tuple[int, int]:
+        names = [groups] if isinstance(groups, str) else groups
+        return self._waiting.wait(self._resources.prune(before, names))
+
+    @property
+    def journal_bytes(self) -> int:
+        """The size of the journal on disk, with the journals of shards."""
+        return sum(map(size_on_disk, self._resources.journals))
 
     @checks_arguments
     def report(self, *records: Result | Comparison | str, to: str | Path) -> Path:

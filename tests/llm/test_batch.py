@@ -359,7 +359,10 @@ async def test_a_later_run_collects_the_answers_of_a_submitted_batch(
 async def test_a_batch_whose_id_was_not_recorded_is_found_by_its_token(
     server: ModelServer, journal: Journal, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "submitted", lambda *_: None)  # the process ends before it
+    async def not_recorded(*_: object) -> None:  # the process ends before it
+        pass
+
+    monkeypatch.setattr(journal, "submitted", not_recorded)
     await submitted(server, journal, ask, 3, lambda server: server.batches.calls["look"])
     for _ in range(150):  # batches of others, made later
         server.batches.batches[f"other_{len(server.batches.batches)}"] = {
