@@ -17,9 +17,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from semgraph.display import Drawing, Wrapped
-from semgraph.errors import PlanError, Problem, interruptible
+from semgraph.errors import BudgetReached, PlanError, Problem, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
+from semgraph.formats import stopped
 from semgraph.frontend.frame import Frame
 from semgraph.frontend.head import read_graph
 from semgraph.frontend.keywords import checks_arguments
@@ -277,6 +278,7 @@ class Session:
             PlanError: The plan or an option is wrong; nothing was spent.
             InputError: The rows of an input are wrong; nothing was spent.
             UnavailableError: The model, endpoint or store does not answer.
+            BudgetReached: A limit stopped the run; `result` of the error has what it wrote.
         """
         rows_by_input = dict(plan.tables) if isinstance(plan, Frame) else {}
         rows_by_input |= {
@@ -309,7 +311,12 @@ class Session:
             earlier
         )
         result = await self._carried(request, resources, earlier)
-        return replace(result, first=tuple(first))
+        result = replace(result, first=tuple(first))
+        if result.stopped:
+            raise BudgetReached(
+                f"run {result.run} {stopped(result.stopped)}. {_again(plan, result)}", result
+            )
+        return result
 
     @property
     def usage(self) -> StepMetrics:
@@ -732,6 +739,13 @@ class Session:
             if key.startswith(("models.", "store"))
         )
         return f"Session({shown})"
+
+
+def _again(plan: PlanLike, result: Result) -> str:
+    """How to go on with a run that a limit stopped."""
+    if result.record is None or not isinstance(plan, str | Path):
+        return "With a higher limit the same call goes on: answers so far are in the journal"
+    return f'With a higher limit: session.run("{plan}", resume="{result.run}")'
 
 
 def _abandon(owned: Owned, waiting: Waiting) -> None:
