@@ -88,7 +88,7 @@ def checked_embeddings(endpoint: Any, texts: int, done: Any) -> Embeddings:
         vectors = np.empty(0, np.float32)
     if not isinstance(done, Embeddings) or vectors.ndim != 2 or len(vectors) != texts:
         raise EngineError(
-            f"{_of(endpoint)}.embed returned {done!r:.80}, not Embeddings with one vector for each of {texts} texts"
+            f"{_of(endpoint)}.embed returned {type(done).__name__}, not Embeddings with one vector for each of {texts} texts"
         )
     if not np.isfinite(vectors).all():
         raise RowError(

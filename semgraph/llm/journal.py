@@ -643,7 +643,10 @@ class Journalled(Wrapper):
             if recorded is not None and (recorded.logprobs or not request.words):
                 return recorded
         reply: Reply = await self.inner.complete(request)
-        return await self.journal.record(request, reply, self.name, self.scope)
+        try:
+            return await self.journal.record(request, reply, self.name, self.scope)
+        except asyncio.CancelledError:  # it is paid and will be in the file: it is counted too
+            return reply
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
         """Embed distinct texts, with vectors from the journal if it has them."""
