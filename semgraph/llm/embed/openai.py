@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from semgraph.errors import ModelUnavailable
+from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import Embeddings, Usage, Vectors
 from semgraph.llm.faults import not_openai
 from semgraph.llm.openai import Wire, effective_url, endpoint_name
@@ -47,6 +47,7 @@ class OpenAIEmbedder:
         options = [f"dimensions={dimensions}"] if dimensions else []
         self._name = endpoint_name(model, effective_url(base_url), options)
         self._requested = self._dimensions = dimensions
+        self._answered = False
         self._counter = TokenCounter(model)
         self._wire = Wire(self._name, base_url, api_key, timeout)
         self._prices = Prices(model, self._wire.base_url, price)
@@ -112,12 +113,16 @@ class OpenAIEmbedder:
             raise not_openai(self._name, self._wire.base_url, json.dumps(document)) from None
         lengths = sorted({len(vector) for vector in vectors})
         expected = self._dimensions or (lengths[0] if lengths else 0)
+        alone = count == 1 and self._answered
+        if len(vectors) == count and lengths != [expected] and (alone or len(lengths) > 1):
+            other = f"its vector has {lengths[0]:,} numbers, that of others {expected:,}"
+            raise RowError("vector", other, attempts=1)
         if len(vectors) != count or lengths != [expected]:
             raise ModelUnavailable(
                 f"{self._name} at {self._wire.base_url}: requested {count} vectors of {expected or '?'} dimensions, got "
                 f"{len(vectors)} of {' or '.join(map(str, lengths)) or '?'}. Check the model and ?dimensions="
             )
-        self._dimensions = expected
+        self._dimensions, self._answered = expected, True
         return np.stack(vectors)
 
 
