@@ -314,7 +314,8 @@ class TestOnce:
         done = await once.embed(texts)
         assert list(done.failed) == [255]
         assert np.array_equal(done.vectors[0], vector_of("text 0"))
-        assert done.attempts == len(server.embedding_requests) <= attempts
+        assert len(server.embedding_requests) <= attempts
+        assert status == 503 or done.attempts == len(server.embedding_requests)
 
     async def test_an_endpoint_that_is_down_is_not_asked_for_every_text(
         self, server: ModelServer, embedder
