@@ -147,7 +147,9 @@ class Cascade(Implementation[SemFilter]):
             by_item = dict(zip(readable, scores, strict=True))
             of_rows = {place: by_item[item] for place, item in enumerate(repeated)}
             of_rows = {place: score for place, score in of_rows.items() if not math.isnan(score)}
-            kept = {place: _keeps(verdicts[repeated[place]]) for place in places if place in of_rows}
+            kept = {
+                place: _keeps(verdicts[repeated[place]]) for place in places if place in of_rows
+            }
             low, high = self.thresholds(of_rows, kept) if of_rows else _NOTHING
             for item in readable:
                 score = by_item[item]  # NaN for a text without a vector

@@ -402,8 +402,8 @@ class Commits:
         unwritten: Sequence[Unwritten] = (),
     ) -> CommitAttempt:
         """Write a window with its marks, in one transaction; or nothing, if rows of it cannot be
-        written, such as those that are known to be `unwritten`. A partition that another run wrote first, or with a fault that is of no row, is
-        stopped.
+        written, such as those that are known to be `unwritten`. A partition that another run wrote
+        first, or with a fault that is of no row, is stopped.
         """
         if not self.options.write or not self.plan.sinks:
             return CommitAttempt(done=True)

@@ -601,7 +601,11 @@ class Executor:
         recorder.keep()
         results = await all_ended(
             self.commits.window(
-                windowing, window, input_rows, sinks, attempt.now,
+                windowing,
+                window,
+                input_rows,
+                sinks,
+                attempt.now,
                 [row for row in lacking if row.input_row in window.rows],
             )
             for window in good

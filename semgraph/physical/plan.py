@@ -256,7 +256,9 @@ async def with_vectors(
         try:
             return await compute(inputs)
         except NoVectors as error:
-            ctx.leave_out(failures(node, error.rows.table, [*error.errors], [*error.errors.values()]))
+            ctx.leave_out(
+                failures(node, error.rows.table, [*error.errors], [*error.errors.values()])
+            )
             inputs = [error.others if batch is error.rows else batch for batch in inputs]
 
 

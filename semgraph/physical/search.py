@@ -335,8 +335,6 @@ async def _with_vectors(spec: SearchSpec, rows: Batch, embed: EmbedTextsOf) -> p
     """A step's rows with the vectors that hits bring."""
     table = rows.table
     for name, text in spec.step_vectors.items():
-        vectors = await vectors_of(
-            rows, name, rows.column(text), embed, spec.node.graph.partition
-        )
+        vectors = await vectors_of(rows, name, rows.column(text), embed, spec.node.graph.partition)
         table = table.append_column(name, vectors.cast(VECTOR))
     return table

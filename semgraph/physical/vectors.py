@@ -122,7 +122,9 @@ def given_vectors(rows: Batch, column: pa.Array) -> pa.Array:  # type: ignore[ty
     where one has what is not a finite number.
     """
     vectors = values(column)
-    finite = [vector is None or all(n is not None and isfinite(n) for n in vector) for vector in vectors]
+    finite = [
+        vector is None or all(n is not None and isfinite(n) for n in vector) for vector in vectors
+    ]
     if not all(finite):
         what = "a vector to search for has NULL, NaN or infinity in it"
         raise NoVectors(rows, {row: what for row, ok in enumerate(finite) if not ok})

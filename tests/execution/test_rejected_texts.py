@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import AsyncIterator
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import semgraph
+from semgraph.cli import app
 from semgraph.execution.result import Result
 from semgraph.frontend.head import read_graph
-from tests.execution.conftest import Place, place_of
+from tests.conftest import driver_of
+from tests.execution.conftest import STORY, Place, Watched, Work, place_of, said, variant
 from tests.llm.server import Fault, ModelServer, error
+from tests.served import served
 
 GRAPH = """
 graph: notes
@@ -68,16 +74,21 @@ returns: [found]
 BAD = "forbidden"
 
 
+def rejecting(word: str) -> Callable[[dict[str, Any]], Awaitable[Fault | None]]:
+    """A fault of requests with a text that holds a word."""
+
+    async def rejects(body: dict[str, Any]) -> Fault | None:
+        bad = [text for text in body["input"] if word in text]
+        return error(400, f"{len(bad)} inputs are too long") if bad else None
+
+    return rejects
+
+
 @pytest.fixture
 async def server() -> AsyncIterator[ModelServer]:
     """An embedder that rejects texts with one word."""
-
-    async def rejects(body: dict[str, Any]) -> Fault | None:
-        bad = [text for text in body["input"] if BAD in text]
-        return error(400, f"{len(bad)} inputs are too long") if bad else None
-
     async with ModelServer() as found:
-        found.embedding_fault = rejects
+        found.embedding_fault = rejecting(BAD)
         yield found
 
 
@@ -134,7 +145,9 @@ def simple(server: ModelServer, request, tmp_path: Path, monkeypatch) -> Notes:
 
 def failed(result: Result) -> list[str]:
     return [
-        row.row.get("id", row.row.get("uuid")) if row.input_row is None else result.keys[row.input_row]
+        row.row.get("id", row.row.get("uuid"))
+        if row.input_row is None
+        else result.keys[row.input_row]
         for row in result.failed
     ]
 
@@ -238,3 +251,78 @@ async def test_exactly_the_rows_that_need_a_rejected_text_fail(simple: Notes, se
     result = await simple.run(WINDOWS % size + WRITES, rows)
     assert set(failed(result)) == lost
     assert await simple.keys() == sorted(group.keys() - lost)
+
+
+@pytest.mark.parametrize("size", [1, "all"])
+async def test_a_rejected_name_costs_its_episodes_alone_in_the_shipped_plan(
+    server: ModelServer, model: Watched, request, tmp_path: Path, size: int | str
+) -> None:
+    server.embedding_fault = rejecting("Luma")
+    work = Work(model, place_of("sqlite", request, tmp_path), tmp_path)
+    embedder = f"openai:embed-8@{server.base_url}?dimensions=8"
+    plan = variant(tmp_path, ("size: $window", f"size: {size}"))
+    result = await work.run(said(STORY[:6]), plan, {"embedder": embedder})
+    lost = [n for n, text in enumerate(STORY[:6]) if "Luma" in text]
+    assert sorted({failure.input_row for failure in result.failed}) == lost
+    assert (result.committed, result.exit_code) == (6 - len(lost), 3)
+    assert all("Luma" in failure.error for failure in result.failed)
+    names = {row["name"] for row in (await work.place.dump())["Entity"].values()}
+    assert names == {"Ann", "Rome", "Ben", "Oslo", "Project Kite"}
+
+
+def test_the_command_line_sets_the_rows_aside_and_exits_with_3(tmp_path: Path, monkeypatch) -> None:
+    for name, text in (("graph.yaml", GRAPH), ("notes.yaml", HEAD + WINDOWS % 1 + WRITES)):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "notes.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in NOTES))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    server = ModelServer()
+    server.embedding_fault = rejecting(BAD)
+    with served(server):
+        args = ["--embedder", f"openai:embed-8@{server.base_url}?dimensions=8"]
+        args += ["--store", "sqlite:graph.db", "--input", "notes=notes.jsonl"]
+        done = CliRunner().invoke(app, ["run", "notes.yaml", *args])
+    assert done.exit_code == 3, done.output
+    (record,) = (tmp_path / ".semgraph" / "runs").iterdir()
+    rows = [json.loads(line) for line in (record / "failed.jsonl").read_text().splitlines()]
+    assert sorted(row["id"] for row in rows) == ["b", "d"]
+
+
+NAN, INFINITE = float("nan"), float("inf")
+UNUSABLE = {
+    "NaN": [NAN, *[1.0] * 7],
+    "infinity": [INFINITE, *[1.0] * 7],
+    "zeros": [0.0] * 8,
+    "a short one": [1.0] * 7,
+}
+
+
+@pytest.mark.parametrize("kind", UNUSABLE)
+async def test_a_stored_vector_of_another_program_that_cannot_be_compared_is_no_hit(
+    notes: Notes, request: pytest.FixtureRequest, kind: str
+) -> None:
+    good = [note(name, f"text {name}") for name in "abc"]
+    await notes.run(WINDOWS % "all" + WRITES, good)
+    if notes.store.startswith("sqlite:"):
+        with sqlite3.connect(notes.folder / "graph.db") as con:
+            blob = np.array(UNUSABLE[kind], "<f4").tobytes()
+            changed = con.execute(
+                'UPDATE "Note#vector#text_embedding" SET vector = ? WHERE "#id" = (SELECT min("#id") FROM "Note#vector#text_embedding")',
+                (blob,),
+            )
+            assert changed.rowcount == 1
+    else:
+        driver = driver_of(request.getfixturevalue("neo4j_database"))
+        driver.execute_query(
+            "MATCH (n:Note {uuid: 'a'}) SET n.text_embedding = $v", v=UNUSABLE[kind]
+        )
+    result = await notes.run(STORED, [note("q", "a question")])
+    hits = [row["near"]["uuid"] for row in result.tables["found"].to_pylist()]
+    assert sorted(hits) == ["b", "c"]
+    assert result.exit_code == 0
+    if not notes.store.startswith("sqlite:") and kind in {"NaN", "infinity", "zeros"}:
+        assert [
+            n
+            for n in result.notes
+            if "Note are left out of searches" in n and n.endswith("first: a")
+        ]

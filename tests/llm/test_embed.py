@@ -86,10 +86,14 @@ class TestEveryEmbedder:
         server.embedding_fault = fails_for(
             "bad", error(400, "maximum context length is 8192 tokens")
         )
-        with pytest.raises(RowError, match="maximum context length is 8192 tokens"):
+        try:
             done = await any_embedder.embed(["good", "bad"])
+        except RowError as rejection:
+            found = rejection
+        else:
             assert list(done.failed) == [1]
-            raise done.failed[1]
+            found = done.failed[1]
+        assert "maximum context length is 8192 tokens" in str(found)
 
     async def test_a_transient_failure_is_repeated(self, any_embedder, server: ModelServer):
         async def fault(body: dict) -> Fault | None:
@@ -351,8 +355,10 @@ class TestOnce:
         # It is not recorded: it is asked for again, alone.
         del server.vectors["odd"]
         server.embedding_requests.clear()
-        again = await Stack(QUICK, journal=journal).embedder(embedder, Limiter()).embed(
-            ["good", "odd", "better"]
+        again = (
+            await Stack(QUICK, journal=journal)
+            .embedder(embedder, Limiter())
+            .embed(["good", "odd", "better"])
         )
         assert not again.failed
         assert [body["input"] for body in server.embedding_requests] == [["odd"]]
