@@ -146,11 +146,14 @@ class Cascade(Implementation[SemFilter]):
                 scores = await self._cosines(node, ctx, group, [texts[item] for item in readable])
             by_item = dict(zip(readable, scores, strict=True))
             of_rows = {place: by_item[item] for place, item in enumerate(repeated)}
-            low, high = self.thresholds(
-                of_rows, {place: _keeps(verdicts[repeated[place]]) for place in places}
-            )
+            of_rows = {place: score for place, score in of_rows.items() if not math.isnan(score)}
+            kept = {
+                place: _keeps(verdicts[repeated[place]]) for place in places if place in of_rows
+            }
+            low, high = self.thresholds(of_rows, kept) if of_rows else _NOTHING
             for item in readable:
-                if item not in verdicts and low <= by_item[item] < high:
+                score = by_item[item]  # NaN for a text without a vector
+                if item not in verdicts and (math.isnan(score) or low <= score < high):
                     between.append(item)
                 elif item not in verdicts:
                     verdicts[item] = Outcome({"keep": by_item[item] >= high})

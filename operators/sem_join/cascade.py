@@ -187,7 +187,9 @@ class Cascade(Implementation[SemJoin]):
             )
             vectors = await ctx.embed(texts, partition)
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            unit = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+            # NaN, which no threshold decides, for a text without a vector
+            nothing = np.full_like(vectors, np.nan)
+            unit = np.divide(vectors, lengths, out=nothing, where=lengths > 0)
             place = {text: n for n, text in enumerate(texts)}
             a = unit[[place[lefts[pairs[i][0]]] for i in own]]
             b = unit[[place[rights[pairs[i][1]]] for i in own]]

@@ -113,4 +113,5 @@ class Lotus(Implementation[SemTopk]):
             [query or " ", *(texts[left] or " " for left in lefts)], rows.partition[lefts[0]]
         )
         similarity = dict(zip(items, cosines(vectors[1:], vectors[0]), strict=True))
-        return sorted(items, key=lambda item: -similarity[item])
+        known = {item: 0.0 if math.isnan(cosine) else cosine for item, cosine in similarity.items()}
+        return sorted(items, key=lambda item: -known[item])

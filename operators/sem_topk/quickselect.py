@@ -105,7 +105,7 @@ class Quickselect(Implementation[SemTopk]):
                     [question, *(texts[lefts[item]] for item in readable)], partition
                 )
                 for item, cosine in zip(readable, cosines(vectors[1:], vectors[0]), strict=True):
-                    likely[item] = cosine
+                    likely[item] = 0.0 if math.isnan(cosine) else cosine
         return likely
 
 

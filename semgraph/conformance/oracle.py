@@ -285,7 +285,7 @@ def is_packed(request: Request) -> bool:
 
 
 class Grams:
-    """An `Embedder` by common 3-grams: unit vectors of shape (texts, 256)."""
+    """An `Embedder` by common 3-grams: unit vectors of shape (texts, 256). It rejects POISON."""
 
     name = "grams"
     size = 256
@@ -309,9 +309,10 @@ class Grams:
             padded = f"  {text.lower()}  ".encode("utf-8", "surrogatepass")
             for i in range(len(padded) - 2):
                 counts[row, zlib.crc32(padded[i : i + 3]) % self.size] += 1
-        return Embeddings(
-            counts / np.linalg.norm(counts, axis=1, keepdims=True), calls=1, attempts=1
-        )
+        failed = {i: RowError("rejected", "no poison") for i, t in enumerate(texts) if POISON in t}
+        counts[list(failed)] = np.nan
+        vectors = counts / np.linalg.norm(counts, axis=1, keepdims=True)
+        return Embeddings(vectors, calls=1, attempts=1, failed=failed)
 
     async def aclose(self) -> None:
         """Nothing to release."""

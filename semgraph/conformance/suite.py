@@ -412,6 +412,13 @@ async def one_failing(candidate: Candidate) -> None:
         )
 
 
+async def no_vector(candidate: Candidate) -> None:
+    """An item with a text that the embedder rejects has an answer."""
+    case = some(candidate.operator, 30, group=[0] * 30)
+    case.texts[7] = f"{POISON} 7"
+    await _all_answered(candidate, case)
+
+
 async def wrong_ids(candidate: Candidate) -> None:
     """Answers with missing, extra or unknown numbers are repeated."""
     await _all_answered(candidate, some(candidate.operator))  # faults without wrong numbers first
@@ -510,6 +517,7 @@ CHECKS: dict[str, Callable[[Candidate], Awaitable[None]]] = {
     "full window": full_window,
     "wrong ids": wrong_ids,
     "one failing row": one_failing,
+    "a text without a vector": no_vector,
     "cancelled": cancelled,
     "budget reached": budget,
     "estimate": estimate,

@@ -23,7 +23,7 @@ from semgraph.execution.windows import InputRows, Window
 from semgraph.logical.plan import Windowing
 from semgraph.logical.sinks import Delete, Merge, Sink
 from semgraph.physical.plan import SinkSpec
-from semgraph.physical.vectors import EmbedTextsOf, partitions_of, vectors_of
+from semgraph.physical.vectors import EmbedTextsOf, NoVectors, vectors_of
 from semgraph.relational.batch import Batch, values
 from semgraph.semantic.ask import Failure
 from semgraph.stores.base import (
@@ -54,6 +54,7 @@ class Unwritten:
         problem: Why it cannot be written.
         by_store: Whether the store refused it; else the rows of the window do not agree, or it has
             no key.
+        by_embedder: Whether the embedder rejected a text of it.
     """
 
     spec: SinkSpec
@@ -61,6 +62,7 @@ class Unwritten:
     place: int
     problem: Problem
     by_store: bool = False
+    by_embedder: bool = False
 
     @property
     def input_row(self) -> int | None:
@@ -72,6 +74,15 @@ class Unwritten:
         """The label and key under which it would have been stored."""
         sink = self.spec.sink
         return sink.label.name, str(self.batch.table.column(sink.graph.key)[self.place].as_py())
+
+    def lacks_vector(self, lacking: Collection[tuple[str, str]]) -> bool:
+        """Whether it has no vector, or is an edge of a node that has none."""
+        label, table = self.spec.sink.label, self.batch.table
+        return self.by_embedder or any(
+            (getattr(label, end), str(table.column(end)[self.place].as_py())) in lacking
+            for end in ("source", "target")
+            if label.kind == "edge"
+        )
 
     def failure(self) -> Failure:
         """The failed row."""
@@ -112,7 +123,7 @@ def failures_of(
     again = [
         row
         for row, refusal in zip(unwritten, refused, strict=True)
-        if refusal in before and row.input_row is not None
+        if refusal in before and row.input_row is not None and not row.by_embedder
     ]
     before |= set(refused)
     failures = [row.failure() for row in unwritten]
@@ -125,6 +136,17 @@ def failures_of(
 def without(sinks: Sinks, rows: Collection[int]) -> Sinks:
     """The rows of sinks without those that derive from some input rows."""
     return [(spec, batch.without_rows(rows)) for spec, batch in sinks]
+
+
+def without_unwritten(sinks: Sinks, unwritten: Sequence[Unwritten]) -> Sinks:
+    """The rows of sinks without those of some nodes and edges."""
+    dropped = {row.key for row in unwritten}
+    kept = []
+    for spec, batch in sinks:
+        label, keys = spec.sink.label.name, batch.column(spec.sink.graph.key)
+        places = [i for i, key in enumerate(keys) if (label, str(key)) not in dropped]
+        kept.append((spec, batch.take(places)))
+    return kept
 
 
 @dataclass(frozen=True)
@@ -164,17 +186,24 @@ class Writes:
         return refused
 
 
-async def with_vectors(sinks: Sinks, embed: EmbedTextsOf) -> Sinks:
-    """The rows of some sinks as tables, with the vectors that their labels have of texts. Raises
-    DataError.
+async def with_vectors(sinks: Sinks, embed: EmbedTextsOf) -> tuple[Sinks, list[Unwritten]]:
+    """The rows of some sinks as tables, with the vectors that their labels have of texts; and the
+    rows with a text that the embedder rejects.
     """
-    embedded = []
+    embedded: list[tuple[SinkSpec, Batch]] = []
+    unwritten: list[Unwritten] = []
     for spec, batch in sinks:
-        try:
-            embedded.append((spec, await _with_vectors(spec.sink, batch, embed)))
-        except DataError as error:
-            raise error.at(spec.sink.step, spec.sink.origin) from None
-    return embedded
+        while True:
+            try:
+                embedded.append((spec, await _with_vectors(spec.sink, batch, embed)))
+                break
+            except NoVectors as error:
+                unwritten += [
+                    Unwritten(spec, batch, place, Problem(what), by_embedder=True)
+                    for place, what in error.errors.items()
+                ]
+                batch = error.others  # noqa: PLW2901
+    return embedded, unwritten
 
 
 async def _with_vectors(sink: Sink, batch: Batch, embed: EmbedTextsOf) -> Batch:
@@ -183,8 +212,9 @@ async def _with_vectors(sink: Sink, batch: Batch, embed: EmbedTextsOf) -> Batch:
         if derived.by == "embed" and batch.has(derived.of):
             vectors: pa.Array[Any] = pa.nulls(0)
             if batch.num_rows:
-                partitions = partitions_of(batch, sink.graph.partition)
-                vectors = await vectors_of(batch.column(derived.of), embed, partitions)
+                vectors = await vectors_of(
+                    batch, derived.name, batch.column(derived.of), embed, sink.graph.partition
+                )
             table = table.append_column(derived.name, vectors)
     return Batch.of_table(table)
 
@@ -337,7 +367,8 @@ class Commits:
         """Write and record the rows of some sinks, in one transaction without marks; or nothing, and
         the rows that cannot be written.
         """
-        unwritten = await self._write(await self.with_vectors(sinks), None)
+        ready, unwritten = await self.with_vectors(sinks)
+        unwritten = unwritten or await self._write(ready, None)
         if not unwritten:
             self.record(sinks)
         return unwritten
@@ -348,19 +379,36 @@ class Commits:
             if isinstance(spec.sink, Merge):
                 self.runtime.recorder.written(spec.sink.label.name, batch.visible())
 
-    async def with_vectors(self, sinks: Sinks) -> Sinks:
-        """The rows of some sinks as `window` takes them. Raises DataError."""
-        return await with_vectors(sinks, partial(self.runtime.embed, COMMIT))
+    async def with_vectors(self, sinks: Sinks) -> tuple[Sinks, list[Unwritten]]:
+        """The rows of some sinks as `window` takes them, and rows that lack a vector. Where rows
+        fail by input row, those that derive from none are noted.
+        """
+        ready, unwritten = await with_vectors(sinks, partial(self.runtime.embed, COMMIT))
+        if self.plan.logical.windows is not None:
+            for row in unwritten:
+                if row.input_row is None:
+                    failure = row.failure()
+                    self.runtime.meter.counted.count(failure.step, "rows left out", failure.error)
+            unwritten = [row for row in unwritten if row.input_row is not None]
+        return ready, unwritten
 
     async def window(
-        self, windowing: Windowing, window: Window, rows: InputRows, sinks: Sinks, now: datetime
+        self,
+        windowing: Windowing,
+        window: Window,
+        rows: InputRows,
+        sinks: Sinks,
+        now: datetime,
+        unwritten: Sequence[Unwritten] = (),
     ) -> CommitAttempt:
         """Write a window with its marks, in one transaction; or nothing, if rows of it cannot be
-        written. A partition that another run wrote first, or with a fault that is of no row, is
-        stopped.
+        written, such as those that are known to be `unwritten`. A partition that another run wrote
+        first, or with a fault that is of no row, is stopped.
         """
         if not self.options.write or not self.plan.sinks:
             return CommitAttempt(done=True)
+        if unwritten:
+            return CommitAttempt(unwritten=unwritten)
         head = uuid4().hex
         try:
             own = [(spec, batch.of_rows(window.rows)) for spec, batch in sinks]

@@ -20,7 +20,7 @@ from semgraph.execution.runtime import (
     Runtime,
 )
 from semgraph.execution.windows import Confinement, Window
-from semgraph.llm.base import Vectors
+from semgraph.llm.base import Embeddings
 from semgraph.llm.prices import OF_BATCH
 from semgraph.llm.stack import Replies, remembering
 from semgraph.logical.iterate import Iterate
@@ -449,7 +449,7 @@ class Evaluation:
         """The store, metered to a step."""
         return MeteredReads(self.runtime.store, self.metrics(step))
 
-    async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Vectors:
+    async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Embeddings:
         """Embed texts of one partition, metered to a step."""
         return await self.runtime.embed(step, texts, partition)
 
@@ -460,6 +460,15 @@ class Evaluation:
     def fail(self, failures: Iterable[Failure]) -> None:
         """Set rows aside."""
         self.failures += failures
+
+    def leave_out(self, failures: Iterable[Failure]) -> None:
+        """Set rows aside; those of no input row at hand are noted."""
+        rows = {row for window in self._windows for row in window.rows}
+        for failure in failures:
+            if self.runtime.plan.logical.windows is None or failure.input_row in rows:
+                self.failures.append(failure)
+            else:
+                self.runtime.meter.counted.count(failure.step, "rows left out", failure.error)
 
     @property
     def traced(self) -> bool:

@@ -29,9 +29,11 @@ from semgraph.execution.commit import (
     Commits,
     Refused,
     Sinks,
+    Unwritten,
     failures_of,
     nothing_written,
     without,
+    without_unwritten,
 )
 from semgraph.execution.evaluation import Evaluation
 from semgraph.execution.recorded_results import RETAINED
@@ -192,9 +194,7 @@ class Executor:
             self.outcome.failures += evaluation.failures
             if self.options.write and sinks:
                 self.runtime.recorder.keep()
-                unwritten = await self.commits.rows(sinks)
-                if unwritten:  # without windows nothing says which rows belong together
-                    raise nothing_written(unwritten)
+                await self._write_without_windows(sinks)
 
     async def _sinks_and_results(
         self, evaluation: Evaluation, specs: Sequence[SinkSpec]
@@ -204,6 +204,16 @@ class Executor:
         batches = await evaluation.batches([*(spec.rows for spec in specs), *returns.values()])
         sinks = list(zip(specs, batches, strict=False))
         return sinks, dict(zip(returns, batches[len(specs) :], strict=True))
+
+    async def _write_without_windows(self, sinks: Sinks) -> None:
+        """Write the sinks; rows that lack a vector fail, and edges that have no end without them."""
+        lacking: set[tuple[str, str]] = set()
+        while unwritten := await self.commits.rows(sinks):
+            if others := [row for row in unwritten if not row.lacks_vector(lacking)]:
+                raise nothing_written(others)  # nothing says which rows belong together
+            lacking |= {row.key for row in unwritten}
+            self.outcome.failures += [row.failure() for row in unwritten]
+            sinks = without_unwritten(sinks, unwritten)
 
     async def _write_first_sinks(self, sinks: Sinks) -> None:
         """Write the sinks with `first: true`; input rows that cannot be written fail."""
@@ -580,17 +590,24 @@ class Executor:
         if input_rows is None:
             raise EngineError("a wave without input rows")
         recorder, good = self.runtime.recorder, attempt.good
-        sinks = attempt.sinks
+        sinks, lacking = attempt.sinks, list[Unwritten]()
         if self.options.write and good:
             own = {row for window in good for row in window.rows}
-            sinks = await self.commits.with_vectors(
+            sinks, lacking = await self.commits.with_vectors(
                 [(spec, batch.of_rows(own)) for spec, batch in sinks]
             )
         recorder.begin()
         self._record(attempt)
         recorder.keep()
         results = await all_ended(
-            self.commits.window(windowing, window, input_rows, sinks, attempt.now)
+            self.commits.window(
+                windowing,
+                window,
+                input_rows,
+                sinks,
+                attempt.now,
+                [row for row in lacking if row.input_row in window.rows],
+            )
             for window in good
         )
         ends = list(zip(good, results, strict=True))

@@ -15,7 +15,7 @@ import pyarrow as pa
 from semgraph.execution.observations import Observations
 from semgraph.execution.windows import Confinement
 from semgraph.expr.scalar import Scalar
-from semgraph.llm.base import LLM, Embedder, Vectors
+from semgraph.llm.base import LLM, Embedder, Embeddings
 from semgraph.llm.journal import Journal
 from semgraph.llm.stack import Budget, bound
 from semgraph.logical.iterate import Iterate
@@ -291,10 +291,10 @@ class Runtime:
             node.step for node in walk(*self.plan.roots) if isinstance(node, (Semantic, Embed))
         )
 
-    async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Vectors:
+    async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Embeddings:
         """Embed distinct texts of one partition, metered to a step."""
         if isinstance(partition, int):  # without windows rows are of no partition
             partition = self.partitions[partition] if self.partitions else ""
         embeddings = await self.embedder.embed(texts, partition)
         count_embeddings(self.meter.step(step), embeddings)
-        return embeddings.vectors
+        return embeddings

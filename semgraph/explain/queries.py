@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from semgraph.expr.own_functions import plain_names
 from semgraph.expr.scalar import parse_scalar
-from semgraph.llm.base import Vectors
+from semgraph.llm.base import Embeddings
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.search import Search
@@ -66,8 +66,8 @@ async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -
     read.
     """
 
-    async def embed(texts: Sequence[str], _partition: Partition) -> Vectors:
-        return np.ones((len(texts), dimensions), np.float32)
+    async def embed(texts: Sequence[str], _partition: Partition) -> Embeddings:
+        return Embeddings(np.ones((len(texts), dimensions), np.float32))
 
     if isinstance(node, Search):
         physical = plan.nodes[node]

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+
+from semgraph.errors import RowError
 
 T = TypeVar("T")
 Origin = Literal["issued", "journal", "coalesced"]
@@ -229,6 +231,7 @@ class Embeddings:
         replayed: Positions of the texts with vectors from the journal.
         seconds: How long the endpoint took.
         dollars: The cost; None if no price is known.
+        failed: The errors of texts without a vector, by position; NaN stands for their vectors.
     """
 
     vectors: Vectors
@@ -238,6 +241,21 @@ class Embeddings:
     replayed: tuple[int, ...] = ()
     seconds: float = 0.0
     dollars: float | None = 0.0
+    failed: Mapping[int, RowError] = field(default_factory=dict)
+
+    def checked(self, size: int) -> Embeddings:
+        """The same; vectors that cannot be compared with those of `size` numbers are errors of
+        their texts.
+        """
+        lengths = np.linalg.norm(self.vectors.astype(np.float64), axis=1)
+        errors = dict(self.failed)
+        for i in np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0))).tolist():
+            what = "NaN or infinity in it" if lengths[i] else "zeros only"
+            errors.setdefault(i, RowError("vector", f"its vector has {what}"))
+        if (own := self.vectors.shape[1]) != size:
+            other = RowError("vector", f"its vector has {own:,} numbers, that of others {size:,}")
+            errors = dict.fromkeys(range(len(self.vectors)), other) | errors
+        return replace(self, failed=errors)
 
     @property
     def journal(self) -> int:

@@ -76,12 +76,7 @@ def checked_reply(endpoint: Any, reply: Any) -> Reply:
 
 
 def checked_embeddings(endpoint: Any, texts: int, done: Any) -> Embeddings:
-    """Embeddings with one vector of finite numbers for each text.
-
-    Raises:
-        RowError: A vector has a number that is not finite.
-        EngineError: They are something else.
-    """
+    """Embeddings with one vector for each text. Raises EngineError if they are something else."""
     try:
         vectors = np.ascontiguousarray(done.vectors, np.float32)
     except (AttributeError, TypeError, ValueError):
@@ -89,10 +84,6 @@ def checked_embeddings(endpoint: Any, texts: int, done: Any) -> Embeddings:
     if not isinstance(done, Embeddings) or vectors.ndim != 2 or len(vectors) != texts:
         raise EngineError(
             f"{_of(endpoint)}.embed returned {type(done).__name__}, not Embeddings with one vector for each of {texts} texts"
-        )
-    if not np.isfinite(vectors).all():
-        raise RowError(
-            "malformed", f"{_of(endpoint)}.embed returned a vector that is not finite", attempts=1
         )
     return replace(done, vectors=vectors)
 

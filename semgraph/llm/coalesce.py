@@ -184,8 +184,9 @@ class CoalescedTexts(_InFlight):
         """Embed texts, in their order. Texts that the partition embedded before, or is embedding,
         cost nothing.
 
+        A text that the endpoint rejects costs only itself: it is in `failed`.
+
         Raises:
-            RowError: The endpoint rejects one of these texts.
             ModelUnavailable: No text will be embedded.
             BudgetReached: The next request would pass a limit, or the run's time is up.
         """
@@ -194,6 +195,7 @@ class CoalescedTexts(_InFlight):
         charges = _Charges()
         places = {text: place for place, text in reversed(list(enumerate(texts)))}
         vectors: dict[str, Vectors] = {}
+        failed: dict[str, RowError] = {}
         calls: list[_Call] = []
         for text in dict.fromkeys(texts):
             key = (partition, text)
@@ -212,15 +214,22 @@ class CoalescedTexts(_InFlight):
                     with suppress(KeyError, ValueError):
                         self._charges[call].remove(charges)
                 raise
-            vectors |= {call.key[1]: call.answer.result() for call in calls}
+            for call in calls:
+                error = call.answer.exception()
+                if isinstance(error, RowError):
+                    failed[call.key[1]] = error
+                else:
+                    vectors[call.key[1]] = call.answer.result()
+        nothing = np.full_like(next(iter(vectors.values()), np.zeros(1, np.float32)), np.nan)
         return Embeddings(
-            vectors=np.stack([vectors[text] for text in texts]),
+            vectors=np.stack([vectors.get(text, nothing) for text in texts]),
             usage=Usage(charges.prompt),
             calls=charges.calls,
             attempts=charges.attempts,
             replayed=tuple(places[text] for text in charges.replayed),
             seconds=charges.seconds,
             dollars=charges.dollars,
+            failed={place: failed[text] for place, text in enumerate(texts) if text in failed},
         )
 
     def _enqueue(self, key: _Key) -> _Call:
@@ -257,16 +266,25 @@ class CoalescedTexts(_InFlight):
         try:
             done: Embeddings = await self.inner.embed(texts, partition)
         except RowError as error:
+            self._charges[part[0]].attempts += error.attempts
             if len(part) == 1:
                 self._fail(part[0], error)
             else:
-                half = len(part) // 2
-                await asyncio.gather(self._embed(part[:half]), self._embed(part[half:]))
+                await self._embed_halves(part)
         except Exception as error:  # noqa: BLE001 - the callers of these texts raise it
+            if len(part) > 1 and getattr(error.__cause__, "kind", "") == "server":
+                first, *part = sorted(part, key=lambda call: len(call.key[1]))
+                await self._embed([first])  # a gateway may fail with one of the others only
+                if first.answer.exception() is None:
+                    return await self._embed_halves(part)
             for call in part:
                 self._fail(call, error)
         else:
             self._resolve(part, done)
+
+    async def _embed_halves(self, part: Sequence[_Call]) -> None:
+        half = len(part) // 2
+        await asyncio.gather(*(self._embed(own) for own in (part[:half], part[half:]) if own))
 
     def _resolve(self, part: Sequence[_Call], done: Embeddings) -> None:
         replayed = set(done.replayed)
@@ -280,6 +298,9 @@ class CoalescedTexts(_InFlight):
                 charges.replayed.append(call.key[1])
             else:
                 charges.add(done, float(ends[i]), float(ends[i + 1]))
+            if i in done.failed:
+                self._fail(call, done.failed[i])
+                continue
             vector = done.vectors[i].copy()
             self._store(call.key, vector)
             if not call.answer.done():

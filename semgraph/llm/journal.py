@@ -663,18 +663,22 @@ class Journalled(Wrapper):
         """Embed distinct texts, with vectors from the journal if it has them."""
         model = f"{self.name} {self.scope}" if self.scope else self.name
         own = [OwnText(partition, text) for text in texts]
-        recorded = {} if self.fresh else await self.journal.find_vectors(own, model)
+        found = {} if self.fresh else await self.journal.find_vectors(own, model)
+        recorded = {text: v for text, v in found.items() if np.isfinite(v).all() and v.any()}
         missing = [text for text in own if text not in recorded]
         done = Embeddings(np.empty((0, 0), np.float32))
         if missing:
             done = await self.inner.embed([text.text for text in missing], partition)
             vectors = dict(zip(missing, done.vectors, strict=True))
-            await self.journal.record_vectors(vectors, model)
+            failed = {missing[place] for place in done.failed}
+            usable = {text: vector for text, vector in vectors.items() if text not in failed}
+            await self.journal.record_vectors(usable, model)
             recorded |= vectors
         new = set(missing)
         return replace(
             done,
             vectors=np.stack([recorded[text] for text in own]),
+            failed={own.index(missing[place]): error for place, error in done.failed.items()},
             replayed=tuple(place for place, text in enumerate(own) if text not in new),
         )
 

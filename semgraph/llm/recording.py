@@ -85,6 +85,7 @@ class Recording:
     now: dict[str, datetime] = field(default_factory=dict)
     answers: dict[str, RecordedAnswer] = field(default_factory=dict)
     vectors: dict[str, Vectors] = field(default_factory=dict)
+    unembedded: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
         """Replace the file atomically."""
@@ -162,6 +163,8 @@ class Recording:
                 "embeds": text,
                 "vector": base64.b64encode(self.vectors[text].astype("<f4").tobytes()).decode(),
             }
+        for text, error in sorted(self.unembedded.items()):
+            yield {"embeds": text, "error": list(error)}
 
     def _take(self, line: dict[str, Any], *, first: bool) -> None:
         if first:
@@ -175,6 +178,8 @@ class Recording:
                 line["date"],
             )
             self.now = {name: datetime.fromisoformat(text) for name, text in line["now"].items()}
+        elif "embeds" in line and "error" in line:
+            self.unembedded[line["embeds"]] = (line["error"][0], line["error"][1])
         elif "embeds" in line:
             vector = np.frombuffer(base64.b64decode(line["vector"], validate=True), dtype="<f4")
             if len(vector) != self.dimensions:
@@ -396,7 +401,11 @@ class RecordedEmbedder:
         """
         began = time.perf_counter()
         vectors = np.zeros((len(texts), self.recording.dimensions), np.float32)
+        failed: dict[int, RowError] = {}
         for i, text in enumerate(texts):
+            if text in self.recording.unembedded:
+                failed[i] = RowError(*self.recording.unembedded[text])
+                continue
             vector = self.recording.vectors.get(text)
             if vector is None:
                 raise ModelUnavailable(
@@ -405,7 +414,8 @@ class RecordedEmbedder:
                 )
             vectors[i] = vector
         usage = Usage(prompt=sum(map(self.count_tokens, texts)))
-        return Embeddings(vectors, usage, calls=1, seconds=time.perf_counter() - began, dollars=0.0)
+        seconds = time.perf_counter() - began
+        return Embeddings(vectors, usage, calls=1, seconds=seconds, dollars=0.0, failed=failed)
 
     async def aclose(self) -> None:
         """Nothing to close."""
@@ -511,6 +521,9 @@ class RecordingEmbedder(Wrapper):
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
         """Embed texts, and record their vectors."""
         done = await self.inner.embed(texts, partition)
-        self._recording.dimensions = done.vectors.shape[1]
-        self._recording.vectors.update(zip(texts, done.vectors, strict=True))
+        for place, (text, vector) in enumerate(zip(texts, done.vectors, strict=True)):
+            if (error := done.failed.get(place)) is not None:
+                self._recording.unembedded[text] = (error.kind, str(error))
+            else:
+                self._recording.dimensions, self._recording.vectors[text] = len(vector), vector
         return done

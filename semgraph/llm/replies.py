@@ -180,9 +180,7 @@ def first_tokens(logprobs: Any) -> list[tuple[str, float]]:
 
 
 def vectors(reply: Mapping[str, Any], texts: int) -> list[Vectors]:
-    """The vectors of an embedding reply, in the order of the texts, all of one length. Raises
-    Unreadable.
-    """
+    """The vectors of an embedding reply, in the order of the texts. Raises Unreadable."""
     if "data" not in reply:
         raise Unreadable("the reply has no embeddings", foreign=reply.get("object") != "list")
     data = [mapping(item) for item in sequence(reply["data"])]
@@ -193,15 +191,12 @@ def vectors(reply: Mapping[str, Any], texts: int) -> list[Vectors]:
         if {place for place in places if type(place) is int} != set(range(texts)):
             raise Unreadable("the indexes of the vectors are not those of the texts")
         data.sort(key=lambda item: int(item["index"]))
-    found = [_vector(item.get("embedding")) for item in data]
-    if len({len(vector) for vector in found}) > 1:
-        raise Unreadable("the vectors have several lengths")
-    return found
+    return [_vector(item.get("embedding")) for item in data]
 
 
 def _vector(embedding: Any) -> Vectors:
     """One vector: base64 of little-endian float32, or a list of numbers from endpoints without
-    base64. Raises Unreadable.
+    base64; NaN stands for what is no number. Raises Unreadable.
     """
     try:
         if isinstance(embedding, str):
@@ -213,8 +208,8 @@ def _vector(embedding: Any) -> Vectors:
             vector = vector.astype(np.float32, copy=False)
     except ValueError:
         vector = np.empty(0, np.float32)
-    if not len(vector) or not np.isfinite(vector).all():
-        raise Unreadable("a vector is no list of finite numbers")
+    if not len(vector):
+        raise Unreadable("a vector is no list of numbers")
     return vector
 
 

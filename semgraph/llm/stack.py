@@ -6,7 +6,7 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -133,9 +133,18 @@ class Retried(Wrapper):
         super().__init__(inner)
         self.policy = policy or RetryPolicy()
         self._answered = self._in_succession = 0
+        self._size = 0  # of vectors
+        self._failed: dict[str, int] = {}  # texts of failed requests: `_answered` when they began
 
-    async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
-        """Repeat it until it succeeds.
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
+        """Embed texts; a vector that cannot be compared is an error of its text."""
+        done = await super().embed(texts, partition)
+        self._size = self._size or done.vectors.shape[1]
+        return done.checked(self._size)
+
+    async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:
+        """Repeat it until it succeeds. Texts whose request failed are sent in smaller ones, each
+        with two attempts only: one of them may be what the endpoint cannot embed.
 
         Raises:
             RowError: It kept failing, or failed for good; `attempts` counts all of them.
@@ -144,6 +153,11 @@ class Retried(Wrapper):
                 proof: three in succession must fail so.
         """
         failed, seconds, answered = 0, 0.0, self._answered
+        texts = () if isinstance(payload, Request) else payload
+        again = bool(texts) and all(text in self._failed for text in texts)
+        if again:
+            answered = min(self._failed[text] for text in texts)
+        most = min(self.policy.attempts, 2) if again else self.policy.attempts
         while True:
             try:
                 answer = await send()
@@ -159,8 +173,8 @@ class Retried(Wrapper):
                 asked = asked if failure.endpoint else min(asked, self.policy.longest)
                 wait = max(self.policy.wait(failed), asked)
                 seconds += failure.seconds + wait
-                most = min(self.policy.attempts, failure.attempts or self.policy.attempts)
-                if failed >= most or seconds > self.policy.deadline:
+                if failed >= min(most, failure.attempts or most) or seconds > self.policy.deadline:
+                    self._failed |= dict.fromkeys(texts, answered)
                     self._give_up(error, failed, seconds - wait, answered)
                 await asyncio.sleep(wait)
             else:

@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from semgraph.errors import DataError, EngineError
 from semgraph.expr.canonical import canonical, is_unset, tagged_fields
-from semgraph.llm.base import Vectors
+from semgraph.llm.base import Embeddings
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.iterate import Iterate
@@ -37,7 +37,7 @@ from semgraph.physical.search import (
     run_searches,
 )
 from semgraph.physical.search_spec import SearchSpec
-from semgraph.physical.vectors import Partition, run_embed
+from semgraph.physical.vectors import NoVectors, Partition, run_embed
 from semgraph.relational.batch import FEW, Batch, runtime_schema
 from semgraph.relational.segments import (
     Segment,
@@ -47,7 +47,7 @@ from semgraph.relational.segments import (
     run_segment,
     run_traced,
 )
-from semgraph.semantic.ask import Answered, Failure
+from semgraph.semantic.ask import Answered, Failure, failures
 from semgraph.semantic.clustering import Algorithm
 from semgraph.semantic.contract import Implementation
 from semgraph.semantic.early_stop import in_chunks, rows_a_call
@@ -102,7 +102,7 @@ class ExecutionContext(Protocol):
         """The store, metered to a step."""
         ...
 
-    async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Vectors:
+    async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Embeddings:
         """Embed texts of one partition, metered to a step."""
         ...
 
@@ -112,6 +112,10 @@ class ExecutionContext(Protocol):
 
     def fail(self, failures: Iterable[Failure]) -> None:
         """Set rows aside."""
+        ...
+
+    def leave_out(self, failures: Iterable[Failure]) -> None:
+        """Set rows aside; those of no input row at hand are noted."""
         ...
 
     @property
@@ -241,6 +245,23 @@ def _as_input(value: object) -> str | None:
     return "#" if isinstance(value, Node) else None
 
 
+async def with_vectors(
+    node: Node,
+    inputs: Sequence[Batch],
+    ctx: ExecutionContext,
+    compute: Callable[[Sequence[Batch]], Awaitable[T]],
+) -> T:
+    """What is computed of rows with vectors; rows of the inputs that lack one are left out."""
+    while True:
+        try:
+            return await compute(inputs)
+        except NoVectors as error:
+            ctx.leave_out(
+                failures(node, error.rows.table, [*error.errors], [*error.errors.values()])
+            )
+            inputs = [error.others if batch is error.rows else batch for batch in inputs]
+
+
 @dataclass(frozen=True, eq=False)
 class InputTable(PhysicalNode):
     """The rows of an input, which the executor is given."""
@@ -357,16 +378,21 @@ class SearchGroup:
                 any.
             ctx: The context.
         """
-        left, *rows_of_steps = map(ctx.by_partition, inputs)
-        rest = iter(rows_of_steps)
-        withins = [next(rest) if spec.node.within is not None else None for spec in self.specs]
         step = self.specs[0].node.step
         store: StoreSearches = ctx.store(step)
         if self.queries:
             store = RememberedSearches(store, await ctx.once(self.queries, _no_hits))
-        results = await run_searches(
-            self.specs, left, withins, store, partial(ctx.embed, step), ctx.now
-        )
+
+        async def search(inputs: Sequence[Batch]) -> list[Batch]:
+            left, *rows_of_steps = inputs
+            rest = iter(rows_of_steps)
+            withins = [next(rest) if spec.node.within is not None else None for spec in self.specs]
+            return await run_searches(
+                self.specs, left, withins, store, partial(ctx.embed, step), ctx.now
+            )
+
+        own = [ctx.by_partition(batch) for batch in inputs]
+        results = await with_vectors(self.specs[0].node, own, ctx, search)
         return [ctx.by_window(result) for result in results]
 
 
@@ -478,10 +504,14 @@ class EmbedTexts(PhysicalNode):
         metrics.operator, metrics.how = node.keyword, ctx.embedder_name
         started = time.perf_counter()
         embed = partial(ctx.embed, node.step)
-        table = await run_embed(node, rows, embed, ctx.partition_column, ctx.now)
+
+        async def embedded(inputs: Sequence[Batch]) -> Batch:
+            return await run_embed(node, inputs[0], embed, ctx.partition_column, ctx.now)
+
+        batch = await with_vectors(node, inputs, ctx, embedded)
         metrics.rows_in = (metrics.rows_in or 0) + rows.num_rows
         metrics.seconds += time.perf_counter() - started
-        return Batch.of_table(table).derived_from(rows)
+        return batch
 
 
 @dataclass(frozen=True, eq=False)

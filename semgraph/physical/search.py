@@ -29,7 +29,6 @@ from semgraph.physical.vectors import (
     EmbedTextsOf,
     given_vectors,
     of_one_size,
-    partitions_of,
     vectors_of,
 )
 from semgraph.relational.batch import Batch, runtime_schema, values
@@ -227,11 +226,11 @@ async def method_values(
             texts = [None if text is None else words(text) for text in sought.column("x")]
             columns.append(pa.array(texts, pa.string()))
         elif by.via == "nearest" and not node.given_as_vector(by):
-            partitions = partitions_of(left, node.graph.partition)
-            columns.append(await vectors_of(sought.column("x"), embed, partitions))
+            name, texts = f"vector to compare with {by.prop}", sought.column("x")
+            columns.append(await vectors_of(left, name, texts, embed, node.graph.partition))
         else:
             column = sought.array("x")
-            columns.append(given_vectors(column) if by.via == "nearest" else column)
+            columns.append(given_vectors(left, column) if by.via == "nearest" else column)
     return columns
 
 
@@ -284,10 +283,11 @@ async def _finish(
 
 async def _step_vectors(search: SearchInput, embed: EmbedTextsOf, method: int) -> Any:
     """The vectors of a step's rows for a method."""
-    assert search.within is not None
-    texts = search.within.column(search.spec.node.methods[method].prop)
+    rows, node = search.within, search.spec.node
+    assert rows is not None
+    name = node.methods[method].prop
     return await vectors_of(
-        texts, embed, partitions_of(search.within, search.spec.node.graph.partition)
+        rows, f"vector of {name}", rows.column(name), embed, node.graph.partition
     )
 
 
@@ -335,7 +335,6 @@ async def _with_vectors(spec: SearchSpec, rows: Batch, embed: EmbedTextsOf) -> p
     """A step's rows with the vectors that hits bring."""
     table = rows.table
     for name, text in spec.step_vectors.items():
-        partitions = partitions_of(rows, spec.node.graph.partition)
-        vectors = await vectors_of(rows.column(text), embed, partitions)
+        vectors = await vectors_of(rows, name, rows.column(text), embed, spec.node.graph.partition)
         table = table.append_column(name, vectors.cast(VECTOR))
     return table

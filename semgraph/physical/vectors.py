@@ -1,23 +1,45 @@
-"""Vectors of texts, embedded once for each partition, and vectors that rows bring."""
+"""Vectors of texts, embedded once for each partition, and vectors that rows bring; rows that lack
+one.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import accumulate
+from math import isfinite
 
 import pyarrow as pa
 
 from semgraph.errors import DataError
-from semgraph.llm.base import Vectors
+from semgraph.llm.base import Embeddings
 from semgraph.logical.semantic import VECTOR, Embed
 from semgraph.relational.batch import Batch, conform, runtime_schema, values
 from semgraph.relational.segments import column_of
 
 Partition = str | int
 """A partition: its name, or the number that rows have for it; "" where it is not known."""
-EmbedTextsOf = Callable[[Sequence[str], Partition], Awaitable[Vectors]]
+EmbedTextsOf = Callable[[Sequence[str], Partition], Awaitable[Embeddings]]
+_SHOWN = 60  # characters of a text without a vector
+
+
+class NoVectors(DataError):
+    """Rows without a vector that they need.
+
+    Args:
+        rows: A batch.
+        errors: Why some rows of it have none, by their places.
+    """
+
+    def __init__(self, rows: Batch, errors: Mapping[int, str]) -> None:
+        self.rows, self.errors = rows, errors
+        super().__init__(next(iter(errors.values())))
+
+    @property
+    def others(self) -> Batch:
+        """The rows of the batch that have one."""
+        return self.rows.take([i for i in range(self.rows.num_rows) if i not in self.errors])
 
 
 def partitions_of(batch: Batch, column: str) -> Sequence[Partition]:
@@ -30,12 +52,23 @@ def partitions_of(batch: Batch, column: str) -> Sequence[Partition]:
 
 
 async def vectors_of(
-    texts: Sequence[str | None], embed: EmbedTextsOf, of: Sequence[Partition]
+    rows: Batch, name: str, texts: Sequence[str | None], embed: EmbedTextsOf, owner: str
 ) -> pa.Array:  # type: ignore[type-arg]
     """Vectors of texts, each distinct text of a partition embedded once; None gives NULL.
 
     Vectors have one element where there is no text at all: how many a vector has is not known then.
+
+    Args:
+        rows: The rows that have the texts.
+        name: Of the vectors, for errors.
+        texts: One for each row.
+        embed: Embeds texts of a partition.
+        owner: The column that names the partition of a row.
+
+    Raises:
+        NoVectors: The embedder rejects some of the texts.
     """
+    of = partitions_of(rows, owner)
     places: dict[tuple[Partition, str], int] = {}
     distinct: dict[Partition, list[str]] = {}
     for text, partition in zip(texts, of, strict=True):
@@ -45,7 +78,16 @@ async def vectors_of(
             own.append(text)
     if not distinct:
         return pa.nulls(len(texts), pa.list_(pa.float32(), 1))
-    vectors = await asyncio.gather(*(embed(own, partition) for partition, own in distinct.items()))
+    done = await asyncio.gather(*(embed(own, partition) for partition, own in distinct.items()))
+    failed = {
+        (partition, own[place]): f"no {name} of “{_beginning(own[place])}”: {error.kind}: {error}"
+        for (partition, own), part in zip(distinct.items(), done, strict=True)
+        for place, error in part.failed.items()
+    }
+    if failed:
+        pairs = enumerate(zip(of, texts, strict=True))
+        raise NoVectors(rows, {row: failed[pair] for row, pair in pairs if pair in failed})
+    vectors = [part.vectors for part in done]
     starts = dict(zip(distinct, accumulate(map(len, distinct.values()), initial=0), strict=False))
     index = [
         None if text is None else starts[partition] + places[partition, text]
@@ -57,24 +99,37 @@ async def vectors_of(
     )
 
 
+def _beginning(text: str) -> str:
+    line = " ".join(text[: 4 * _SHOWN].split())
+    return line if line == text and len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
+
+
 async def run_embed(
     node: Embed, left: Batch, embed: EmbedTextsOf, partition: str, now: datetime | None
-) -> pa.Table:
+) -> Batch:
     """The rows with their vectors; texts of two partitions never share a request."""
     schema = runtime_schema(node)
     rows = left.table
     for name, scalar in node.add:
         texts = (await column_of(scalar, node.input, left, now)).column("x")
-        vectors = await vectors_of(texts, embed, partitions_of(left, partition))
+        vectors = await vectors_of(left, f'vector "{name}"', texts, embed, partition)
         rows = rows.append_column(name, vectors.cast(VECTOR))
-    return conform(rows.select(schema.names), schema)
+    return Batch.of_table(conform(rows.select(schema.names), schema)).derived_from(left)
 
 
-def given_vectors(column: pa.Array) -> pa.Array:  # type: ignore[type-arg]
-    """A column of vectors as those of one length. Raises DataError where their lengths differ."""
+def given_vectors(rows: Batch, column: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+    """The vectors of rows as those of one length. Raises DataError where their lengths differ, or
+    where one has what is not a finite number.
+    """
+    vectors = values(column)
+    finite = [
+        vector is None or all(n is not None and isfinite(n) for n in vector) for vector in vectors
+    ]
+    if not all(finite):
+        what = "a vector to search for has NULL, NaN or infinity in it"
+        raise NoVectors(rows, {row: what for row, ok in enumerate(finite) if not ok})
     if pa.types.is_fixed_size_list(column.type):
         return column
-    vectors = values(column)
     sizes = sorted({len(vector) for vector in vectors if vector is not None})
     if len(sizes) > 1:
         raise DataError(

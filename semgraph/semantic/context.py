@@ -205,12 +205,14 @@ class NodeContext:
         self._paid.add(reply.call_id)
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:
-        """Vectors of texts, shape (texts, dimensions), float32; equal texts are sent once."""
+        """Vectors of texts; see `semgraph.semantic.contract.Context`. Equal texts are sent once."""
         distinct = list(dict.fromkeys(texts))
         if not distinct:
             return np.zeros((0, await self._embedder.dimensions()), np.float32)
         embeddings = await self._embedder.embed(distinct, partition)
         count_embeddings(self._metrics, embeddings)
+        for i, error in embeddings.failed.items():
+            self.count_note("texts without a vector", f"“{distinct[i][:60]}”: {error}")
         place = {text: i for i, text in enumerate(distinct)}
         return embeddings.vectors[[place[text] for text in texts]]
 

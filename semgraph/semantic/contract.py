@@ -362,7 +362,11 @@ class Context(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:
-        """Vectors of texts, shape (texts, dimensions), float32."""
+        """Vectors of texts, shape (texts, dimensions), float32.
+
+        The vector of a text that the embedder rejects is NaN, and a note names the text: decide
+        about its items without it.
+        """
         ...
 
     def random(self, partition: str, *key: str) -> random.Random:

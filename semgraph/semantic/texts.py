@@ -39,11 +39,13 @@ def queries(node: Semantic, rows: Rows) -> list[str]:
 
 
 def cosines(vectors: Vectors, other: Vectors) -> list[float]:
-    """The cosine of each vector, shape (n, dimensions), with another one; 0 for zero vectors."""
+    """The cosine of each vector, shape (n, dimensions), with another one; 0 for zero vectors,
+    NaN for those of texts without a vector.
+    """
     import numpy as np
 
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(other)
     result: list[float] = np.divide(
-        vectors @ other, lengths, out=np.zeros(len(vectors)), where=lengths > 0
+        vectors @ other, lengths, out=np.zeros(len(vectors)), where=lengths != 0
     ).tolist()
     return result

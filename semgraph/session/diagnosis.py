@@ -283,6 +283,8 @@ async def _embed(embedder: Embedder) -> str:
     """Embed a sentence and return the outcome in words. Raises as `Embedder.embed` does."""
     began = time.monotonic()
     embeddings = await embedder.embed([_SENTENCE])
+    for error in embeddings.failed.values():
+        raise error
     return (
         f"{plural(embeddings.vectors.shape[1], 'dimension')} ({duration(time.monotonic() - began)})"
     )

@@ -24,8 +24,8 @@ _CHUNK = 1 << 23
 
 
 class Block:
-    """The vectors of one partition, each under the id of its row. Vectors of zeros have no
-    direction and are left out.
+    """The vectors of one partition, each under the id of its row. Vectors without a direction, of
+    zeros or of what is no finite number, are left out.
     """
 
     def __init__(self, size: int) -> None:
@@ -70,10 +70,11 @@ class Block:
 
         norms = lengths(vectors)
         known = np.fromiter((self._place.get(i, -1) for i in ids.tolist()), np.int64, len(ids))
-        for i in np.flatnonzero((known >= 0) & (norms == 0)).tolist():
+        usable = np.isfinite(norms) & (norms > 0)
+        for i in np.flatnonzero((known >= 0) & ~usable).tolist():
             self._remove(int(ids[i]))
-        new = (known < 0) & (norms > 0)
-        replaced = (known >= 0) & (norms > 0)
+        new = (known < 0) & usable
+        replaced = (known >= 0) & usable
         places = np.fromiter(
             (self._place[i] for i in ids[replaced].tolist()), np.int64, int(replaced.sum())
         )

@@ -92,6 +92,7 @@ class ModelServer:
         self.answer, self.latency = answer, latency
         self.embedding_fault: Callable[[dict[str, Any]], Awaitable[Fault | None]] | None = None
         self.plain_floats = False
+        self.vectors: dict[str, list[float]] = {}  # of some texts, in place of `vector_of`
         self.requests: list[dict[str, Any]] = []
         self.embedding_requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -170,7 +171,12 @@ class ModelServer:
         fault = await self.embedding_fault(body) if self.embedding_fault else None
         if fault is not None:
             return await self._fault(fault, request)
-        vectors = [vector_of(text, body.get("dimensions", 8)) for text in body["input"]]
+        vectors = [
+            np.array(self.vectors[text], np.float32)
+            if text in self.vectors
+            else vector_of(text, body.get("dimensions", 8))
+            for text in body["input"]
+        ]
         if body.get("encoding_format") == "base64" and not self.plain_floats:
             embeddings: list[Any] = [
                 base64.b64encode(vector.tobytes()).decode() for vector in vectors

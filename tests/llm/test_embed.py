@@ -86,8 +86,14 @@ class TestEveryEmbedder:
         server.embedding_fault = fails_for(
             "bad", error(400, "maximum context length is 8192 tokens")
         )
-        with pytest.raises(RowError, match="maximum context length is 8192 tokens"):
-            await any_embedder.embed(["good", "bad"])
+        try:
+            done = await any_embedder.embed(["good", "bad"])
+        except RowError as rejection:
+            found = rejection
+        else:
+            assert list(done.failed) == [1]
+            found = done.failed[1]
+        assert "maximum context length is 8192 tokens" in str(found)
 
     async def test_a_transient_failure_is_repeated(self, any_embedder, server: ModelServer):
         async def fault(body: dict) -> Fault | None:
@@ -320,17 +326,78 @@ class TestOnce:
         server.embedding_fault = fails_for("bad", error(400, "too long"))
         once = embed_once(embedder)
         asked = [once.embed([text]) for text in ["a", "b", "bad", "c", "d"]]
-        outcomes = await asyncio.gather(*asked, return_exceptions=True)
-        assert [type(outcome).__name__ for outcome in outcomes] == [
-            "Embeddings",
-            "Embeddings",
-            "RowError",
-            "Embeddings",
-            "Embeddings",
+        outcomes = await asyncio.gather(*asked)
+        assert [{p: e.kind for p, e in done.failed.items()} for done in outcomes] == [
+            {},
+            {},
+            {0: "rejected"},
+            {},
+            {},
         ]
+        assert np.isnan(outcomes[2].vectors).all()
         # It may be asked for again: a failure is not remembered.
         server.embedding_fault = None
         assert (await once.embed(["bad"])).calls == 1
+
+    @pytest.mark.parametrize(
+        ("status", "attempts"),
+        [(400, 1 + 8 * 2), (500, 10 + 8 * 3), (503, 10 + 1 + 8 * 3)],
+    )
+    async def test_one_text_that_is_always_refused_costs_few_attempts(
+        self, server: ModelServer, embedder, status: int, attempts: int
+    ):
+        """A request of 256 texts is repeated ten times, its halves twice, the text itself twice."""
+        server.embedding_fault = fails_for("bad and long", error(status, "cannot embed this"))
+        policy = RetryPolicy(attempts=10, first=0.001, longest=0.001)
+        once = Stack(policy).embedder(embedder, Limiter())
+        texts = [*(f"text {n}" for n in range(255)), "bad and long"]
+        done = await once.embed(texts)
+        assert list(done.failed) == [255]
+        assert np.array_equal(done.vectors[0], vector_of("text 0"))
+        assert len(server.embedding_requests) <= attempts
+        assert status == 503 or done.attempts == len(server.embedding_requests)
+
+    async def test_an_endpoint_that_is_down_is_not_asked_for_every_text(
+        self, server: ModelServer, embedder
+    ):
+        async def down(_body: dict) -> Fault:
+            return error(503, "down")
+
+        server.embedding_fault = down
+        once = Stack(QUICK).embedder(embedder, Limiter())
+        with pytest.raises(ModelUnavailable, match="down"):
+            await once.embed([f"text {n}" for n in range(256)])
+        assert len(server.embedding_requests) <= QUICK.attempts + 2
+
+    @pytest.mark.parametrize(
+        ("vector", "what"),
+        [
+            ([float("nan"), *[1.0] * 7], "NaN or infinity in it"),
+            ([float("inf"), *[1.0] * 7], "NaN or infinity in it"),
+            ([0.0] * 8, "zeros only"),
+            ([1.0] * 7, "7 numbers, that of others 8"),
+        ],
+    )
+    async def test_a_vector_that_cannot_be_compared_costs_its_text_alone(
+        self, server: ModelServer, embedder, journal: Journal, vector: list[float], what: str
+    ):
+        server.vectors["odd"] = vector
+        once = Stack(QUICK, journal=journal).embedder(embedder, Limiter())
+        await once.dimensions()
+        done = await once.embed(["good", "odd", "better"])
+        assert {place: str(error) for place, error in done.failed.items()} == {
+            1: f"its vector has {what}"
+        }
+        # It is not recorded: it is asked for again, alone.
+        del server.vectors["odd"]
+        server.embedding_requests.clear()
+        again = (
+            await Stack(QUICK, journal=journal)
+            .embedder(embedder, Limiter())
+            .embed(["good", "odd", "better"])
+        )
+        assert not again.failed
+        assert [body["input"] for body in server.embedding_requests] == [["odd"]]
 
     async def test_a_cancelled_caller_does_not_disturb_the_others(
         self, server: ModelServer, embedder

@@ -17,7 +17,8 @@ from semgraph.llm.base import LLM, Embedder, Message, Request
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.recording import Recorded, RecordedEmbedder, Recorder
-from tests.llm.server import Answer
+from semgraph.llm.stack import Limiter, Stack
+from tests.llm.server import Answer, error
 
 SCHEMA = '{"type":"string"}'
 NOON = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
@@ -157,6 +158,23 @@ class TestMisses:
     async def test_vectors(self, path):
         with pytest.raises(ModelUnavailable, match="has no vector of “Carla”"):
             await RecordedEmbedder(path).embed(["Bob", "Carla"])
+
+
+async def test_a_text_that_was_rejected_is_rejected_again(server, tmp_path):
+    async def fault(body):
+        return error(400, "too long") if "bad" in body["input"] else None
+
+    server.embedding_fault = fault
+    endpoint = OpenAIEmbedder("embed-8", base_url=server.base_url, api_key="key")
+    recorder = Recorder()
+    live = await recorder.embedder(Stack().embedder(endpoint, Limiter())).embed(["good", "bad"])
+    recorder.write(tmp_path / "r.jsonl")
+    replayed = await RecordedEmbedder(tmp_path / "r.jsonl").embed(["good", "bad"])
+    assert {p: (e.kind, str(e)) for p, e in replayed.failed.items()} == {
+        1: (live.failed[1].kind, str(live.failed[1]))
+    }
+    assert np.array_equal(replayed.vectors[0], live.vectors[0])
+    await endpoint.aclose()
 
 
 async def test_a_row_that_got_an_error_gets_it_again(server, model, tmp_path):

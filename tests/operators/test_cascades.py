@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import semgraph
 from semgraph import extras
 from semgraph.conformance.cases import LIBRARY, Case, answers, ask, mind, node, run
-from semgraph.conformance.oracle import Faulty, Grams, Mind, Oracle
+from semgraph.conformance.oracle import POISON, Faulty, Grams, Mind, Oracle
 from semgraph.errors import PlanError, RowError
 from semgraph.expr.types import parse_type
 from semgraph.llm.base import Limits, Reply, Request
@@ -411,6 +411,22 @@ async def test_what_is_unlike_is_no_match_unasked_and_what_lies_between_is_asked
         2,
     )
     assert await decided("cascade(reject=0.9)", lefts, rights) == ([False, False], 0)
+
+
+async def test_a_pair_with_a_text_that_the_embedder_rejects_is_asked_about() -> None:
+    lefts, rights = ["Alice Chen", f"{POISON} Chen"], ["Zorro"]
+    assert await decided("cascade(jaccard=null)", lefts[:1], rights) == ([False], 0)
+    assert await decided("cascade(jaccard=null, pairs=1)", lefts, rights) == ([False] * 2, 1)
+
+
+@pytest.mark.parametrize("rejected", [1, 60, 120])
+async def test_a_filter_asks_about_every_row_that_the_embedder_rejects(rejected: int) -> None:
+    texts = [f"{'good' if i % 3 else 'poor'} {i}" for i in range(120)]
+    texts[:rejected] = [f"{text} {POISON}" for text in texts[:rejected]]
+    llm = Oracle(GOOD)
+    rows = answers(await run(Case("sem_filter", texts), filter_way(sample=60, rows=1), llm))
+    assert [row["error"] for row in rows] == [None] * 120
+    assert [row["keep"] for row in rows[:rejected]] == ["good" in t for t in texts[:rejected]]
 
 
 async def test_what_is_near_enough_matches_unasked_only_where_that_is_wanted() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from semgraph.expr import parse_scalar as sql
 from semgraph.expr.functions import overlap
-from semgraph.llm.base import Vectors
+from semgraph.llm.base import Embeddings
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
 from semgraph.logical.search import Search, SearchMethod
@@ -23,7 +23,7 @@ from semgraph.logical.typecheck import Sort
 from semgraph.physical.search import by_statement, method_values, run_searches
 from semgraph.physical.search_rows import RowSearch
 from semgraph.physical.search_spec import SearchInput, SearchSpec
-from semgraph.physical.vectors import partitions_of, vectors_of
+from semgraph.physical.vectors import vectors_of
 from semgraph.relational.batch import Batch, runtime_schema
 from semgraph.stores.base import NodeWrite, WriteBatch
 from semgraph.stores.sqlite.store import SqliteStore
@@ -56,11 +56,10 @@ ROWS = Input(
 NAMES = ["ann lee", "bob lee", "ann ray", "cy"]
 
 
-async def embed(texts: Sequence[str], _partition: str = "") -> Vectors:
+async def embed(texts: Sequence[str], _partition: str = "") -> Embeddings:
     """A vector for each text: which of eight letters it has."""
-    return np.array(
-        [[float(text.count(letter)) + 0.1 for letter in "anbolery"] for text in texts], np.float32
-    )
+    rows = [[float(text.count(letter)) + 0.1 for letter in "anbolery"] for text in texts]
+    return Embeddings(np.array(rows, np.float32))
 
 
 def search(**options: Any) -> Search:
@@ -102,7 +101,8 @@ async def store_with(names: Sequence[str]) -> SqliteStore:
     store = SqliteStore(":memory:")
     await store.ensure(GRAPH, 8)
     if names:
-        vectors = pa.FixedSizeListArray.from_arrays(pa.array((await embed(names)).reshape(-1)), 8)
+        numbers = (await embed(names)).vectors.reshape(-1)
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array(numbers), 8)
         table = pa.table(
             {
                 "uuid": [f"s{i}" for i in range(len(names))], "group_id": ["g"] * len(names), "name": list(names),
@@ -306,13 +306,13 @@ def test_what_has_no_text_is_near_to_nothing(asked: str | None, other: str | Non
 def test_texts_of_two_partitions_are_embedded_apart() -> None:
     told: list[tuple[tuple[str, ...], str]] = []
 
-    async def embedding(texts: Sequence[str], partition: str) -> Vectors:
+    async def embedding(texts: Sequence[str], partition: str) -> Embeddings:
         told.append((tuple(texts), partition))
         return await embed(texts)
 
     names = ["ann", None, "bob", "ann", "ann"]
     rows = Batch.of_table(pa.table({"name": names, "group_id": ["g", "g", "h", "h", "g"]}))
-    found = asyncio.run(vectors_of(names, embedding, partitions_of(rows, "group_id"))).to_pylist()
+    found = asyncio.run(vectors_of(rows, "vector", names, embedding, "group_id")).to_pylist()
     assert told == [(("ann",), "g"), (("bob", "ann"), "h")]
     assert found[0] == found[3] == found[4] != found[2]
     assert found[1] is None
@@ -370,7 +370,7 @@ async def by_rows_and_by_statement(
     async def vectors(method: int) -> Any:
         assert within is not None
         texts = within.column(spec.node.methods[method].prop)
-        return await vectors_of(texts, embed, [""] * len(texts))
+        return await vectors_of(within, "vector", texts, embed, "")
 
     result = await search.result(vectors)
     assert result is not None

@@ -117,17 +117,22 @@ class OpenAIEmbedder:
         return json.dumps(body, separators=(",", ":")).encode()
 
     def _vectors(self, reply: Mapping[str, Any], count: int) -> Vectors:
-        """The vectors in the order of the texts, shape (texts, dimensions). Raises Unreadable and
-        Doubtful.
+        """The vectors in the order of the texts, shape (texts, dimensions). Raises Unreadable,
+        Doubtful, and RowError where the texts' vectors have several lengths.
         """
         found = vectors(reply, count)
-        length = len(found[0])
-        if self._dimensions not in (None, length):
-            what = f"requested {count} vectors of {self._dimensions} dimensions, got {count} of {length}"
-            if self._wire.proven:
-                raise Unreadable(what)
-            message = f"{self._name} at {self._wire.base_url}: {what}"
-            failure = Transient("server", message, endpoint=True, attempts=1)
-            raise Doubtful(f"{message}. Check the model and ?dimensions=", failure)
-        self._dimensions = length
-        return np.stack(found)
+        lengths = sorted({len(vector) for vector in found})
+        expected = self._dimensions or lengths[0]
+        if lengths == [expected]:
+            self._dimensions = expected
+            return np.stack(found)
+        if self._wire.proven or len(lengths) > 1:
+            other = next(length for length in lengths if length != expected)
+            what = f"its vector has {other:,} numbers, that of others {expected:,}"
+            raise RowError("vector", what, attempts=1)
+        message = (
+            f"{self._name} at {self._wire.base_url}: requested {count} vectors of {expected} dimensions, got "
+            f"{count} of {lengths[0]}"
+        )
+        failure = Transient("server", message, endpoint=True, attempts=1)
+        raise Doubtful(f"{message}. Check the model and ?dimensions=", failure)

@@ -62,6 +62,7 @@ class Indexes:
         incomplete: Labels and derived text properties that some rows lack.
         empty: Labels without rows, in a database that is only read: full-text searches of them need
             no index.
+        odd: Labels and vector properties where some values cannot be compared.
     """
 
     fulltext: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
@@ -69,6 +70,7 @@ class Indexes:
     ranges: frozenset[tuple[str, str]] = frozenset()
     incomplete: frozenset[tuple[str, str]] = frozenset()
     empty: frozenset[str] = frozenset()
+    odd: frozenset[tuple[str, str]] = frozenset()
 
     def hint(self, var: str, label: str, *properties: str | None) -> str:
         """The index to look into first: of the first property that has one.
@@ -374,8 +376,8 @@ def fill(graph: Graph, label: Label, derived: Derived) -> str:
 
 
 def statistics(graph: Graph) -> str:
-    """A query for the number of rows of each label, the length of one stored vector of each vector
-    property, and which shard of how many the database is, if it is one.
+    """A query for the number of rows of each label, the usual length of the stored vectors of each
+    vector property, and which shard of how many the database is, if it is one.
     """
     parts = [
         f"MATCH (s:{SHARD}) RETURN {string(SHARD)} AS label, toString(s.count) AS name, s.number AS number"
@@ -386,8 +388,9 @@ def statistics(graph: Graph) -> str:
             f"MATCH {pattern} WITH count(n) AS number RETURN {string(label.name)} AS label, '' AS name, number"
         )
         parts += [
-            f"MATCH {pattern} WHERE n.{quoted(name)} IS NOT NULL\n"
-            f"RETURN {string(label.name)} AS label, {string(name)} AS name, size(n.{quoted(name)}) AS number LIMIT 1"
+            f"MATCH {pattern} WHERE n.{quoted(name)} IS NOT NULL WITH n LIMIT 100\n"
+            f"WITH size(n.{quoted(name)}) AS number, count(n) AS times ORDER BY times DESC LIMIT 1\n"
+            f"RETURN {string(label.name)} AS label, {string(name)} AS name, number"
             for name in label.vectors.values()
         ]
     return "\nUNION ALL\n".join(parts)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -27,9 +27,14 @@ from semgraph.stores.batch_io import (
     search_schema,
 )
 from semgraph.stores.neo4j.bolt import Bolt, Records
-from semgraph.stores.neo4j.cypher import LISTS
+from semgraph.stores.neo4j.cypher import LISTS, pattern_of, quoted
 from semgraph.stores.neo4j.schema import Indexes
-from semgraph.stores.neo4j.search_cypher import Branch, SearchStatement, compile_search
+from semgraph.stores.neo4j.search_cypher import (
+    Branch,
+    SearchStatement,
+    comparable,
+    compile_search,
+)
 from semgraph.stores.neo4j.setup import MissingDerived
 from semgraph.stores.neo4j.values import column_of, fields, sent_column
 
@@ -42,7 +47,8 @@ full-text index, which sorts all its entries anyway, for all where that is more 
 @dataclass
 class Searches:
     """State shared by searches: compiled statements, how many entries of each index were needed, and
-    which labels and partitions have so many rows that their vector index is read.
+    which labels and partitions have so many rows that their vector index is read; a note for each
+    vector property with values that cannot be compared.
     """
 
     bolt: Bolt
@@ -52,6 +58,7 @@ class Searches:
     missing_derived: MissingDerived | None = None
     factors: dict[str, int] = field(default_factory=dict)
     large: set[tuple[str, tuple[str, ...] | None]] = field(default_factory=set)
+    odd: dict[tuple[str, str], str] = field(default_factory=dict)
     _texts: dict[Any, SearchStatement] = field(default_factory=dict)
 
     def opened(
@@ -62,6 +69,7 @@ class Searches:
         missing_derived: MissingDerived,
     ) -> None:
         """Set the schema of the database; if it changed, statements are compiled again."""
+        indexes = replace(indexes, odd=frozenset(self.odd))
         if (graph, indexes) != (self.graph, self.indexes):
             self._texts.clear()
             self.large.clear()
@@ -126,12 +134,44 @@ class _Search:
         await self._read_missing_derived()
         while self.queries and rows.num_rows:
             text = self.of.text(self.queries, lists, only)
-            records = await self.of.bolt.read(text.text, self._parameters(text, rows))
+            try:
+                records = await self.of.bolt.read(text.text, self._parameters(text, rows))
+            except EngineError:
+                if not await self._note_odd_vectors():
+                    raise
+                continue
             only, unfinished = self._take(text, records)
             rows = rows.filter(
                 pa.array([q in unfinished for q in rows.column("_q").to_pylist()], pa.bool_())
             )
         return [self._table(number) for number in range(len(self.queries))]
+
+    async def _note_odd_vectors(self) -> bool:
+        """Leave out stored values that are no vector with a direction, as other programs may write
+        them, and note them; whether there are any.
+        """
+        before = len(self.of.odd)
+        for query in self.queries:
+            label = self.graph.label(query.label)
+            names = {label.vectors[m.prop] for m in query.methods if m.via == "nearest"}
+            seen = None if query.partition is None else partitions_of(self.rows, query.partition)
+            own = None if seen is None else sorted({p for parts in seen for p in parts})
+            for name in sorted(names - {name for of, name in self.of.odd if of == label.name}):
+                value = f"h.{quoted(name)}"
+                text = (
+                    f"MATCH {pattern_of(label, 'h')} WHERE {value} IS NOT NULL AND NOT {comparable(value)} "
+                    f"AND ($own IS NULL OR h.{quoted(self.graph.partition)} IN $own) "
+                    f"RETURN count(h), min(toStringOrNull(h.{quoted(self.graph.key)}))"
+                )
+                [(count, first)] = await self.of.bolt.read(text, {"own": own})
+                if count:
+                    self.of.odd[label.name, name] = (
+                        f"{count:,} {label.name} are left out of searches: their {name} is no vector "
+                        f"of finite numbers, or zeros only; first: {first}"
+                    )
+        if len(self.of.odd) > before and self.of.missing_derived is not None:
+            self.of.opened(self.graph, self.of.indexes, self.of.dimensions, self.of.missing_derived)
+        return len(self.of.odd) > before
 
     async def _read_missing_derived(self) -> None:
         """Read what rows lack, in the partitions of the rows."""

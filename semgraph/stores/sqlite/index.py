@@ -287,7 +287,7 @@ def read_vectors(
     since, bound = ("", ()) if version is None else (" AND +changed <= ?", (version,))
     sql = (
         f'SELECT "#id", vector FROM {quote(name[0])} WHERE "#id" IN '
-        f"(SELECT value FROM json_each(?)) AND +part = ?{since}"  # by id, not by partition
+        f"(SELECT value FROM json_each(?)) AND +part = ?{since} AND length(vector) = {4 * size}"
     )
     rows = con.execute(sql, (str(ids.tolist()), name[1], *bound)).fetchall()
     return np.fromiter((row for row, _ in rows), np.int64, len(rows)), _matrix(rows, size)

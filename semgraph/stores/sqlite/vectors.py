@@ -267,7 +267,8 @@ def _read_vectors(
     import numpy as np
 
     table, partition = name
-    newer = f"FROM {quote(table)} WHERE part = ? AND changed > ?"
+    size = 4 * held.block.size
+    newer = f"FROM {quote(table)} WHERE part = ? AND changed > ? AND length(vector) = {size}"
     if not held.block.count:
         held.block.reserve(
             con.execute(f"SELECT count(*) {newer}", (partition, held.version)).fetchone()[0]
