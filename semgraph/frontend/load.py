@@ -1036,7 +1036,7 @@ def _blamed(
             else replace(one, what=f"{caller}: {one.what}", position=None)
             for one in problems
         ]  # fmt: skip
-    return list(dict.fromkeys(problems))
+    return list({one.what: one for one in reversed(problems)}.values())[::-1]
 
 
 def _plan(loader: Loader) -> LogicalPlan:

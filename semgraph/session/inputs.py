@@ -201,7 +201,9 @@ def _refuse_schemas(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
             try:
                 _ = text is None or form_of(text)
             except Fault as fault:
-                what = f"input {name}, row {row}: {column} is no schema: {fault.what}: {shown(text)}"
+                what = (
+                    f"input {name}, row {row}: {column} is no schema: {fault.what}: {shown(text)}"
+                )
                 problems.append(Problem(what, hint=fault.hint or SCHEMA_HINT))
     if problems:
         raise InputError(*problems)
