@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 import pyarrow as pa
 
+from semgraph.display import command
 from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
 from semgraph.expr.scalar import NOW, parse_scalar, reserved
 from semgraph.expr.types import Type, parse_type
@@ -599,7 +599,9 @@ def _settings(
     head.params.update(chosen.get("params") or {})
     if preset is not None and preset not in presets:
         head.attempt_option("--preset", partial(_no_preset, preset, presets))
-    head.attempt_option("--set", partial(_set_parameters, head, declared, params))
+    head.attempt_option(
+        command("--set", "params"), partial(_set_parameters, head, declared, params)
+    )
     for step, (value, path) in [*head.use.items()]:
         if path:
             head.attempt(partial(_settle_choice, head, step, value, path), *path)
@@ -632,6 +634,9 @@ def _set_parameters(head: Head, declared: Mapping[str, Any], params: Mapping[str
     head.params.update(values)
 
 
+_KINDS = {bool: "true or false", int: "a number", float: "a number", list: "a list"}
+
+
 def check_kinds(data: Mapping[str, Any], params: Mapping[str, Any]) -> None:
     """Refuse values of a wrong kind for parameters that a plan declares. Raises Fault.
 
@@ -647,12 +652,9 @@ def check_kinds(data: Mapping[str, Any], params: Mapping[str, Any]) -> None:
     ]
     for name, value in params.items():
         known = any(value == preset[name] for preset in presets if name in preset)  # window: all
-        if (
-            isinstance(declared[name], (int, float))
-            and not known
-            and not isinstance(value, (int, float, NoneType))
-        ):
-            kind = "true or false" if isinstance(declared[name], bool) else "a number"
+        kind = next((k for t, k in _KINDS.items() if isinstance(declared[name], t)), "")
+        fits = kind == next((k for t, k in _KINDS.items() if isinstance(value, t)), "another")
+        if kind and not known and not fits and value is not None:
             raise Fault(
                 f'parameter "{name}" takes {kind}, not {value!r}',
                 name,

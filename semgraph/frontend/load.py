@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from semgraph.display import command
 from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
 from semgraph.expr.canonical import canonical
 from semgraph.expr.functions import canonical_json
@@ -963,6 +964,7 @@ def load_document(
     confined: bool = True,
     functions: Functions | None = None,
     shared: SharedCalls | None = None,
+    blame: bool = True,
 ) -> LogicalPlan:
     """A checked plan from plain data with positions.
 
@@ -978,6 +980,7 @@ def load_document(
         confined: Whether the files that the plan names must be in its folder, or shipped.
         functions: The functions of one's own that it may call; None: the shipped ones.
         shared: Called plans of other loads of this plan, while its files stay as they are.
+        blame: Whether errors name the parameters of the caller that cause them.
 
     Raises:
         PlanError: With everything that is wrong.
@@ -999,19 +1002,41 @@ def load_document(
         raise PlanError(Problem(what, position=position, hint=hint)) from None
     head.attempt(partial(_check_allow, head))
     head.attempt(partial(_check_example, head))
-    if state.problems:
-        raise PlanError(*sorted(state.problems, key=partial(_place, document.file)))
 
-    def load(more: Mapping[str, Any]) -> LogicalPlan:
+    def load(more: Mapping[str, Any], params: Any = params, *, blame: bool = True) -> LogicalPlan:
         before = {step: value for step, value in (use or {}).items() if step not in more}
         return load_document(
-            document, path, params=params, preset=preset, use={**before, **more},
+            document, path, params=params, preset=preset, use={**before, **more}, blame=blame,
             folders=folders, graphs=graphs, confined=confined, functions=functions,
         )  # fmt: skip
+
+    if state.problems:
+        problems = sorted(state.problems, key=partial(_place, document.file))
+        raise PlanError(*(_blamed(problems, params or {}, load) if blame else problems))
 
     plan = replace(_plan(loader), load=load)
     _refuse_mixed_prompts(plan)
     return plan
+
+
+def _blamed(
+    problems: Sequence[Problem], params: Mapping[str, Any], load: Callable[..., object]
+) -> list[Problem]:
+    """Problems that are not there without a parameter, said of the value that the caller set."""
+    for name, value in params.items():
+        try:
+            load({}, {other: params[other] for other in params if other != name}, blame=False)
+            left: Sequence[Problem] = ()
+        except PlanError as error:
+            left = error.problems
+        text = canonical_json(value)
+        caller = command(f"--set {name}={text}", f'params={{"{name}": {text}}}')
+        problems = [
+            one if one in left or one.position is None
+            else replace(one, what=f"{caller}: {one.what}", position=None)
+            for one in problems
+        ]  # fmt: skip
+    return list({one.what: one for one in reversed(problems)}.values())[::-1]
 
 
 def _plan(loader: Loader) -> LogicalPlan:

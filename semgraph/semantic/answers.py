@@ -26,7 +26,7 @@ from semgraph.semantic.contract import (
 )
 from semgraph.semantic.watch import named
 
-_HINT = 'write types by name, such as {"title": {"type": "string", "describe": "a job"}}'
+SCHEMA_HINT = 'write types by name, such as {"title": {"type": "string", "describe": "a job"}}'
 _QUOTED = 120
 
 
@@ -156,7 +156,7 @@ def shaped(
             except Fault as fault:
                 quote = "" if text is None else f": {text[:_QUOTED]}"
                 what = f"{node.form} is no schema: {fault.what}{quote}"
-                raise DataError(what, hint=fault.hint or _HINT) from None
+                raise DataError(what, hint=fault.hint or SCHEMA_HINT) from None
         rows.append(numbers[key])
     return replace(
         node, prompt=PromptSet(tuple(("", prompt) for prompt in shaped_prompts), node.prompt.on)

@@ -25,7 +25,7 @@ from semgraph.logical.prompt import plain
 from semgraph.logical.schema import Graph, Label
 from semgraph.private import private_folder
 from semgraph.session.resources import Resources
-from semgraph.stores.base import Store, open_for_reading
+from semgraph.stores.base import Migratable, Store, open_for_reading
 
 LABEL = "label"
 """The attribute with the label of a node, or the type of an edge."""
@@ -45,11 +45,13 @@ class Exported:
         path: The file, or the folder.
         nodes: The number of nodes.
         edges: The number of edges.
+        notes: Which stored rows were left out.
     """
 
     path: Path
     nodes: int
     edges: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,11 @@ class GroupTables:
     async def __aiter__(self) -> AsyncIterator[tuple[Label, pa.Table]]:
         for label in (*self.graph.nodes, *self.graph.edges):
             yield label, await self._rows(label)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which rows the store left out."""
+        return self.store.notes if isinstance(self.store, Migratable) else ()
 
     async def _rows(self, label: Label) -> pa.Table:
         ends = _ENDS if label.kind == "edge" else ()
@@ -123,7 +130,7 @@ async def export(resources: Resources, graph: Graph, group: str, to: Path) -> Ex
         made = await networkx_graph(graph, tables)
     with _replacing(to) as file:
         _WRITERS[ending](made, file)
-    return Exported(to, made.number_of_nodes(), made.number_of_edges())
+    return Exported(to, made.number_of_nodes(), made.number_of_edges(), tables.notes)
 
 
 # -- networkx
@@ -144,8 +151,10 @@ async def networkx_graph(graph: Graph, tables: GroupTables) -> nx.MultiDiGraph:
             if label.kind == "node":
                 _refuse_equal(made, key, label)
                 made.add_node(key, **values)
-            else:
+            elif row["source"] in made and row["target"] in made:
                 made.add_edge(row["source"], row["target"], key, **values)
+    if notes := tables.notes:
+        made.graph["notes"] = list(notes)
     return made
 
 
@@ -230,7 +239,7 @@ async def _write_parquet(graph: Graph, tables: GroupTables, folder: Path) -> Exp
         async for label, table in tables:
             (node_writer if label.kind == "node" else edge_writer).write(label, table)
             counts[label.kind] += table.num_rows
-    return Exported(folder, counts["node"], counts["edge"])
+    return Exported(folder, counts["node"], counts["edge"], tables.notes)
 
 
 class _LabelWriter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.display import option
-from semgraph.errors import BudgetReached, InputError, PlanError, Problem, did_you_mean
+from semgraph.errors import BudgetReached, Fault, InputError, PlanError, Problem, did_you_mean
 from semgraph.execution.result import Result
 from semgraph.formats import dollars, plural
 from semgraph.frontend.frame import Frame
@@ -22,9 +22,12 @@ from semgraph.frontend.rows import check_rows, shown
 from semgraph.logical.absent import without_absent
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
-from semgraph.logical.relational import Input
+from semgraph.logical.relational import Computing, Input, Join, Union
+from semgraph.logical.schema import PATH
+from semgraph.logical.semantic import SemMap
 from semgraph.logical.sinks import Delete, Merge
 from semgraph.meter import StepMetrics
+from semgraph.semantic.answers import SCHEMA_HINT, form_of
 from semgraph.session.resources import Resources
 from semgraph.session.run import RunRequest, run_plan
 from semgraph.stores.base import open_for_reading
@@ -183,7 +186,44 @@ def typed_inputs(
             table = spec.schema.empty_table()
         whole = rows is None or (windowing is None and plan.windows is not None)
         tables[name] = table if whole else table.slice(0, min(rows or 0, table.num_rows))
+    _refuse_schemas(plan, tables)
     return tables
+
+
+def _refuse_schemas(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
+    """Refuse rows whose answer schemas, which a sem_map is to follow, are invalid. Raises InputError."""
+    maps = (node for node in walk(*plan.roots) if isinstance(node, SemMap) and node.form)
+    places = {place: None for node in maps for place in _origins(node.input, node.form)}
+    problems = []
+    for name, column in places:
+        values = tables[name].column(column).to_pylist() if name in tables else []
+        for row, text in enumerate(values, 1):
+            try:
+                _ = text is None or form_of(text)
+            except Fault as fault:
+                what = (
+                    f"input {name}, row {row}: {column} is no schema: {fault.what}: {shown(text)}"
+                )
+                problems.append(Problem(what, hint=fault.hint or SCHEMA_HINT))
+    if problems:
+        raise InputError(*problems)
+
+
+def _origins(node: Node, path: str) -> Iterator[tuple[str, str]]:
+    """The inputs and their columns from which a column comes unchanged."""
+    name, _, rest = path.partition(".")
+    if isinstance(node, Input):
+        yield node.name, name
+    elif isinstance(node, Computing) and (scalar := dict(node.columns).get(name)) is not None:
+        if PATH.match(scalar.text):
+            yield from _origins(node.input, f"{scalar.text}.{rest}" if rest else scalar.text)
+    elif isinstance(node, Join) and node.alias and name == node.alias:
+        yield from _origins(node.other, rest)
+    elif isinstance(node, Union):
+        for relation in node.relations:
+            yield from _origins(relation, path)
+    elif node.inputs:
+        yield from _origins(node.inputs[0], path)
 
 
 def _rows_of(name: str, frame: Frame) -> pa.Table:

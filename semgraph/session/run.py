@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -221,6 +221,10 @@ def trimmed(request: RunRequest) -> LogicalPlan:
                 Problem(f'plan {plan.name} has no step "{request.until}"', there=there, hint=hint)
             )
         plan = replace(plan, writes=(), returns={request.until: plan.steps[request.until]})
+    if request.on_error not in {None, *get_args(OnError)}:
+        raise PlanError(
+            f"on_error is {request.on_error!r}: use one of {', '.join(get_args(OnError))}"
+        )
     if request.on_error is not None:
         plan = _with_on_error(plan, request.on_error)
     return plan

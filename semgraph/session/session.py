@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from semgraph.display import Drawing, Wrapped
+from semgraph.display import Drawing, Wrapped, option
 from semgraph.errors import BudgetReached, PlanError, Problem, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
@@ -45,7 +45,7 @@ from semgraph.session.inputs import (
 )
 from semgraph.session.resources import Owned, Resources, UserObjects
 from semgraph.session.resume import Resumed, read_resumed, recorded_run, require_same_plan
-from semgraph.session.run import RunRequest, run_plan
+from semgraph.session.run import RunRequest, run_plan, trimmed
 from semgraph.session.waiting import Waiting
 from semgraph.shipped import plans_folder
 from semgraph.stores.base import Statistics, Store, open_for_reading
@@ -300,6 +300,9 @@ class Session:
             logical, {}, until, again, fresh, write, on_error, progress, self.runs, record_to,
             begun=begun,
         )  # fmt: skip
+        trimmed(request)  # refuses options before the example is paid
+        if rows is not None and rows < 0:
+            raise PlanError(f"{option('rows', rows)}: use a number from 0")
         first: list[Result] = []
         if not rows_by_input and logical.inputs:
             resources = resources.sharing()

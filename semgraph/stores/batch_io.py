@@ -20,7 +20,7 @@ from semgraph.errors import DataError, EngineError, Problem, StoreUnavailable
 from semgraph.expr import Type
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.graph import Element, elements_of, step_type
-from semgraph.logical.schema import NAME, Graph, Label
+from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import (
     Deletion,
     EdgeWrite,
@@ -349,18 +349,21 @@ def path_order(
         named: The variables.
     """
     keys = [
-        (len(value), [step[0] for step in value]) if label is None else value[0]
+        (len(value), [str(step[0]) for step in value]) if label is None else str(value[0])
         for value, (_, label) in zip(record[1:], named, strict=True)
     ]
     return (record[0], *keys)
 
 
 def steps_of(paths: Iterable[Iterable[Sequence[str]]], kind: pa.DataType) -> pa.Array[Any]:
-    """Variable-length paths as a column: each a list of edges, with key, label, source and target."""
+    """Variable-length paths as a column: each a list of edges, with key, label, source and target.
+    Raises TypeError for an edge without one of them.
+    """
     fields = [field.name for field in kind.value_type]  # type: ignore[attr-defined]
-    return pa.array(
-        [[dict(zip(fields, step, strict=True)) for step in path] for path in paths], kind
-    )
+    listed = [path and [dict(zip(fields, step, strict=True)) for step in path] for path in paths]  # type: ignore[misc]
+    if any(None in step.values() for path in listed for step in path or ()):  # type: ignore[attr-defined]
+        raise TypeError
+    return pa.array(listed, kind)
 
 
 def scan_schema(
@@ -607,10 +610,9 @@ def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
             f"attributes of {what} are no JSON object", hint='write {"name": value, ...}'
         )
     for name in attributes:
-        if not NAME.match(name):
-            raise _bad_name(f'attribute "{name}" of {what} is {_NOT_A_NAME}')
-        if name in {*label.columns, *label.derived, *label.ignore}:
-            raise _bad_name(f'attribute "{name}" of {what} is a property of its own')
+        if not name or name in {*label.columns, *label.derived, *label.ignore}:
+            why = "is a property of its own" if name else "is no name"
+            raise _bad_name(f'attribute "{name}" of {what} {why}')
     return {name: value for name, value in attributes.items() if value is not None}
 
 
@@ -618,22 +620,17 @@ def labels_form(graph: Graph, names: Iterable[str | None], label: Label, key: st
     """Further labels as stores keep them: sorted, each once, without the label itself. Raises
     DataError.
     """
-    what = f"{label.name} {key}"
-    labels = {name for name in names if name is not None}
-    for name in sorted(labels):
-        if not NAME.match(name):
-            raise _bad_name(f'label "{name}" of {what} is {_NOT_A_NAME}')
-    for name in sorted(labels - {label.name}):
-        if name in graph.labels or name.startswith(RESERVED):
-            reason = "it has a meaning of its own"
-            raise DataError(
-                f'"{name}" cannot be a further label of {what}: {reason}',
-                hint="give it another name",
-            )
-    return sorted(labels - {label.name})
+    labels = {name for name in names if name is not None} - {label.name}
+    for name in sorted(labels.difference(further_labels(graph, labels))):
+        reason = "it has a meaning of its own" if name else "it is empty"
+        what = f'"{name}" cannot be a further label of {label.name} {key}: {reason}'
+        raise DataError(what, hint="give it another name")
+    return sorted(labels)
 
 
-_NOT_A_NAME = "not letters, digits and _, not starting with a digit"
+def further_labels(graph: Graph, names: Iterable[str]) -> list[str]:
+    """Those of some labels that have no meaning of their own, sorted."""
+    return sorted(n for n in names if n and n not in graph.labels and not n.startswith(RESERVED))
 
 
 def _bad_name(message: str) -> DataError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -170,10 +171,9 @@ async def test_attributes_are_replaced_whole(store, world):
 @pytest.mark.parametrize(
     "row",
     [
-        {"labels": ["no blank"]},
+        {"labels": [""]},
         {"labels": ["Note"]},
-        {"labels": ["a`) DETACH DELETE (n"]},
-        {"attributes": {"no blank": 1}},
+        {"attributes": {"": 1}},
         {"attributes": {"uuid": "other"}},
         {"attributes": {"group_id": "other"}},
         {"attributes": {"name_embedding": [1.0]}},
@@ -186,6 +186,17 @@ async def test_names_that_rows_bring_are_checked(store, world, row):
     with pytest.raises(DataError, match=r"Person|JSON"):
         await world.commit(store, world.write("Person", {"uuid": "a", **row}))
     assert (await store.statistics()).counts["Person"] == 0
+
+
+async def test_labels_and_attributes_are_any_text(store, world):
+    labels = ["N/A", "a`) DETACH DELETE (n", "two words", "描述"]
+    attributes = {"full name": 1, "a.b`": 2, "描述": 3}
+    row = {"uuid": "a", "labels": labels, "attributes": attributes}
+    for _ in range(2):
+        await world.commit(store, world.write("Person", row))
+        [read] = (await store.scan("Person", ("labels", "attributes"), None, ())).to_pylist()
+        assert read["labels"] == labels
+        assert json.loads(read["attributes"]) == attributes
 
 
 async def test_json_is_kept_in_canonical_form(store, world):

@@ -12,7 +12,7 @@ from semgraph.errors import RowError
 from semgraph.llm.base import Embeddings, Usage, Vectors
 from semgraph.llm.openai import Wire, effective_url, endpoint_name
 from semgraph.llm.prices import Price, Prices
-from semgraph.llm.replies import Unreadable, counts, vectors
+from semgraph.llm.replies import counts, vectors
 from semgraph.llm.stack import Doubtful, Transient
 from semgraph.llm.tokens import TokenCounter
 

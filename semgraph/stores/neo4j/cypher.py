@@ -92,7 +92,8 @@ def held(
     value = stored(graph, label, var, name)
     if (label.name, name) not in incomplete:
         return value
-    return f"coalesce({value}, ${DERIVED}[{string(f'{label.name}.{name}')}][{var}.{quoted(graph.key)}])"
+    key = f"toStringOrNull({var}.{quoted(graph.key)})"
+    return f"coalesce({value}, ${DERIVED}[{string(f'{label.name}.{name}')}][{key}])"
 
 
 def type_of(label: Label, name: str) -> Type | None:
@@ -106,11 +107,18 @@ def type_of(label: Label, name: str) -> Type | None:
     )
 
 
-def instant(text: str) -> str:
-    """A time on the one scale: Cypher sorts and compares equal instants by their time zones too."""
-    return (
-        f"CASE WHEN {text} IS NULL THEN null ELSE datetime({{datetime: {text}, timezone: 'Z'}}) END"
-    )
+def comparable(text: str, kind: Type | None) -> str:
+    """A property as it is compared; NULL where a value of another type would be an error. A time is
+    put on the one scale: Cypher sorts and compares equal instants by their time zones too.
+    """
+    if kind is not None and kind.name == "timestamp":
+        return (
+            f"CASE WHEN {text} IS :: ZONED DATETIME NOT NULL | LOCAL DATETIME NOT NULL "
+            f"THEN datetime({{datetime: {text}, timezone: 'Z'}}) "
+            f"WHEN {text} IS :: DATE NOT NULL THEN datetime({{date: {text}, timezone: 'Z'}}) END"
+        )
+    wanted = {"boolean": "BOOLEAN", "list": "LIST<ANY>"}.get(kind.name if kind is not None else "")
+    return text if wanted is None else f"CASE WHEN {text} IS :: {wanted} THEN {text} END"
 
 
 _OPERATORS: dict[str, Callable[[list[str]], str]] = {
@@ -230,10 +238,7 @@ class Conditions:
     def _prop(self, prop: Prop, variables: Mapping[str, str]) -> str:
         label = self._label(prop.var)
         value = held(self.graph, label, variables[prop.var], prop.name, self.incomplete)
-        kind = type_of(label, prop.name)
-        if kind is not None and kind.name == "timestamp":
-            return instant(value)
-        return value
+        return comparable(value, type_of(label, prop.name))
 
     def _of_lists(self, term: Test, args: list[str], *, plain: bool) -> str:
         first, second = args

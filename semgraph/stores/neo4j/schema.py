@@ -332,7 +332,8 @@ def count_lacking(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
         graph,
         places,
         lambda pattern, d: (
-            f"MATCH {pattern} WHERE n.{quoted(d.of)} IS NOT NULL AND n.{quoted(d.name)} IS NULL\nWITH count(n) AS number"
+            f"MATCH {pattern} WHERE n.{quoted(d.of)} IS :: STRING NOT NULL AND n.{quoted(d.name)} IS NULL\n"
+            "WITH count(n) AS number"
         ),
     )
 
@@ -357,7 +358,8 @@ def rows_lacking(
     own = f" AND n.{quoted(graph.partition)} IN $partitions" if confined else ""
     return (
         f"MATCH {pattern_of(label)}\n"
-        f"WHERE n.{quoted(derived.name)} IS NULL AND n.{quoted(derived.of)} IS NOT NULL{own}\n"
+        f"WHERE n.{quoted(derived.name)} IS NULL AND n.{quoted(derived.of)} IS :: STRING NOT NULL "
+        f"AND n.{quoted(graph.key)} IS :: STRING NOT NULL{own}\n"
         f"RETURN n.{quoted(graph.key)}, n.{quoted(graph.partition)}, n.{quoted(derived.of)}"
         + (f" LIMIT {limit}" if limit is not None else "")
     )

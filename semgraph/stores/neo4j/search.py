@@ -26,6 +26,7 @@ from semgraph.stores.batch_io import (
     partitions_of,
     search_schema,
 )
+from semgraph.stores.left_out import LeftOut, without_left_out
 from semgraph.stores.neo4j.bolt import Bolt, Records
 from semgraph.stores.neo4j.cypher import LISTS, pattern_of, quoted
 from semgraph.stores.neo4j.schema import Indexes
@@ -36,7 +37,7 @@ from semgraph.stores.neo4j.search_cypher import (
     compile_search,
 )
 from semgraph.stores.neo4j.setup import MissingDerived
-from semgraph.stores.neo4j.values import column_of, fields, sent_column
+from semgraph.stores.neo4j.values import columns_of, fields, sent_column, struct_of
 
 _FIRST, _FACTOR, _MORE, _MOST, _ALL = 50, 4, 16, 5000, 1 << 31
 """An index is asked for 4 k + 50 entries, then for 16 times as many or what the first suggest; a
@@ -52,6 +53,7 @@ class Searches:
     """
 
     bolt: Bolt
+    left_out: LeftOut
     graph: Graph | None = None
     indexes: Indexes = field(default_factory=Indexes)
     dimensions: Dimensions = field(default_factory=dict)
@@ -317,16 +319,20 @@ class _Search:
         ]
         columns = list(zip(*ranked, strict=True)) or [()] * len(schema)
         ends = {end_column(end): node for end, (node, _) in end_nodes(self.graph, query).items()}
+        own = len(schema) - len(ends)
         arrays: list[Any] = [
             pa.array(values, kind.type)
             for values, kind in zip(columns[:5], list(schema)[:5], strict=True)
         ]
-        for values, kind in zip(columns[5:], list(schema)[5:], strict=True):
-            if kind.name in ends:
-                arrays.append(self._nodes(values, ends[kind.name], kind.type))
-            else:
-                arrays.append(column_of(values, label, kind.name, kind.type))
-        return pa.table(arrays, schema=schema)
+        rows, kinds, left_out = (
+            [row[5:own] for row in ranked],
+            list(schema)[5:own],
+            self.of.left_out,
+        )
+        arrays += columns_of(left_out, self.graph, label, rows, kinds)
+        for values, kind in zip(columns[own:], list(schema)[own:], strict=True):
+            arrays.append(struct_of(left_out, self.graph, ends[kind.name], values, kind.type))
+        return without_left_out(pa.table(arrays, schema=schema), [self.graph.key])
 
     def _ranked(
         self, method: Method, q: int, hits: list[list[Any]], label: Label, names: Sequence[str]
@@ -346,18 +352,10 @@ class _Search:
         texts = [names.index(name) - 4 for name in props]
         sought = column(self.rows, method.column)[self.places[q]].as_py()
         scored = [
-            [overlap(sought, " ".join(hit[i] for i in texts if hit[i] is not None)), *hit[1:]]
+            [overlap(sought, " ".join(hit[i] for i in texts if isinstance(hit[i], str))), *hit[1:]]
             for hit in hits
         ]
         return sorted(scored, key=lambda hit: (-hit[0], hit[1]))[: method.k]
-
-    def _nodes(
-        self, values: Sequence[Sequence[Any]], label: Label, kind: pa.StructType
-    ) -> pa.StructArray:
-        """The nodes at an end of the hits as structs, the key first."""
-        columns = list(zip(*values, strict=True)) or [()] * kind.num_fields
-        arrays = [column_of(c, label, f.name, f.type) for c, f in zip(columns, kind, strict=True)]
-        return pa.StructArray.from_arrays(arrays, fields=list(kind))
 
 
 def _numbered(

@@ -16,8 +16,8 @@ from semgraph.stores.neo4j.cypher import (
     ROW,
     Bound,
     Conditions,
+    comparable,
     held,
-    instant,
     pattern_of,
     quoted,
     returned_as,
@@ -386,9 +386,8 @@ class Hits:
         return f"WITH h, {score} AS score{above}\nWITH h, score ORDER BY {', '.join([*order, key])}{limit}"
 
     def _value(self, name: str) -> str:
-        kind = type_of(self.label, name)
         value = held(self.graph, self.label, "h", name, self.indexes.incomplete)
-        return instant(value) if kind is not None and kind.name == "timestamp" else value
+        return comparable(value, type_of(self.label, name))
 
     def _collected(self) -> str:
         names = returned(self.graph, self.label, self.query.properties)

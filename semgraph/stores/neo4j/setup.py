@@ -108,10 +108,9 @@ class MissingDerived:
         query = schema.rows_lacking(self.graph, label, derived, confined=partitions is not None)
         values, holders = self._values.setdefault(place, {}), self._holders.setdefault(place, {})
         for key, _, text in await self.bolt.read(query, {"partitions": sorted(partitions or ())}):
-            if key is None or key in values:
-                continue
-            values[key] = derive(derived, text)
-            holders.setdefault(values[key], []).append(key)
+            if key not in values:
+                values[key] = derive(derived, text)
+                holders.setdefault(values[key], []).append(key)
 
     def holders(self, label: str, name: str, value: Any) -> list[str]:
         """Keys of the rows that would have a value of a property."""
@@ -275,7 +274,7 @@ class Setup:
         if not number:
             return ""
         return (
-            f"{number:,} {self.graph.key} of {one.label} are duplicates (such as {', '.join(some)}), so they are "
+            f"{number:,} {self.graph.key} of {one.label} are duplicates (such as {', '.join(map(str, some))}), so they are "
             f"not made unique. Nothing of them was changed; this finds them all: {query.splitlines()[0]} RETURN key, rows"
         )
 
@@ -302,7 +301,7 @@ class Setup:
         write = schema.fill(self.graph, label, derived)
         total = 0
         while records := await self.bolt.read(read):
-            texts = dict.fromkeys((key, text) for key, _, text in records if key is not None)
+            texts = dict.fromkeys((key, text) for key, _, text in records)
             rows = [{"k": key, "of": text, "value": derive(derived, text)} for key, text in texts]
 
             async def work(tx: AsyncManagedTransaction, rows: list[dict[str, str]] = rows) -> int:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from semgraph.errors import EngineError, StoreUnavailable
 from semgraph.expr import Scalar
 from semgraph.logical.graph import elements_of
-from semgraph.logical.schema import Graph, Label
+from semgraph.logical.schema import Graph
 from semgraph.stores.base import (
     Alias,
     BeforeCommit,
@@ -45,9 +45,9 @@ from semgraph.stores.batch_io import (
     partitions_of,
     path_order,
     scan_schema,
-    steps_of,
 )
 from semgraph.stores.conditions import Prop, Test, read
+from semgraph.stores.left_out import LeftOut, without_left_out
 from semgraph.stores.neo4j import schema
 from semgraph.stores.neo4j.bolt import Bolt
 from semgraph.stores.neo4j.cypher import HEAD, LISTS, MARK, SHARD, quoted
@@ -61,7 +61,7 @@ from semgraph.stores.neo4j.setup import (
     compared,
     compared_in_match,
 )
-from semgraph.stores.neo4j.values import column_of, fields, sent_column, time_of
+from semgraph.stores.neo4j.values import columns_of, fields, sent_column, struct_of, time_of
 from semgraph.stores.neo4j.write import Lengths, commit, new_lengths
 
 _MARKERS = 10_000
@@ -159,7 +159,8 @@ class Neo4jStore:
         self._missing_derived = MissingDerived(self._bolt, Graph("", "", "", {}))
         self._measuring = asyncio.Lock()
         self._undone: list[str] = []
-        self._searches = Searches(self._bolt)
+        self._left_out = LeftOut()
+        self._searches = Searches(self._bolt, self._left_out)
 
     def share(self) -> Self:
         """As `Shareable.share`."""
@@ -301,7 +302,12 @@ class Neo4jStore:
     @property
     def notes(self) -> tuple[str, ...]:
         """As `Migratable.notes`, as far as it is known so far."""
-        return (*self._undone, *self._missing_derived.notes, *self._searches.odd.values())
+        return (
+            *self._undone,
+            *self._missing_derived.notes,
+            *self._left_out.notes,
+            *self._searches.odd.values(),
+        )
 
     async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
         """As `Migratable.check_derived`."""
@@ -355,21 +361,12 @@ class Neo4jStore:
         arrays: list[pa.Array[Any]] = [pa.array([record[0] for record in records], pa.int64())]
         for i, (element, label) in enumerate(named, 1):
             kind = wanted.field(element.var).type
+            found = [record[i] for record in records]
             if label is None:
-                arrays.append(steps_of((record[i] for record in records), kind))
-                continue
-            inner = self._columns([record[i] for record in records], label, list(kind))
-            arrays.append(pa.StructArray.from_arrays(inner, fields=list(kind)))
-        return pa.table(arrays, schema=wanted)
-
-    def _columns(
-        self, records: Sequence[Sequence[Any]], label: Label, kinds: Sequence[pa.Field[Any]]
-    ) -> list[pa.Array[Any]]:
-        """Rows of a label, the key first, as columns."""
-        return [
-            column_of((record[j] for record in records), label, kind.name, kind.type)
-            for j, kind in enumerate(kinds)
-        ]
+                arrays += self._left_out.paths(self.graph, element.var, found, kind)
+            else:
+                arrays.append(struct_of(self._left_out, self.graph, label, found, kind))
+        return without_left_out(pa.table(arrays, schema=wanted), wanted.names[1:])
 
     async def _read_missing_derived(
         self, labels: Iterable[str], rows: pa.Table, partition: str | None
@@ -404,7 +401,8 @@ class Neo4jStore:
         parameters = {LISTS: {"partitions": list(partitions or ())}, **text.bound.constants}
         parameters |= self._missing_derived.parameters(statement)
         records = [record[0] for record in await self._bolt.read(statement, parameters)]
-        return pa.table(self._columns(records, declared, list(wanted)), schema=wanted)
+        columns = columns_of(self._left_out, self.graph, declared, records, wanted)
+        return without_left_out(pa.table(columns, schema=wanted), [self.graph.key])
 
     async def states(
         self, plan: str, rows: Mapping[str, Sequence[str]]

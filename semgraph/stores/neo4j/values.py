@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from math import isfinite, isnan
 from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import StoreUnavailable
 from semgraph.expr.functions import TEXT_FUNCTIONS, canonical_json
 from semgraph.expr.types import Type
-from semgraph.logical.schema import Label
-from semgraph.stores.batch_io import column
+from semgraph.logical.schema import Graph, Label
+from semgraph.stores.batch_io import column, further_labels, json_form
 from semgraph.stores.conditions import Value, evaluate
+from semgraph.stores.left_out import LeftOut, struct_array
 from semgraph.stores.neo4j.cypher import sent
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -35,31 +36,48 @@ def sent_column(rows: pa.Table, path: str) -> list[Any]:
     return [sent(value) for value in column(rows, path).to_pylist()]
 
 
-def column_of(values: Iterable[Any], label: Label, name: str, wanted: pa.DataType) -> pa.Array[Any]:
-    """Properties as a column. Raises StoreUnavailable for a value stored by another program
-    that is not of the declared type.
-    """
+def columns_of(
+    left_out: LeftOut,
+    graph: Graph,
+    label: Label,
+    rows: Sequence[Sequence[Any]],
+    kinds: Iterable[pa.Field[Any]],
+) -> list[pa.Array[Any]]:
+    """Rows of a label, each a list of properties, as columns; see `LeftOut.columns`."""
+    types = {kind.name: kind.type for kind in kinds}
+
+    def convert(name: str, values: Sequence[Any]) -> pa.Array[Any]:
+        return _column(values, graph, label, name, types[name])
+
+    return left_out.columns(graph, label.name, list(types), rows, convert)
+
+
+def struct_of(
+    left_out: LeftOut,
+    graph: Graph,
+    label: Label,
+    rows: Sequence[Sequence[Any]],
+    kind: pa.StructType,
+) -> pa.StructArray:
+    """The same as one column; NULL where a row is left out."""
+    return struct_array(columns_of(left_out, graph, label, rows, kind), kind)
+
+
+def _column(
+    values: Iterable[Any], graph: Graph, label: Label, name: str, wanted: pa.DataType
+) -> pa.Array[Any]:
+    """Properties as a column. Raises one of `UNFIT` for a value of another type."""
     kind, derived = label.columns.get(name), label.derived.get(name)
-    if (
-        kind is not None and derived is not None
-    ):  # a row that lacks it has a list with the text it derives from
-        values = [
-            _derived(value, TEXT_FUNCTIONS[derived.by].python) if isinstance(value, list) else value
-            for value in values
-        ]
-    try:
-        if kind is None:
-            return pa.array([_vector(value, wanted) for value in values], wanted)
-        if name == "attributes" and "attributes" in label.open:
-            return pa.array([_attributes(value) for value in values], pa.string())
-        if name == "labels" and "labels" in label.open:
-            return pa.array([sorted(value) for value in values], wanted)
-        return pa.array([_back(value, kind) for value in values], wanted)
-    except (ValueError, TypeError, pa.ArrowException) as error:
-        raise StoreUnavailable(
-            f'property "{name}" of some {label.name} is not {kind or "a vector"}: {error}. '
-            "It was not written by semgraph; correct it in the database, or leave the property out"
-        ) from error
+    if kind is None:
+        return pa.array([_vector(value, wanted) for value in values], wanted)
+    if derived is not None:  # a row that lacks it has a list with the text it derives from
+        by = TEXT_FUNCTIONS[derived.by].python
+        values = [_derived(value, by) if isinstance(value, list) else value for value in values]
+    if name == "attributes" and "attributes" in label.open:
+        return pa.array([v and _attributes(v) for v in values], pa.string())
+    if name == "labels" and "labels" in label.open:
+        return pa.array([v and further_labels(graph, v) for v in values], wanted)
+    return pa.array([_back(value, kind) for value in values], wanted)
 
 
 def _derived(value: list[Any], function: Callable[[str], Any]) -> Any:
@@ -83,13 +101,38 @@ def _back(value: Any, kind: Type) -> Any:
 
 
 def _date(value: Any) -> date:
-    native: Any = getattr(value, "to_native", None)
-    day: date = native() if native is not None else date.fromisoformat(str(value))
+    day = value.to_native() if hasattr(value, "to_native") else date.fromisoformat(value)
+    if type(day) is not date:
+        raise TypeError(value)
     return day
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else canonical_json(_plain(value))
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _json(value: Any) -> str:
+    return json_form(value if isinstance(value, str) else canonical_json(_plain(value)), "it")
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float) or isnan(value):
+        raise TypeError(value)
+    return value
+
+
+def _whole(value: Any) -> int:
+    if _number(value) != int(value):
+        raise ValueError(value)
+    return int(value)
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(value)
+    return value
 
 
 def time_of(value: Any) -> datetime:
@@ -98,8 +141,7 @@ def time_of(value: Any) -> datetime:
     """
     if isinstance(value, dict):
         return _EPOCH + timedelta(microseconds=value["us"])
-    native: Any = getattr(value, "to_native", None)
-    time: Any = native() if native is not None else datetime.fromisoformat(str(value))
+    time = value.to_native() if hasattr(value, "to_native") else datetime.fromisoformat(value)
     if not isinstance(time, datetime):
         time = datetime(time.year, time.month, time.day, tzinfo=UTC)
     instant: datetime = sent(time)
@@ -115,7 +157,11 @@ def _plain(value: Any) -> Any:
     """A property as JSON has it: times and dates as ISO 8601, all that JSON lacks as text."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    if value is None or isinstance(value, str | int | float | bool):
+    if (
+        value is None
+        or isinstance(value, str | int)
+        or (isinstance(value, float) and isfinite(value))
+    ):
         return value
     return value.iso_format() if hasattr(value, "iso_format") else str(value)
 
@@ -124,7 +170,8 @@ _BACK: Mapping[str, Callable[[Any], Any]] = {
     "timestamp": time_of,
     "date": _date,
     "struct": json.loads,
-    "int64": int,
-    "double": float,
-    "boolean": bool,
+    "json": _json,
+    "int64": _whole,
+    "double": _number,
+    "boolean": _boolean,
 }

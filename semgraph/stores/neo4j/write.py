@@ -312,7 +312,8 @@ class Shape:
                 "REMOVE n[k])\nSET n += coalesce(row.a, {})"
             )
         steps.append("SET n += row.s")
-        steps += [_united(quoted(name)) for name in sorted((unite & names) - create)]
+        kinds = self.label.columns
+        steps += [_united(quoted(n), kinds[n].item) for n in sorted((unite & names) - create)]
         if "labels" in names:
             only_new = "fresh" if "labels" in create else "true"
             steps.append(
@@ -349,10 +350,22 @@ class Shape:
         )
 
 
-def _united(name: str) -> str:
+_ITEMS = {
+    "int64": "INTEGER",
+    "double": "FLOAT",
+    "boolean": "BOOLEAN",
+    "timestamp": "ZONED DATETIME",
+    "date": "DATE",
+}
+"""Items of lists in Cypher, by type; others are STRING."""
+
+
+def _united(name: str, item: Type | None) -> str:
+    """Unites a list with the stored one, which stays as it is if it is of another type."""
     old, new = f"coalesce(n.{name}, [])", f"row.u.{name}"
+    kind = _ITEMS.get(item.name if item is not None else "", "STRING")
     return (
-        f"FOREACH (x IN CASE WHEN {new} IS NULL THEN [] ELSE [1] END | "
+        f"FOREACH (x IN CASE WHEN {new} IS NOT NULL AND n.{name} IS :: LIST<{kind} NOT NULL> THEN [1] ELSE [] END | "
         f"SET n.{name} = {old} + [y IN {new} WHERE NOT y IN {old}])"
     )
 

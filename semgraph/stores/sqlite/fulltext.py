@@ -381,7 +381,7 @@ class RarestFirst:
         """As `TextRanking.plain_words`."""
         texts = {row: cells for row, _, *cells in self.index.texts(ids)}
         for row in ids:
-            yield distinct_words(" ".join(filter(None, texts[row])))
+            yield distinct_words(" ".join(t for t in texts[row] if isinstance(t, str)))
 
     def take(self, k: int | None) -> Hits:
         """As `TextRanking.take`."""

@@ -17,6 +17,7 @@ from semgraph.logical.graph import PatternEdge, PatternNode
 from semgraph.stores.base import MatchQuery
 from semgraph.stores.batch_io import match_schema, returned, scan_schema
 from semgraph.stores.conditions import Prop
+from semgraph.stores.left_out import struct_array, without_left_out
 from semgraph.stores.sqlite.rows import RequestRows
 from semgraph.stores.sqlite.schema import ID, Table, quote
 from semgraph.stores.sqlite.search import arrays_of
@@ -147,11 +148,9 @@ class PatternMatch:
         for i, element in variables:
             cells = [row[at : at + len(names[i])] for row in rows]
             arrays = arrays_of(self.tables[i], names[i], cells, dimensions)
-            columns.append(
-                pa.StructArray.from_arrays(arrays, fields=list(schema.field(element.var).type))
-            )
+            columns.append(struct_array(arrays, schema.field(element.var).type))
             at += len(names[i])
-        return pa.Table.from_arrays(columns, schema=schema)
+        return without_left_out(pa.Table.from_arrays(columns, schema=schema), schema.names[1:])
 
 
 class LabelScan:
@@ -197,4 +196,6 @@ class LabelScan:
         rows = con.execute(
             f"SELECT {selected} FROM {source} {where} ORDER BY t.{table.key}{self.last}"
         ).fetchall()
-        return pa.Table.from_arrays(arrays_of(table, schema.names, rows, dimensions), schema=schema)
+        arrays = arrays_of(table, schema.names, rows, dimensions)
+        result = pa.Table.from_arrays(arrays, schema=schema)
+        return without_left_out(result, [table.graph.key])

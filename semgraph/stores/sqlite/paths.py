@@ -15,8 +15,9 @@ import pyarrow as pa
 from semgraph.expr import Type
 from semgraph.logical.graph import PatternEdge, PatternNode, PatternPath, elements_of, path_ends
 from semgraph.stores.base import MatchQuery
-from semgraph.stores.batch_io import match_schema, path_order, returned, steps_of
+from semgraph.stores.batch_io import match_schema, path_order, returned
 from semgraph.stores.conditions import Prop
+from semgraph.stores.left_out import struct_array, without_left_out
 from semgraph.stores.sqlite.match import looseness, named
 from semgraph.stores.sqlite.rows import RequestRows
 from semgraph.stores.sqlite.schema import ID, Table
@@ -224,14 +225,16 @@ class VariablePaths:
         for i, (place, (element, label)) in enumerate(variables, 1):
             kind = schema.field(element.var).type
             if label is None:
-                columns.append(steps_of((pair[i] for pair, _ in records), kind))
+                paths_of = [pair[i] for pair, _ in records]
+                left_out = next(iter(self.tables.values())).left_out
+                columns += left_out.paths(self.graph, element.var, paths_of, kind)
             else:
                 rows = [path.places[place][0] for _, path in records]
                 names = list(
                     returned(self.graph, label, self.query.properties.get(element.var, ()))
                 )
                 columns.append(self._rows(con, rows, names, kind, dimensions))
-        return pa.Table.from_arrays(columns, schema=schema)
+        return without_left_out(pa.Table.from_arrays(columns, schema=schema), schema.names[1:])
 
     def _path(self, row: Sequence[Any]) -> _Path:
         q, begin, first, walk, label, at, *behind = row
@@ -277,7 +280,7 @@ class VariablePaths:
             for number in ids:
                 place[label, number] = len(place)
             arrays = read_rows(con, self.tables[label], names, ids, dimensions)
-            arrays_of_label.append(pa.StructArray.from_arrays(arrays, fields=list(kind)))  # type: ignore[call-overload]
+            arrays_of_label.append(struct_array(arrays, kind))
         every: Any = pa.concat_arrays(arrays_of_label) if arrays_of_label else pa.array([], kind)
         taken: pa.Array[Any] = every.take(pa.array([place[node] for node in nodes], pa.int64()))
         return taken

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from semgraph.errors import EngineError, PlanError, Problem, StoreUnavailable
@@ -32,6 +32,7 @@ from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Shard
 from semgraph.stores.batch_io import check_lengths
+from semgraph.stores.left_out import LeftOut
 from semgraph.stores.sqlite.values import AFFINITY
 
 APPLICATION = 0x53474D31
@@ -68,10 +69,11 @@ def text(value: str) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """The table of a label, and what belongs to it."""
+    """The table of a label, what belongs to it, and the rows that reads of the store left out."""
 
     graph: Graph
     label: Label
+    left_out: LeftOut = field(compare=False)
 
     @property
     def name(self) -> str:
@@ -258,7 +260,8 @@ def _rows_name(full: str) -> str:
 
 def tables_of(graph: Graph) -> dict[str, Table]:
     """The tables of a graph by label. Raises PlanError for names that SQLite cannot tell apart."""
-    tables = {name: Table(graph, label) for name, label in graph.labels.items()}
+    left_out = LeftOut()
+    tables = {name: Table(graph, label, left_out) for name, label in graph.labels.items()}
     problems = [_clash(f'graph "{graph.name}"', graph.labels)]
     problems += [
         _clash(f"{t.label.name}", {**t.columns, **dict.fromkeys(t.label.vectors.values())})
@@ -450,7 +453,7 @@ def fill_derived(
                 continue
             con.create_function("derive", 1, TEXT_FUNCTIONS[derived.by].python, deterministic=True)
             name, of = quote(derived.name), quote(derived.of)
-            sql = f"UPDATE {table.name} SET {name} = derive({of}) WHERE {name} IS NULL AND {of} IS NOT NULL"
+            sql = f"UPDATE {table.name} SET {name} = derive({of}) WHERE {name} IS NULL AND typeof({of}) = 'text'"
             if number := con.execute(sql).rowcount:
                 counts[table.label.name, derived.name] = number
     return counts

@@ -20,10 +20,12 @@ from semgraph.stores.batch_io import (
     aliases,
     end_column,
     end_nodes,
+    further_labels,
     returned,
     search_schema,
 )
 from semgraph.stores.conditions import Prop, of_hit, pinned, read
+from semgraph.stores.left_out import struct_array, without_left_out
 from semgraph.stores.sqlite.fulltext import FullText
 from semgraph.stores.sqlite.nearest import Nearest
 from semgraph.stores.sqlite.rows import RankedHit, Ranker, RequestRows, SearchScope
@@ -176,7 +178,8 @@ class PreparedSearch:
             columns.append(
                 read_nodes(con, node, names, keys, schema.field(end_column(end)).type, dimensions)
             )
-        return pa.Table.from_arrays([*ranking, *columns], schema=schema)
+        hits_of = pa.Table.from_arrays([*ranking, *columns], schema=schema)
+        return without_left_out(hits_of, [self.table.graph.key])
 
 
 def read_rows(
@@ -203,7 +206,7 @@ def read_nodes(
     """Nodes by key as structs, each read once, in the order of `keys`."""
     distinct = sorted({key for key in keys if key is not None})
     arrays, places = _read_by(con, table, names, table.key, distinct, dimensions)
-    nodes: pa.Array[Any] = pa.StructArray.from_arrays(arrays, fields=list(kind))
+    nodes: pa.Array[Any] = struct_array(arrays, kind)
     return nodes.take(pa.array([places.get(key) for key in keys], pa.int64()))
 
 
@@ -230,12 +233,19 @@ def arrays_of(
     rows: Sequence[Sequence[Any]],
     dimensions: Mapping[tuple[str, str], int],
 ) -> list[pa.Array[Any]]:
-    """Rows from SQLite as columns in their types."""
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
-    arrays = []
-    for name, values in zip(names, columns, strict=True):
-        if name in table.columns:
-            arrays.append(decode(values, table.columns[name]))
-        else:
-            arrays.append(decode_vectors(values, dimensions.get((table.label.name, name), 1)))
-    return arrays
+    """Rows from SQLite as columns in their types; see `LeftOut.columns`."""
+    label, sizes = table.label, dimensions
+
+    def convert(name: str, values: Sequence[Any]) -> pa.Array[Any]:
+        if name not in table.columns:
+            return decode_vectors(values, sizes.get((label.name, name), 1))
+        column = decode(values, table.columns[name])
+        if name == "labels" and name in label.open:
+            listed = [v and further_labels(table.graph, v) for v in column.to_pylist()]
+            column = pa.array(listed, column.type)
+        if name == "attributes" and name in label.open:
+            for text in values:
+                dict(json.loads(text or "{}").items())
+        return column
+
+    return table.left_out.columns(table.graph, label.name, names, rows, convert)

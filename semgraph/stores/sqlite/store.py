@@ -219,10 +219,11 @@ class SqliteStore:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why searches of large partitions are slow. Nothing else is lacking: a file belongs to
-        semgraph, and `ensure` migrates it.
+        """Why searches of large partitions are slow, and rows that reads left out. Nothing else is
+        lacking: a file belongs to semgraph, and `ensure` migrates it.
         """
-        return tuple(self._indexes.notes)
+        left_out = [note for table in self._tables.values() for note in table.left_out.notes]
+        return tuple(dict.fromkeys((*self._indexes.notes, *left_out)))
 
     async def survey(self) -> None:
         """Count the vectors of the large partitions; `nearest` then reports them."""

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semgraph.errors import DataError
 from semgraph.expr.functions import canonical_json, words
@@ -25,6 +26,10 @@ AFFINITY = {
     "double": "REAL",
 }
 """Column types by name of the type; all others are TEXT."""
+
+
+_STORED = {"double": float, **dict.fromkeys(("int64", "boolean", "timestamp", "date"), int)}
+"""Types of stored values by name of the type; all others are texts."""
 
 
 def _kept(kind: Type) -> pa.DataType:
@@ -51,12 +56,19 @@ def encode(array: pa.Array[Any], kind: Type, what: str) -> list[Any]:
 
 
 def decode(values: Sequence[Any], kind: Type) -> pa.Array[Any]:
-    """What was encoded, in the type's own Arrow type."""
-    if kind.name in ("list", "struct"):
-        values = [None if v is None else json.loads(v) for v in values]
+    """What was encoded, in the type's own Arrow type. Raises one of `UNFIT` for anything else."""
+    wanted = _STORED.get(kind.name, str)
+    if not all(v is None or isinstance(v, wanted) for v in values):
+        raise TypeError(f"a value is not {kind}")
+    if kind.name in ("list", "struct", "json"):
+        parsed = [None if v is None else json.loads(v, parse_constant=int) for v in values]
+        values = values if kind.name == "json" else parsed
     elif kind.name == "boolean":
-        values = [None if v is None else bool(v) for v in values]
-    return pa.array(values, _kept(kind)).cast(kind.arrow)
+        values = [None if v is None else (False, True)[v] for v in values]
+    array: pa.Array[Any] = pa.array(values, _kept(kind)).cast(kind.arrow)
+    if kind.name in ("timestamp", "date") and len(array):
+        pc.min_max(array).as_py()  # a time that Python does not know
+    return array
 
 
 def encode_vectors(vectors: Vectors) -> list[bytes | None]:
@@ -102,7 +114,7 @@ def indexed_words(text: str) -> list[str]:
     """The words of a text in the full-text index: those of `words`, with simple case folding, so
     that a final sigma equals any other.
     """
-    listed = words(text)
+    listed = words(text) if isinstance(text, str) else ""  # no bytes of another program
     if not listed.isascii():
         listed = "".join(f if len(f := c.casefold()) == 1 else c for c in listed)
     return listed.split()
@@ -119,29 +131,39 @@ def unite(stored: str | None, new: str | None) -> str | None:
     """The first list, then the values of the second that it lacks."""
     if stored is None or new is None:
         return stored if new is None else new
-    items = json.loads(stored)
+    items = _parsed(stored)
+    if items is None:
+        return stored
     return canonical_json([*items, *dict.fromkeys(v for v in json.loads(new) if v not in items)])
 
 
 def add_labels(stored: str | None, new: str | None) -> str | None:
-    """Two lists of labels as one."""
-    if stored is None or new is None:
-        return stored if new is None else new
-    return canonical_json(sorted({*json.loads(stored), *json.loads(new)}))
+    """Two lists of labels as one, sorted."""
+    united = unite(stored, new)
+    items = None if united is None else _parsed(united)
+    return united if items is None else canonical_json(sorted(items, key=str))
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: str) -> tuple[Any, ...]:
-    return tuple(json.loads(text))
+def _parsed(text: str) -> tuple[Any, ...] | None:
+    """The items of a list; None where another program stored something else."""
+    try:
+        items = json.loads(text)
+    except (TypeError, ValueError):
+        return None
+    return tuple(items) if isinstance(items, list) else None
 
 
 def list_holds(listed: str | None, item: Any) -> bool | None:
     """Whether a list has an item. NULL if either is NULL."""
-    return None if listed is None or item is None else item in _parsed(listed)
+    items = None if listed is None or item is None else _parsed(listed)
+    return None if items is None else item in items
 
 
 def lists_meet(left: str | None, right: str | None) -> bool | None:
     """Whether two lists have an item in common that is not NULL. NULL if either is NULL."""
-    if left is None or right is None:
+    items = None if left is None else _parsed(left)
+    others = None if right is None else _parsed(right)
+    if items is None or others is None:
         return None
-    return not {v for v in _parsed(left) if v is not None}.isdisjoint(_parsed(right))
+    return any(v is not None and v in others for v in items)

@@ -51,6 +51,7 @@ class WordBlock:
         """Add or replace a row."""
         if row in self.rows:
             self._remove(row)
+        texts = [text for text in texts if isinstance(text, str)]  # no bytes of another program
         counts, length = word_counts(tuple(texts))
         words, plain = frozenset(map(intern, counts)), distinct_words(" ".join(texts))
         for word in words:
