@@ -18,7 +18,7 @@ from semgraph.errors import BudgetReached, InputError, PlanError, Problem, did_y
 from semgraph.execution.result import Result
 from semgraph.formats import dollars, plural
 from semgraph.frontend.frame import Frame
-from semgraph.frontend.rows import check_rows, shown
+from semgraph.frontend.rows import check_rows, set_aside, shown, with_set_aside
 from semgraph.logical.absent import without_absent
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
@@ -172,15 +172,18 @@ def typed_inputs(
             raise PlanError(
                 Problem(f"plan {plan.name} needs the input {name}", hint=f"-i {name}=FILE")
             )
+        bad = set_aside(value)
         if not isinstance(value, list) or value:
             table = check_rows(
                 spec,
                 value,
                 partition=windowing.partition if windowing else "",
                 key=windowing.key if windowing else "",
+                bad=bad,
             )
         else:
             table = spec.schema.empty_table()
+        table = with_set_aside(table, bad)
         whole = rows is None or (windowing is None and plan.windows is not None)
         tables[name] = table if whole else table.slice(0, min(rows or 0, table.num_rows))
     return tables
