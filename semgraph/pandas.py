@@ -357,7 +357,10 @@ class _Question:
         plan = session().prepare(frame, use=self.use)
         early = [str(warning) for warning in plan.warnings]
         _warn(early)
-        result = session().run(plan, inputs=frame.tables)
+        try:
+            result = session().run(plan, inputs=frame.tables)
+        except RowError as error:
+            result = error.result
         _warn(note for note in result.notes if note not in early)
         if result.stopped:
             more = "answers so far are in the journal: a higher limit goes on"

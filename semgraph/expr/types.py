@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 
@@ -77,6 +77,33 @@ _ELSEWHERE = {
     "float64": "double", "bool": "boolean", "object": "struct", "array": "list",
 }  # fmt: skip
 _TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\d+|[<>\[\],:])")
+
+
+def python_values(values: Any) -> list[Any]:
+    """The values of an Arrow column in Python; a time outside the years 1 to 9999, which Python does
+    not have, as text.
+    """
+    try:
+        return cast("list[Any]", values.to_pylist())
+    except (OverflowError, ValueError):
+        return [_python_value(value) for value in values]
+
+
+def python_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a table, with the values of `python_values`."""
+    columns = [python_values(column) for column in table.columns]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _python_value(value: Any) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        if isinstance(value, pa.StructScalar):
+            return {name: _python_value(value[name]) for name in value}
+        if isinstance(value, pa.ListScalar):
+            return python_values(value.values)
+        return value.cast(pa.string()).as_py()
 
 
 @dataclass(frozen=True)

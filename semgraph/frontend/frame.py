@@ -73,6 +73,8 @@ from semgraph.frontend.renamed import ELSEWHERE
 from semgraph.frontend.row_files import delimited_rows, json_rows, parquet_rows, rows_of_path
 from semgraph.frontend.rows import (
     Columns as InputColumns,
+)
+from semgraph.frontend.rows import (
     check_rows,
     columns_of,
     is_empty,
@@ -1095,7 +1097,7 @@ def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[InputColumns, I
         raise call_error("table", fault) from None
     if faults:
         raise call_error("table", Faults(faults))
-    return data._replace(values=columns), specs[name]
+    return replace(data, values=columns), specs[name]
 
 
 def _kinds(values: list[Any], data: InputColumns) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -169,6 +169,11 @@ def read_csv(path: Path, delimiter: str = ",") -> Any:
     if wrong is not None:  # a letter for each byte
         raw = raw.decode("latin-1").encode()
     skipped: list[Any] = []
+
+    def skip(row: Any) -> Literal["skip"]:
+        skipped.append(row)
+        return "skip"
+
     read = csv.ReadOptions(
         use_threads=False,  # threads lose the number of a row
         block_size=min(len(raw) + 1, 2**31 - 1),  # a row is within a block
@@ -178,7 +183,7 @@ def read_csv(path: Path, delimiter: str = ",") -> Any:
     parse = csv.ParseOptions(
         delimiter=delimiter,
         newlines_in_values=True,
-        invalid_row_handler=lambda row: skipped.append(row) or "skip",
+        invalid_row_handler=skip,
     )
     convert = csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()),
@@ -194,7 +199,8 @@ def read_csv(path: Path, delimiter: str = ",") -> Any:
         return table
     rows: list[Any] = table.to_pylist()
     for row in skipped:
-        what = f"{path}: row {row.number} has {plural(row.actual_columns, 'cell')}, and the first line {len(names)}"
+        number = row.number + sum(place <= row.number - 2 for place, _ in unclosed)
+        what = f"{path}: row {number} has {plural(row.actual_columns, 'cell')}, and the first line {len(names)}"
         hint = "each row needs as many cells as the first line; a cell with a comma needs double quotes"
         rows.insert(row.number - 2, Unreadable(Problem(what, hint=hint), row.text))
     if wrong is not None:

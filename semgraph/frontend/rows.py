@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
 from typing import Any, NamedTuple, cast
@@ -259,14 +260,15 @@ class Unreadable(dict[str, Any]):
         self.problem, self.text = problem, text
 
 
-class Columns(NamedTuple):
+@dataclass(frozen=True)
+class Columns:
     """The columns of rows, as Arrow arrays or lists, their number, and the rows that have none, by
     their place.
     """
 
     values: dict[str, Any]
     count: int
-    unreadable: Mapping[int, Unreadable] = {}
+    unreadable: Mapping[int, Unreadable] = field(default_factory=dict)
 
     @property
     def places(self) -> list[int]:
@@ -413,8 +415,8 @@ def _typed_columns(
             if isinstance(rows, (str, bytes, Mapping))
             else ""
         )
-        wrong = RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)
-        return [], [wrong], Columns({}, 0)
+        no_rows = RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)
+        return [], [no_rows], Columns({}, 0)
     columns, count = raw.values, raw.count
     placed = [RowFault(p, "", e.problem.what, e.problem.hint) for p, e in raw.unreadable.items()]
     if not columns and not count:  # an empty list or file has no column names
@@ -583,7 +585,9 @@ def _scalar(value: Any) -> Any:
     except UnicodeDecodeError as error:
         return Fault(f"{shown(error.object)} is not UTF-8", hint="write the text in UTF-8")
     except (ValueError, OverflowError):
-        return Fault(f"{value} is out of range", hint="times have years from 1 to 9999")
+        return Fault(
+            f"{value.cast(pa.string())} is out of range", hint="times have years from 1 to 9999"
+        )
 
 
 def _cast(kind: Type, values: Any) -> Any:

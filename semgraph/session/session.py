@@ -32,6 +32,7 @@ from semgraph.logical.semantic import OnError
 from semgraph.meter import StepMetrics
 from semgraph.session.inputs import (
     no_plan,
+    refuse_lost,
     refuse_other_groups,
     refuse_taken,
     refuse_unknown_words,
@@ -274,6 +275,7 @@ class Session:
             PlanError: The plan or an option is wrong; nothing was spent.
             InputError: The rows of an input are wrong; nothing was spent.
             UnavailableError: The model, endpoint or store does not answer.
+            RowError: Every row failed; its `result` has them.
         """
         rows_by_input = dict(plan.tables) if isinstance(plan, Frame) else {}
         rows_by_input |= {
@@ -305,8 +307,9 @@ class Session:
         request = replace(request, plan=without_absent(logical, tables), inputs=tables).continuing(
             earlier
         )
-        result = await self._carried(request, resources, earlier)
-        return replace(result, first=tuple(first))
+        result = replace(await self._carried(request, resources, earlier), first=tuple(first))
+        refuse_lost(result, tables)
+        return result
 
     @property
     def usage(self) -> StepMetrics:
