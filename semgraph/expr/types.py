@@ -76,7 +76,8 @@ _ELSEWHERE = {
     "varchar": "string", "int": "int64", "integer": "int64", "bigint": "int64", "float": "double", "number": "double",
     "float64": "double", "bool": "boolean", "object": "struct", "array": "list",
 }  # fmt: skip
-_TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\d+|[<>\[\],:])")
+_TOKEN = re.compile(r"""\s*([^\W\d]\w*|\d+|[<>\[\],:]|"(?:[^"]|"")*")""")
+_WORD = re.compile(r"[^\W\d]\w*|\d+")
 
 
 def python_values(values: Any) -> list[Any]:
@@ -143,7 +144,7 @@ class Type:
         elif self.name == "vector":
             body = f"vector[{self.size}]" if self.size else "vector"
         elif self.name == "enum":
-            body = f"enum<{', '.join(self.values)}>"
+            body = f"enum<{', '.join(map(_enum_word, self.values))}>"
         return f"{body} null" if self.nullable else body
 
     @property
@@ -266,6 +267,11 @@ _KINDS = (
 )
 
 
+def _enum_word(value: str) -> str:
+    """A value of an enum as a type writes it: quoted, unless it is one word."""
+    return value if _WORD.fullmatch(value) else '"' + value.replace('"', '""') + '"'
+
+
 def parse_type(text: str) -> Type:
     """Read a type as it is written in plans, graphs and prompts. Raises Fault with what is
     wrong.
@@ -357,6 +363,8 @@ def _members(tokens: list[str], text: str, *, typed: bool) -> Iterator[tuple[str
     _expect(tokens, "<", text)
     while True:
         name = tokens.pop(0)
+        if name[:1] == '"' and not typed:
+            name = name[1:-1].replace('""', '"')
         if typed:
             _expect(tokens, ":", text)
             yield name, _parse(tokens, text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import unicodedata
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -1085,10 +1086,9 @@ def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[InputColumns, I
         except (Fault, pa.ArrowException) as error:
             hint = getattr(error, "hint", None) or "give each column values of one type"
             mixed = _kinds(values, data) if isinstance(values, list) else ""
-            if mixed:
-                error = Fault(mixed)
-                hint = f'give each column values of one type, or read it as JSON: types={{"{column}": "json"}}'
-            problems.append(Problem(f'input {name}, column "{column}": {error}', hint=hint))
+            there = f'types={{"{column}": "json"}} reads it as JSON' if mixed else None
+            what = f'input {name}, column "{column}": {mixed or error}'
+            problems.append(Problem(what, there=there, hint=hint))
     if problems:
         raise InputError(*problems)
     try:
@@ -1151,7 +1151,7 @@ def _refuse_names(name: str, columns: Mapping[str, Any], rows: Any) -> None:
 
 
 def _name_like(text: str) -> str:
-    words = re.sub(r"\W+", "_", text).strip("_")
+    words = re.sub(r"\W+", "_", unicodedata.normalize("NFC", text)).strip("_")
     return words if NAME.match(words) else f"column_{words}".rstrip("_")
 
 

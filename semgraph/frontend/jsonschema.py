@@ -24,7 +24,13 @@ Schema = dict[str, Any]
 
 def _whole(pattern: re.Pattern[str]) -> Schema:
     """A text that matches a pattern as a whole."""
-    return {"type": "string", "pattern": f"^{pattern.pattern.removesuffix(chr(92) + 'Z')}$"}
+    return {"type": "string", "pattern": f"^{_of_schemas(pattern)}$"}
+
+
+def _of_schemas(pattern: re.Pattern[str]) -> str:
+    """A pattern in the regular expressions of JSON Schema, whose letters are no longer ASCII alone."""
+    text = pattern.pattern.removesuffix("\\Z").replace(r"[^\W\d]", r"[\p{L}_]")
+    return text.replace(r"\w", r"[\p{L}\p{N}_]")
 
 
 _NAMED, _PATH, _PARAMETER = _whole(NAME), _whole(PATH), _whole(PARAMETER)
@@ -388,7 +394,7 @@ _LABEL_SCHEMAS: dict[str, Schema] = {
             _either(
                 {
                     "type": "string",
-                    "pattern": rf"^({'|'.join(TEXT_FUNCTIONS)})\({NAME.pattern[:-2]}\)$",
+                    "pattern": rf"^({'|'.join(TEXT_FUNCTIONS)})\({_of_schemas(NAME)}\)$",
                 },
                 closed({"embed": _NAMED}, ["embed"]),
             )
