@@ -175,8 +175,14 @@ class Result:
         return self.tables[name].slice(0, rows)
 
     def to_pandas(self, name: str | None = None) -> Any:
-        """A result as a pandas data frame. Raises KeyError, as `to_arrow`."""
-        return self.to_arrow(name).to_pandas()
+        """A result as a pandas data frame; dates outside the years 1 to 9999 make their column one of
+        times. Raises KeyError, as `to_arrow`.
+        """
+        table = self.to_arrow(name)
+        try:
+            return table.to_pandas()
+        except ValueError:
+            return table.to_pandas(date_as_object=False)
 
     def to_polars(self, name: str | None = None) -> Any:
         """A result as a Polars data frame; needs the package polars. Raises KeyError, as

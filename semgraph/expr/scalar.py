@@ -520,6 +520,7 @@ def _with_own_calls(tree: exp.Expr, source: str, own: Sequence[OwnFunction]) -> 
 
 
 _FIRST = re.compile(r"\s*([A-Za-z_]+)(?=\s*(?:[^\w\s(\"'*]|\Z))")
+_WORDS = {TokenType.DROP, TokenType.ALTER, TokenType.CREATE, TokenType.GRANT, TokenType.INSERT}
 _STATEMENTS = frozenset(
     word
     for word, kind in _DIALECT.tokenizer_class.KEYWORDS.items()
@@ -534,6 +535,9 @@ def _read(source: str) -> exp.Expr:
         source = f'"{first[1]}"{source[first.end() :]}'
     try:
         tokens = _DIALECT.tokenize(source)
+        for token in tokens[1:]:
+            if token.token_type in _WORDS:
+                token.token_type = TokenType.VAR
         parsed = _DIALECT.parser().parse(tokens, source)
         lacks = _unclosed(tokens)
     except (SqlglotError, RecursionError) as error:
