@@ -28,11 +28,14 @@ def _whole(pattern: re.Pattern[str]) -> Schema:
 
 
 def _of_schemas(pattern: re.Pattern[str]) -> str:
-    """A pattern in the regular expressions of JSON Schema, whose letters are no longer ASCII alone."""
-    text = pattern.pattern.removesuffix("\\Z").replace(r"[^\W\d]", r"[\p{L}_]")
-    return text.replace(r"\w", r"[\p{L}\p{N}_]")
+    """A pattern for JSON Schema, where the classes of letters are those of ASCII: what is no blank and
+    no sign of ASCII is a letter.
+    """
+    text = pattern.pattern.removesuffix(r"\Z")
+    return text.replace(r"[^\W\d]", rf"[^\d{_SIGNS}]").replace(r"\w", f"[^{_SIGNS}]")
 
 
+_SIGNS = r"\s!-/:-@\[-^`{-~"
 _NAMED, _PATH, _PARAMETER = _whole(NAME), _whole(PATH), _whole(PARAMETER)
 _SCALAR: Schema = {"type": ["string", "number", "boolean"]}
 _TEXT: Schema = {"type": "string"}
