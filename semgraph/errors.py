@@ -147,7 +147,10 @@ class RowError(SemgraphError):
 
     `attempts` are the HTTP requests sent for it; `spent` is the `semgraph.llm.base.Reply` that was
     paid for but is not an answer (cut short, refused), if any, so that its tokens are counted.
+    `result` is the result of a run in which every row failed.
     """
+
+    result: Any = None
 
     def __init__(self, kind: str, message: str, *, attempts: int = 0, spent: Any = None) -> None:
         self.kind = kind

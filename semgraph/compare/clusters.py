@@ -129,7 +129,7 @@ def read_clusters(node: Cluster, value: Any) -> TrueClusters:
     """
     source = str(value) if isinstance(value, (str, Path)) else "the truth"
     rows = rows_of(Path(value)) if isinstance(value, (str, Path)) else value
-    given, _ = columns_of(rows)
+    given = columns_of(rows).values
     names = (*node.by, node.key, node.alias)
     if missing := [name for name in names if name not in given]:
         what = f'{source} has no column "{missing[0]}"'

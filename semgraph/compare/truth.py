@@ -335,7 +335,7 @@ def read_truth(node: Semantic, value: Any) -> Truth:
     source = str(value) if isinstance(value, (str, Path)) else "the truth"
     rows = _rows(value)
     try:
-        columns, _ = columns_of(rows)
+        columns = columns_of(rows).values
     except Fault as fault:
         raise PlanError(Problem(f"the truth {fault.what}", hint=fault.hint)) from None
     kinds = dict(paths(node.schema))

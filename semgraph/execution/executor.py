@@ -59,8 +59,10 @@ from semgraph.execution.windows import (
     joined,
     prepare,
     refuse_nul,
+    unreadable,
     without_nul,
 )
+from semgraph.formats import plural
 from semgraph.llm.stack import Replies
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Windowing
@@ -165,6 +167,15 @@ class Executor:
         errors propagate.
         """
         windowing = self.plan.logical.windows
+        if windowing is not None:
+            refuse_nul(inputs, windowing)
+        failures = [] if self.options.share else unreadable(inputs)
+        self.outcome.failures += failures
+        self.outcome.notes += [
+            f"input {name}: {plural(len(own), 'row')} set aside, first: {own[0].error}"
+            for name in inputs
+            if (own := [failure for failure in failures if failure.step == name])
+        ]
         try:
             if windowing is None:
                 await self._at_once(inputs)
@@ -235,7 +246,6 @@ class Executor:
     # -- plans with windows
 
     async def _by_windows(self, windowing: Windowing, inputs: Mapping[str, pa.Table]) -> None:
-        refuse_nul(inputs, windowing)
         rows = self.outcome.input_rows = await number_rows(
             self.runtime, windowing, inputs, self.options.places
         )

@@ -242,7 +242,7 @@ class RunRecord:
             with (
                 self.on_disk(),
                 open_private(
-                    self.folder / name, "a", encoding="utf-8", errors="surrogatepass"
+                    self.folder / name, "a", encoding="utf-8", errors="backslashreplace"
                 ) as file,
             ):
                 file.write("\n".join(lines) + "\n")

@@ -23,6 +23,7 @@ from semgraph.execution.recorded_results import (
 )
 from semgraph.execution.uniform import Uniform
 from semgraph.execution.windows import InputRows
+from semgraph.expr.types import python_rows
 from semgraph.formats import stopped
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import plain
@@ -174,8 +175,14 @@ class Result:
         return self.tables[name].slice(0, rows)
 
     def to_pandas(self, name: str | None = None) -> Any:
-        """A result as a pandas data frame. Raises KeyError, as `to_arrow`."""
-        return self.to_arrow(name).to_pandas()
+        """A result as a pandas data frame; dates outside the years 1 to 9999 make their column one of
+        times. Raises KeyError, as `to_arrow`.
+        """
+        table = self.to_arrow(name)
+        try:
+            return table.to_pandas()
+        except ValueError:
+            return table.to_pandas(date_as_object=False)
 
     def to_polars(self, name: str | None = None) -> Any:
         """A result as a Polars data frame; needs the package polars. Raises KeyError, as
@@ -184,8 +191,10 @@ class Result:
         return import_module("polars").from_arrow(self.to_arrow(name))
 
     def rows(self, name: str | None = None) -> list[dict[str, Any]]:
-        """A result as a list of mappings. Raises KeyError, as `to_arrow`."""
-        return self.to_arrow(name).to_pylist()
+        """A result as a list of mappings; a time outside the years 1 to 9999, which Python does not
+        have, is text. Raises KeyError, as `to_arrow`.
+        """
+        return python_rows(self.to_arrow(name))
 
     def _repr_html_(self) -> str:
         """How notebooks show it."""
@@ -198,7 +207,7 @@ class Result:
             "plan": self.plan,
             "run": self.run,
             "tables": {
-                name: [plain(row) for row in table.to_pylist()]
+                name: [plain(row) for row in python_rows(table)]
                 for name, table in self.tables.items()
             },
             "metrics": {

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from semgraph.errors import InputError, Problem
 from semgraph.expr.duckdb import ORDINAL
+from semgraph.frontend.rows import set_aside
 from semgraph.logical.plan import POSITION, TURN, Windowing
 from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, values
 from semgraph.relational.segments import execute
@@ -266,13 +267,30 @@ def _holds(value: object) -> bool:
     return isinstance(value, list) and any(map(_holds, value))
 
 
+def unreadable(inputs: Mapping[str, pa.Table]) -> list[Failure]:
+    """The rows of the inputs that could not be read."""
+    return [
+        Failure(name, error, None, row)
+        for name, table in inputs.items()
+        for error, row in set_aside(table)
+    ]
+
+
 def refuse_nul(inputs: Mapping[str, pa.Table], windowing: Windowing) -> None:
-    """Refuse rows with a NUL that no window can do without. Raises InputError."""
+    """Refuse rows that no window can do without: those of other inputs with a NUL or that could not
+    be read; where a failed row stops its partition, every row that could not be read. Raises
+    InputError.
+    """
+    stops = windowing.on_error == "stop"
     problems = [
         Problem(f"input {name}, {failure.error}")
         for name, table in inputs.items()
         if name != windowing.input
         for failure in without_nul(name, table)[1]
+    ] + [
+        Problem(failure.error)
+        for failure in unreadable(inputs)
+        if stops or failure.step != windowing.input
     ]
     if problems:
         raise InputError(*problems[:3])

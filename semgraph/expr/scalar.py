@@ -519,10 +519,25 @@ def _with_own_calls(tree: exp.Expr, source: str, own: Sequence[OwnFunction]) -> 
         raise Fault(what, there=fault.there, hint=fault.hint) from None
 
 
+_FIRST = re.compile(r"\s*([A-Za-z_]+)(?=\s*(?:[^\w\s(\"'*]|\Z))")
+_WORDS = {TokenType.DROP, TokenType.ALTER, TokenType.CREATE, TokenType.GRANT, TokenType.INSERT}
+_STATEMENTS = frozenset(
+    word
+    for word, kind in _DIALECT.tokenizer_class.KEYWORDS.items()
+    if kind in {*_DIALECT.parser_class.STATEMENT_PARSERS, *_DIALECT.tokenizer_class.COMMANDS}
+)
+
+
 def _read(source: str) -> exp.Expr:
     """The syntax tree of one expression. Raises Fault."""
+    first = _FIRST.match(source)
+    if first and first[1].upper() in _STATEMENTS:  # a column, as in `drop > 0`
+        source = f'"{first[1]}"{source[first.end() :]}'
     try:
         tokens = _DIALECT.tokenize(source)
+        for token in tokens[1:]:
+            if token.token_type in _WORDS:
+                token.token_type = TokenType.VAR
         parsed = _DIALECT.parser().parse(tokens, source)
         lacks = _unclosed(tokens)
     except (SqlglotError, RecursionError) as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 
@@ -76,7 +76,35 @@ _ELSEWHERE = {
     "varchar": "string", "int": "int64", "integer": "int64", "bigint": "int64", "float": "double", "number": "double",
     "float64": "double", "bool": "boolean", "object": "struct", "array": "list",
 }  # fmt: skip
-_TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\d+|[<>\[\],:])")
+_TOKEN = re.compile(r"""\s*([^\W\d]\w*|\d+|[<>\[\],:]|"(?:[^"]|"")*")""")
+_WORD = re.compile(r"[^\W\d]\w*|\d+")
+
+
+def python_values(values: Any) -> list[Any]:
+    """The values of an Arrow column in Python; a time outside the years 1 to 9999, which Python does
+    not have, as text.
+    """
+    try:
+        return cast("list[Any]", values.to_pylist())
+    except (OverflowError, ValueError):
+        return [_python_value(value) for value in values]
+
+
+def python_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a table, with the values of `python_values`."""
+    columns = [python_values(column) for column in table.columns]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _python_value(value: Any) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        if isinstance(value, pa.StructScalar):
+            return {name: _python_value(value[name]) for name in value}
+        if isinstance(value, pa.ListScalar):
+            return python_values(value.values)
+        return value.cast(pa.string()).as_py()
 
 
 @dataclass(frozen=True)
@@ -116,7 +144,7 @@ class Type:
         elif self.name == "vector":
             body = f"vector[{self.size}]" if self.size else "vector"
         elif self.name == "enum":
-            body = f"enum<{', '.join(self.values)}>"
+            body = f"enum<{', '.join(map(_enum_word, self.values))}>"
         return f"{body} null" if self.nullable else body
 
     @property
@@ -239,6 +267,11 @@ _KINDS = (
 )
 
 
+def _enum_word(value: str) -> str:
+    """A value of an enum as a type writes it: quoted, unless it is one word."""
+    return value if _WORD.fullmatch(value) else '"' + value.replace('"', '""') + '"'
+
+
 def parse_type(text: str) -> Type:
     """Read a type as it is written in plans, graphs and prompts. Raises Fault with what is
     wrong.
@@ -330,6 +363,8 @@ def _members(tokens: list[str], text: str, *, typed: bool) -> Iterator[tuple[str
     _expect(tokens, "<", text)
     while True:
         name = tokens.pop(0)
+        if name[:1] == '"' and not typed:
+            name = name[1:-1].replace('""', '"')
         if typed:
             _expect(tokens, ":", text)
             yield name, _parse(tokens, text)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from semgraph.errors import Fault
-from semgraph.expr.types import PYTHON_TYPES, parse_type
+from semgraph.expr.types import PYTHON_TYPES, Type
 
 
 def answer_types(returns: Any) -> Any:
@@ -77,9 +77,6 @@ def _text(kind: Any) -> str:
 
 def _enum(values: tuple[Any, ...]) -> str:
     """The type of a few words. Raises Fault if a plan cannot write them."""
-    text = f"enum<{', '.join(map(str, values))}>"
-    if not all(isinstance(value, str) for value in values) or parse_type(text).values != values:
-        raise Fault(
-            f"{values} are no values of an enum", hint="use words without commas and brackets"
-        )
-    return text
+    if not all(isinstance(value, str) for value in values):
+        raise Fault(f"{values} are no values of an enum", hint="give texts")
+    return str(Type("enum", values=values))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import unicodedata
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -71,7 +72,18 @@ from semgraph.frontend.keywords import checks_arguments, refuse_unknown
 from semgraph.frontend.load import Loader, dump, load_document
 from semgraph.frontend.renamed import ELSEWHERE
 from semgraph.frontend.row_files import delimited_rows, json_rows, parquet_rows, rows_of_path
-from semgraph.frontend.rows import check_rows, columns_of, is_pandas
+from semgraph.frontend.rows import (
+    Columns as InputColumns,
+)
+from semgraph.frontend.rows import (
+    check_rows,
+    columns_of,
+    is_empty,
+    is_null,
+    is_pandas,
+    set_aside,
+    with_set_aside,
+)
 from semgraph.logical.iterate import Iterate, Round
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
@@ -940,8 +952,8 @@ def table(
     world = _world(graph, folder, functions)
     data, spec = _spec(rows, name, types or {})
     if key is not None and key not in dict(spec.columns):
-        there = "columns: " + ", ".join(data.schema.names)
-        hint = did_you_mean(key, data.schema.names)
+        there = "columns: " + ", ".join(data.values)
+        hint = did_you_mean(key, data.values)
         raise InputError(
             Problem(
                 f'input {name} has no column "{key}", which is to be its key',
@@ -963,9 +975,12 @@ def table(
         spec = read_optional(meaning, {name: spec}, (), ordered, world.graph)[name]
     except Fault as fault:
         raise call_error("optional", fault) from None
+    bad = set_aside(rows)
     checked = check_rows(
-        spec, data, key=key or (cut.key if cut else ""), partition=cut.partition if cut else ""
-    )
+        spec, data, key=key or (cut.key if cut else ""), partition=cut.partition if cut else "",
+        bad=bad,
+    )  # fmt: skip
+    checked = with_set_aside(checked, bad)
     node = Input(
         step=name,
         name=name,
@@ -1053,23 +1068,27 @@ def _world(
     return World(graph or NO_GRAPH, None, Path(folder or "."), own)
 
 
-def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[pa.Table, InputSpec]:
-    """Rows as a table, and the declaration that fits them; `own` are types that the user gave."""
+def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[InputColumns, InputSpec]:
+    """The columns of rows, and the declaration that fits them; `own` are types that the user gave."""
     try:
-        columns, count = columns_of(rows)
+        data = columns_of(rows)
     except Fault as fault:
         raise InputError(Problem(f"input {name} {fault.what}", hint=fault.hint)) from None
-    declared = _declared(name, own, columns if count or columns else None)
-    columns = columns or {column: [] for column in declared}
+    if data.unreadable and not data.count:
+        with_set_aside(pa.table({}), [(str(row.problem), {}) for row in data.unreadable.values()])
+    declared = _declared(name, own, data.values if data.count or data.values else None)
+    columns = dict(data.values) or {column: [] for column in declared}
     _refuse_names(name, columns, rows)
-    arrays, types, problems = [], {}, []
+    types, problems = {}, []
     for column, values in columns.items():
         try:
-            array, types[column] = _typed(values, declared.get(column))
-            arrays.append(array)
-        except (Fault, pa.ArrowException, UnicodeEncodeError, OverflowError) as error:
+            columns[column], types[column] = _typed(values, declared.get(column))
+        except (Fault, pa.ArrowException) as error:
             hint = getattr(error, "hint", None) or "give each column values of one type"
-            problems.append(Problem(f'input {name}, column "{column}": {error}', hint=hint))
+            mixed = _kinds(values, data) if isinstance(values, list) else ""
+            there = f'types={{"{column}": "json"}} reads it as JSON' if mixed else None
+            what = f'input {name}, column "{column}": {mixed or error}'
+            problems.append(Problem(what, there=there, hint=hint))
     if problems:
         raise InputError(*problems)
     try:
@@ -1078,7 +1097,23 @@ def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[pa.Table, Input
         raise call_error("table", fault) from None
     if faults:
         raise call_error("table", Faults(faults))
-    return pa.table(arrays, names=list(columns)), specs[name]
+    return replace(data, values=columns), specs[name]
+
+
+def _kinds(values: list[Any], data: InputColumns) -> str:
+    """The kinds of the values of a column in words, each with the first row that has it; "" for one."""
+    first: dict[str, int] = {}
+    for place, value in zip(data.places, values, strict=True):
+        if value is not None:
+            first.setdefault(_KINDS.get(type(value), type(value).__name__), place + 1)
+    return (
+        " and ".join(f"{kind} in row {row}" for kind, row in first.items())
+        if len(first) > 1
+        else ""
+    )
+
+
+_KINDS = {str: "a text", bool: "true or false", list: "a list", dict: "an object"}
 
 
 def _declared(
@@ -1116,7 +1151,7 @@ def _refuse_names(name: str, columns: Mapping[str, Any], rows: Any) -> None:
 
 
 def _name_like(text: str) -> str:
-    words = re.sub(r"\W+", "_", text).strip("_")
+    words = re.sub(r"\W+", "_", unicodedata.normalize("NFC", text)).strip("_")
     return words if NAME.match(words) else f"column_{words}".rstrip("_")
 
 
@@ -1125,20 +1160,36 @@ def _typed(values: Any, declared: str | None) -> tuple[Any, str]:
     NULL in the values makes it `T null`. Raises Fault.
     """
     if declared is not None:
-        listed = isinstance(values, list)
-        null = any(v is None or v == "" for v in values) if listed else bool(values.null_count)
+        if isinstance(values, list):
+            values = [None if is_null(value) else value for value in values]
+            null = any(value is None or is_empty(value) for value in values)
+        else:
+            null = bool(values.null_count)
         text = declared if declared.endswith(" null") or not null else f"{declared} null"
-        return (pa.array(values, from_pandas=True) if listed else values), text
+        return values, text
     array: Any = _array(values) if isinstance(values, list) else values
-    return array, str(_type_of(array))
+    kind = str(_type_of(array))
+    return (array if len(array) == len(values) else values), kind
 
 
 def _array(values: list[Any]) -> Any:
-    """Values as an array; NaN among other values than numbers is NULL, as pandas has it."""
+    """Values as an array; NaN among other values than numbers is NULL, as pandas has it. Without
+    those that no array can have: their rows are set aside.
+    """
     try:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.array(values, from_pandas=True)
+    except (UnicodeEncodeError, OverflowError):
+        return _array([value for value in values if _fits(value)])
+
+
+def _fits(value: Any) -> bool:
+    try:
+        pa.array([value])
+    except (pa.ArrowException, UnicodeEncodeError, OverflowError):
+        return False
+    return True
 
 
 def _type_of(array: Any) -> Type:

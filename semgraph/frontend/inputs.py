@@ -25,7 +25,7 @@ from semgraph.frontend.row_files import (
     rows_of,
     standard_input,
 )
-from semgraph.frontend.rows import check_rows, names_of, refuse_doubles
+from semgraph.frontend.rows import Unreadable, check_rows, names_of, refuse_doubles, with_set_aside
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan, Windowing
 
 _RENAMES = re.compile(r"[A-Za-z_]\w*=[^=,]+(,[A-Za-z_]\w*=[^=,]+)*")
@@ -87,8 +87,9 @@ def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> LoadedInput:
     files = _matching(value)
     sources = [_source(spec, file, cut) for file in files or (value,)]
     name = f"{value} ({len(files)} files)" if files else sources[0].name
-    tables = (table for source in sources for table in source.tables(spec, partition, key))
-    table = joined(spec.schema, tables)
+    bad: list[tuple[str, dict[str, Any]]] = []
+    tables = (table for source in sources for table in source.tables(spec, partition, key, bad))
+    table = with_set_aside(joined(spec.schema, tables), bad)
     if key:
         refuse_doubles(spec, table, key, name)
     return LoadedInput(spec.name, table, name)
@@ -110,8 +111,12 @@ class _RowSource:
     renames: Mapping[str, str] = field(default_factory=dict)
     written: str = ""
 
-    def tables(self, spec: InputSpec, partition: str, key: str) -> Iterator[pa.Table]:
-        """The rows, some at a time, with the declared columns and types. Raises InputError."""
+    def tables(
+        self, spec: InputSpec, partition: str, key: str, bad: list[tuple[str, dict[str, Any]]]
+    ) -> Iterator[pa.Table]:
+        """The rows, some at a time, with the declared columns and types; those that cannot be read go
+        to `bad`. Raises InputError.
+        """
         if self.renames:
             names = list(dict.fromkeys(name for rows in self.batches() for name in _names(rows)))
             _refuse_renames(self.renames, names, spec, self.written)
@@ -119,9 +124,9 @@ class _RowSource:
         for rows in self.batches():
             table = check_rows(
                 spec, _renamed(rows, self.renames), partition=partition, key=key,
-                source=self.name, first=first,
+                source=self.name, first=first, bad=bad,
             )  # fmt: skip
-            first += table.num_rows
+            first += len(rows)
             yield table
 
 
@@ -283,7 +288,9 @@ def _renamed(rows: Any, renames: Mapping[str, str]) -> Any:
         kept = {name: rows[name] for name in names if name not in gone}
         return pa.table({**kept, **{name: rows[source] for name, source in renames.items()}})
     return [
-        {
+        row
+        if isinstance(row, Unreadable)
+        else {
             **{name: value for name, value in row.items() if name not in gone},
             **{name: row.get(source) for name, source in renames.items()},
         }

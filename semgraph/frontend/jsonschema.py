@@ -24,9 +24,18 @@ Schema = dict[str, Any]
 
 def _whole(pattern: re.Pattern[str]) -> Schema:
     """A text that matches a pattern as a whole."""
-    return {"type": "string", "pattern": f"^{pattern.pattern.removesuffix(chr(92) + 'Z')}$"}
+    return {"type": "string", "pattern": f"^{_of_schemas(pattern)}$"}
 
 
+def _of_schemas(pattern: re.Pattern[str]) -> str:
+    """A pattern for JSON Schema, where the classes of letters are those of ASCII: what is no blank and
+    no sign of ASCII is a letter.
+    """
+    text = pattern.pattern.removesuffix(r"\Z")
+    return text.replace(r"[^\W\d]", rf"[^\d{_SIGNS}]").replace(r"\w", f"[^{_SIGNS}]")
+
+
+_SIGNS = r"\s!-/:-@\[-^`{-~"
 _NAMED, _PATH, _PARAMETER = _whole(NAME), _whole(PATH), _whole(PARAMETER)
 _SCALAR: Schema = {"type": ["string", "number", "boolean"]}
 _TEXT: Schema = {"type": "string"}
@@ -388,7 +397,7 @@ _LABEL_SCHEMAS: dict[str, Schema] = {
             _either(
                 {
                     "type": "string",
-                    "pattern": rf"^({'|'.join(TEXT_FUNCTIONS)})\({NAME.pattern[:-2]}\)$",
+                    "pattern": rf"^({'|'.join(TEXT_FUNCTIONS)})\({_of_schemas(NAME)}\)$",
                 },
                 closed({"embed": _NAMED}, ["embed"]),
             )

@@ -1,18 +1,21 @@
 """Files of rows. Those of a format without types are read as text; for the fluent API, where no plan
-declares types, the types of a delimited file are read from its cells.
+declares types, the types of a delimited file are read from its cells. A row that cannot be read is
+an `Unreadable` in its place.
 """
 
 from __future__ import annotations
 
 import csv as texts
+import io
 import json
 import re
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,8 +23,8 @@ import pyarrow.compute as pc
 from semgraph.errors import Fault, InputError, Problem
 from semgraph.expr.types import TIMESTAMP
 from semgraph.formats import plural
-from semgraph.frontend.encodings import not_utf8
-from semgraph.frontend.rows import names_of, shown
+from semgraph.frontend.encodings import NotUtf8, not_utf8
+from semgraph.frontend.rows import LINE, Unreadable, names_of, shown
 
 R = TypeVar("R")
 BATCH = 20_000
@@ -37,19 +40,32 @@ def rows_of_path(path: Path, texts: Collection[str] = ()) -> Any:
     return rows_of(_existing(path))
 
 
-def delimited_rows(path: Path, delimiter: str | None, texts: Collection[str] = ()) -> pa.Table:
+def delimited_rows(path: Path, delimiter: str | None, texts: Collection[str] = ()) -> Any:
     """The rows of a file with a delimiter, each column of the type that all its cells are written in.
     Columns of `texts` stay text. Raises InputError.
     """
     between = delimiter or _DELIMITERS.get(path.suffix.lower(), ",")
     if len(between) != 1:
         raise InputError(Problem(f"delimiter {between!r}: it is one character"))
-    rows = reading(_existing(path), lambda file: read_csv(file, between))
+    read = reading(_existing(path), lambda file: read_csv(file, between))
+    rows = read
+    if not isinstance(read, pa.Table):
+        good = [row for row in read if not isinstance(row, Unreadable)]
+        rows = pa.table(
+            {
+                name: pa.chunked_array([[row[name] for row in good]], pa.string())
+                for name in dict(*good[:1])
+            }
+        )
     columns = [
         values if name in texts else typed(values)
         for name, values in zip(rows.column_names, rows.columns, strict=True)
     ]
-    return pa.table(columns, names=rows.column_names)
+    made = pa.table(columns, names=rows.column_names)
+    if rows is read:
+        return made
+    typed_rows = iter(made.to_pylist())
+    return [row if isinstance(row, Unreadable) else next(typed_rows) for row in read]
 
 
 def json_rows(path: Path) -> Any:
@@ -133,35 +149,86 @@ def typed(cells: Any) -> Any:
     return cells
 
 
-def read_csv(path: Path, delimiter: str = ",") -> pa.Table:
-    """All columns as text; the plan has their types. An empty cell is NULL, `""`
-    an empty text.
+def read_csv(path: Path, delimiter: str = ",") -> Any:
+    """All columns as text; the plan has their types. An empty cell is NULL, `""` an empty text. A
+    table, or a list of rows if some cannot be read.
 
     Raises InputError.
     """
     from pyarrow import csv
 
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        names = next(texts.reader(file, delimiter=delimiter), [])
+    raw = path.read_bytes().removeprefix(BOM_UTF8)
+    names = next(texts.reader(_text(raw), delimiter=delimiter), [])
     if not names:
         hint = "its first line names the columns; no rows at all: -i NAME=[]"
         raise InputError(Problem(f"{path}: the file is empty", hint=hint))
+    "".join(names).encode()
     _refuse_other_separator(path, names, delimiter)
-    _refuse_open_quote(path, delimiter)
+    raw, unclosed = _without_open_quotes(path, raw, delimiter)
+    wrong = not_utf8(raw, str(path))
+    if wrong is not None:  # a letter for each byte
+        raw = raw.decode("latin-1").encode()
+    skipped: list[Any] = []
+
+    def skip(row: Any) -> Literal["skip"]:
+        skipped.append(row)
+        return "skip"
+
+    read = csv.ReadOptions(
+        use_threads=False,  # threads lose the number of a row
+        block_size=min(len(raw) + 1, 2**31 - 1),  # a row is within a block
+        column_names=names,
+        skip_rows_after_names=1,
+    )
+    parse = csv.ParseOptions(
+        delimiter=delimiter,
+        newlines_in_values=True,
+        invalid_row_handler=skip,
+    )
     convert = csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()),
         null_values=[""],
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     try:
-        return csv.read_csv(
-            path, csv.ReadOptions(use_threads=False), parse, convert
-        )  # threads lose the row's number
+        table = csv.read_csv(io.BytesIO(raw), read, parse, convert)
     except pa.ArrowInvalid as error:
+        raise InputError(Problem(f"{path}: {plainly(error)}")) from None
+    if not (wrong or skipped or unclosed) or len(set(names)) < len(names):
+        return table
+    rows: list[Any] = table.to_pylist()
+    for row in skipped:
+        number = row.number + sum(place <= row.number - 2 for place, _ in unclosed)
+        what = f"{path}: row {number} has {plural(row.actual_columns, 'cell')}, and the first line {len(names)}"
         hint = "each row needs as many cells as the first line; a cell with a comma needs double quotes"
-        raise InputError(Problem(f"{path}: {plainly(error)}", hint=hint)) from None
+        rows.insert(row.number - 2, Unreadable(Problem(what, hint=hint), row.text))
+    if wrong is not None:
+        rows = [_from_bytes(f"{path}: row {i}", row, wrong.hint) for i, row in enumerate(rows, 2)]
+        if all(isinstance(row, Unreadable) for row in rows):
+            path.read_bytes().decode()
+    for place, row in reversed(unclosed):
+        rows.insert(place, row)
+    return rows
+
+
+def _text(raw: bytes) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(raw), "utf-8", "surrogateescape", newline="")
+
+
+def _from_bytes(place: str, row: dict[str, str | None], hint: str) -> dict[str, Any]:
+    """A row whose cells have a letter for each byte."""
+    if isinstance(row, Unreadable):
+        return row
+    cells = {name: cell and cell.encode("latin-1") for name, cell in row.items()}
+    try:
+        return {name: cell and cell.decode() for name, cell in cells.items()}
+    except UnicodeDecodeError as error:
+        problem = Problem(f"{place} is not UTF-8: {shown(error.object)}", hint=hint)
+        return Unreadable(
+            problem,
+            ",".join((c or b"").decode("utf-8", "backslashreplace") for c in cells.values()),
+        )
 
 
 def _refuse_other_separator(path: Path, names: Sequence[str], delimiter: str) -> None:
@@ -176,34 +243,37 @@ def _refuse_other_separator(path: Path, names: Sequence[str], delimiter: str) ->
             raise InputError(Problem(f"{path}: {what}", hint=hint))
 
 
-def _refuse_open_quote(path: Path, delimiter: str) -> None:
-    """A file of which a cell goes on to the end because nothing closes its quote: its other rows
-    would be lost.
+def _without_open_quotes(
+    path: Path, raw: bytes, delimiter: str
+) -> tuple[bytes, list[tuple[int, Unreadable]]]:
+    """A file without the lines in which a quote is opened that nothing closes: such a cell goes on to
+    the end. Each of them with its place among the rows.
     """
-    if path.read_bytes().count(b'"') % 2 == 0:
-        return
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader, begin = texts.reader(file, delimiter=delimiter, strict=True), 1
+    found: list[tuple[int, Unreadable]] = []
+    while raw.count(b'"') % 2:
+        reader, begin, rows = texts.reader(_text(raw), delimiter=delimiter, strict=True), 1, 0
         try:
-            for _ in reader:
-                begin = reader.line_num + 1
+            for row in reader:
+                begin, rows = reader.line_num + 1, rows + bool(row)
+            break
         except texts.Error as error:
-            if "unexpected end" in str(error):
-                hint = "close it; a quote inside a quoted cell is written twice"
-                what = "a double quote is opened in this row and never closed"
-                raise InputError(Problem(f"{path}:{begin}: {what}", hint=hint)) from None
+            if "unexpected end" not in str(error) or not rows:
+                break
+        lines = raw.splitlines(keepends=True)
+        hint = "close it; a quote inside a quoted cell is written twice"
+        what = f"{path}:{begin + len(found)}: a double quote is opened in this row and never closed"
+        line = lines.pop(begin - 1).decode("utf-8", "backslashreplace").rstrip("\r\n")
+        found.append((rows - 1, Unreadable(Problem(what, hint=hint), line)))
+        raw = b"".join(lines)
+    return raw, found
 
 
 def plainly(error: Exception) -> str:
     """The first line of an error of Arrow."""
-    text = str(error).splitlines()[0]
-    cells = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text)
-    if cells:
-        return f"row {cells[1]} has {plural(int(cells[3]), 'cell')}, and the first line {cells[2]}"
-    return text.removeprefix("CSV parse error: ") or type(error).__name__
+    return str(error).splitlines()[0].removeprefix("CSV parse error: ") or type(error).__name__
 
 
-_OWN = ("_step", "_error")  # what a run adds to the rows that it sets aside
+_OWN = ("_step", "_error", LINE)  # what a run adds to the rows that it sets aside
 STDIN, STDIN_ROWS = "-", "-.jsonl"
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz")
@@ -259,7 +329,7 @@ def _read_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(Problem(f"{path}: {error.strerror or error}")) from None
-    except UnicodeDecodeError:
+    except UnicodeError:
         wrong = not_utf8(path.read_bytes(), str(path))
         assert wrong is not None
         raise InputError(Problem(f"{path}:{wrong.line}: {wrong.what}", hint=wrong.hint)) from None
@@ -282,7 +352,7 @@ def _unreadable(path: Path) -> Problem:
 
 def json_lines(path: Path) -> list[dict[str, Any]]:
     """The rows of a file with an object on each line. Raises InputError or OSError."""
-    with path.open(encoding="utf-8-sig") as lines:
+    with path.open(encoding="utf-8-sig", errors="surrogateescape") as lines:
         return list(_objects(path, lines))
 
 
@@ -290,26 +360,43 @@ def _objects(path: Path | str, lines: Iterator[str]) -> Iterator[dict[str, Any]]
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
+        problem, row = None, None
+        wrong = line.isascii() or not_utf8(line.encode("utf-8", "surrogateescape"), str(path))
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=_distinct)
         except (ValueError, RecursionError) as error:
             hint = _OTHER_JSON if number == 1 and line.strip() in "[{" else _fix(error)
             what = f"{path}:{number}: this line is no JSON: {_json_fault(error)}"
-            raise InputError(Problem(what, hint=hint or _OTHER_JSON)) from None
-        if not isinstance(row, dict):
+            problem = Problem(what, hint=hint or _OTHER_JSON)
+        if isinstance(wrong, NotUtf8):
+            problem = Problem(f"{path}:{number}: {wrong.what}", hint=wrong.hint)
+        elif problem is None and not isinstance(row, dict):
             hint = _OTHER_JSON if isinstance(row, list) else 'write {"column": "value"}'
             what = f"{path}:{number}: this line is no JSON object, but {_json_kind(row)}"
-            raise InputError(Problem(what, hint=hint))
-        yield {name: value for name, value in row.items() if name not in _OWN}
+            problem = Problem(what, hint=hint)
+        if problem is not None:
+            if number == 1 and (line.strip() in "[{" or "\0" in line):  # another kind of file
+                raise InputError(problem)
+            raw = line.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            yield Unreadable(problem, raw.rstrip("\r\n"))
+        elif row is not None:
+            yield {name: value for name, value in row.items() if name not in _OWN}
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        raise ValueError(f'"{max(n for n, _ in pairs)}" is there twice')
+    return row
 
 
 def json_list(path: Path) -> list[Mapping[str, Any]]:
     """The rows of a file with one list of objects. Raises InputError or OSError."""
+    raw = path.read_bytes()
     try:
-        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+        rows = json.loads(raw.decode("utf-8-sig", "surrogateescape"))
     except (ValueError, RecursionError) as error:
-        if isinstance(error, UnicodeDecodeError):
-            raise
+        raw.decode("utf-8-sig")
         where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         hint = _fix(error) or "a file with an object on each line ends in .jsonl"
         what = f"{path}{where}: this is no JSON: {_json_fault(error)}"
@@ -318,11 +405,14 @@ def json_list(path: Path) -> list[Mapping[str, Any]]:
         hint = 'write [{"column": "value"}, ...]; a file with an object on each line ends in .jsonl'
         what = f"{path}: this is no list of JSON objects, but {_json_kind(rows)}"
         raise InputError(Problem(what, hint=hint))
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, dict):
-            what = f"{path}: item {number} of the list is no JSON object, but {_json_kind(row)}"
-            raise InputError(Problem(what, hint='write [{"column": "value"}, ...]'))
-    return rows
+    return [
+        row if isinstance(row, dict) else _no_object(path, i, row) for i, row in enumerate(rows, 1)
+    ]
+
+
+def _no_object(path: Path, number: int, row: Any) -> Unreadable:
+    what = f"{path}: item {number} of the list is no JSON object, but {_json_kind(row)}"
+    return Unreadable(Problem(what, hint='write [{"column": "value"}, ...]'), json.dumps(row))
 
 
 _OTHER_JSON = "one object on each line; a file with a list of objects ends in .json"
@@ -338,7 +428,7 @@ def _json_kind(value: Any) -> str:
 def _json_fault(error: Exception) -> str:
     """What is wrong with a JSON text, with the column."""
     if not isinstance(error, json.JSONDecodeError):
-        return "nested too deeply"
+        return "nested too deeply" if isinstance(error, RecursionError) else str(error)
     what = error.msg[:1].lower() + error.msg[1:]
     return f"{what} at column {error.colno}"
 
@@ -358,7 +448,7 @@ def _fix(error: Exception) -> str | None:
 
 
 def _json_line_batches(path: Path, size: int) -> Iterator[list[dict[str, Any]]]:
-    with path.open(encoding="utf-8-sig") as lines:
+    with path.open(encoding="utf-8-sig", errors="surrogateescape") as lines:
         rows = _objects(path, lines)
         while batch := list(islice(rows, size)):
             yield batch

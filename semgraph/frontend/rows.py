@@ -1,14 +1,17 @@
-"""Rows of mappings, Arrow tables and data frames as tables of the types that a plan declares."""
+"""Rows of mappings, Arrow tables and data frames as tables of the types that a plan declares. A row
+that cannot be read as such is set aside: its error and its values are in the table's metadata.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -28,7 +31,11 @@ def convert(value: Any, kind: Type) -> Any:
     >>> convert("2025-01-15T10:00:00+02:00", Type("timestamp")).isoformat()
     '2025-01-15T08:00:00+00:00'
     """
-    if value is None or (value == "" and kind.name != "string") or _is_null(value, kind):
+    if isinstance(value, Fault):
+        raise value
+    if value is None or (is_empty(value) and kind.name != "string"):
+        return None
+    if is_null(value) and not (isinstance(value, float) and kind.name == "double"):
         return None
     if kind.item is not None:
         return _items(_list(value, kind), kind.item)
@@ -46,10 +53,15 @@ def _items(values: list[Any], kind: Type) -> list[Any]:
     return items
 
 
-def _is_null(value: object, kind: Type) -> bool:
-    """Whether it is what data frames put for nothing: NaT, NA, and NaN where no number belongs."""
+def is_empty(value: object) -> bool:
+    """Whether it is the text without a letter, which is NULL where no text belongs."""
+    return isinstance(value, str) and not value
+
+
+def is_null(value: object) -> bool:
+    """Whether it is what data frames put for nothing: NaN, NaT and NA."""
     if isinstance(value, float):
-        return math.isnan(value) and kind.name != "double"
+        return math.isnan(value)
     return type(value).__name__ in {"NaTType", "NAType"}
 
 
@@ -235,6 +247,64 @@ class RowFault(NamedTuple):
     column: str
     what: str
     hint: str | None = None
+    refuses: bool = False  # all rows: it is not the mistake of this one alone
+
+
+class Unreadable(dict[str, Any]):
+    """A row of a file that cannot be read, in its place among the others: without columns, with what
+    is wrong and its text.
+    """
+
+    def __init__(self, problem: Problem, text: str) -> None:
+        super().__init__()
+        self.problem, self.text = problem, text
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of rows, as Arrow arrays or lists, their number, and the rows that have none, by
+    their place.
+    """
+
+    values: dict[str, Any]
+    count: int
+    unreadable: Mapping[int, Unreadable] = field(default_factory=dict)
+
+    @property
+    def places(self) -> list[int]:
+        """The places of the rows that have columns."""
+        total = self.count + len(self.unreadable)
+        return [place for place in range(total) if place not in self.unreadable]
+
+    def row(self, place: int) -> dict[str, Any]:
+        """The row at a place as it is, to be kept as JSON."""
+        if place in self.unreadable:
+            return {LINE: self.unreadable[place].text}
+        at = place - sum(each < place for each in self.unreadable)
+        return {
+            name: plain(_python(values[at : at + 1])[0]) for name, values in self.values.items()
+        }
+
+
+_SET_ASIDE = b"semgraph.set_aside"
+LINE = "_line"  # the column in `failed.jsonl` of a row that has none
+
+
+def set_aside(rows: Any) -> list[tuple[str, dict[str, Any]]]:
+    """The rows that are not in a table because they cannot be read, each with its error."""
+    metadata = (rows.schema.metadata if isinstance(rows, pa.Table) else None) or {}
+    return [tuple(each) for each in json.loads(metadata.get(_SET_ASIDE, b"[]"))]
+
+
+def with_set_aside(table: pa.Table, bad: Sequence[tuple[str, Mapping[str, Any]]]) -> pa.Table:
+    """A table that knows the rows that cannot be read. Raises InputError if there are no others."""
+    if not bad:
+        return table.replace_schema_metadata(None)
+    if not table.num_rows:
+        more = f" (and {len(bad) - _SHOWN} more rows)" if len(bad) > _SHOWN else ""
+        lines = [line for error, _ in bad[:_SHOWN] for line in error.splitlines()]
+        raise InputError(*lines[:-1], lines[-1] + more)
+    return table.replace_schema_metadata({_SET_ASIDE: json.dumps(bad, default=str, skipkeys=True)})
 
 
 def check_rows(
@@ -245,6 +315,7 @@ def check_rows(
     key: str = "",
     source: str = "",
     first: int = 0,
+    bad: list[tuple[str, dict[str, Any]]] | None = None,
 ) -> pa.Table:
     """Rows as a table with the declared columns and types.
 
@@ -259,23 +330,35 @@ def check_rows(
         key: The column with values that must differ.
         source: What messages call the rows, such as a file's name.
         first: How many rows of the source are before these.
+        bad: Where rows go that cannot be read, each with its error; None: they are refused.
 
     Raises:
         InputError: With what is wrong, by row (from 1) and column.
     """
-    columns, faults = _typed_columns(spec, rows, partition, key, source, first)
-    _refuse(faults, spec, source, first)
+    columns, faults, raw = _typed_columns(spec, rows, partition, key, source, first)
+    if bad is None or any(fault.row is None or fault.refuses for fault in faults):
+        _refuse(_shortened(faults), spec, source, first)
+        bad = []
+    wrong: dict[int, list[str]] = {}
+    for fault in faults:
+        wrong.setdefault(fault.row or 0, []).append(str(_problem(fault, spec, source, first)))
+    bad += [("\n".join(errors), raw.row(place)) for place, errors in sorted(wrong.items())]
     if not columns:
         return spec.schema.empty_table()
     arrays = [
         pa.array(values, kind.arrow) if isinstance(values, list) else values
         for (_, kind), values in zip(spec.columns, columns, strict=True)
     ]
-    return pa.table(arrays, schema=spec.schema)
+    table = pa.table(arrays, schema=spec.schema)
+    return table.filter(pa.array([p not in wrong for p in raw.places])) if wrong else table
+
+
+def _problem(fault: RowFault, spec: InputSpec, source: str, first: int) -> Problem:
+    return Problem(_message(fault, spec, source, first), hint=fault.hint)
 
 
 def _refuse(faults: Iterable[RowFault], spec: InputSpec, source: str, first: int = 0) -> None:
-    problems = [Problem(_message(fault, spec, source, first), hint=fault.hint) for fault in faults]
+    problems = [_problem(fault, spec, source, first) for fault in faults]
     if problems:
         raise InputError(*problems)
 
@@ -285,7 +368,22 @@ def refuse_doubles(spec: InputSpec, table: pa.Table, key: str, source: str) -> N
     _refuse(_doubles(key, table.column(key)), spec, source)
 
 
+def _shortened(faults: Iterable[RowFault]) -> Iterator[RowFault]:
+    """The first faults of each kind in a column, the last of them with the number of the others."""
+    alike: dict[Any, list[RowFault]] = {}
+    for fault in faults:
+        once = fault.what if fault.row is not None and fault.what[:3] == "is " else ""
+        alike.setdefault((fault.column, fault.row is None, once), []).append(fault)
+    for (_, _, once), same in alike.items():
+        shown = same[: 1 if once else _SHOWN]
+        yield from shown[:-1]
+        more = f" (and {len(same) - len(shown)} more rows)" if len(same) > len(shown) else ""
+        yield shown[-1]._replace(what=shown[-1].what + more)
+
+
 def _message(fault: RowFault, spec: InputSpec, source: str, first: int) -> str:
+    if not fault.column and fault.row is not None:
+        return fault.what
     start = f"{source}: " if source else ""
     if fault.row is None:
         rows = f", from row {first + 1}:" if first else ""
@@ -296,18 +394,18 @@ def _message(fault: RowFault, spec: InputSpec, source: str, first: int) -> str:
 
 def row_faults(spec: InputSpec, rows: Any, *, partition: str = "", key: str = "") -> list[RowFault]:
     """The mistakes in rows that `check_rows` reports."""
-    return _typed_columns(spec, rows, partition, key, "")[1]
+    return list(_shortened(_typed_columns(spec, rows, partition, key, "")[1]))
 
 
 def _typed_columns(
     spec: InputSpec, rows: Any, partition: str, key: str, source: str, first: int = 0
-) -> tuple[list[Any], list[RowFault]]:
+) -> tuple[list[Any], list[RowFault], Columns]:
     """The declared columns, each an Arrow array or a list of values of its type; none, if the rows
-    have none.
+    have none. What is wrong with the rows, by place, and the rows as they are.
     """
     rows = list(rows) if isinstance(rows, Iterator) else rows
     try:
-        columns, count = columns_of(rows)
+        raw = columns_of(rows)
     except Fault as fault:
         needed = [
             f'"{name}": …' for name, kind in spec.columns if not kind.nullable and name != key
@@ -317,49 +415,57 @@ def _typed_columns(
             if isinstance(rows, (str, bytes, Mapping))
             else ""
         )
-        return [], [RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)]
+        no_rows = RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)
+        return [], [no_rows], Columns({}, 0)
+    columns, count = raw.values, raw.count
+    placed = [RowFault(p, "", e.problem.what, e.problem.hint) for p, e in raw.unreadable.items()]
     if not columns and not count:  # an empty list or file has no column names
-        return [], []
-    slips = dict(_slips(spec, columns, rows))
-    faults = [*_missing(spec, columns, source), *slips.values()]
+        return [], placed, raw
+    placed += _slips(spec, columns, rows)
+    places, faults = raw.places, list(_missing(spec, columns, source))
+    bad = {fault.row for fault in placed}
     converted: dict[str, Any] = {}
     for name, kind in spec.columns:
         values, wrong = _column(name, kind, columns.get(name, [None] * count))
-        if name == partition and kind.nullable and not wrong:
+        if name == partition and kind.nullable:
             values = _without_null(values)
-        faults += wrong
-        if not wrong and name in columns and name not in slips and not kind.nullable:
-            faults += list(_nulls(name, values))
+        if name in columns and not kind.nullable:
+            wrong += _nulls(name, values, {fault.row for fault in wrong})
+        faults += [fault._replace(row=places[fault.row or 0]) for fault in wrong]
         converted[name] = values
-    if key in columns and not faults:
-        faults += list(_doubles(key, converted[key], first))
-    return list(converted.values()), faults
+    if key in columns:
+        faults += _doubles(key, converted[key], first)
+    faults = [fault for fault in faults if fault.what != "is NULL" or fault.row not in bad]
+    return list(converted.values()), placed + faults, raw
 
 
-def columns_of(rows: Any) -> tuple[dict[str, Any], int]:
-    """The columns of rows, as Arrow arrays or lists, and the number of rows. Raises
-    Fault.
-    """
+def columns_of(rows: Any) -> Columns:
+    """The columns of rows. Raises Fault."""
+    if isinstance(rows, Columns):
+        return rows
     _refuse_other_frames(rows)
     if is_pandas(rows):
         _unique([str(name) for name in rows.columns])
-        return {str(name): _from_pandas(rows[name]) for name in rows.columns}, len(rows)
+        return Columns({str(name): _from_pandas(rows[name]) for name in rows.columns}, len(rows))
     if hasattr(rows, "__arrow_c_stream__") or isinstance(rows, pa.RecordBatch):
         rows = rows if isinstance(rows, pa.Table) else pa.table(rows)
         columns = names_of(rows)
         _unique(columns)
-        return {name: rows.column(i) for i, name in enumerate(columns)}, rows.num_rows
+        return Columns({name: rows.column(i) for i, name in enumerate(columns)}, rows.num_rows)
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         raise Fault(
             f"cannot be read from {type(rows).__name__}",
             hint="give a list of mappings, an Arrow table or a data frame",
         )
     listed = list(rows)
+    unreadable = {i: row for i, row in enumerate(listed) if isinstance(row, Unreadable)}
     for i, row in enumerate(listed):
         if not isinstance(row, Mapping):
             raise Fault(f"row {i + 1} is {type(row).__name__}, not a mapping of columns")
-    names = dict.fromkeys(str(name) for row in listed for name in row)
-    return {name: [row.get(name) for row in listed] for name in names}, len(listed)
+    listed = [row for row in listed if not isinstance(row, Unreadable)] if unreadable else listed
+    names = {str(name): name for row in listed for name in row}
+    values = {text: [row.get(name) for row in listed] for text, name in names.items()}
+    return Columns(values, len(listed), unreadable)
 
 
 def is_pandas(rows: object) -> bool:
@@ -429,24 +535,16 @@ def _missing(spec: InputSpec, columns: Mapping[str, Any], source: str) -> Iterat
             )
 
 
-def _slips(
-    spec: InputSpec, columns: Mapping[str, Any], rows: Any
-) -> Iterator[tuple[str, RowFault]]:
-    """Columns that most rows have, and a row has under a name that looks like it; by column, the
-    first such row.
-    """
+def _slips(spec: InputSpec, columns: Mapping[str, Any], rows: Any) -> Iterator[RowFault]:
+    """Rows that have a column, which most have, under a name that looks like it."""
     declared = dict(spec.columns)
     present = [name for name in declared if name in columns]
     for name in columns if isinstance(rows, (list, tuple)) else ():
         near = get_close_matches(name, present, 1, 0.8) if name not in declared else []
-        row = (
-            next((i for i, row in enumerate(rows) if name in row and near[0] not in row), None)
-            if near
-            else None
-        )
-        if row is not None:
-            what = f"is no column of {spec.name}; it has: {', '.join(declared)}"
-            yield near[0], RowFault(row, name, what, f'did you mean "{near[0]}"?')
+        what = f"is no column of {spec.name}; it has: {', '.join(declared)}"
+        for place, row in enumerate(rows if near else ()):
+            if name in row and near[0] not in row:
+                yield RowFault(place, name, what, f'did you mean "{near[0]}"?')
 
 
 def _guess(name: str, extra: Sequence[str]) -> str:
@@ -460,21 +558,36 @@ def _column(name: str, kind: Type, values: Any) -> tuple[Any, list[RowFault]]:
         quick = _cast(kind, values)
         if quick is not None:
             return quick, []
-        values = values.to_pylist()
+    elif kind.name == "json" and not all(v is None or isinstance(v, str) for v in values):
+        values = [json.dumps(v, ensure_ascii=False) if isinstance(v, str) else v for v in values]
     converted: list[Any] = []
     faults: list[RowFault] = []
-    count = 0
-    for i, value in enumerate(values):
+    for i, value in enumerate(_python(values)):
         try:
             converted.append(convert(value, kind))
         except Fault as fault:
-            count += 1
-            if count <= _SHOWN:
-                faults.append(RowFault(i, name, fault.what, fault.hint or fault.there))
-    if count > _SHOWN:
-        last = faults[-1]
-        faults[-1] = last._replace(what=f"{last.what} (and {count - _SHOWN} more rows)")
+            converted.append(None)
+            faults.append(RowFault(i, name, fault.what, fault.hint or fault.there))
     return converted, faults
+
+
+def _python(values: Any) -> list[Any]:
+    """The values of a column in Python; a fault in place of one that Python does not have."""
+    try:
+        return cast("list[Any]", values if isinstance(values, list) else values.to_pylist())
+    except (ValueError, OverflowError):
+        return list(map(_scalar, values))
+
+
+def _scalar(value: Any) -> Any:
+    try:
+        return value.as_py()
+    except UnicodeDecodeError as error:
+        return Fault(f"{shown(error.object)} is not UTF-8", hint="write the text in UTF-8")
+    except (ValueError, OverflowError):
+        return Fault(
+            f"{value.cast(pa.string())} is out of range", hint="times have years from 1 to 9999"
+        )
 
 
 def _cast(kind: Type, values: Any) -> Any:
@@ -492,22 +605,21 @@ def _cast(kind: Type, values: Any) -> Any:
             array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
             array = array.dictionary.cast(kind.arrow).take(array.indices)
         converted: Any = array.cast(kind.arrow, safe=not pa.types.is_timestamp(array.type))
+        if kind.name == "string":
+            converted.validate(full=True)  # that each text is UTF-8
     except (Fault, pa.ArrowException):
         return None
     return converted if _clean(converted) else None
 
 
 def _clean(array: Any) -> bool:
-    """Whether no number of a column is NaN or infinite."""
-    if not pa.types.is_floating(array.type):
-        return True
+    """Whether no number of a column is NaN or infinite, and no time outside the years of Python."""
     import pyarrow.compute as pc
 
-    return pc.all(pc.is_finite(array)).as_py() is not False
-
-
-def _values(column: Any) -> list[Any]:
-    return column if isinstance(column, list) else column.to_pylist()
+    if pa.types.is_temporal(array.type):
+        ends = pc.min_max(array)
+        return all(not isinstance(_scalar(end), Fault) for end in ends.values())
+    return not pa.types.is_floating(array.type) or pc.all(pc.is_finite(array)).as_py() is not False
 
 
 def _without_null(column: Any) -> Any:
@@ -517,15 +629,16 @@ def _without_null(column: Any) -> Any:
     return column.fill_null("")
 
 
-def _nulls(name: str, column: Any) -> Iterator[RowFault]:
+def _nulls(name: str, column: Any, bad: Collection[int | None]) -> list[RowFault]:
+    """The rows without a value that are not bad already."""
     if not isinstance(column, list) and not column.null_count:
-        return
-    rows = [row for row, value in enumerate(_values(column)) if value is None]
-    for row in rows[:1]:
-        more = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
-        yield RowFault(
-            row, name, f"is NULL{more}", f"fill it, or declare {name} with null after its type"
-        )
+        return []
+    hint = f"fill it, or declare {name} with null after its type"
+    return [
+        RowFault(row, name, "is NULL", hint)
+        for row, value in enumerate(_python(column))
+        if value is None and row not in bad
+    ]
 
 
 def _doubles(key: str, column: Any, before: int = 0) -> Iterator[RowFault]:
@@ -536,12 +649,16 @@ def _doubles(key: str, column: Any, before: int = 0) -> Iterator[RowFault]:
         if pc.count_distinct(column).as_py() == len(column) - column.null_count:
             return
     seen: dict[Any, int] = {}
-    for row, value in enumerate(_values(column)):
+    for row, value in enumerate(_python(column)):
         if value is None:
             continue
         first = seen.setdefault(value, row)
         if first != row:
             yield RowFault(
-                row, key, f'"{value}" names row {before + first + 1} already', "a key names one row"
+                row,
+                key,
+                f'"{value}" names row {before + first + 1} already',
+                "a key names one row",
+                refuses=True,
             )
             return

@@ -266,7 +266,8 @@ class CoalescedTexts(_InFlight):
         try:
             done: Embeddings = await self.inner.embed(texts, partition)
         except RowError as error:
-            self._charges[part[0]].attempts += error.attempts
+            for charges in self._charges.get(part[0], [])[:1]:
+                charges.attempts += error.attempts
             if len(part) == 1:
                 self._fail(part[0], error)
             else:

@@ -20,7 +20,7 @@ from semgraph.logical.schema import Graph, Label
 from semgraph.logical.semantic import VECTOR
 from semgraph.logical.typecheck import column_scalar, fresh, typed
 
-_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_NAME = r"[^\W\d]\w*"
 _MAP = r"(?:\s*\{(?P<map>[^{}]*)\})?"
 _NODE = re.compile(rf"\s*\(\s*(?P<var>{_NAME})?\s*(?::\s*(?P<label>{_NAME}))?{_MAP}\s*\)")
 _LABELS = rf"{_NAME}(?:\s*\|\s*{_NAME})*"

@@ -21,10 +21,9 @@ from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import Type, parse_type
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-PATH = re.compile(
-    r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z"
-)  # of a column or a field of it
+NAME = re.compile(r"[^\W\d]\w*\Z")
+"""A name: letters of any script, digits and _; no digit first."""
+PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*\Z")  # of a column or a field of it
 GRAPH_KEYS = ("graph", "key", "partition", "common", "nodes", "edges", "draw")
 """The keys of a graph file."""
 DRAWN = {
@@ -283,7 +282,7 @@ def _derived(
         if isinstance(how, Mapping):
             derived = Derived(_name(name, *path), "embed", str(how.get("embed", "")))
         else:
-            call = re.fullmatch(r"([a-z_]+)\(([A-Za-z_][A-Za-z0-9_]*)\)", str(how))
+            call = re.fullmatch(r"([a-z_]+)\(([^\W\d]\w*)\)", str(how))
             if call is None or call[1] not in TEXT_FUNCTIONS:
                 there = "functions: " + ", ".join(TEXT_FUNCTIONS)
                 raise Fault(

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import DataError, InputError, Problem
+from semgraph.expr.types import python_rows
 from semgraph.logical.relational import Require
 from semgraph.relational.batch import Batch
 from semgraph.relational.segments import Segment, column_of, place_segment_error, run_segment
@@ -111,7 +112,7 @@ def _first_row(inputs: Sequence[Batch]) -> dict[str, Any]:
     """The first row that derives from an input row, without hidden columns."""
     for batch in inputs:
         if batch.num_rows and batch.has_input_rows:
-            return dict(batch.slice(0, 1).visible().to_pylist()[0])
+            return python_rows(batch.slice(0, 1).visible())[0]
     return {}
 
 

@@ -14,6 +14,7 @@ from semgraph.compare.comparison import Comparison, Evidence
 from semgraph.display import Drawing, as_chart, as_html, as_text, preformatted
 from semgraph.execution.record import Run, exchanges, read_answers
 from semgraph.execution.result import Result
+from semgraph.expr.types import python_rows
 from semgraph.formats import UNKNOWN, dollars, plural, shortened
 from semgraph.llm.base import LLM, Embedder, Usage
 from semgraph.llm.settings import Settings
@@ -73,7 +74,7 @@ def _table(result: Result, name: str) -> Data:
         "heads": first.column_names,
         "rows": [
             [shortened(_KEY.sub(r"\1…", show(value)), _CELL) for value in row.values()]
-            for row in first.to_pylist()
+            for row in python_rows(first)
         ],
         "numbers": {i for i, field in enumerate(first.schema) if _is_number(field.type)},
     }

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from semgraph.expr.types import python_rows
 from semgraph.formats import day, plain_line, plural, shortened
 from semgraph.logical.schema import Draw, Graph
 from semgraph.render.tables import cell, fit
@@ -98,7 +99,7 @@ def pictures(tables: Iterable[tuple[str, pa.Table]], graph: Graph) -> list[Pictu
         names = set(table.column_names)
         if graph.key not in names:
             continue
-        for row in table.to_pylist():
+        for row in python_rows(table):
             partition = str(row.get(graph.partition) or "")
             picture = by_partition.setdefault(partition, Picture(partition, bool(graph.edges)))
             if {"source", "target"} <= names or label in edges:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from semgraph.expr.types import python_values
 from semgraph.formats import plain_line, plural
 from semgraph.logical.prompt import plain
 
@@ -127,7 +128,7 @@ def of_arrow(table: pa.Table, *, rows: int = ROWS) -> list[Column]:
         columns.append(
             Column(
                 name,
-                [_cell(v) for v in table.column(name).slice(0, rows).to_pylist()],
+                [_cell(v) for v in python_values(table.column(name).slice(0, rows))],
                 right=number,
             )
         )

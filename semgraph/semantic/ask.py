@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import python_rows
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet, plain
 from semgraph.logical.semantic import Answering, Check, Semantic, SemMap
@@ -386,7 +387,7 @@ def _with_errors(
 
 def prompt_texts(table: pa.Table, paths: Sequence[str]) -> list[str]:
     """The columns that a prompt reads of each row, as JSON: equal texts make equal prompts."""
-    rows = _flat(table, paths).to_pylist() if paths else [{}] * table.num_rows
+    rows = python_rows(_flat(table, paths)) if paths else [{}] * table.num_rows
     return [canonical_json(plain(row)) for row in rows]
 
 
@@ -461,6 +462,6 @@ def failures(
     for i, error in zip(lefts, errors, strict=True):
         if error is not None:
             row = Batch.of_table(left.slice(i, 1))
-            visible = plain(row.visible().to_pylist()[0])
+            visible = plain(python_rows(row.visible())[0])
             failed.append(Failure(node.step, error, row.input_rows()[0], visible))
     return tuple(failed)

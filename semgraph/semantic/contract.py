@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 import pyarrow as pa
 
 from semgraph.errors import RowError
+from semgraph.expr.types import python_values
 from semgraph.extras import lacking
 from semgraph.llm.base import Limits, Reply, Request, Vectors
 from semgraph.logical.prompt import Prompt
@@ -95,7 +96,7 @@ class Rows(NamedTuple):
                 f'order="{order}" is no column that the prompts name; they name {known}'
             )
         keys = Keys(node, self)
-        values = None if order is None else self.left.column(order).to_pylist()
+        values = None if order is None else python_values(self.left.column(order))
         cut: list[list[int]] = []
         for items in split_by_key(keys, range(self.items.num_rows)):
             if values is not None:
@@ -528,7 +529,7 @@ class Keys:
         self._rows = rows
         self._contexts = [prompt.context for prompt in node.prompt.all]
         paths = dict.fromkeys(path for context in self._contexts for path in context.fields)
-        self._columns = {path: rows.left.column(path).to_pylist() for path in paths}
+        self._columns = {path: python_values(rows.left.column(path)) for path in paths}
         own_groups = node.keyword == "sem_agg"
         self._groups: list[Any] | None = (
             rows.items.column("group").to_pylist() if own_groups else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from semgraph.expr.types import python_values
 from semgraph.llm.base import Vectors
 from semgraph.logical.prompt import Prompt, show
 from semgraph.logical.semantic import Semantic
@@ -13,7 +14,7 @@ from semgraph.semantic.contract import Keys, Rows
 def row_texts(node: Semantic, rows: Rows) -> list[str]:
     """For each left row the values that its prompt's item names, one per line; "" if all are NULL."""
     names = [prompt.item_fields for prompt in node.prompt.all]
-    columns = {name: rows.left.column(name).to_pylist() for fields in names for name in fields}
+    columns = {name: python_values(rows.left.column(name)) for fields in names for name in fields}
     return [
         "\n".join(filter(None, (show(columns[f][i]) for f in names[p])))
         for i, p in enumerate(rows.prompt)
@@ -22,7 +23,7 @@ def row_texts(node: Semantic, rows: Rows) -> list[str]:
 
 def column_texts(table: pa.Table, column: str) -> list[str]:
     """The values of a column as text; "" for NULL."""
-    return [show(value) for value in table.column(column).to_pylist()]
+    return [show(value) for value in python_values(table.column(column))]
 
 
 def question_text(prompt: Prompt) -> str:

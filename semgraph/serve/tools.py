@@ -12,6 +12,7 @@ from typing import Any
 
 from semgraph.errors import InputError, PlanError, Problem, did_you_mean
 from semgraph.execution.result import Result
+from semgraph.expr.types import python_rows
 from semgraph.formats import plural, stopped
 from semgraph.frontend.document import parse, read_text
 from semgraph.frontend.jsonschema import Schema
@@ -277,7 +278,8 @@ def structured(result: Result, limit: int) -> dict[str, Any]:
         },
     }
     tables = {
-        name: [plain(row) for row in result.head(name, limit).to_pylist()] for name in result.tables
+        name: [plain(row) for row in python_rows(result.head(name, limit))]
+        for name in result.tables
     }
     value: dict[str, Any] = json.loads(
         json.dumps(_finite({**redacted_values(outcome), "tables": tables}), default=str)

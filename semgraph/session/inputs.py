@@ -14,11 +14,19 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.display import option
-from semgraph.errors import BudgetReached, Fault, InputError, PlanError, Problem, did_you_mean
+from semgraph.errors import (
+    BudgetReached,
+    Fault,
+    InputError,
+    PlanError,
+    Problem,
+    RowError,
+    did_you_mean,
+)
 from semgraph.execution.result import Result
 from semgraph.formats import dollars, plural
 from semgraph.frontend.frame import Frame
-from semgraph.frontend.rows import check_rows, shown
+from semgraph.frontend.rows import check_rows, set_aside, shown, with_set_aside
 from semgraph.logical.absent import without_absent
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
@@ -175,15 +183,18 @@ def typed_inputs(
             raise PlanError(
                 Problem(f"plan {plan.name} needs the input {name}", hint=f"-i {name}=FILE")
             )
+        bad = set_aside(value)
         if not isinstance(value, list) or value:
             table = check_rows(
                 spec,
                 value,
                 partition=windowing.partition if windowing else "",
                 key=windowing.key if windowing else "",
+                bad=bad,
             )
         else:
             table = spec.schema.empty_table()
+        table = with_set_aside(table, bad)
         whole = rows is None or (windowing is None and plan.windows is not None)
         tables[name] = table if whole else table.slice(0, min(rows or 0, table.num_rows))
     _refuse_schemas(plan, tables)
@@ -224,6 +235,30 @@ def _origins(node: Node, path: str) -> Iterator[tuple[str, str]]:
             yield from _origins(relation, path)
     elif node.inputs:
         yield from _origins(node.inputs[0], path)
+
+
+def refuse_lost(result: Result, inputs: Mapping[str, pa.Table]) -> None:
+    """Refuse a result that has no row because every row failed: of those that are cut into windows, of
+    those that a step asked about, or of the inputs. Raises RowError with the result.
+    """
+    if result.stopped or not result.failed:
+        return
+    windowed = {failure.input_row for failure in result.failed} - {None}
+    asked = [step for step in result.meter.steps.values() if step.rows_failed]
+    lost = len(windowed) >= result.members
+    if not result.members:
+        lost = (
+            all(step.rows_failed >= (step.rows_in or 0) for step in asked)
+            if asked
+            else len(result.failed) >= sum(table.num_rows for table in inputs.values())
+        ) and not any((*map(result.count, result.tables), *result.written.values()))
+    if lost:
+        place = f"; the rows are in {result.record / 'failed.jsonl'}" if result.record else ""
+        what = f"every row failed ({len(result.failed)}), the first: {result.failed[0].error}"
+        hint = f"error.result.failed has each row with its error{place}"
+        error = RowError("set aside", str(Problem(what, hint=hint)))
+        error.result = result
+        raise error
 
 
 def _rows_of(name: str, frame: Frame) -> pa.Table:

@@ -664,12 +664,15 @@ class RunHandle:
         if windowing is None or outcome.input_rows is None:
             return [{**f.row, "_step": f.step, "_error": f.error} for f in failures]
         first: dict[int, Failure] = {}
+        unread = [
+            {**f.row, "_step": f.step, "_error": f.error} for f in failures if f.input_row is None
+        ]
         for failure in failures:
             if failure.input_row is not None and failure.input_row not in self.in_file:
                 first.setdefault(failure.input_row, failure)
         self.in_file |= first.keys()
         rows = self.request.inputs[windowing.input]
-        return [
+        return unread + [
             {**rows.slice(m, 1).to_pylist()[0], "_step": f.step, "_error": f.error}
             for m, f in sorted(first.items())
         ]

@@ -36,6 +36,7 @@ from semgraph.logical.semantic import OnError
 from semgraph.meter import StepMetrics
 from semgraph.session.inputs import (
     no_plan,
+    refuse_lost,
     refuse_other_groups,
     refuse_taken,
     refuse_unknown_words,
@@ -279,6 +280,7 @@ class Session:
             InputError: The rows of an input are wrong; nothing was spent.
             UnavailableError: The model, endpoint or store does not answer.
             BudgetReached: A limit stopped the run; `result` of the error has what it wrote.
+            RowError: Every row failed; its `result` has them.
         """
         rows_by_input = dict(plan.tables) if isinstance(plan, Frame) else {}
         rows_by_input |= {
@@ -319,6 +321,7 @@ class Session:
             raise BudgetReached(
                 f"run {result.run} {stopped(result.stopped)}. {_again(plan, result)}", result
             )
+        refuse_lost(result, tables)
         return result
 
     @property

@@ -39,7 +39,7 @@ from semgraph.errors import PlanError, Problem, SemgraphError
 from semgraph.execution.lost import paid_by
 from semgraph.execution.record import INPUTS, SHARDS, RunRecord, new_run, timestamp
 from semgraph.execution.result import Progress, Result
-from semgraph.execution.windows import without_nul
+from semgraph.execution.windows import unreadable, without_nul
 from semgraph.frontend.load import dump
 from semgraph.llm.settings import OPTION, Setting, Settings
 from semgraph.logical.plan import LogicalPlan
@@ -296,7 +296,7 @@ class _ShardedRun:
         )  # fmt: skip
         self.spec, self.count, self.division = spec, count, division
         self.progress = _JoinedProgress(request, division, sizes[division.input])
-        self.unusable = list[Failure]()  # rows with a NUL, of a plan without windows
+        self.unusable = list[Failure]()  # rows that no shard has seen
 
     async def run(self, engine: Engine) -> Result:
         """Run all shards and join what they give."""
@@ -338,7 +338,10 @@ class _ShardedRun:
     def _whole(self, result: Result) -> Result:
         """A result with what no shard knows: how many rows there are, and those that none has seen."""
         if self.division.windows is not None:
-            return replace(result, members=self.job.sizes[self.division.input])
+            failed = (*self.unusable, *result.failed)
+            code = result.exit_code or (3 if failed else 0)
+            members = self.job.sizes[self.division.input]
+            return replace(result, members=members, failed=failed, exit_code=code)
         if result.stopped:  # as in one process, a part of the rows is no result
             none = {name: node.schema.empty_table() for name, node in self.plan.returns.items()}
             result = replace(result, tables=none)
@@ -384,8 +387,9 @@ class _ShardedRun:
             keep_inputs(self.record.folder, self.job.request.inputs)
             for start in range(0, rows.num_rows, _BATCH):
                 layout.add(rows.slice(start, _BATCH))
+            self.unusable = unreadable(self.request.inputs)
             if self.division.windows is None:
-                self.unusable = list(self._unusable())
+                self.unusable += self._unusable()
             return layout.close()
 
     def _unusable(self) -> Iterator[Failure]:

@@ -1,9 +1,10 @@
-"""Rows that are wrong: told with file, row and column, exit code 2; nothing is asked, nothing is
-made. No rows: nothing to do.
+"""Rows that are wrong: told with file, row and column, and set aside; where no other row is left, the
+input is refused, exit code 2: nothing is asked, nothing is made. No rows: nothing to do.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -33,21 +34,26 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 def test_the_row_is_named(project: Project, case: str) -> None:
     change, said = CASES[case]
     first = GOOD | ({"uuid": "u1"} if "uuid" in change else {})
-    err = quiet(project(*told(project, [first, episode("Fine.", 1), GOOD | change])), 2)
-    assert err.startswith("episodes.jsonl: input episodes, row 3, "), err
+    doubled = "uuid" in change
+    rows = [first, GOOD | change] if doubled else [GOOD | change]
+    err = quiet(project(*told(project, rows)), 2)
+    assert err.startswith(f"episodes.jsonl: input episodes, row {len(rows)}, "), err
     assert said in err
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.usefixtures("untouched")
-def test_a_bad_date_in_a_csv_file_is_reported_with_its_row_and_column(project: Project) -> None:
-    lines = [f"g,2025-01-{day:02},I live in Rome." for day in range(1, 18)]
+def test_a_bad_date_in_a_csv_file_costs_its_row_alone(project: Project) -> None:
+    lines = [f"g,2025-01-{day:02},I live in Rome." for day in range(1, 3)]
     project.write(
         "chat.csv",
         "\n".join(["group_id,valid_at,content", *lines, "g,2025-01-32,I work at Luma.", ""]),
     )
-    err = quiet(project("run", "add_episode", "-i", "episodes=chat.csv"), 2)
-    assert err.startswith('chat.csv: input episodes, row 18, column valid_at: "2025-01-32"'), err
+    err = quiet(project("run", "add_episode", "-i", "episodes=chat.csv"), 3)
+    assert 'chat.csv: input episodes, row 3, column valid_at: "2025-01-32"' in err, err
+    assert len(held(project, "Episodic")) == 2
+    (record,) = (project.folder / ".semgraph" / "runs").iterdir()
+    (line,) = map(json.loads, (record / "failed.jsonl").read_text().splitlines())
+    assert (line["valid_at"], line["content"]) == ("2025-01-32", "I work at Luma.")
 
 
 @pytest.mark.parametrize(
@@ -73,16 +79,14 @@ def test_malformed_csv_files_are_rejected(
     assert said in err
 
 
-@pytest.mark.usefixtures("untouched")
 def test_a_quote_that_nothing_closes_takes_no_other_rows_with_it(project: Project) -> None:
     project.write(
         "chat.csv",
         'group_id,valid_at,content\ng,2025-01-15,"I live\nhere."\ng,2025-01-16,"I work\ng,2025-01-17,Fine.\n',
     )
-    err = quiet(project("run", "add_episode", "-i", "episodes=chat.csv"), 2)
-    assert err.startswith(
-        "chat.csv:4: a double quote is opened in this row and never closed. Close it"
-    ), err
+    err = quiet(project("run", "add_episode", "-i", "episodes=chat.csv"), 3)
+    assert "chat.csv:4: a double quote is opened in this row and never closed. Close it" in err, err
+    assert len(held(project, "Episodic")) == 2
 
 
 def test_a_lone_quote_inside_a_cell_is_a_letter(project: Project) -> None:
@@ -193,11 +197,11 @@ def test_no_questions_find_nothing(project: Project, serving: Serving) -> None:
 
 def test_a_session_says_the_same(project: Project, serving: Serving) -> None:
     with semgraph.Session(folder=project.folder, store="memory", runs="", journal=False) as session:
-        with pytest.raises(InputError, match=r"input episodes, row 2, column valid_at: \"soon\""):
-            session.run("add_episode", episodes=[GOOD, GOOD | {"valid_at": "soon"}])
-        frame = pd.DataFrame([GOOD, GOOD | {"content": "half \ud800"}], dtype=object)
+        with pytest.raises(InputError, match=r"input episodes, row 1, column valid_at: \"soon\""):
+            session.run("add_episode", episodes=[GOOD | {"valid_at": "soon"}])
+        frame = pd.DataFrame([GOOD | {"content": "half \ud800"}], dtype=object)
         with pytest.raises(
-            InputError, match=r"row 2, column content: the text holds half a character"
+            InputError, match=r"row 1, column content: the text holds half a character"
         ):
             session.run("add_episode", episodes=frame)
     assert serving.requests == 0
@@ -234,7 +238,7 @@ def refused(project: Project, name: str, content: str | bytes) -> str:
         ("a.json", '[{"content": "x"},]', "Delete the comma behind the last value"),
         ("a.jsonl", "{'content': 'x'}\n", "at column 2. Texts and names in JSON have double quotes"),
         ("a.json", '{"rows": []}', "a.json: this is no list of JSON objects, but an object with rows. Write ["),
-        ("a.json", '[{"content": "x"}, 3]', "a.json: item 2 of the list is no JSON object, but 3"),
+        ("a.json", "[3]", "a.json: item 1 of the list is no JSON object, but 3"),
         ("a.csv", "valid_at\n24.11.2026\n", '"24.11.2026" is not ISO 8601: day or month first? Write year-month-day: 2025-01-15'),
     ],
 )  # fmt: skip
@@ -275,3 +279,22 @@ def test_a_number_of_another_country_is_refused_with_the_form_that_is_read(
     err = quiet(project("run", "n.yaml", "-i", "rows=n.csv"), 2)
     assert err.startswith(f'n.csv: input rows, row 1, column n: "{number}" is not a number'), err
     assert err.endswith("Write it with digits and at most one point: 1234.5\n")
+
+
+PLAN = """
+plan: p
+inputs: {notes: {id: string, n: double null}}
+steps: {kept: [{from: notes}]}
+returns: [kept]
+"""
+
+
+def test_the_command_line_sets_the_row_aside(project: Project) -> None:
+    project.write("p.yaml", PLAN)
+    project.write("a.jsonl", '{"id": "a"}\n' + '{"id": "b", "n": "x"}\n{"id": "\\ud83d"}\n')
+    ended = project("run", "p.yaml", "-i", "notes=a.jsonl", "--store", "memory", "--format", "json")
+    assert ended.code == 3
+    told = json.loads(ended.out)
+    assert [row["id"] for row in told["tables"]["kept"]] == ["a"]
+    assert [each["row"]["id"] for each in told["failed"]] == ["b", "\ud83d"]
+    assert 'row 2, column n: "x" is not a number' in ended.err

@@ -17,6 +17,7 @@ from semgraph.errors import InputError, PlanError
 from semgraph.frontend.inputs import read_inputs
 from semgraph.frontend.load import load_plan
 from semgraph.frontend.row_files import BATCH
+from semgraph.frontend.rows import set_aside
 from semgraph.logical.plan import LogicalPlan
 
 PLAN = """
@@ -50,9 +51,14 @@ def rows(plan: LogicalPlan, option: str) -> list[dict[str, Any]]:
 
 
 def problem(plan: LogicalPlan, option: str) -> str:
-    with pytest.raises(PlanError) as caught:
-        read_inputs([option], plan)
-    return str(caught.value)
+    """What is wrong with an input, or with those of its rows that are set aside."""
+    try:
+        (given,) = read_inputs([option], plan).values()
+    except PlanError as error:
+        return str(error)
+    bad = set_aside(given.rows)
+    assert bad
+    return "\n".join(error for error, _ in bad)
 
 
 def test_json_lines_a_json_list_csv_and_parquet_hold_the_same_rows(plan: LogicalPlan) -> None:
@@ -141,7 +147,7 @@ def test_a_missing_column_is_told_with_the_rename_that_mends_it(plan: LogicalPla
     assert "-i notes=chat.csv:content=" in told
 
 
-def test_a_date_that_may_be_two_is_refused_with_its_row(plan: LogicalPlan) -> None:
+def test_a_date_that_may_be_two_is_set_aside_with_its_row(plan: LogicalPlan) -> None:
     lines = ["2025-01-15"] * 17 + ["03/04/25"]
     Path("chat.csv").write_text("content,at\n" + "".join(f"hello,{at}\n" for at in lines))
     told = problem(plan, "notes=chat.csv")
@@ -158,7 +164,7 @@ def test_a_line_that_is_no_json_is_told_by_its_number(plan: LogicalPlan) -> None
     assert "this is no list of JSON objects" in problem(plan, "notes=a.json")
 
 
-def test_a_ragged_csv_file_is_refused_with_its_row(plan: LogicalPlan) -> None:
+def test_a_ragged_row_of_a_csv_file_is_set_aside(plan: LogicalPlan) -> None:
     Path("a.csv").write_text("content,at\nhello,2025-01-15\nhello\n")
     assert "a.csv: row 3 has 1 cell, and the first line 2" in problem(plan, "notes=a.csv")
 
@@ -342,7 +348,7 @@ def test_columns_of_later_batches_can_be_renamed(plan: LogicalPlan) -> None:
     assert 'the file has no column "nam"' in problem(plan, "asked=many.jsonl:id=nam")
 
 
-def test_a_file_that_ends_in_a_broken_line_is_refused_with_its_line(plan: LogicalPlan) -> None:
+def test_a_broken_last_line_is_set_aside(plan: LogicalPlan) -> None:
     option = write_rows(many_rows(), "jsonl")
     with Path("many.jsonl").open("a") as file:
         file.write('{"query": ')

@@ -190,7 +190,7 @@ def test_a_column_that_looks_like_one_that_may_be_missing_is_a_slip():
 @pytest.mark.parametrize("made", [list, tuple, iter])
 def test_a_slip_in_one_row_of_many_is_told_with_its_row(made):
     slip = {"id": "b", "at": "2025-01-15", "gruop": "g"}
-    told = 'input episodes, row 2, column gruop: is no column of episodes; it has: id, group, at, n. Did you mean "group"?'
+    told = 'input episodes, row 2, column gruop: is no column of episodes; it has: id, group, at, n (and 1 more rows). Did you mean "group"?'
     assert said(NOTES, made([ROW, slip, slip])) == told
     needed = spec(text="string", n="int64 null")
     told = 'input episodes, row 2, column texts: is no column of episodes; it has: text, n. Did you mean "text"?'

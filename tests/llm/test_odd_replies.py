@@ -276,7 +276,9 @@ async def test_a_first_reply_ends_the_run_only_if_it_speaks_of_the_endpoint(
         assert outcome(result) == case.then
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.then != "Riga"][::3], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.then != "Riga"][::3], ids=lambda case: case.name
+)
 async def test_an_odd_reply_that_passes_is_not_seen(server: ModelServer, case: Case) -> None:
     odd: list[object] = []
 

@@ -207,7 +207,8 @@ def _json(kind: Type, value: Any, path: str, notes: _Notes) -> str:
     if kind.fields:  # the schema is in a column
         return canonical_json(plain(_read_fields(kind.fields, value, path, notes)))
     json.dumps(value, allow_nan=False)  # 1e999 is read as infinity
-    return _string(kind, canonical_json(value))
+    text = canonical_json(value)
+    return _string(kind, text if r"\u0000" not in text else "\0")
 
 
 def _enum(kind: Type, value: Any, *_: object) -> str:

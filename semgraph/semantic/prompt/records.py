@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import python_values
 from semgraph.logical.prompt import Prompt, Template, plain
 from semgraph.semantic.prompt.answers import AnswerSchema
 
@@ -34,7 +35,7 @@ class Records:
 
     def __init__(self, table: pa.Table, placeholders: Sequence[Placeholders]) -> None:
         paths = dict.fromkeys(path for pairs in placeholders for _, path in pairs)
-        self._columns = {path: table.column(path).to_pylist() for path in paths}
+        self._columns = {path: python_values(table.column(path)) for path in paths}
         self._placeholders = placeholders
         self._records: dict[tuple[int, int], str] = {}
 

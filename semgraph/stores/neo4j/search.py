@@ -33,8 +33,8 @@ from semgraph.stores.neo4j.schema import Indexes
 from semgraph.stores.neo4j.search_cypher import (
     Branch,
     SearchStatement,
-    comparable,
     compile_search,
+    has_direction,
 )
 from semgraph.stores.neo4j.setup import MissingDerived
 from semgraph.stores.neo4j.values import columns_of, fields, sent_column, struct_of
@@ -161,7 +161,7 @@ class _Search:
             for name in sorted(names - {name for of, name in self.of.odd if of == label.name}):
                 value = f"h.{quoted(name)}"
                 text = (
-                    f"MATCH {pattern_of(label, 'h')} WHERE {value} IS NOT NULL AND NOT {comparable(value)} "
+                    f"MATCH {pattern_of(label, 'h')} WHERE {value} IS NOT NULL AND NOT {has_direction(value)} "
                     f"AND ($own IS NULL OR h.{quoted(self.graph.partition)} IN $own) "
                     f"RETURN count(h), min(toStringOrNull(h.{quoted(self.graph.key)}))"
                 )

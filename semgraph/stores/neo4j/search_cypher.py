@@ -201,7 +201,7 @@ def _cosine(vector: str, sought: str) -> str:
     return f"2 * vector.similarity.cosine({vector}, {sought}) - 1"
 
 
-def comparable(vector: str) -> str:
+def has_direction(vector: str) -> str:
     """The condition that a stored value is a vector with a direction."""
     listed = f"({vector} IS :: LIST<FLOAT NOT NULL> OR {vector} IS :: LIST<INTEGER NOT NULL>)"
     return (
@@ -277,7 +277,7 @@ class Hits:
         end = f"{ranked}\nRETURN {number} AS b, {self._collected()}, null AS fetched, null AS last"
         same_size = f"size(v) = size({sought})"
         if (self.label.name, name) in self.indexes.odd:
-            same_size = f"CASE WHEN {comparable('v')} THEN {same_size} ELSE false END"
+            same_size = f"CASE WHEN {has_direction('v')} THEN {same_size} ELSE false END"
         index = self.indexes.vectors.get((self.label.name, name), "")
         if not index or self.pinned or method.ranked is None:
             return [f"{self._match('')}\nWITH h, {vector} AS v WHERE {same_size}\n{end}"], ""
