@@ -136,8 +136,9 @@ def _parsed(text: str) -> tuple[Any, ...]:
 
 
 def list_holds(listed: str | None, item: Any) -> bool | None:
-    """Whether a list has an item. NULL if either is NULL."""
-    return None if listed is None or item is None else item in _parsed(listed)
+    """Whether a list has an item. NULL if either is NULL, but false of an empty list."""
+    items = None if listed is None else _parsed(listed)
+    return None if items is None or (items and item is None) else item in items
 
 
 def lists_meet(left: str | None, right: str | None) -> bool | None:
