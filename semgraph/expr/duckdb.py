@@ -72,6 +72,15 @@ _BARE = frozenset({
     "current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "current_catalog",
     "current_schema", "current_role", "current_user", "session_user", "user",
 })  # fmt: skip
+# An overload over instants depends on the time zone too, which `connection` fixes.
+_FUNCTIONS = """
+SELECT function_name, function_type, bool_and(stability IS DISTINCT FROM 'VOLATILE') AND bool_or(
+    coalesce(stability, 'CONSISTENT') = 'CONSISTENT' OR len(parameter_types) > 0
+    AND regexp_matches(list_append(parameter_types, return_type)::VARCHAR, 'TIMESTAMP(TZ| WITH)')
+  ) AS stable, macro_definition
+FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'window', 'macro')
+GROUP BY ALL
+"""
 _CLOCK = ("now", "time", "today", "date", "age", "ago")
 
 
@@ -96,11 +105,8 @@ class _Catalog:
 
 @lru_cache(maxsize=1)
 def _catalog(con: duckdb.DuckDBPyConnection) -> _Catalog:
-    sql = "SELECT function_name, function_type, stability, macro_definition FROM duckdb_functions()"
-    rows = set(con.cursor().sql(sql).fetchall())
-    kinds = {"scalar", "aggregate", "window", "macro"}
-    rows = {row for row in rows if row[1] in kinds and not calls_own(row[0])}
-    unstable = {name for name, _, stability, _ in rows if stability not in ("CONSISTENT", None)}
+    rows = {row for row in con.cursor().sql(_FUNCTIONS).fetchall() if not calls_own(row[0])}
+    unstable = {name for name, _, stable, _ in rows if not stable}
     macros = {name: body for name, kind, _, body in rows if kind == "macro" and body}
     volatile = _callers(
         {name: set(_words(body)) for name, body in macros.items()},

@@ -694,6 +694,8 @@ def _syntax_problem(text: str, error: Exception, file: str, first_line: int) -> 
     import yaml
 
     try:
+        if "nesting depth" in str(error):  # libyaml's own limit; the parser in Python has none
+            raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=error.problem_mark)
         for _ in yaml.parse(text, yaml.SafeLoader):
             pass
     except yaml.YAMLError as precise:

@@ -356,9 +356,8 @@ def checked_json(x: str) -> str:
 # Lists ---------------------------------------------------------------------------------------------
 
 
-@strict
-def list_contains(items: list[Any], x: Any) -> bool:
-    return x in items
+def list_contains(items: list[Any] | None, x: Any) -> bool | None:
+    return None if items is None or (items and x is None) else x in items
 
 
 @strict

@@ -73,8 +73,8 @@ class Test:
     """An operator and its operands; NULL as in SQL.
 
     `in` is a needle and its items; `contains` a list and an item, `overlaps` two lists (NULL if an
-    operand is; a NULL inside a list counts for nothing); `same` is IS NOT DISTINCT FROM; `pair` is
-    {a, b} = {c, d} in either order, never NULL.
+    operand is, but an empty list contains no NULL; a NULL inside a list counts for nothing); `same`
+    is IS NOT DISTINCT FROM; `pair` is {a, b} = {c, d} in either order, never NULL.
     """
 
     op: Op

@@ -94,6 +94,8 @@ TAKEN_OF_NOTES = [
     "hit.day BETWEEN '2025-01-01' AND '2025-01-02'",
     "hit.content > 'b'",
     "list_contains(hit.tags, word)",
+    "NOT list_contains(hit.tags, word)",
+    "list_contains(hit.tags, word) IS NULL",
     "hit.created_at IS NOT DISTINCT FROM at",
 ]
 NEVER = [

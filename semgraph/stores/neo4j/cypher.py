@@ -242,13 +242,9 @@ class Conditions:
 
     def _of_lists(self, term: Test, args: list[str], *, plain: bool) -> str:
         first, second = args
-        test = (
-            f"{second} IN {first}"
-            if term.op == "contains"
-            else f"any(x IN {first} WHERE x IN {second})"
-        )
-        return (
-            f"({test})"
-            if plain
-            else f"CASE WHEN {first} IS NULL OR {second} IS NULL THEN null ELSE {test} END"
-        )
+        holds = term.op == "contains"
+        test = f"{second} IN {first}" if holds else f"any(x IN {first} WHERE x IN {second})"
+        if plain:
+            return f"({test})"
+        empty = f"size({first}) = 0 THEN false WHEN " if holds else ""  # of no item, not even NULL
+        return f"CASE WHEN {first} IS NULL THEN null WHEN {empty}{second} IS NULL THEN null ELSE {test} END"

@@ -155,9 +155,9 @@ def _parsed(text: str) -> tuple[Any, ...] | None:
 
 
 def list_holds(listed: str | None, item: Any) -> bool | None:
-    """Whether a list has an item. NULL if either is NULL."""
-    items = None if listed is None or item is None else _parsed(listed)
-    return None if items is None else item in items
+    """Whether a list has an item. NULL if either is NULL, but false of an empty list."""
+    items = None if listed is None else _parsed(listed)
+    return None if items is None or (items and item is None) else item in items
 
 
 def lists_meet(left: str | None, right: str | None) -> bool | None:
