@@ -212,3 +212,30 @@ def test_equal_questions_lead_to_the_records_of_each_row(tmp_path: Path) -> None
         MEMORIES.remove(twin)
     assert [row["memory"] for row in result.tables["decided"].to_pylist()] == [MEMORIES[0], twin]
     assert len(oracle.requests) == 1
+
+
+@WAYS
+def test_what_is_asked_for_again_in_vain_costs_its_list_entry_only(
+    tmp_path: Path, use: str
+) -> None:
+    def answer(text: str) -> dict[str, Any]:
+        return {"pairs": [{"same": 9, "why": "w"}, {"same": 1, "why": "x"}], "all": [8, 1, 1]}
+
+    steps, only = MANY.replace("UNKNOWN", "ask"), STATEMENTS[:1]
+    result, oracle = run(tmp_path, steps, answer, use=use, statements=only)
+    [row] = result.tables["decided"].to_pylist()
+    assert row["pairs"] == [{"same": MEMORIES[0], "why": "x"}]
+    assert row["all"] == [MEMORIES[0]]
+    assert len(oracle.requests) == 2
+    [note] = [note for note in result.notes if "of an answer" in note]
+    assert note.endswith(
+        "left out an element of an answer: 2 times, first: pairs has the number of no record"
+    )
+
+
+@WAYS
+def test_a_row_of_which_no_list_entry_is_left_is_an_error(tmp_path: Path, use: str) -> None:
+    steps, only = MANY.replace("UNKNOWN", "ask"), STATEMENTS[:1]
+    result, _ = run(tmp_path, steps, lambda _: {"pairs": [], "all": [8]}, use=use, statements=only)
+    [failure] = result.failed
+    assert "all has 8, which is the number of no record" in failure.error

@@ -1,6 +1,7 @@
 """Answers of a model: their JSON Schema, their description in a prompt, and a strict reader.
 
-An answer that does not fit its schema is `Invalid`, with a reason for the repeated request.
+An answer that does not fit its schema is `Invalid`, with a reason for the repeated request. A list
+element that does not fit is left out, with a note.
 
 Some questions are answered with one word: yes or no, or a digit. Only the first token is read, with
 the probability of each word. The question is then in the user message, after examples of other
@@ -14,7 +15,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import date
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +25,7 @@ from semgraph.llm.base import Reply
 from semgraph.logical.prompt import Prompt, plain
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.contract import Words
+from semgraph.semantic.prompt.times import time_in
 
 _INT64 = 2**63
 _NOT_JSON = "the answer is not one JSON document"
@@ -36,6 +38,11 @@ class Invalid(Exception):
         self.kind = kind
         super().__init__(what)
 
+
+LEFT_OUT = "left out an element of an answer"
+Note = Callable[[str, str], object]  # receives what was done, and where; see `Context.count_note`
+_Notes = list[tuple[str, str]]
+_SOUND = ("", "")  # stands for a sound element among the notes
 
 Own = tuple[str, Type, str]
 """A field of an operator beside those of its prompt: name, type and meaning."""
@@ -76,17 +83,19 @@ class AnswerSchema:
         """An upper bound of the tokens; None if an answer may have any length."""
         return _tokens(Type("struct", fields=self.fields))
 
-    def read(self, value: Any) -> dict[str, Any]:
-        """The typed values of an answer. Raises Invalid."""
-        return _read_fields(self.fields, value, "")
-
-    def reads(self, text: str) -> dict[str, Any]:
-        """The typed values of an answer in JSON. Raises Invalid."""
-        return self.read(parse(text))
+    def read(self, value: Any, note: Note) -> dict[str, Any]:
+        """The typed values of an answer. Raises Invalid, also if it has elements and none is sound."""
+        notes: _Notes = []
+        values = _read_fields(self.fields, value, "", notes)
+        for what, where in filter(any, notes):
+            if what == LEFT_OUT and _SOUND not in notes:
+                raise Invalid(where)
+            note(what, where)
+        return values
 
 
 def parse(text: str) -> Any:
-    """Parse one JSON document, without duplicate keys and NaN. Raises Invalid."""
+    """Parse one JSON document. Objects with a key twice and NaN fit no type. Raises Invalid."""
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError):
@@ -119,33 +128,33 @@ def number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def read_value(kind: Type, value: Any, path: str) -> Any:
+def read_value(kind: Type, value: Any, path: str, notes: _Notes) -> Any:
     """A JSON value as the Arrow value of a type. Raises Invalid, naming `path`."""
     if value is None:
         if kind.nullable:
             return None
         raise Invalid(f"{path or 'the answer'} must not be null")
     try:
-        return _READERS[kind.name](kind, value, path)
+        return _READERS[kind.name](kind, value, path, notes)
     except (ValueError, OverflowError, TypeError):
+        if kind.nullable and kind.name in {"timestamp", "date"}:
+            where = f"{path}: {json.dumps(value, default=str)[:40]}"
+            notes.append(("read a date of an answer as NULL", where))
+            return None
         raise Invalid(f"{path or 'the answer'} must be {_wanted(kind)}") from None
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(name)
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]]) -> Any:
     values = dict(pairs)
-    if len(values) != len(pairs):
-        raise ValueError("a key twice")
-    return values
+    return values if len(values) == len(pairs) else ...  # which is of no type
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object)
+_DECODER = json.JSONDecoder(object_pairs_hook=_object)
 
 
-def _read_fields(fields: tuple[tuple[str, Type], ...], value: Any, path: str) -> dict[str, Any]:
+def _read_fields(
+    fields: tuple[tuple[str, Type], ...], value: Any, path: str, notes: _Notes
+) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise Invalid(f"{path or 'the answer'} must be an object")
     if len(value) != len(fields) or any(name not in value for name, _ in fields):
@@ -153,7 +162,7 @@ def _read_fields(fields: tuple[tuple[str, Type], ...], value: Any, path: str) ->
             f"{path or 'the answer'} must have exactly the keys {', '.join(name for name, _ in fields)}"
         )
     prefix = f"{path}." if path else ""
-    return {name: read_value(kind, value[name], prefix + name) for name, kind in fields}
+    return {name: read_value(kind, value[name], prefix + name, notes) for name, kind in fields}
 
 
 def _is(kind: type | tuple[type, ...], value: Any) -> None:
@@ -161,68 +170,73 @@ def _is(kind: type | tuple[type, ...], value: Any) -> None:
         raise ValueError
 
 
-def _string(_: Type, value: Any, __: str) -> str:
+def _string(_: Type, value: Any, *__: object) -> str:
     _is(str, value)
-    value.encode()  # rejects lone surrogates
+    value.replace("\0", "\ud800").encode()  # rejects NUL and lone surrogates
     return str(value)
 
 
-def _int64(_: Type, value: Any, __: str) -> int:
+def _int64(_: Type, value: Any, *__: object) -> int:
     _is((int, float), value)
     if value != int(value) or not -_INT64 <= value < _INT64:
         raise ValueError
     return int(value)
 
 
-def _double(_: Type, value: Any, __: str) -> float:
+def _double(_: Type, value: Any, *__: object) -> float:
     _is((int, float), value)
     if not math.isfinite(float(value)):
         raise ValueError
     return float(value)
 
 
-def _boolean(_: Type, value: Any, __: str) -> bool:
+def _boolean(_: Type, value: Any, *__: object) -> bool:
     _is(bool, value)
     return bool(value)
 
 
-def _timestamp(_: Type, value: Any, __: str) -> datetime:
+def _time(kind: Type, value: Any, path: str, notes: _Notes) -> date:
     _is(str, value)
-    moment = datetime.fromisoformat(value)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    moment, moved = time_in(value, utc=kind.name == "timestamp")
+    what = "moved a date of an answer into the years 1 to 9999"
+    notes += [(what, f"{path}: {value:.40}")] * moved
+    return moment if kind.name == "timestamp" else moment.date()
 
 
-def _date(_: Type, value: Any, __: str) -> date:
-    _is(str, value)
-    return date.fromisoformat(value)
-
-
-def _json(kind: Type, value: Any, path: str) -> str:
+def _json(kind: Type, value: Any, path: str, notes: _Notes) -> str:
     if kind.fields:  # the schema is in a column
-        return canonical_json(plain(_read_fields(kind.fields, value, path)))
+        return canonical_json(plain(_read_fields(kind.fields, value, path, notes)))
     json.dumps(value, allow_nan=False)  # 1e999 is read as infinity
-    return _string(kind, canonical_json(value), path)
+    return _string(kind, canonical_json(value))
 
 
-def _enum(kind: Type, value: Any, _: str) -> str:
+def _enum(kind: Type, value: Any, *_: object) -> str:
     if not isinstance(value, str) or value not in kind.values:
         raise ValueError
     return value
 
 
-def _list(kind: Type, value: Any, path: str) -> list[Any]:
+def _list(kind: Type, value: Any, path: str, notes: _Notes) -> list[Any]:
     _is(list, value)
     item = kind.item
     assert item is not None
-    return [read_value(item, inner, f"{path}[{i}]") for i, inner in enumerate(value)]
+    elements = []
+    for i, inner in enumerate(value):
+        own = [_SOUND]
+        try:
+            elements.append(read_value(item, inner, f"{path}[{i}]", own))
+        except Invalid as error:
+            own = [(LEFT_OUT, str(error))]
+        notes += own
+    return elements
 
 
-def _struct(kind: Type, value: Any, path: str) -> dict[str, Any]:
-    return _read_fields(kind.fields, value, path)
+def _struct(kind: Type, value: Any, path: str, notes: _Notes) -> dict[str, Any]:
+    return _read_fields(kind.fields, value, path, notes)
 
 
-_READERS: dict[str, Callable[[Type, Any, str], Any]] = {
-    "string": _string, "int64": _int64, "double": _double, "boolean": _boolean, "timestamp": _timestamp, "date": _date,
+_READERS: dict[str, Callable[[Type, Any, str, _Notes], Any]] = {
+    "string": _string, "int64": _int64, "double": _double, "boolean": _boolean, "timestamp": _time, "date": _time,
     "json": _json, "enum": _enum, "list": _list, "struct": _struct,
 }  # fmt: skip
 

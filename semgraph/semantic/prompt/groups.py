@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from semgraph.errors import RowError
@@ -11,7 +11,15 @@ from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.contract import Block, Context, Outcome, Part, Ranking, Rows
-from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, list_of, number
+from semgraph.semantic.prompt.answers import (
+    LEFT_OUT,
+    AnswerSchema,
+    Invalid,
+    Note,
+    list_of,
+    number,
+    parse,
+)
 from semgraph.semantic.prompt.budget import PromptHeader, TooLong
 from semgraph.semantic.prompt.builder import PromptBuilder, Work
 from semgraph.semantic.prompt.records import (
@@ -105,7 +113,8 @@ class GroupPrompts(_WholePrompts):
         answer = self.header(
             self.prompt_of(self._groups[self._parts[work.items[0]].group][0]), "rows"
         ).answer
-        return self.accept_single(work, reply, answer.reads)
+        note = self.ctx.count_note
+        return self.accept_single(work, reply, lambda text: answer.read(parse(text), note))
 
     def done(self, work: Work, outcome: Outcome) -> None:
         """Record the outcome of a part with its calls and those of its members."""
@@ -159,7 +168,8 @@ class WindowPrompts(_WholePrompts):
 
     def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Record the ranking of a window."""
-        return self.accept_single(work, reply, _ranking_of(self._windows[work.items[0]]))
+        window, note = self._windows[work.items[0]], self.ctx.count_note
+        return self.accept_single(work, reply, lambda text: _ranking(window, text, note))
 
     async def rankings(self) -> list[Ranking]:
         """The rankings of the windows, in order; the rows of a failed window are sent alone."""
@@ -218,11 +228,12 @@ def _depends_on_rows(outcome: Outcome) -> bool:
     )
 
 
-def _ranking_of(window: Block) -> Callable[[str], dict[str, Any]]:
-    def read(text: str) -> dict[str, Any]:
-        numbers = [number(value) for value in list_of(text, _LIST)]
-        if sorted(n or 0 for n in numbers) != list(range(1, len(window) + 1)):
-            raise Invalid(f"ranking must have each number from 1 to {len(window)} once")
-        return {_LIST: tuple(window[n - 1] for n in numbers if n is not None)}
-
-    return read
+def _ranking(window: Block, text: str, note: Note) -> dict[str, Any]:
+    numbers = [number(value) or 0 for value in list_of(text, _LIST)]
+    order = [n for n in dict.fromkeys(numbers) if 1 <= n <= len(window)]
+    why = f"ranking must have each number from 1 to {len(window)} once"
+    if len(order) < len(window):
+        raise Invalid(why)
+    for _ in numbers[len(order) :]:
+        note(LEFT_OUT, why)
+    return {_LIST: tuple(window[n - 1] for n in order)}

@@ -167,7 +167,7 @@ class RowPrompts(PromptBuilder):
             return self.accept_word(work, reply, self.words)
         if len(work.items) == 1:
             return self.accept_single(
-                work, reply, lambda text: self._read_one(header.answer, text, work.items[0])
+                work, reply, lambda text: self._read_one(header.answer, text, work)
             )
         calls = (*work.calls, *calls_of(reply))
         try:
@@ -187,10 +187,11 @@ class RowPrompts(PromptBuilder):
         for item in work.items:
             self.outcomes[item] = outcome
 
-    def _read_one(self, answer: AnswerSchema, text: str, item: int) -> dict[str, Any]:
-        return self._checked(answer.read(parse(text)), item)
+    def _read_one(self, answer: AnswerSchema, text: str, work: Work) -> dict[str, Any]:
+        values = answer.read(parse(text), self.ctx.count_note)
+        return self._checked(values, work.items[0], again=not work.reason)
 
-    def _checked(self, values: dict[str, Any], item: int) -> dict[str, Any]:
+    def _checked(self, values: dict[str, Any], item: int, *, again: bool = True) -> dict[str, Any]:
         if self.node.keyword == "sem_filter":
             return values | {"keep": values.pop(self._verdict[0][0]) == "yes"}
         if self.node.keyword == "sem_topk" and not 0 <= values["score"] <= _BEST:
@@ -198,7 +199,8 @@ class RowPrompts(PromptBuilder):
         if not getattr(self.node, "numbers_of", ()):
             return values
         try:
-            return checked_numbers(self.node, values, self._numbers[self.keys.left[item]])
+            known = self._numbers[self.keys.left[item]]
+            return checked_numbers(self.node, values, known, self.ctx.count_note, again=again)
         except UnknownNumber as error:
             raise Invalid(str(error)) from None
 
@@ -224,7 +226,7 @@ class RowPrompts(PromptBuilder):
                 continue
             seen.add(item)
             try:
-                valid[item] = self._checked(answer.read(entry), item)
+                valid[item] = self._checked(answer.read(entry, self.ctx.count_note), item)
                 del valid[item][self._id]
             except Invalid:
                 continue
