@@ -388,31 +388,30 @@ async def test_what_was_wrong_is_named_without_quoting_the_answer() -> None:
     llm = Oracle(mind("sem_map"))
 
     def spoil(request: Request, reply: Reply) -> Reply:
-        return edited(reply, lambda document: document | {"seen": "a secret, on Tuesday"})
+        return edited(reply, lambda document: document | {"size": "a secret, on Tuesday"})
 
     table = await ask(some("sem_map", 1), "per_row", Faulty(llm, spoil))
-    assert table.column("error").to_pylist() == ["invalid: seen must be a time in ISO 8601 or null"]
+    assert table.column("error").to_pylist() == ["invalid: size must be integer"]
     assert (
         llm.requests[1]
         .messages[1]
         .content.endswith(
-            "\n\nYour last answer was not valid: seen must be a time in ISO 8601 or null. Answer again, in the form asked for."
+            "\n\nYour last answer was not valid: size must be integer. Answer again, in the form asked for."
         )
     )
 
 
 @pytest.mark.parametrize(
-    "value", ["2024-02-30T00:00:00Z", "yesterday", "", "2024", 20240229, "24:00"]
+    "value", ["2024-02-30T00:00:00Z", "yesterday", "", "02/03/2024", 20240229, "24:00"]
 )
-async def test_a_date_that_is_none_is_no_answer(value: Any) -> None:
+async def test_a_date_that_is_none_is_null_where_it_may_be(value: Any) -> None:
     def spoil(request: Request, reply: Reply) -> Reply:
         return edited(reply, lambda document: document | {"seen": value})
 
-    (row,) = answers(
-        await ask(some("sem_map", 1), "per_row", Faulty(Oracle(mind("sem_map")), spoil))
-    )
-    assert row["error"].startswith("invalid: seen must be")
-    assert row["seen"] is None
+    llm = Oracle(mind("sem_map"))
+    (row,) = answers(await ask(some("sem_map", 1), "per_row", Faulty(llm, spoil)))
+    assert (row["error"], row["seen"]) == (None, None)
+    assert len(llm.requests) == 1
 
 
 @pytest.mark.parametrize("score", [-1, 100.5, "80", None, True, 1e400])
@@ -426,9 +425,7 @@ async def test_a_score_out_of_range_is_no_answer(score: Any) -> None:
     assert row["error"].startswith("invalid: ")
 
 
-@pytest.mark.parametrize(
-    "ranking", [[1, 2], [1, 2, 2], [0, 1, 2], [1, 2, 4], ["1", "2", "3"], [1, 2, 3, 3], []]
-)
+@pytest.mark.parametrize("ranking", [[1, 2], [1, 2, 2], [0, 1, 2], [1, 2, 4], ["1", "2", "3"], []])
 async def test_a_ranking_must_have_each_row_once(ranking: list[Any]) -> None:
     llm = Oracle(mind("sem_topk"))
     always = Faulty(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -28,6 +29,7 @@ from semgraph.semantic.contract import Words
 from semgraph.semantic.prompt.times import time_in
 
 _INT64 = 2**63
+_ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _NOT_JSON = "the answer is not one JSON document"
 
 
@@ -208,7 +210,7 @@ def _json(kind: Type, value: Any, path: str, notes: _Notes) -> str:
         return canonical_json(plain(_read_fields(kind.fields, value, path, notes)))
     json.dumps(value, allow_nan=False)  # 1e999 is read as infinity
     text = canonical_json(value)
-    return _string(kind, text if r"\u0000" not in text else "\0")
+    return _string(kind, "\0" if _ESCAPED_NUL.search(text) else text)
 
 
 def _enum(kind: Type, value: Any, *_: object) -> str:
