@@ -29,7 +29,11 @@ Folder = Annotated[
 def doctor(
     options: CommonOptions,
     call: Annotated[
-        bool, typer.Option("--call", help="Send one real request to each model (< 100 tokens), and say what it can do.")
+        bool,
+        typer.Option(
+            "--call",
+            help="Send one real request to each model (< 100 tokens), and say what it can do.",
+        ),
     ] = False,
 ) -> None:
     """Check this installation: one line for each fact, with the remedy where something is

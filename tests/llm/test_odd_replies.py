@@ -6,19 +6,16 @@ Each case is what the server says to one row, `odd`, after good replies to the o
 from __future__ import annotations
 
 import asyncio
-import base64
 import gzip
 import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 
 import semgraph as sg
-from semgraph.errors import ModelUnavailable, RowError
-from semgraph.llm.embed.openai import OpenAIEmbedder
-from semgraph.llm.stack import Limiter, RetryPolicy, Stack
+from semgraph.errors import ModelUnavailable
+from semgraph.llm.stack import RetryPolicy
 from tests.llm.server import Answer, Fault, ModelServer, completion, error
 
 GOOD = '{"city": "Riga"}'
@@ -118,7 +115,7 @@ CASES = [
     Case("gzip unannounced", lambda b: Fault(body=packed(b)), "server", CHECK),
     Case("an unknown encoding", lambda b: Fault(
         body=json.dumps(completion(b, GOOD)), headers={"Content-Encoding": "x-own"}), "Riga"),
-    Case("a cut chunk", raw(OK + b"Transfer-Encoding: chunked\r\n\r\n40\r\n{\"cho"), "connection"),
+    Case("a cut chunk", raw(OK + b'Transfer-Encoding: chunked\r\n\r\n40\r\n{"cho'), "connection"),
     Case("a chunk without a size", raw(OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}"),
          "connection"),
     Case("fewer bytes than announced", raw(OK + b"Content-Length: 400\r\n\r\n{}"), "connection"),
@@ -279,7 +276,9 @@ async def test_a_first_reply_ends_the_run_only_if_it_speaks_of_the_endpoint(
         assert outcome(result) == case.then
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.then != "Riga"][::3], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.then != "Riga"][::3], ids=lambda case: case.name
+)
 async def test_an_odd_reply_that_passes_is_not_seen(server: ModelServer, case: Case) -> None:
     odd: list[object] = []
 
