@@ -25,7 +25,7 @@ _ADDRESS = "Check the address: it usually ends in /v1"
 Scope = Literal["row", "attempt", "endpoint", "run"]
 
 
-class Fault(NamedTuple):
+class FaultKind(NamedTuple):
     """A kind of failure, and what it costs.
 
     Args:
@@ -59,38 +59,38 @@ _CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
 _FILTER = ("content_filter", "content_policy_violation")
 _NO_JSON = ("json_validate_failed", "tool_use_failed")
 
-UNREADABLE = Fault("an empty or cut reply, or one without an answer", "attempt", "server")
-FOREIGN = Fault(
+UNREADABLE = FaultKind("an empty or cut reply, or one without an answer", "attempt", "server")
+FOREIGN = FaultKind(
     "a reply of another protocol, such as a page (after a good reply: as an empty one)",
     "endpoint", "server", (), (), _ADDRESS, _FEW,
 )  # fmt: skip
-UNREACHABLE = Fault(
+UNREACHABLE = FaultKind(
     "no connection: refused, an unknown host, no secure connection", "run", "connection"
 )
-NOT_CONNECTED = Fault("no connection in 10 seconds", "endpoint", "timeout")
-BROKEN = Fault("a connection that breaks", "attempt", "connection")
-NO_ANSWER = Fault("no answer within `timeout`", "attempt", "timeout")
-LACKING = Fault("an answer that is all reasoning: asked once more", "row", "invalid")
-CUT = Fault("an answer cut at its limit of tokens", "row", "truncated")
-REFUSED = Fault("a refusal of the model", "row", "refused")
+NOT_CONNECTED = FaultKind("no connection in 10 seconds", "endpoint", "timeout")
+BROKEN = FaultKind("a connection that breaks", "attempt", "connection")
+NO_ANSWER = FaultKind("no answer within `timeout`", "attempt", "timeout")
+LACKING = FaultKind("an answer that is all reasoning: asked once more", "row", "invalid")
+CUT = FaultKind("an answer cut at its limit of tokens", "row", "truncated")
+REFUSED = FaultKind("a refusal of the model", "row", "refused")
 
 FAULTS = (
-    Fault("the account has no credit", "run", "rejected", (402,), _CREDIT,
+    FaultKind("the account has no credit", "run", "rejected", (402,), _CREDIT,
           "The account has no credit left", _FEW),
-    Fault("the provider's content filter", "row", "refused", (), _FILTER),
-    Fault("the model wrote no valid JSON: asked once more", "row", "invalid", (), _NO_JSON),
-    Fault("the key is not accepted", "run", "rejected", (401,), (), _KEY, _FEW),
-    Fault("no access", "endpoint", "rejected", (403,), (), _NO_ACCESS, _FEW),
-    Fault("not found", "endpoint", "rejected", (404,), (), _NO_MODEL, _FEW),
-    Fault("not a place for requests", "endpoint", "rejected", (405, *range(300, 400)), (),
+    FaultKind("the provider's content filter", "row", "refused", (), _FILTER),
+    FaultKind("the model wrote no valid JSON: asked once more", "row", "invalid", (), _NO_JSON),
+    FaultKind("the key is not accepted", "run", "rejected", (401,), (), _KEY, _FEW),
+    FaultKind("no access", "endpoint", "rejected", (403,), (), _NO_ACCESS, _FEW),
+    FaultKind("not found", "endpoint", "rejected", (404,), (), _NO_MODEL, _FEW),
+    FaultKind("not a place for requests", "endpoint", "rejected", (405, *range(300, 400)), (),
           _ADDRESS, _FEW),
-    Fault("a timeout of the endpoint", "attempt", "timeout", (408,)),
-    Fault("a conflict", "attempt", "server", (409, 425)),
-    Fault("too many requests", "endpoint", "throttled", (429,)),
-    Fault("not implemented", "row", "rejected", (501,)),
-    Fault("a gateway without a server", "endpoint", "server", (502, 503, 504, 529)),
-    Fault("an error of the server", "attempt", "server", tuple(range(500, 600))),
-    Fault("any other status", "row", "rejected", tuple(range(400, 500))),
+    FaultKind("a timeout of the endpoint", "attempt", "timeout", (408,)),
+    FaultKind("a conflict", "attempt", "server", (409, 425)),
+    FaultKind("too many requests", "endpoint", "throttled", (429,)),
+    FaultKind("not implemented", "row", "rejected", (501,)),
+    FaultKind("a gateway without a server", "endpoint", "server", (502, 503, 504, 529)),
+    FaultKind("an error of the server", "attempt", "server", tuple(range(500, 600))),
+    FaultKind("any other status", "row", "rejected", tuple(range(400, 500))),
     UNREADABLE, FOREIGN, UNREACHABLE, NOT_CONNECTED, BROKEN, NO_ANSWER, CUT, REFUSED, LACKING,
 )  # fmt: skip
 """What can fail, and what it costs. Of statuses and codes, the first that fits holds."""
@@ -149,7 +149,11 @@ def unreadable(error: Unreadable, name: str, url: str, text: str, *, proven: boo
 
 
 def _raised(
-    fault: Fault, message: str, seconds: float = 0.0, wait: float | None = None, remedy: str = ""
+    fault: FaultKind,
+    message: str,
+    seconds: float = 0.0,
+    wait: float | None = None,
+    remedy: str = "",
 ) -> Exception:
     """The error to raise for a fault."""
     if fault.scope == "row":

@@ -493,7 +493,8 @@ class OpenAI:
         """
         if error.kind not in ("rejected", "server"):
             return False
-        message = str(error).replace(self._name, "").replace(self.model, "").lower()
+        own = rf"{re.escape(self._name)}|(?<![\w-]){re.escape(self.model)}(?![\w-])"
+        message = re.sub(own, "", str(error)).lower()
         for member in _members(body) - self._extra.keys():
             named, effect = REFUSALS.get(member, ("", ""))
             if named and re.search(named, message):
