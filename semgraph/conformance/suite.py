@@ -398,7 +398,9 @@ def _only(candidate: Candidate, case: Case, table: pa.Table, at: int, kind: str)
 
 
 async def one_failing(candidate: Candidate) -> None:
-    """A row that the endpoint rejects does not affect the rest; a second run pays for that row only."""
+    """A row that the endpoint rejects does not affect the rest; a second run pays for that row only.
+    The embedder rejects its text each time.
+    """
     case = some(candidate.operator, 18)
     case.texts[7] = f"{POISON} 7"
     llm = Remembering(mind(candidate.operator), poisoned=True)
@@ -410,13 +412,6 @@ async def one_failing(candidate: Candidate) -> None:
         expect(
             llm.paid <= failed, f"a second run pays {llm.paid} calls, after {failed} failed ones"
         )
-
-
-async def no_vector(candidate: Candidate) -> None:
-    """An item with a text that the embedder rejects has an answer."""
-    case = some(candidate.operator, 30, group=[0] * 30)
-    case.texts[7] = f"{POISON} 7"
-    await _all_answered(candidate, case)
 
 
 async def wrong_ids(candidate: Candidate) -> None:
@@ -517,7 +512,6 @@ CHECKS: dict[str, Callable[[Candidate], Awaitable[None]]] = {
     "full window": full_window,
     "wrong ids": wrong_ids,
     "one failing row": one_failing,
-    "a text without a vector": no_vector,
     "cancelled": cancelled,
     "budget reached": budget,
     "estimate": estimate,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.expr import parse_scalar as sql
-from semgraph.llm.base import Vectors
+from semgraph.llm.base import Embeddings
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import Graph
 from semgraph.logical.search import Search, SearchMethod
@@ -48,13 +48,12 @@ SHARED = SearchMethod("fulltext", "name", sql("asked"), rank="overlap")
 NEAR = SearchMethod("nearest", "name", sql("name"), above=0.5)
 
 
-async def embed(texts: Sequence[str], _partition: str = "") -> Vectors:
+async def embed(texts: Sequence[str], _partition: str = "") -> Embeddings:
     """A vector for each text: which letters it has; none has a direction that is zero but the blank
     one.
     """
-    return np.array(
-        [[float(text.count(letter)) for letter in "anbolerycthu"] for text in texts], np.float32
-    )
+    rows = [[float(text.count(letter)) for letter in "anbolerycthu"] for text in texts]
+    return Embeddings(np.array(rows, np.float32))
 
 
 def some_rows(seed: int, groups: int = 1, count: int = 60) -> pa.Table:
