@@ -139,8 +139,10 @@ class Retried(Wrapper):
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
         """Embed texts; a vector that cannot be compared is an error of its text."""
         done = await super().embed(texts, partition)
-        self._size = self._size or done.vectors.shape[1]
-        return done.checked(self._size)
+        checked = done.checked(self._size or done.vectors.shape[1])
+        if len(checked.failed) < len(texts):
+            self._size = done.vectors.shape[1]
+        return checked
 
     async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:
         """Repeat it until it succeeds. Texts whose request failed are sent in smaller ones, each

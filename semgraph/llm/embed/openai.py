@@ -124,8 +124,10 @@ class OpenAIEmbedder:
         lengths = sorted({len(vector) for vector in found})
         expected = self._dimensions or lengths[0]
         if lengths == [expected]:
-            self._dimensions = expected
-            return np.stack(found)
+            stacked = np.stack(found)
+            if np.isfinite(stacked).all():  # an odd reply does not say how long vectors are
+                self._dimensions = expected
+            return stacked
         if self._wire.proven or len(lengths) > 1:
             other = next(length for length in lengths if length != expected)
             what = f"its vector has {other:,} numbers, that of others {expected:,}"
