@@ -117,7 +117,7 @@ class BatchApi:
         after = ""
         while True:
             try:
-                page = self._wire.parsed(await self._read(f"/batches?limit=100{after}"))
+                page = await self._repeated(lambda: self._page(f"/batches?limit=100{after}"))  # noqa: B023
             except _NotThere:  # it lists none
                 return None
             batches = [each for each in sequence(page.get("data")) if isinstance(each, dict)]
@@ -136,7 +136,7 @@ class BatchApi:
         failed = missing = looks = 0
         while True:
             try:
-                document = self._wire.parsed(await self._attempt(f"/batches/{batch}"))
+                document = await self._page(f"/batches/{batch}")
             except Transient as failure:
                 failed += 1
                 if failed >= self._retry.attempts:
@@ -171,6 +171,10 @@ class BatchApi:
         if not isinstance(document.get("id"), str):
             raise self._unsupported(f"its answer has no id: {json.dumps(document)[:200]}")
         return str(document["id"])
+
+    async def _page(self, path: str) -> dict[str, Any]:
+        """Read a JSON object, once. Raises as `_attempt`."""
+        return self._wire.parsed(await self._attempt(path))
 
     async def _read(self, path: str, seconds: float | None = None) -> bytes:
         return await self._repeated(lambda: self._attempt(path, seconds))
@@ -551,7 +555,7 @@ class Batched(Wrapper):
             except ModelUnavailable as unavailable:
                 error = unavailable
             else:
-                self._answered = True
+                self._answered = self._model.wire.proven = True
                 line.answer.set_result(replace(reply, attempts=line.attempts))
                 continue
             failed.append(line.key)

@@ -24,7 +24,7 @@ from semgraph.llm.openai import OpenAI
 from semgraph.llm.prices import FlatPrice
 from semgraph.llm.stack import Budget, Budgeted, Coalesced, Limiter, RetryPolicy, Stack
 from semgraph.llm.tokens import most_usage
-from tests.llm.server import Answer, ModelServer, error
+from tests.llm.server import Answer, Fault, ModelServer, error
 from tests.patience import HANGS
 
 Ask = Callable[..., Request]
@@ -551,3 +551,49 @@ def test_whatever_fails_each_request_is_paid_once(
 
     with TemporaryDirectory() as folder:
         asyncio.run(scenario(Path(folder)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None, [], "x", {}, {"choices": None}, {"choices": []}, {"choices": [None]},
+        {"choices": [{"message": {"content": 5}}]}, {"error": "gone"}, {"error": [1]},
+        {"models": []},
+    ],
+    ids=json.dumps,
+)  # fmt: skip
+async def test_an_odd_line_of_a_batch_costs_its_row_only(
+    server: ModelServer, journal: Journal, ask: Ask, body: Any
+) -> None:
+    async def answer(asked: dict[str, Any]) -> str | Fault:
+        odd = asked["messages"][-1]["content"] == "row 0"
+        return Fault(body=body) if odd else json.dumps(asked["messages"][-1]["content"])
+
+    server.answer = answer
+    async with batches(server, journal) as model:
+        odd, *others = await rows(model, ask, 3)
+    assert isinstance(odd, RowError)
+    assert odd.kind == "server"
+    assert texts(others) == ["row 1", "row 2"]
+
+
+async def test_a_line_that_is_no_json_is_sent_again(
+    server: ModelServer, journal: Journal, ask: Ask
+) -> None:
+    read, cut = server.batches.files, []
+
+    class Cutting(dict):  # type: ignore[type-arg]
+        """Files; the first one read has its last line cut."""
+
+        def __setitem__(self, name: str, content: bytes) -> None:
+            if b'"response"' in content and not cut:
+                cut.append(name)
+                content = content.rstrip(b"\n")[:-40]
+            super().__setitem__(name, content)
+
+    server.batches.files = Cutting(read)
+    async with batches(server, journal) as model:
+        replies = await rows(model, ask, 3)
+    assert texts(replies) == ["row 0", "row 1", "row 2"]
+    assert cut
+    assert len(server.batches.submitted) == 2
