@@ -204,7 +204,9 @@ def _json(kind: Type, value: Any, path: str) -> str:
         return canonical_json(plain(_read_fields(kind.fields, value, path)))
     json.dumps(value, allow_nan=False)  # 1e999 is read as infinity
     text = canonical_json(value)
-    return _string(kind, text if r"\u0000" not in text else "\0", path)
+    if r"\u0000" in text:
+        raise ValueError
+    return _string(kind, text, path)
 
 
 def _enum(kind: Type, value: Any, _: str) -> str:
