@@ -253,11 +253,10 @@ class CommonOptions:
         shown = redacted_values(value)
         if data:
             shown[data] = value[data]
-        typer.echo(
-            json.dumps(
-                shown, ensure_ascii=False, indent=2, default=lambda other: redacted(str(other))
-            )
+        text = json.dumps(
+            shown, ensure_ascii=False, indent=2, default=lambda other: redacted(str(other))
         )
+        typer.echo(text.encode(errors="backslashreplace").decode())  # half a character: its escape
 
     def settings(self) -> Settings:
         """All settings with these options. Raises PlanError."""
