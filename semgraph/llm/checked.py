@@ -15,33 +15,35 @@ from semgraph.llm.base import Embeddings, Reply, Usage, Wrapper
 _NUMBER = (int, float, np.integer, np.floating)
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+def _text(value: Any) -> str | None:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else None
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and bool(value >= 0)
+def _count(value: Any) -> int | None:
+    return int(value) if isinstance(value, int | np.integer) and value >= 0 else None
 
 
-def _is_amount(value: Any) -> bool:
-    return isinstance(value, _NUMBER) and math.isfinite(value) and bool(value >= 0)
+def _amount(value: Any) -> float | None:
+    return float(value) if isinstance(value, _NUMBER) and 0 <= value < math.inf else None
 
 
-def _is_usage(value: Any) -> bool:
-    counts = (value.prompt, value.cached, value.completion) if isinstance(value, Usage) else (None,)
-    return all(map(_is_count, counts))
+def _usage(value: Any) -> Usage | None:
+    if not isinstance(value, Usage):
+        return None
+    counts = [_count(each) for each in (value.prompt, value.cached, value.completion)]
+    return None if None in counts else Usage(*counts)  # type: ignore[arg-type]
 
 
-def _is_logprobs(value: Any) -> bool:
-    return isinstance(value, tuple | list) and all(
-        isinstance(each, _NUMBER) and not math.isnan(each) for each in value
+def _logprobs(value: Any) -> tuple[float, ...] | None:
+    numbers = isinstance(value, tuple | list) and all(
+        isinstance(p, _NUMBER) and not math.isnan(p) for p in value
     )
+    return tuple(map(float, value)) if numbers else None
 
 
-_MEMBERS: dict[str, Callable[[Any], bool]] = {
-    "text": _is_text, "call_id": _is_text, "model": _is_text, "finish": _is_text, "usage": _is_usage,
-    "attempts": _is_count, "seconds": _is_amount, "logprobs": _is_logprobs,
-    "dollars": lambda value: value is None or _is_amount(value),
+_TYPES: dict[str, Callable[[Any], Any]] = {
+    "text": lambda value: value if isinstance(value, str) else None, "usage": _usage, "seconds": _amount,
+    "call_id": _text, "model": _text, "attempts": _count, "finish": _text, "logprobs": _logprobs,
 }  # fmt: skip
 
 
@@ -49,30 +51,25 @@ def checked_reply(endpoint: Any, reply: Any) -> Reply:
     """A reply whose members have the types that `Reply` promises.
 
     Raises:
-        RowError: One has another type or no possible value. The tokens are counted, if it says how many.
+        RowError: A member has another type or an impossible value; the valid ones are counted.
         EngineError: It is no `Reply`.
     """
     if not isinstance(reply, Reply):
         raise EngineError(f"{_of(endpoint)}.complete returned {reply!r:.80}, not a Reply")
-    wrong = [name for name, is_valid in _MEMBERS.items() if not is_valid(getattr(reply, name))]
-    valid = replace(reply, **{name: getattr(Reply(""), name) for name in wrong})
-    usage, dollars = valid.usage, valid.dollars
-    typed = replace(
-        valid,
-        usage=Usage(int(usage.prompt), int(usage.cached), int(usage.completion)),
-        attempts=int(valid.attempts),
-        seconds=float(valid.seconds),
-        dollars=None if dollars is None else float(dollars),
-        logprobs=tuple(map(float, valid.logprobs)),
-        call_id=_encodable(valid.call_id),
-        model=_encodable(valid.model),
-        finish=_encodable(valid.finish),
-    )
-    if wrong:
-        found = ", ".join(f"{name} {getattr(reply, name)!r:.80}" for name in wrong)
-        what = f"{_of(endpoint)}.complete returned a Reply with {found}"
-        raise RowError("malformed", what, attempts=typed.attempts, spent=typed)
-    return typed
+    members = {name: typed(getattr(reply, name)) for name, typed in _TYPES.items()}
+    members["dollars"] = _amount(reply.dollars)
+    wrong = [
+        name
+        for name, value in members.items()
+        if value is None and getattr(reply, name) is not None
+    ]
+    wrong += [name for name in _TYPES if getattr(reply, name) is None]
+    if not wrong:
+        return replace(reply, **members)
+    found = ", ".join(f"{name} {getattr(reply, name)!r:.80}" for name in wrong)
+    spent = replace(Reply(""), **{name: v for name, v in members.items() if v is not None})
+    raise RowError("malformed", f"{_of(endpoint)}.complete returned a Reply with {found}",
+                   attempts=spent.attempts, spent=spent)  # fmt: skip
 
 
 def checked_embeddings(endpoint: Any, texts: int, done: Any) -> Embeddings:
@@ -82,9 +79,8 @@ def checked_embeddings(endpoint: Any, texts: int, done: Any) -> Embeddings:
     except (AttributeError, TypeError, ValueError):
         vectors = np.empty(0, np.float32)
     if not isinstance(done, Embeddings) or vectors.ndim != 2 or len(vectors) != texts:
-        raise EngineError(
-            f"{_of(endpoint)}.embed returned {type(done).__name__}, not Embeddings with one vector for each of {texts} texts"
-        )
+        what = f"{type(done).__name__}, not Embeddings with one vector for each of {texts} texts"
+        raise EngineError(f"{_of(endpoint)}.embed returned {what}")
     return replace(done, vectors=vectors)
 
 
@@ -93,7 +89,3 @@ def _of(endpoint: Any) -> str:
     while isinstance(endpoint, Wrapper):
         endpoint = endpoint.inner
     return type(endpoint).__qualname__
-
-
-def _encodable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()

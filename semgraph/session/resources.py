@@ -610,21 +610,21 @@ class Resources:
         raise PlanError(Problem(f'unknown store "{name}"', there=f"stores: {known}", hint=hint))
 
     async def prune(
-        self, before: float | None, groups: Iterable[str] | None = None
+        self, before: float | None, groups: Iterable[str] | str | None
     ) -> tuple[int, int]:
         """Delete answers and vectors from the journal and those of shards, as `Journal.prune` does;
         return how many of each. Raises SemgraphError.
         """
-        names = None if groups is None else list(groups)
-        deleted = [0, 0]
+        names = [groups] if isinstance(groups, str) else None if groups is None else list(groups)
+        answers = vectors = 0
         for path in filter(Path.exists, self.journals):
             journal, _ = await _opened(path, None)
             try:
                 found = await journal.prune(before, names)
-                deleted = [a + b for a, b in zip(deleted, found, strict=True)]
             finally:
                 await _closed(journal)
-        return deleted[0], deleted[1]
+            answers, vectors = answers + found[0], vectors + found[1]
+        return answers, vectors
 
     @property
     def journals(self) -> list[Path]:

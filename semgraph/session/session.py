@@ -612,17 +612,14 @@ class Session:
             SemgraphError: Another process holds the journal, or it cannot be written; nothing was
                 deleted.
         """
-        return sum(self._prune(None, groups))
+        return sum(self._waiting.wait(self._resources.prune(None, groups)))
 
     def prune(self, older: timedelta, groups: Iterable[str] | str | None = None) -> tuple[int, int]:
         """Delete the journal's answers and vectors that are older than `older`, of some groups or of
         all; return how many of each. The graph and run records stay. Raises as `forget`.
         """
-        return self._prune(time.time() - older.total_seconds(), groups)
-
-    def _prune(self, before: float | None, groups: Iterable[str] | str | None) -> tuple[int, int]:
-        names = [groups] if isinstance(groups, str) else groups
-        return self._waiting.wait(self._resources.prune(before, names))
+        before = time.time() - older.total_seconds()
+        return self._waiting.wait(self._resources.prune(before, groups))
 
     @property
     def journal_bytes(self) -> int:
