@@ -35,6 +35,9 @@ def export(
     with options.session() as session:
         written = session.export(group, to, graph=graph)
     if options.json:
-        options.dump({"path": str(written.path), "nodes": written.nodes, "edges": written.edges})
+        counts = {"nodes": written.nodes, "edges": written.edges}
+        options.dump({"path": str(written.path), **counts, "notes": list(written.notes)})
     else:
         options.show(f"{to}   {plural(written.nodes, 'node')}, {plural(written.edges, 'edge')}")
+        for note in written.notes:
+            options.show(f"! {note}")

@@ -69,7 +69,8 @@ class GroupTables:
     @property
     def notes(self) -> tuple[str, ...]:
         """Which rows the store left out."""
-        return self.store.notes if isinstance(self.store, Migratable) else ()
+        notes = self.store.notes if isinstance(self.store, Migratable) else ()
+        return tuple(note for note in notes if "left out " in note)
 
     async def _rows(self, label: Label) -> pa.Table:
         ends = _ENDS if label.kind == "edge" else ()
@@ -130,7 +131,9 @@ async def export(resources: Resources, graph: Graph, group: str, to: Path) -> Ex
         made = await networkx_graph(graph, tables)
     with _replacing(to) as file:
         _WRITERS[ending](made, file)
-    return Exported(to, made.number_of_nodes(), made.number_of_edges(), tables.notes)
+    return Exported(
+        to, made.number_of_nodes(), made.number_of_edges(), tuple(made.graph.get("notes", ()))
+    )
 
 
 # -- networkx
@@ -142,7 +145,7 @@ async def networkx_graph(graph: Graph, tables: GroupTables) -> nx.MultiDiGraph:
     Raises:
         DataError: Nodes of two labels have the same key.
     """
-    made = nx.MultiDiGraph(group=tables.group)
+    made, loose = nx.MultiDiGraph(group=tables.group), list[str]()
     async for label, table in tables:
         kinds = label.columns
         for row in table.to_pylist():
@@ -153,8 +156,13 @@ async def networkx_graph(graph: Graph, tables: GroupTables) -> nx.MultiDiGraph:
                 made.add_node(key, **values)
             elif row["source"] in made and row["target"] in made:
                 made.add_edge(row["source"], row["target"], key, **values)
-    if notes := tables.notes:
-        made.graph["notes"] = list(notes)
+            else:
+                loose.append(f"{label.name} {key}")
+    notes = list(tables.notes)
+    if loose:
+        notes.append(f"left out {len(loose):,} edges without both nodes. First: {loose[0]}")
+    if notes:
+        made.graph["notes"] = notes
     return made
 
 
