@@ -695,7 +695,9 @@ def _syntax_problem(text: str, error: Exception, file: str, first_line: int) -> 
 
     try:
         if "nesting depth" in str(error):  # libyaml's own limit; the parser in Python has none
-            raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=error.problem_mark)
+            raise yaml.MarkedYAMLError(
+                problem="nested too deeply", problem_mark=getattr(error, "problem_mark", None)
+            )
         for _ in yaml.parse(text, yaml.SafeLoader):
             pass
     except yaml.YAMLError as precise:
