@@ -27,6 +27,7 @@ from mcp.types import (
     ToolAnnotations,
 )
 
+from semgraph.display import in_shell
 from semgraph.errors import SemgraphError
 from semgraph.execution.result import Progress, Result
 from semgraph.logical.plan import LogicalPlan
@@ -132,13 +133,11 @@ class ToolServer:
             async with AsyncExitStack() as turns:
                 for group in tool.groups(call) if tool.writes else ():
                     await turns.enter_async_context(self._turns.setdefault(group, Turns()))
-                result = await self._session.arun(
-                    tool.file.path,
-                    params=call.params,
-                    preset=call.preset,
-                    inputs=call.inputs,
-                    progress=progress,
-                )
+                with in_shell(False):  # an agent sets arguments
+                    plan = self._session.prepare(
+                        tool.file.path, params=call.params, preset=call.preset
+                    )
+                result = await self._session.arun(plan, inputs=call.inputs, progress=progress)
             return self._result(result, time.monotonic() - began)
         except Exception as error:  # noqa: BLE001 - all are answered, none ends the server
             if not isinstance(error, SemgraphError):
