@@ -79,9 +79,9 @@ _SHELL = ContextVar("_SHELL", default=False)
 
 
 @contextmanager
-def in_shell() -> Iterator[None]:
-    """Spell options as a shell's user types them. The commands enter it."""
-    token = _SHELL.set(True)
+def in_shell(shell: bool = True) -> Iterator[None]:
+    """Spell options as a shell's user types them, or as arguments. The commands enter it."""
+    token = _SHELL.set(shell)
     try:
         yield
     finally:

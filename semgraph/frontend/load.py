@@ -1021,7 +1021,7 @@ def load_document(
 
 def _blamed(
     problems: Sequence[Problem], params: Mapping[str, Any], load: Callable[..., object]
-) -> list[Problem]:
+) -> Sequence[Problem]:
     """Problems that are not there without a parameter, said of the value that the caller set."""
     for name, value in params.items():
         try:
@@ -1032,11 +1032,12 @@ def _blamed(
         text = canonical_json(value)
         caller = command(f"--set {name}={text}", f'params={{"{name}": {text}}}')
         problems = [
-            one if one in left or one.position is None
-            else replace(one, what=f"{caller}: {one.what}", position=None)
+            one
+            if one in left or one.position is None
+            else Problem(f"{caller}: {replace(one, position=None)}")
             for one in problems
-        ]  # fmt: skip
-    return list({one.what: one for one in reversed(problems)}.values())[::-1]
+        ]
+    return problems
 
 
 def _plan(loader: Loader) -> LogicalPlan:

@@ -27,7 +27,8 @@ from mcp.types import (
     ToolAnnotations,
 )
 
-from semgraph.errors import BudgetReached, SemgraphError
+from semgraph.display import in_shell
+from semgraph.errors import BudgetReached, RowError, SemgraphError
 from semgraph.execution.result import Progress, Result
 from semgraph.logical.plan import LogicalPlan
 from semgraph.serve.tools import PlanTool, structured, summary
@@ -132,15 +133,13 @@ class ToolServer:
             async with AsyncExitStack() as turns:
                 for group in tool.groups(call) if tool.writes else ():
                     await turns.enter_async_context(self._turns.setdefault(group, Turns()))
-                result = await self._session.arun(
-                    tool.file.path,
-                    params=call.params,
-                    preset=call.preset,
-                    inputs=call.inputs,
-                    progress=progress,
-                )
+                with in_shell(False):  # an agent sets arguments
+                    plan = self._session.prepare(
+                        tool.file.path, params=call.params, preset=call.preset
+                    )
+                result = await self._session.arun(plan, inputs=call.inputs, progress=progress)
             return self._result(result, time.monotonic() - began)
-        except BudgetReached as error:
+        except (BudgetReached, RowError) as error:
             return (
                 self._result(error.result, time.monotonic() - began)
                 if error.result

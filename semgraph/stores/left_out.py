@@ -30,10 +30,12 @@ UNFIT = (
 @dataclass(frozen=True)
 class LeftOut:
     """The rows that the reads of one store left out: for each label and property the first value
-    that does not fit, and the rows.
+    that does not fit, and the rows, by the columns that were read.
     """
 
-    rows: dict[tuple[str, str], tuple[str, set[str]]] = field(default_factory=dict)
+    rows: dict[tuple[str, str], tuple[str, dict[tuple[str, ...], set[str]]]] = field(
+        default_factory=dict
+    )
 
     def columns(
         self,
@@ -87,14 +89,15 @@ class LeftOut:
         key, shown = row.get(graph.key), "missing" if value is None else repr(value)
         of = key if isinstance(key, str) else repr(row)
         first = f"{name} is {shortened(shown, 60)}, not {declared}. First: {shortened(of, 100)}"
-        self.rows.setdefault((label, name), (plain_line(first), set()))[1].add(of)
+        by = self.rows.setdefault((label, name), (plain_line(first), {}))[1]
+        by.setdefault(tuple(row), set()).add(of)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """One line for each label and property."""
         return tuple(
-            f"left out {len(rows):,} {label} that another program wrote: {first}"
-            for (label, _), (first, rows) in self.rows.items()
+            f"left out {max(map(len, by.values())):,} {label} that another program wrote: {first}"
+            for (label, _), (first, by) in self.rows.items()
         )
 
 

@@ -49,9 +49,9 @@ EPISODES = [
 @pytest.mark.parametrize(
     ("plan", "options", "says"),
     [
-        ("get_nodes", {"params": {"limit": 0}}, r'params={"limit": 0}: k must be at least 1'),
-        ("get_nodes", {"params": {"limit": -1}}, r'params={"limit": -1}: -1 is negative'),
-        ("get_nodes", {"params": {"limit": None}}, r'params={"limit": null}: search needs "k"'),
+        ("get_nodes", {"params": {"limit": 0}}, r'params={"limit": 0}: step by_group: k must be at least 1'),
+        ("get_nodes", {"params": {"limit": -1}}, r'params={"limit": -1}: step by_group: -1 is negative'),
+        ("get_nodes", {"params": {"limit": None}}, r'params={"limit": null}: step by_group: search needs "k"'),
         ("get_nodes", {"params": {"limit": True}}, r'parameter "limit" takes a number, not True'),
         ("get_nodes", {"params": {"limit": float("nan")}}, "takes a number of 64 bits, not nan"),
         ("get_nodes", {"params": {"kind": "Nobody"}}, r'params={"kind": "Nobody"}: .*no label'),

@@ -63,7 +63,7 @@ def test_every_problem_has_a_place_in_a_file_that_is_there() -> None:
 @pytest.mark.usefixtures("in_bad")
 def test_options_that_the_plan_does_not_know() -> None:
     assert messages_of("adder.yaml", params={"stpe": 2}) == (
-        '--set: no parameter "stpe". Parameters: step. Did you mean "step"?'
+        'params: no parameter "stpe". Parameters: step. Did you mean "step"?'
     )
     assert messages_of("adder.yaml", preset="fast") == (
         '--preset: no preset "fast": this plan has none. Parameters are given one by one: --set NAME=VALUE'

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import semgraph as sg
-from semgraph.errors import ModelUnavailable
+from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.stack import RetryPolicy
 from tests.llm.server import Answer, Fault, ModelServer, completion, error
 
@@ -228,7 +228,11 @@ async def run(server: ModelServer, rows: list[str], **options: Any) -> sg.Result
     plan = table.sem_map("Which city? {text}", returns={"city": "string"}, on_error="raise")
     given = {"llm": f"openai:m@{server.base_url}", "store": "memory", "journal": False, "runs": ""}
     async with sg.Session(**given | options) as session:
-        return await session.arun(plan)
+        try:
+            return await session.arun(plan)
+        except RowError as every:  # every row failed
+            assert isinstance(every.result, sg.Result)
+            return every.result
 
 
 def outcome(result: sg.Result) -> str:
