@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ _NUMBER = (int, float, np.integer, np.floating)
 
 
 def _text(value: Any) -> str | None:
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return None
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
 def _count(value: Any) -> int | None:
@@ -30,8 +33,11 @@ def _amount(value: Any) -> float | None:
 def _usage(value: Any) -> Usage | None:
     if not isinstance(value, Usage):
         return None
-    counts = [_count(each) for each in (value.prompt, value.cached, value.completion)]
-    return None if None in counts else Usage(*counts)  # type: ignore[arg-type]
+    given = [value.prompt, value.cached, value.completion]
+    counts = [_count(each) for each in given]
+    if None in counts:
+        return None
+    return value if all(map(is_, counts, given)) else Usage(*counts)  # type: ignore[arg-type]
 
 
 def _logprobs(value: Any) -> tuple[float, ...] | None:
@@ -65,7 +71,8 @@ def checked_reply(endpoint: Any, reply: Any) -> Reply:
     ]
     wrong += [name for name in _TYPES if getattr(reply, name) is None]
     if not wrong:
-        return replace(reply, **members)
+        changed = {name: v for name, v in members.items() if v is not getattr(reply, name)}
+        return replace(reply, **changed) if changed else reply
     found = ", ".join(f"{name} {getattr(reply, name)!r:.80}" for name in wrong)
     spent = replace(Reply(""), **{name: v for name, v in members.items() if v is not None})
     raise RowError("malformed", f"{_of(endpoint)}.complete returned a Reply with {found}",

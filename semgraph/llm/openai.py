@@ -139,9 +139,6 @@ class Wire:
             for _ in range(_TURNS):  # read what arrived while the event loop was busy: it is paid
                 if not attempt.done():
                     await asyncio.sleep(0)
-        except asyncio.CancelledError:
-            if not attempt.done():
-                raise
         finally:
             if not attempt.done():
                 attempt.cancel()
