@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -9,11 +11,13 @@ import typer
 
 from semgraph.cli import completion
 from semgraph.cli.options import Commands, CommonOptions, everywhere
+from semgraph.errors import PlanError, Problem
 
 app = Commands(help="Records of runs: list, show, remove.", no_args_is_help=True)
-journal = Commands(
-    help="Answers that were paid for: delete those of a partition.", no_args_is_help=True
-)
+_ABOUT = "Answers that were paid for: delete old ones, or those of a group."
+journal = Commands(help=_ABOUT, no_args_is_help=True)
+
+_MINUTES = {"d": 24 * 60, "h": 60, "m": 1}
 
 Reference = Annotated[
     str,
@@ -140,9 +144,9 @@ def report(
         )
 
 
-@journal.callback()
+@journal.callback(help=_ABOUT)
 def _journal() -> None:
-    """Answers that were paid for: delete those of a partition."""
+    pass
 
 
 @journal.command()
@@ -168,3 +172,34 @@ def forget(
     if not count:
         options.warn(nothing_deleted(groups, path, configured=options.config is not None))
         raise typer.Exit(1)
+
+
+@journal.command()
+@everywhere
+def prune(
+    options: CommonOptions,
+    older: Annotated[str, typer.Option(metavar="AGE", help="Of this age at least: 90d, 12h, 30m.")],
+    group: Annotated[
+        list[str] | None, typer.Option(metavar="GROUP", help="Of this group; may be repeated.")
+    ] = None,
+) -> None:
+    """Delete answers and vectors of a certain age from the journal. The graph and the records of runs
+    stay.
+    """
+    from semgraph.formats import size
+    from semgraph.llm.journal import told
+
+    match = re.fullmatch(r"(\d{1,6})([dhm])", older)
+    if match is None:
+        raise PlanError(
+            Problem(f'--older "{older}" is no age', hint="days, hours or minutes: 90d, 12h, 30m")
+        )
+    age = timedelta(minutes=int(match[1]) * _MINUTES[match[2]])
+    with options.session() as session:
+        before = session.journal_bytes
+        answers, vectors = session.prune(age, group)
+        after = session.journal_bytes
+    if options.json:
+        options.dump({"answers": answers, "vectors": vectors, "before": before, "after": after})
+    else:
+        options.show(f"{told(answers, vectors)} deleted: {size(before)} before, {size(after)} now")

@@ -322,6 +322,8 @@ class Batched(Wrapper):
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request, in a batch. Raises as `OpenAI.complete`, but not Transient."""
+        if self._sent is None:
+            await self._look()
         line = self._line(request)
         line.waiting += 1
         try:
@@ -366,12 +368,15 @@ class Batched(Wrapper):
     @property
     def _batches(self) -> dict[str, _Sent]:
         """The batches under way, by the keys of their requests."""
-        if self._sent is None:
-            self._sent = {}
-            for earlier in self._journal.open_batches():
-                if earlier.model == self.name:
-                    self._sent |= dict.fromkeys(earlier.keys, _Sent(earlier=earlier))
+        assert self._sent is not None
         return self._sent
+
+    async def _look(self) -> None:
+        """Read which batches of earlier runs are under way."""
+        earlier = [each for each in await self._journal.open_batches() if each.model == self.name]
+        if self._sent is None:  # another request may have come first
+            self._sent = {key: sent for each in earlier
+                          for sent in (_Sent(earlier=each),) for key in each.keys}  # fmt: skip
 
     # -- sending
 
@@ -467,9 +472,9 @@ class Batched(Wrapper):
         """Submit the lines as one batch, and take its answers. Raises _NoRoom."""
         lines, token = sent.waiting, uuid.uuid4().hex
         content = b"".join(line.text() for line in lines)
-        self._journal.submit(token, self.name, [line.key for line in lines])
+        await self._journal.submit(token, self.name, [line.key for line in lines])
         batch = await self._api.create(token, content)
-        self._journal.submitted(token, batch)
+        await self._journal.submitted(token, batch)
         document = await self._api.ended(batch)
         if document is None:
             raise ModelUnavailable(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import sqlite3
 import threading
 import time
@@ -12,12 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from semgraph.errors import SemgraphError
+from semgraph.formats import plural
 from semgraph.llm.base import (
     LLM,
     Embedder,
@@ -194,6 +197,9 @@ def problem(error: sqlite3.Error, path: Path) -> SemgraphError:
 
 
 Statement = tuple[str, Sequence[Any]]
+# What SQLite rejects for its values; other errors concern the file.
+_REJECTED = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError,
+             sqlite3.ProgrammingError, OverflowError, TypeError, ValueError)  # fmt: skip
 
 
 class GroupCommit:
@@ -215,36 +221,36 @@ class GroupCommit:
     ) -> None:
         self._database, self._explain = database, explain
         self._lock = threading.RLock()
-        self._pending: list[Statement] = []
-        self._committed: asyncio.Future[None] | None = None
+        self._pending: list[tuple[Sequence[Statement], asyncio.Future[Any]]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None  # that of the scheduled commit
         self._locked_since: float | None = None
 
-    def add(self, statements: Sequence[Statement]) -> asyncio.Future[None]:
+    def add(self, statements: Sequence[Statement]) -> asyncio.Future[Any]:
         """Write these soon, all or none.
 
         Returns:
-            A future that is done when they are committed, shared by all statements of the turn:
-            await it behind `shield`. It raises if they cannot be written; they stay pending for the
-            next commit or `flush`.
+            A future with the first row that the last statement returns, done when they are
+            committed: await it behind `shield`. It raises if they cannot be written: statements that
+            SQLite rejects are dropped alone, others stay pending for the next commit or `flush`.
         """
-        self._pending.extend(statements)
         loop = asyncio.get_running_loop()
-        # A loop that ended before its turn did leaves a future that is never set.
-        if self._committed is None or self._committed.get_loop() is not loop:
-            self._committed = loop.create_future()
-            # Mark its exception retrieved: all callers may be gone when it fails.
-            self._committed.add_done_callback(lambda done: done.cancelled() or done.exception())
+        done = loop.create_future()
+        # Mark its exception retrieved: the caller may be gone when it fails.
+        done.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._pending.append((statements, done))
+        if self._loop is not loop:  # a loop may have ended before its turn did
+            self._loop = loop
             loop.call_soon(self._commit)
-        return self._committed
+        return done
 
     def flush(self) -> None:
-        """Commit pending statements now. Raises SQLite's errors."""
-        if self._pending:
+        """Commit pending statements now. Raises SQLite's errors, unless they concern one of them."""
+        pending, rows = list(self._pending), list[Any]()
+        if pending:
             with self.transaction() as database:
-                for sql, values in self._pending:
-                    database.execute(sql, values)
-            self._pending = []
-        self._done(None)
+                rows = [_written(database, statements) for statements, _ in pending]
+        self._pending = self._pending[len(pending) :]
+        self._done((done for _, done in pending), rows)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -260,7 +266,7 @@ class GroupCommit:
                 raise
 
     def _commit(self) -> None:
-        if self._committed is None:
+        if self._loop is None:
             return
         try:
             self.flush()
@@ -268,20 +274,35 @@ class GroupCommit:
             if is_locked(error) and self._patient():
                 asyncio.get_running_loop().call_later(_LOCK_PAUSE, self._commit)
             else:
-                self._done(self._explain(error))
+                self._done((done for _, done in self._pending), repeat(self._explain(error)))
 
     def _patient(self) -> bool:
         self._locked_since = self._locked_since or time.monotonic()
         return time.monotonic() - self._locked_since < _LOCK_SECONDS
 
-    def _done(self, error: Exception | None) -> None:
-        committed, self._committed, self._locked_since = self._committed, None, None
-        if committed is None or committed.done() or committed.get_loop().is_closed():
-            return
-        if error is None:
-            committed.set_result(None)
-        else:
-            committed.set_exception(error)
+    def _done(self, futures: Iterable[asyncio.Future[Any]], results: Iterable[Any]) -> None:
+        self._loop = self._locked_since = None
+        for done, result in zip(futures, results, strict=False):
+            if done.done() or done.get_loop().is_closed():
+                continue
+            if isinstance(result, Exception):
+                done.set_exception(result)
+            else:
+                done.set_result(result)
+
+
+def _written(database: sqlite3.Connection, statements: Sequence[Statement]) -> Any:
+    """Execute statements, all or none; the last one's first row, or the error that rejects them."""
+    database.execute("SAVEPOINT one")
+    row = None
+    try:
+        for sql, values in statements:
+            row = next(iter(database.execute(sql, values).fetchall()), None)
+    except _REJECTED as error:
+        database.execute("ROLLBACK TO one")
+        row = SemgraphError(f"the journal cannot record {statements[-1][1]!r:.200}: {error}")
+    database.execute("RELEASE one")
+    return row
 
 
 def is_locked(error: sqlite3.Error) -> bool:
@@ -292,12 +313,25 @@ def is_locked(error: sqlite3.Error) -> bool:
     )
 
 
+def size_on_disk(path: Path) -> int:
+    """The bytes of a journal's file and of its log; 0 if it does not exist."""
+    files = (path, path.with_name(f"{path.name}-wal"))
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def told(answers: int, vectors: int) -> str:
+    """Counts of answers and vectors, for messages."""
+    return f"{plural(answers, 'answer')} and {plural(vectors, 'vector')} of the journal"
+
+
 T = TypeVar("T")
 
 _INSERT_ANSWER = """
 INSERT INTO answers (key, call_id, model, scope, partition, step, created, request, rules, schema, answer, usage,
                      seconds, dollars, attempts, said_model, finish, logprobs)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, CASE WHEN ? = '' OR EXISTS (SELECT 1 FROM answers WHERE call_id = ?)
+           THEN lower(hex(randomblob(16))) ELSE ? END, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+RETURNING call_id
 """
 _INSERT_TEXT = "INSERT OR IGNORE INTO texts (hash, text) VALUES (?, ?)"
 _INSERT_VECTOR = (
@@ -351,13 +385,13 @@ class Journal:
     Several processes may use one file.
 
     The file holds the user's text: only its owner can read it, each row has its partition so that
-    `forget` can delete it, deleted text is overwritten, and rows are deleted after `keep_days`.
+    `forget` can delete it, and deleted text is overwritten.
     Errors are not recorded. A committed answer survives the end of the process; the last ones before
     a power failure may be lost.
 
     Args:
         path: The file; it and its folder are created if they do not exist.
-        keep_days: Rows older than this are deleted now; None keeps all.
+        keep_days: Rows older than this are deleted now, and `notes` says how many; None keeps all.
         patience: Seconds to wait while another process locks the file.
 
     Raises:
@@ -366,17 +400,23 @@ class Journal:
     """
 
     def __init__(
-        self, path: Path | str, keep_days: float | None = 30, patience: float = _LOCK_SECONDS
+        self, path: Path | str, keep_days: float | None = None, patience: float = _LOCK_SECONDS
     ) -> None:
         self.path = Path(path)
         self._patience = patience
         self._database = open_journal(self.path, patience)
         self._commits = GroupCommit(self._database, lambda error: problem(error, self.path))
         self._closed = self._has_batches = False
+        self.notes: list[str] = []
         try:
             if keep_days is not None:
-                oldest = time.time() - keep_days * 86400
-                self._delete("created < ?", [(oldest,)])
+                before = time.time() - keep_days * 86400
+                deleted = self._now(partial(self._delete, before, None))
+                if any(deleted):
+                    self._now(partial(shrink, self._database))
+                    self.notes.append(
+                        f"{told(*deleted)} deleted, older than keep_days = {keep_days}"
+                    )
         except BaseException:
             self._database.close()
             raise
@@ -388,21 +428,24 @@ class Journal:
         """
         sql = f"SELECT {_REPLY} FROM answers WHERE key = ? ORDER BY id DESC LIMIT 1"
         key = answer_key(request, model, scope)
-        row = await self._read(lambda: self._database.execute(sql, (key,)).fetchone())
+        row = await self._soon(lambda: self._database.execute(sql, (key,)).fetchone())
         return None if row is None else replace(_reply(row), origin="journal", attempts=0)
 
-    async def record(self, request: Request, reply: Reply, model: str, scope: str = "") -> None:
-        """Record an answer; return when it is in the file. A cancelled caller does not stop it.
+    async def record(self, request: Request, reply: Reply, model: str, scope: str = "") -> Reply:
+        """Record an answer; return it when it is in the file. A cancelled caller does not stop it.
+        It gets a new id where the model gave none, or one of an earlier answer.
 
         Raises:
             SemgraphError: It could not be written (disk full, ...). It is written with the next
                 one, or at `close`.
         """
         texts, answer = _answer_rows(request, reply, model, scope)
-        statements = [*((_INSERT_TEXT, text) for text in texts), (_INSERT_ANSWER, answer)]
+        statements = [(_INSERT_TEXT, text) for text in texts]
         if self._has_batches:
             statements.append((_DELETE_BATCHED, answer[:1]))
-        await asyncio.shield(self._commits.add(statements))
+        statements.append((_INSERT_ANSWER, answer))
+        (own,) = await asyncio.shield(self._commits.add(statements))
+        return reply if own == reply.call_id else replace(reply, call_id=own)
 
     def withdraw(self, calls: Iterable[str]) -> None:
         """Never serve these answers again, because they are unusable. They stay readable by
@@ -417,7 +460,7 @@ class Journal:
         vectors: dict[OwnText, Vectors] = {}
         for part in _parts(list(keys)):
             sql = f"SELECT key, vector FROM vectors WHERE key IN ({','.join('?' * len(part))})"
-            rows = await self._read(partial(self._select, sql, part))
+            rows = await self._soon(partial(self._select, sql, part))
             vectors |= {keys[key]: np.frombuffer(vector, dtype="<f4") for key, vector in rows}
         return vectors
 
@@ -452,7 +495,7 @@ class Journal:
         rows = self._now(lambda: self._database.execute(sql, (created,)).fetchall())
         return [(step, replace(_reply(row), attempts=attempts)) for step, attempts, *row in rows]
 
-    def submit(self, token: str, model: str, keys: Iterable[str]) -> None:
+    async def submit(self, token: str, model: str, keys: Iterable[str]) -> None:
         """Record a batch before it is submitted; return when it is in the file. A key that an
         earlier batch has moves to this one. Raises SemgraphError.
         """
@@ -465,29 +508,28 @@ class Journal:
             )
             database.executemany("INSERT OR REPLACE INTO batched (key, token) VALUES (?, ?)", rows)
 
-        self._over_batches(insert)
+        await self._over_batches(insert)
 
-    def submitted(self, token: str, id_: str) -> None:
+    async def submitted(self, token: str, id_: str) -> None:
         """Record the endpoint's id of a batch. Raises SemgraphError."""
         update = "UPDATE batches SET id = ? WHERE token = ?"
-        self._over_batches(lambda database: database.execute(update, (id_, token)))
+        await self._over_batches(lambda database: database.execute(update, (id_, token)))
 
     def not_answered(self, keys: Iterable[str]) -> None:
-        """Forget that requests are in a batch: a later run sends them again. Raises SemgraphError."""
-        rows = [(bytes.fromhex(key),) for key in keys]
-        self._over_batches(lambda database: database.executemany(_DELETE_BATCHED, rows))
+        """Forget that requests are in a batch: a later run sends them again. Written as by `withdraw`."""
+        self._commits.add([(_DELETE_BATCHED, (bytes.fromhex(key),)) for key in keys])
 
-    def open_batches(self) -> list[SubmittedBatch]:
+    async def open_batches(self) -> list[SubmittedBatch]:
         """The batches with requests whose answers are not recorded, the first one first. Old ones
         are deleted: their files are gone. Raises SemgraphError.
         """
-        self._now(self._commits.flush)
+        await self._soon(self._commits.flush)
         batches: dict[tuple[str, str | None, str, float], list[str]] = {}
-        for *batch, key in self._over_batches(_open_batches):
+        for *batch, key in await self._over_batches(_open_batches):
             batches.setdefault((*batch,), []).append(key.hex())
         return [SubmittedBatch(*batch, tuple(keys)) for batch, keys in batches.items()]
 
-    def _over_batches(self, action: Callable[[sqlite3.Connection], T]) -> T:
+    async def _over_batches(self, action: Callable[[sqlite3.Connection], T]) -> T:
         """Do something in a transaction over the tables of batches."""
 
         def work() -> T:
@@ -496,18 +538,29 @@ class Journal:
                     database.execute(table)
                 return action(database)
 
-        result = self._now(work)
+        result = await self._soon(work)
         self._has_batches = True
         return result
 
-    def forget(self, partitions: Iterable[str]) -> int:
-        """Delete and overwrite all rows of these partitions; return how many.
+    async def forget(self, partitions: Iterable[str]) -> int:
+        """Delete and overwrite all rows of these partitions; return how many. Raises as `prune`."""
+        return sum(await self.prune(None, partitions))
+
+    async def prune(
+        self, before: float | None, partitions: Iterable[str] | None = None
+    ) -> tuple[int, int]:
+        """Delete and overwrite the answers and vectors that were recorded before a time (None: all)
+        for these partitions (None: all); return how many of each.
 
         Raises:
             SemgraphError: Another process locks the file, or it cannot be written; nothing was
                 deleted.
         """
-        return self._delete("partition = ?", [(_text(partition),) for partition in partitions])
+        names = None if partitions is None else list(partitions)
+        deleted = await self._soon(partial(self._delete, before, names))
+        if any(deleted):
+            await self._soon(partial(shrink, self._database))
+        return deleted
 
     def close(self) -> None:
         """Write pending statements and close the file. Safe to call twice.
@@ -522,46 +575,41 @@ class Journal:
             finally:
                 self._database.close()
 
-    def _delete(self, condition: str, values: Sequence[tuple[Any, ...]]) -> int:
-        def delete() -> int:
-            self._commits.flush()
-            with self._commits.transaction() as database:
-                deleted = [
-                    database.execute(f"DELETE FROM {table} WHERE {condition}", value).rowcount
-                    for value in values
-                    for table in ("answers", "vectors")
-                ]
-                if sum(deleted):
-                    database.execute(
-                        "DELETE FROM texts WHERE hash NOT IN (SELECT rules FROM answers UNION SELECT schema FROM answers)"
-                    )
-            return sum(deleted)
-
-        count = self._now(delete)
-        if count:
-            self._now(lambda: shrink(self._database))
-        return count
+    def _delete(self, before: float | None, partitions: Sequence[str] | None) -> tuple[int, int]:
+        condition = "created < ?" + " AND partition = ?" * (partitions is not None)
+        time_ = math.inf if before is None else before
+        values = [(time_,)] if partitions is None else [(time_, _text(name)) for name in partitions]
+        self._commits.flush()
+        with self._commits.transaction() as database:
+            answers, vectors = (
+                sum(
+                    database.execute(f"DELETE FROM {table} WHERE {condition}", v).rowcount
+                    for v in values
+                )
+                for table in ("answers", "vectors")
+            )
+            if answers:
+                database.execute(
+                    "DELETE FROM texts WHERE hash NOT IN (SELECT rules FROM answers UNION SELECT schema FROM answers)"
+                )
+        return answers, vectors
 
     def _select(self, sql: str, values: Sequence[Any]) -> list[Any]:
         return self._database.execute(sql, values).fetchall()
 
-    async def _read(self, query: Callable[[], T]) -> T:
-        """Run a query. While another process locks out readers (rarely), wait without blocking the
-        loop.
-        """
+    async def _soon(self, action: Callable[[], T]) -> T:
+        """Do something. While another process locks the file, wait without blocking the loop."""
         until = time.monotonic() + _LOCK_SECONDS
         while True:
             try:
-                return query()
+                return action()
             except sqlite3.Error as error:
                 if not is_locked(error) or time.monotonic() > until:
                     raise problem(error, self.path) from error
             await asyncio.sleep(_LOCK_PAUSE)
 
     def _now(self, action: Callable[[], T]) -> T:
-        """Do something off the event loop's hot path: it may block while another process locks the
-        file.
-        """
+        """Do something where no event loop runs: it blocks while another process locks the file."""
         until = time.monotonic() + self._patience
         while True:
             try:
@@ -595,8 +643,10 @@ class Journalled(Wrapper):
             if recorded is not None and (recorded.logprobs or not request.words):
                 return recorded
         reply: Reply = await self.inner.complete(request)
-        await self.journal.record(request, reply, self.name, self.scope)
-        return reply
+        try:
+            return await self.journal.record(request, reply, self.name, self.scope)
+        except asyncio.CancelledError:  # it is paid and will be in the file: it is counted too
+            return reply
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
         """Embed distinct texts, with vectors from the journal if it has them."""
@@ -689,7 +739,7 @@ def _answer_rows(
     )
     usage = f"{reply.usage.prompt} {reply.usage.cached} {reply.usage.completion}"
     answer = (
-        answer_key(request, model, scope), reply.call_id, model, scope, _text(request.partition), request.step,
+        answer_key(request, model, scope), *[reply.call_id] * 3, model, scope, _text(request.partition), request.step,
         time.time(), _text(own), rules[0], schema[0], _text(reply.text), usage, reply.seconds, reply.dollars,
         reply.attempts, reply.model, reply.finish, json.dumps(reply.logprobs) if reply.logprobs else None,
     )  # fmt: skip

@@ -273,7 +273,6 @@ _DEFAULTS: dict[str, Any] = {
     "operators": (),
     "functions": (),
     "journal.path": Path(".semgraph/journal.db"),
-    "journal.keep_days": 30,
     "retries.attempts": 10,
     "retries.seconds": 600.0,
 }
@@ -431,14 +430,15 @@ class Settings:
         )
 
     @property
-    def keep_days(self) -> int:
-        """Days before the journal deletes an answer; 0: no journal."""
-        return int(self["journal.keep_days"].value)
+    def keep_days(self) -> int | None:
+        """Days before the journal deletes an answer; 0: no journal; None: never."""
+        found = self.values.get("journal.keep_days")
+        return None if found is None else int(found.value)
 
     @property
     def journal_path(self) -> Path | None:
         """The journal's file; None if `keep_days` is 0."""
-        return Path(self["journal.path"].value) if self.keep_days else None
+        return Path(self["journal.path"].value) if self.keep_days != 0 else None
 
     @property
     def offline(self) -> bool:

@@ -54,6 +54,9 @@ def diagnose(session: Session, *, call: bool, report: Callable[[str], None]) -> 
             yield _called(spec, settings)
     yield _store(session)
     yield _disk(settings)
+    path = settings.journal_path
+    kept = f"{size(session.journal_bytes)} in {path}" if path else "none is kept (keep_days = 0)"
+    yield Fact(GOOD, "journal", kept)
     yield from (
         Fact(GOOD, "setting", f"{key} = {value}   ({origin})")
         for key, value, origin in settings.rows()

@@ -609,20 +609,28 @@ class Resources:
             hint = f"write sqlite:{'graph.db' if name == 'sqlite' else name}"
         raise PlanError(Problem(f'unknown store "{name}"', there=f"stores: {known}", hint=hint))
 
-    def forget(self, groups: Iterable[str]) -> int:
-        """Delete the answers and vectors of some groups from the journal and those of shards, and
-        return how many there were. Raises SemgraphError.
+    async def prune(
+        self, before: float | None, groups: Iterable[str] | str | None
+    ) -> tuple[int, int]:
+        """Delete answers and vectors from the journal and those of shards, as `Journal.prune` does;
+        return how many of each. Raises SemgraphError.
         """
-        path, names = self.settings.journal_path, list(groups)
-        paths = [] if path is None else [path, *journals_of_shards(path)]
-        return sum(self._forget(each, names) for each in paths if each.exists())
+        names = [groups] if isinstance(groups, str) else None if groups is None else list(groups)
+        answers = vectors = 0
+        for path in filter(Path.exists, self.journals):
+            journal, _ = await _opened(path, None)
+            try:
+                found = await journal.prune(before, names)
+            finally:
+                await _closed(journal)
+            answers, vectors = answers + found[0], vectors + found[1]
+        return answers, vectors
 
-    def _forget(self, path: Path, groups: Iterable[str]) -> int:
-        journal = Journal(path, self.settings.keep_days)
-        try:
-            return journal.forget(groups)
-        finally:
-            journal.close()
+    @property
+    def journals(self) -> list[Path]:
+        """The files of the journal and of those of shards; none where no journal is kept."""
+        path = self.settings.journal_path
+        return [] if path is None else [path, *journals_of_shards(path)]
 
     @property
     def may_hold_rows(self) -> bool:

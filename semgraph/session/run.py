@@ -501,10 +501,10 @@ class RunHandle:
         except BaseException as error:
             interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
             self.state = "interrupted" if interrupted else "failed"
-            self._finish(executor.outcome, redacted(str(error)))
+            await self._finish(executor.outcome, redacted(str(error)))
             raise
         self.state = "budget" if outcome.stopped else "done"
-        self._finish(outcome, outcome.stopped)
+        await self._finish(outcome, outcome.stopped)
         self.result = self._result(outcome)
         return self.result
 
@@ -594,18 +594,21 @@ class RunHandle:
         """What the store noted during the run."""
         return [note for note in _notes_of(self.opened.store) if note not in self.noted_before]
 
-    def _finish(self, outcome: RunOutcome, why: str | None) -> None:
+    async def _finish(self, outcome: RunOutcome, why: str | None) -> None:
         self.spent.add(self.meter.total())
         outcome.notes += [
             *self.reported,
             *self._notes_of_answers(),
             *self._notes_of_store(),
         ]
+        if self.opened.journal is not None:
+            outcome.notes += self.opened.journal.notes
+            self.opened.journal.notes.clear()
         if self.memory is not None:
             self.memory.add(self.observations.useful)
             if self.memory.note:
                 outcome.notes.append(self.memory.note)
-        batches = self._open_batches() if self.state != "done" else ""
+        batches = await self._open_batches() if self.state != "done" else ""
         if batches and self.state == "budget":
             outcome.notes.append(batches)
         if self.record is None:
@@ -622,7 +625,7 @@ class RunHandle:
             members={"given": members, "skipped": outcome.skipped, "committed": outcome.committed},
         )  # fmt: skip
 
-    def _open_batches(self) -> str:
+    async def _open_batches(self) -> str:
         """A note on the batches that go on when the run has ended; "" if there are none."""
         journal = self.opened.journal
         if journal is None or not in_batches(self.physical, self.opened.llm):
@@ -630,7 +633,7 @@ class RunHandle:
         try:
             names = [
                 f"{batch.id or 'one without an id yet'} ({plural(len(batch.keys), 'request')})"
-                for batch in journal.open_batches()
+                for batch in await journal.open_batches()
             ]
         except SemgraphError:  # the run that could not write has raised it
             return ""

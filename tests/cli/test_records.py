@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 
@@ -179,6 +180,52 @@ def test_forget_deletes_from_the_journal_of_the_configuration_that_is_named(
     assert (done.code, done.out.split()[0]) == (0, "3"), done.err
     with closing(sqlite3.connect(project.folder / "elsewhere" / "answers.db")) as file:
         assert file.execute("SELECT count(*) FROM answers").fetchone() == (0,)
+
+
+def test_old_answers_are_pruned_and_the_run_still_says_what_was_asked(
+    project: Project, serving: Serving
+) -> None:
+    assert project("run", "people").code == 0
+    young = project("journal", "prune", "--older", "90d")
+    assert young.out.startswith("0 answers and 0 vectors of the journal deleted: "), young.err
+    with closing(sqlite3.connect(project.folder / ".semgraph" / "journal.db")) as file:
+        file.execute("UPDATE answers SET created = created - 100 * 86400")
+        file.commit()
+    assert "0 answers" in project("journal", "prune", "--older", "90d", "--group", "other").out
+    done = json.loads(project("journal", "prune", "--older", "90d", "--format", "json").out)
+    assert (done["answers"], done["vectors"]) == (3, 0)
+    assert done["before"] >= done["after"] > 0
+    shown = project("why", "last", "Cleo", "--messages")
+    assert shown.code == 0
+    assert "the journal does not have it (any more)" in shown.out
+    assert project("report", "last", "-o", "page.html").code == 0
+    assert project("run", "people", "--reprocess").code == 0
+    assert serving.calls == 6
+
+
+def test_a_run_says_how_many_answers_keep_days_deleted(project: Project) -> None:
+    assert project("run", "people").code == 0
+    with closing(sqlite3.connect(project.folder / ".semgraph" / "journal.db")) as file:
+        file.execute("UPDATE answers SET created = created - 100 * 86400")
+        file.commit()
+    project.write("semgraph.toml", "[journal]\nkeep_days = 90\n")
+    done = project("run", "people", "--reprocess")
+    assert (
+        "3 answers and 0 vectors of the journal deleted, older than keep_days = 90"
+        in done.out + done.err
+    )
+
+
+def test_doctor_shows_the_size_of_the_journal(project: Project) -> None:
+    assert project("run", "people").code == 0
+    assert re.search(r"✓ journal +\d.* in .*journal\.db", project("doctor").out)
+
+
+@pytest.mark.parametrize("age", ["90", "soon", "-1d", "1y"])
+def test_an_age_that_is_none_is_refused(project: Project, age: str) -> None:
+    refused = project("journal", "prune", "--older", age)
+    assert refused.code == 2
+    assert "90d, 12h, 30m" in refused.err
 
 
 @pytest.mark.parametrize("options", [[], ["--format", "json"]])

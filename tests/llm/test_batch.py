@@ -214,7 +214,7 @@ async def test_a_refused_line_is_an_error_of_its_row_as_with_direct_calls(
     async with batches(server, journal) as model:
         [reply] = await rows(model, ask, 1)
     assert (reply.kind, reply.attempts, reply.spent is not None) == (kind, 1, spent)
-    assert journal.open_batches() == []
+    assert await journal.open_batches() == []
 
 
 async def test_an_endpoint_that_takes_no_seeds_is_asked_without(
@@ -252,7 +252,7 @@ async def test_a_batch_that_is_refused_as_a_whole_stops_the_run(
         replies = await rows(model, ask, 2)
     assert all("The model is not supported in batches" in str(reply) for reply in replies)
     assert all(isinstance(reply, ModelUnavailable) for reply in replies)
-    assert journal.open_batches() == []
+    assert await journal.open_batches() == []
 
 
 async def test_a_batch_with_a_wrong_line_is_sent_again_without_it(
@@ -346,26 +346,29 @@ async def test_a_later_run_collects_the_answers_of_a_submitted_batch(
     server: ModelServer, journal: Journal, ask: Ask
 ) -> None:
     await submitted(server, journal, ask, 5, lambda server: server.batches.calls["look"])
-    [open_] = journal.open_batches()
+    [open_] = await journal.open_batches()
     assert (open_.id, len(open_.keys)) == ("batch_1", 5)
     async with batches(server, journal) as model:
         recorded = Journalled(model, journal)
         replies = await rows(recorded, ask, 5)
     assert texts(replies) == [f"row {i}" for i in range(5)]
     assert len(server.batches.submitted) == 1
-    assert journal.open_batches() == []
+    assert await journal.open_batches() == []
 
 
 async def test_a_batch_whose_id_was_not_recorded_is_found_by_its_token(
     server: ModelServer, journal: Journal, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "submitted", lambda *_: None)  # the process ends before it
+    async def not_recorded(*_: object) -> None:  # the process ends before it
+        pass
+
+    monkeypatch.setattr(journal, "submitted", not_recorded)
     await submitted(server, journal, ask, 3, lambda server: server.batches.calls["look"])
     for _ in range(150):  # batches of others, made later
         server.batches.batches[f"other_{len(server.batches.batches)}"] = {
             **server.batches.batches["batch_1"], "id": f"other_{len(server.batches.batches)}", "metadata": None,
         }  # fmt: skip
-    assert [open_.id for open_ in journal.open_batches()] == [None]
+    assert [open_.id for open_ in await journal.open_batches()] == [None]
     async with batches(server, journal) as model:
         replies = await rows(model, ask, 3)
     assert texts(replies) == ["row 0", "row 1", "row 2"]
@@ -380,7 +383,7 @@ async def test_a_batch_that_was_never_submitted_is_sent(
     async with batches(server, journal) as model:
         first = await rows(model, ask, 2)
     assert all(isinstance(reply, ModelUnavailable) for reply in first)
-    assert [open_.id for open_ in journal.open_batches()] == [None]
+    assert [open_.id for open_ in await journal.open_batches()] == [None]
     async with batches(server, journal) as model:
         assert texts(await rows(model, ask, 2)) == ["row 0", "row 1"]
     assert len(server.batches.submitted) == 1
@@ -401,7 +404,7 @@ async def test_a_run_that_asks_less_leaves_the_other_answers_for_a_later_one(
     await submitted(server, journal, ask, 4, lambda server: server.batches.calls["look"])
     async with batches(server, journal) as model:
         await rows(Journalled(model, journal), ask, 2)
-        assert len(journal.open_batches()[0].keys) == 2
+        assert len((await journal.open_batches())[0].keys) == 2
         later = await rows(Journalled(model, journal), ask, 4)
     assert texts(later) == [f"row {i}" for i in range(4)]
     assert len(server.batches.submitted) == 1
@@ -543,7 +546,7 @@ def test_whatever_fails_each_request_is_paid_once(
                 replies = await rows(Journalled(model, journal), ask, number)
             assert texts(replies) == [f"row {i}" for i in range(number)]
             assert set(server.batches.answered.values()) == {1}
-            assert journal.open_batches() == []
+            assert await journal.open_batches() == []
         journal.close()
 
     with TemporaryDirectory() as folder:

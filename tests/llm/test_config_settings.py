@@ -52,7 +52,7 @@ def test_the_default_is_local_and_names_the_unset_variables(load):
     assert settings.operators == ()
     assert settings.limits == RunLimits()
     assert settings.journal_path == settings.cwd / ".semgraph/journal.db"
-    assert settings.keep_days == 30
+    assert settings.keep_days is None
     assert not settings.offline
     assert retry_policy(settings) == RetryPolicy()
 

@@ -186,7 +186,7 @@ class TestForgetting:
             await journal.record_vectors(
                 {OwnText(partition, f"secret{i}"): np.ones(4, np.float32)}, "e"
             )
-        assert journal.forget(["g1", "", "unknown"]) == 4
+        assert await journal.forget(["g1", "", "unknown"]) == 4
         assert [journal.exchange(str(i)) is None for i in range(3)] == [True, False, True]
         texts = [OwnText(partition, f"secret{i}") for i, partition in enumerate(["g1", "g2", ""])]
         assert list(await journal.find_vectors(texts, "e")) == texts[1:2]
@@ -198,7 +198,7 @@ class TestForgetting:
     async def test_pending_answers_are_forgotten_too(self, journal: Journal, ask):
         writing = asyncio.create_task(journal.record(ask(partition="g1"), REPLY, "m"))
         await asyncio.sleep(0)
-        assert journal.forget(["g1"]) == 1
+        assert await journal.forget(["g1"]) == 1
         await writing
         assert await journal.find(ask(partition="g1"), "m") is None
 
@@ -222,6 +222,40 @@ class TestForgetting:
             journal = Journal(path, keep_days)
             assert {name for name in ("old", "new") if journal.exchange(name)} == left
             journal.close()
+
+    async def test_without_keep_days_answers_are_kept_for_ever(self, tmp_path: Path, ask):
+        path = tmp_path / "j.db"
+        journal = Journal(path)
+        await journal.record(ask(), REPLY, "m")
+        journal.close()
+        with sqlite3.connect(path) as database:
+            database.execute("UPDATE answers SET created = 0")
+        database.close()
+        journal = Journal(path)
+        assert journal.exchange("call-1")
+        assert journal.notes == []
+        journal.close()
+        journal = Journal(path, 30)
+        assert journal.notes == [
+            "1 answer and 0 vectors of the journal deleted, older than keep_days = 30"
+        ]
+        journal.close()
+
+    async def test_pruning_deletes_old_answers_and_vectors_of_the_groups_that_are_named(
+        self, journal: Journal, ask
+    ):
+        for group in ("g", "h"):
+            for age in ("old", "new"):
+                reply = Reply("{}", call_id=f"{group} {age}")
+                await journal.record(ask(age, partition=group), reply, "m")
+                await journal.record_vectors({OwnText(group, age): np.ones(4, np.float32)}, "e")
+        journal._database.execute("UPDATE answers SET created = 1 WHERE call_id LIKE '% old'")
+        journal._database.execute("UPDATE vectors SET created = 1 WHERE rowid % 2 = 1")
+        assert await journal.prune(2, ["g"]) == (1, 1)
+        assert await journal.prune(2) == (1, 1)
+        assert await journal.prune(2) == (0, 0)
+        names = ("g old", "g new", "h old", "h new")
+        assert [journal.exchange(name) is not None for name in names] == [False, True] * 2
 
     def test_only_its_owner_can_read_it(self, journal: Journal):
         assert [
@@ -255,7 +289,7 @@ class TestVectors:
         await journal.record_vectors({OwnText("g", "t"): np.ones(3, np.float32)}, "e")
         assert await journal.find_vectors([OwnText("h", "t"), OwnText("", "t")], "e") == {}
         await journal.record_vectors({OwnText("h", "t"): np.zeros(3, np.float32)}, "e")
-        assert journal.forget(["g"]) == 1
+        assert await journal.forget(["g"]) == 1
         assert list(await journal.find_vectors([OwnText(of, "t") for of in "gh"], "e")) == [
             OwnText("h", "t")
         ]
@@ -274,7 +308,7 @@ class TestPartitions:
         ]
         assert origins == ["issued"] * 3 + ["journal"] * 3
         assert len(server.requests) == 3
-        assert journal.forget(["h"]) == 1
+        assert await journal.forget(["h"]) == 1
         assert [
             await journal.find(ask(partition=group), model.name) is None for group in ("g", "h", "")
         ] == [
@@ -323,7 +357,7 @@ class TestAnOldJournal:
             OwnText("g", "tea"),
             OwnText("", "milk"),
         }
-        assert journal.forget(["g"]) == 3
+        assert await journal.forget(["g"]) == 3
         journal.close()
 
     async def test_an_unusable_answer_stays_withdrawn(self, old: Path):
@@ -338,7 +372,7 @@ class TestAnOldJournal:
         assert (await journal.find(ask(partition="h"), "m")).text == REPLY.text
         journal.close()
 
-    def test_a_migration_that_fails_changes_nothing(self, old: Path):
+    async def test_a_migration_that_fails_changes_nothing(self, old: Path):
         with sqlite3.connect(old) as database:
             database.execute(
                 "CREATE TRIGGER no BEFORE UPDATE ON vectors BEGIN SELECT RAISE(ABORT, 'no'); END"
@@ -351,7 +385,7 @@ class TestAnOldJournal:
             database.execute("DROP TRIGGER no")
         database.close()
         journal = Journal(old, None)
-        assert journal.forget(["g"]) == 3
+        assert await journal.forget(["g"]) == 3
         journal.close()
 
 
@@ -428,6 +462,30 @@ class TestOtherProcesses:
         await writing
         assert await journal.find(ask(), "m")
 
+    @pytest.mark.parametrize(
+        "action",
+        [
+            lambda journal: journal.submit("token", "m", ["00"]),
+            lambda journal: journal.submitted("token", "batch"),
+            lambda journal: journal.open_batches(),
+            lambda journal: journal.forget(["g"]),
+            lambda journal: journal.prune(1.0),
+        ],
+        ids=["submit", "submitted", "open_batches", "forget", "prune"],
+    )
+    async def test_no_other_task_waits_for_the_lock_of_another_process(
+        self, journal: Journal, action
+    ):
+        """The other task gives the lock back: it would never run in a loop that stands still."""
+        other = sqlite3.connect(journal.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.create_task(action(journal))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        other.execute("COMMIT")
+        other.close()
+        await waiting
+
     def test_the_next_event_loop_writes_pending_answers(self, tmp_path: Path, ask):
         journal = Journal(tmp_path / "j.db")
         other = sqlite3.connect(journal.path, isolation_level=None)
@@ -462,6 +520,33 @@ class TestOtherProcesses:
 
 
 class TestWhenItCannotWrite:
+    async def test_a_record_that_cannot_be_written_costs_only_itself(self, tmp_path: Path, ask):
+        journal = Journal(tmp_path / "j.db")
+        bad = Reply(object(), call_id="bad")  # type: ignore[arg-type]
+        replies = [Reply("{}", call_id="one"), bad, Reply("{}", call_id="two")]
+        with pytest.raises(AttributeError):
+            await journal.record(ask(), bad, "m")
+        journal._commits.add([("INSERT INTO texts (hash, text) VALUES (x'00', ?)", (None,))])
+        first, second = (journal.record(ask(r.call_id), r, "m") for r in replies[::2])
+        refused = journal._commits.add([("INSERT INTO texts (hash) VALUES (?)", (object(),))])
+        await asyncio.gather(first, second)
+        with pytest.raises(SemgraphError, match="the journal cannot record"):
+            await refused
+        await journal.record(ask("later"), Reply("{}", call_id="later"), "m")
+        assert all(journal.exchange(name) for name in ("one", "two", "later"))
+        journal.close()
+
+    async def test_equal_and_missing_ids_get_others(self, journal: Journal, ask):
+        given = [Reply(f"{n}", call_id=call) for n, call in enumerate(["", "", "a", "a", "b"])]
+        kept = await asyncio.gather(
+            *(journal.record(ask(reply.text), reply, "m") for reply in given)
+        )
+        assert len({reply.call_id for reply in kept}) == 5
+        assert (kept[2].call_id, kept[4].call_id) == ("a", "b")
+        for reply in kept:
+            assert journal.exchange(reply.call_id).reply.text == reply.text
+            assert (await journal.find(ask(reply.text), "m")).call_id == reply.call_id
+
     async def test_a_full_disk_stops_the_run_and_loses_nothing(self, journal: Journal, ask):
         await journal.record(ask("before"), Reply("{}", call_id="before"), "m")
         pages = journal._database.execute("PRAGMA page_count").fetchone()[0]
