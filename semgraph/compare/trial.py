@@ -86,7 +86,7 @@ class Ledger:
 
     def reply(self, reply: Reply) -> None:
         """Count an answer; equal requests of a trial are one call."""
-        if reply.origin == "coalesced" or (reply.call_id and reply.call_id in self._seen):
+        if reply.origin == "coalesced" or (not reply.attempts and reply.call_id in self._seen):
             return
         self._seen.add(reply.call_id)
         spent = Spent(1, reply.usage.prompt, reply.usage.completion, reply.dollars)

@@ -44,11 +44,11 @@ def paid_by(records: Sequence[Path], journal: Path | None) -> Meter:
 
 
 def _count(meter: Meter, replies: Iterable[tuple[str, Reply]]) -> None:
-    """Count replies of steps, each once."""
+    """Count replies of steps that are not counted yet; ids of models may repeat among them."""
+    counted = set(meter.paid)
     for step, reply in replies:
-        if reply.call_id not in meter.paid:
+        if reply.call_id not in counted:
             count_reply(meter.step(step), reply)
-        if reply.call_id:
             meter.paid.add(reply.call_id)
 
 

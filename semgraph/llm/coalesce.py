@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -97,7 +99,8 @@ class Coalesced(_InFlight):
     """Sends equal requests of one partition once while the first is in flight.
 
     The first caller to resume gets the answer with its origin, the rest get `coalesced`, so that the
-    call is counted once. A cancelled caller does not affect the rest.
+    call is counted once. A cancelled caller does not affect the rest. If nobody else waits and the
+    answer is paid already, the cancelled caller gets it all the same, so that it is counted.
     """
 
     async def complete(self, request: Request) -> Reply:
@@ -107,7 +110,11 @@ class Coalesced(_InFlight):
         if call is None:
             flight = self._start(self.inner.complete(request))
             call = self._join(key, flight, flight.task)
-        await self._wait([call])
+        try:
+            await self._wait([call])
+        except asyncio.CancelledError:
+            if call.waiting or call.charged or not await self._is_paid(call):
+                raise
         charged, call.charged = call.charged, True
         try:
             reply: Reply = call.answer.result()
@@ -117,8 +124,15 @@ class Coalesced(_InFlight):
             raise
         return replace(reply, origin="coalesced", attempts=0) if charged else reply
 
+    async def _is_paid(self, call: _Call) -> bool:
+        """Whether a cancelled call ends with an answer, or a failure of its own."""
+        await asyncio.wait([call.answer])
+        if call.answer.cancelled():
+            return False
+        return isinstance(call.answer.exception(), RowError | None)
 
-@dataclass
+
+@dataclass(eq=False)
 class _Charges:
     """The cost of one caller's embeddings."""
 
@@ -164,7 +178,7 @@ class CoalescedTexts(_InFlight):
         self._memory: OrderedDict[_Key, Vectors] = OrderedDict()
         self._bytes = 0
         self._open: dict[str, _Flight] = {}
-        self._charges: dict[_Call, _Charges] = {}
+        self._charges: dict[_Call, list[_Charges]] = {}  # of the callers that wait
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
         """Embed texts, in their order. Texts that the partition embedded before, or is embedding,
@@ -187,9 +201,17 @@ class CoalescedTexts(_InFlight):
                 self._memory.move_to_end(key)
                 vectors[text] = self._memory[key]
             else:
-                calls.append(self._calls.get(key) or self._enqueue(key, charges))
+                call = self._calls.get(key) or self._enqueue(key)
+                self._charges.setdefault(call, []).append(charges)
+                calls.append(call)
         if calls:
-            await self._wait(calls)
+            try:
+                await self._wait(calls)
+            except asyncio.CancelledError:  # another caller is charged
+                for call in calls:
+                    with suppress(KeyError, ValueError):
+                        self._charges[call].remove(charges)
+                raise
             vectors |= {call.key[1]: call.answer.result() for call in calls}
         return Embeddings(
             vectors=np.stack([vectors[text] for text in texts]),
@@ -201,14 +223,12 @@ class CoalescedTexts(_InFlight):
             dollars=charges.dollars,
         )
 
-    def _enqueue(self, key: _Key, charges: _Charges) -> _Call:
+    def _enqueue(self, key: _Key) -> _Call:
         partition = key[0]
         flight = self._open.get(partition)
         if flight is None or flight.task.done() or flight.task.cancelling():
             flight = self._open[partition] = self._start(self._send(partition))
-        call = self._join(key, flight, asyncio.get_running_loop().create_future())
-        self._charges[call] = charges
-        return call
+        return self._join(key, flight, asyncio.get_running_loop().create_future())
 
     async def _send(self, partition: str) -> None:
         """Embed the texts of the partition's open flight."""
@@ -252,8 +272,10 @@ class CoalescedTexts(_InFlight):
         replayed = set(done.replayed)
         sizes = [0 if i in replayed else len(call.key[1]) + 1 for i, call in enumerate(part)]
         ends = np.cumsum([0, *sizes]) / max(sum(sizes), 1)
+        waiting = [self._charges.pop(call, []) for call in part]
+        payer = next(chain.from_iterable(waiting), _Charges())
         for i, call in enumerate(part):
-            charges = self._charges.pop(call)
+            charges = next(iter(waiting[i]), payer)
             if i in replayed:
                 charges.replayed.append(call.key[1])
             else:

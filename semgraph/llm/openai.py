@@ -41,6 +41,7 @@ _CONNECT_SECONDS = 10.0
 _KEEPALIVE_SECONDS = 5.0
 _MAX_CONNECTIONS = 1000
 _MOST_IN_BATCH = 50_000
+_TURNS = 10  # of the event loop, that reading an answer takes
 
 
 class Wire:
@@ -102,12 +103,21 @@ class Wire:
         import openai
 
         began = time.perf_counter()
+        attempt = asyncio.ensure_future(work)
         try:
-            async with asyncio.timeout(most):
-                return await work
-        except TimeoutError:
+            await asyncio.wait([attempt], timeout=most)
+            for _ in range(_TURNS):  # read what arrived while the event loop was busy: it is paid
+                if not attempt.done():
+                    await asyncio.sleep(0)
+        finally:
+            if not attempt.done():
+                attempt.cancel()
+                await asyncio.wait([attempt])
+        if attempt.cancelled():
             text = f"{self.name}: no answer from {self.base_url} in {most:g} s"
-            raise Transient("timeout", text, seconds=most) from None
+            raise Transient("timeout", text, seconds=most)
+        try:
+            return attempt.result()
         except openai.OpenAIError as error:
             seconds = time.perf_counter() - began
             raise failure(error, self.name, self.base_url, seconds) from error

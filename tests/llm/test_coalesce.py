@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from semgraph.errors import ModelUnavailable, RowError
+from semgraph.llm.coalesce import CoalescedTexts
+from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.stack import Coalesced
 from tests.llm.server import Answer, ModelServer, error
 
@@ -135,3 +137,37 @@ async def test_closing_cancels_requests_in_flight(server: ModelServer, endpoint,
     with pytest.raises(asyncio.CancelledError):
         await task
     assert model._tasks == set()
+
+
+async def test_a_paid_answer_of_a_cancelled_caller_is_counted(
+    server: ModelServer, endpoint, ask, gate
+):
+    """It has arrived when the caller is cancelled, in the same turn of the event loop."""
+    model = Coalesced(endpoint)
+    task = asyncio.create_task(model.complete(ask()))
+    await server.until(lambda server: server.requests)
+    (flight,) = model._tasks
+    flight.add_done_callback(lambda _: task.cancel())
+    gate.set()
+    reply = await task
+    assert (reply.origin, reply.attempts, len(server.requests)) == ("issued", 1, 1)
+
+
+async def test_the_tokens_of_a_cancelled_caller_are_charged_to_another_one(server: ModelServer):
+    gate = asyncio.Event()
+
+    async def held(body: dict) -> None:
+        await gate.wait()
+
+    server.embedding_fault = held
+    endpoint = OpenAIEmbedder("e", 8, server.base_url)
+    model = CoalescedTexts(endpoint)
+    first, second = (asyncio.create_task(model.embed(["a text", name])) for name in "ab")
+    await server.until(lambda server: server.embedding_requests)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    gate.set()
+    done = await second
+    await model.aclose()
+    assert (done.calls, done.attempts, len(server.embedding_requests)) == (1, 1, 1)
+    assert done.usage.prompt == sum(-(-len(text) // 4) for text in ("a text", "a", "b"))

@@ -4,8 +4,13 @@ mean.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
+import threading
+from collections.abc import Callable
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx2
 import openai
@@ -14,9 +19,10 @@ import pytest
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import Limits, Usage
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.stack import Transient
+from semgraph.llm.stack import Retried, RetryPolicy, Transient
 from tests.llm.conftest import SCHEMA
 from tests.llm.server import Answer, Fault, ModelServer, completion, error
+from tests.patience import HANGS
 
 
 async def send(server: ModelServer, request, *, model: str = "gpt-4.1-mini", **options):
@@ -397,3 +403,50 @@ async def test_other_endpoints_may_do_without_a_key(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     server.answer = always("{}")
     assert (await send(server, ask())).text == "{}"
+
+
+class _SlowLoop(BaseHTTPRequestHandler):
+    """Answers while the event loop of the client is blocked until its time is over."""
+
+    loop: asyncio.AbstractEventLoop
+    late: Callable[[], None]
+    answers = 0
+
+    def do_POST(self) -> None:
+        blocked, answered = threading.Event(), threading.Event()
+
+        def block() -> None:
+            blocked.set()
+            answered.wait()
+            self.late()
+
+        self.rfile.read(int(self.headers["content-length"]))
+        self.loop.call_soon_threadsafe(block)
+        blocked.wait()
+        body = json.dumps(completion({"model": "m", "messages": []}, "{}")).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        type(self).answers += 1
+        answered.set()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+async def test_an_answer_that_arrived_while_the_loop_was_busy_is_taken_although_its_time_is_over(
+    ask, monkeypatch: pytest.MonkeyPatch
+):
+    """It is paid: a second request would be paid once more, and the first one counted by nobody."""
+    loop = _SlowLoop.loop = asyncio.get_running_loop()
+    later = partial(monkeypatch.setattr, loop, "time", lambda now=loop.time: now() + 2 * HANGS)
+    _SlowLoop.late = staticmethod(later)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _SlowLoop) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        model = OpenAI("m", f"http://127.0.0.1:{server.server_port}/v1", "key", timeout=HANGS)
+        reply = await Retried(model, RetryPolicy(first=0.001)).complete(ask())
+        await model.aclose()
+        server.shutdown()
+    assert (_SlowLoop.answers, reply.attempts, reply.text) == (1, 1, "{}")
