@@ -41,7 +41,9 @@ class LeasedBudget(Budget):
         self._used = Spending()  # of its lease
         self._trade: asyncio.Task[Grant] | None = None
 
-    async def reserve(self, most: Spending, what: str = "") -> None:
+    async def reserve(
+        self, most: Spending, what: str = "", shorter: Spending | None = None
+    ) -> Spending:
         """See `Budget.reserve`; the requests in flight are those of all shards.
 
         Raises:
@@ -52,8 +54,14 @@ class LeasedBudget(Budget):
             if passed := self.passed(Spending()):  # only `max_seconds` is known here
                 raise BudgetReached(refusal(passed, what, self.spent.calls + self._reserved.calls))
             while not self._covers(most):
-                await self._exchange(most, what)
+                try:
+                    await self._exchange(most, what)
+                except BudgetReached:
+                    if shorter is None or most == shorter:
+                        raise
+                    most = shorter
             self._reserved += most
+            return most
 
     def charge(self, most: Spending, actual: Spending) -> None:
         """Replace a reservation by the actual cost."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeVar, cast
 
 from semgraph.errors import (
     BudgetReached,
@@ -29,6 +30,7 @@ from semgraph.llm.base import (
     Usage,
     Wrapper,
 )
+from semgraph.llm.checked import checked_embeddings, checked_reply
 from semgraph.llm.coalesce import Coalesced, CoalescedTexts
 from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.specs import unbound_role
@@ -285,7 +287,7 @@ class Limited(Wrapper):
         await limiter.enter(tokens)
         used = tokens
         try:
-            answer = await send()
+            answer = self._checked(payload, await send())
             used = _tokens(_usage(answer))
         except RowError as error:
             used = _tokens(_usage(error.spent))
@@ -298,6 +300,13 @@ class Limited(Wrapper):
             return answer
         finally:
             limiter.leave(tokens - used)
+
+    def _checked(self, payload: Payload, answer: T) -> T:
+        if isinstance(payload, Request):
+            return cast("T", checked_reply(self.inner, answer))
+        return (
+            cast("T", checked_embeddings(self.inner, len(payload), answer)) if payload else answer
+        )
 
 
 def _usage(answer: object) -> Usage:
@@ -379,7 +388,9 @@ class Budget:
         own = self.max_tokens is not None or self.max_usd is not None
         return own or (self.within is not None and self.within.counts_tokens)
 
-    async def reserve(self, most: Spending, what: str = "") -> None:
+    async def reserve(
+        self, most: Spending, what: str = "", shorter: Spending | None = None
+    ) -> Spending:
         """Reserve the most that a request can cost; pair it with `charge`.
 
         If only the reservations of requests in flight exceed the limit, it waits for them, first
@@ -388,30 +399,39 @@ class Budget:
         Args:
             most: The most it can cost.
             what: The request, for the error; the number of the call if empty.
+            shorter: The most it can cost with a shorter answer, which is reserved where `most` does
+                not fit; None: the answer cannot be shorter.
+
+        Returns:
+            What is reserved.
 
         Raises:
             BudgetReached: It could pass a limit, even if all requests in flight cost nothing.
         """
-        if self.within is not None:
-            await self.within.reserve(most, what)
+        if self.within is None:
+            return await self._reserve(most, what, shorter)
+        outer = await self.within.reserve(most, what, shorter)
+        own = Spending()
         try:
-            await self._reserve(most, what)
-        except BaseException:
-            if self.within is not None:
-                self.within.charge(most, Spending())
-            raise
+            own = await self._reserve(outer, what, shorter)
+        finally:
+            if own != outer:
+                self.within.charge(outer - own, Spending())
+        return own
 
-    async def _reserve(self, most: Spending, what: str) -> None:
+    async def _reserve(self, most: Spending, what: str, shorter: Spending | None) -> Spending:
+        least = shorter or most
         async with self._turn:
             while True:
-                if limit := self.passed(self.spent + most):
+                for amount in (most, least):
+                    if not self.passed(self.spent + self._reserved + amount):
+                        self._reserved += amount
+                        return amount
+                if limit := self.passed(self.spent + least):
                     calls = (self.spent + self._reserved).calls
                     raise BudgetReached(refusal(limit, what, calls, self.owner))
-                if not self.passed(self.spent + self._reserved + most):
-                    break
                 self._charged = asyncio.get_running_loop().create_future()
                 await self._charged
-            self._reserved += most
 
     def charge(self, most: Spending, actual: Spending) -> None:
         """Replace a reservation by the actual cost."""
@@ -425,8 +445,9 @@ class Budget:
     async def spend(
         self,
         most: Spending,
-        send: Callable[[], Awaitable[T]],
+        send: Callable[[Spending], Awaitable[T]],
         what: str = "",
+        shorter: Spending | None = None,
     ) -> T:
         """Send a request, of a model or an embedder, if it cannot pass a limit; stop it when
         `max_seconds` pass.
@@ -436,18 +457,19 @@ class Budget:
 
         Args:
             most: The most it can cost.
-            send: Sends it, with all attempts and waits.
+            send: Sends it, with all attempts and waits; takes what is reserved.
             what: The request, for the error; the number of the call if empty.
+            shorter: As in `reserve`.
 
         Raises:
             BudgetReached: It could pass a limit, and was not sent; or the time was up before it was
                 answered.
         """
-        await self.reserve(most, what)
+        most = await self.reserve(most, what, shorter)
         actual = Spending()
         try:
             async with asyncio.timeout(self.seconds_left) as deadline:
-                answer = await send()
+                answer = await send(most)
             actual = cost_of(answer)
         except TimeoutError:
             if deadline.expired():
@@ -550,12 +572,25 @@ def _usd(amount: float) -> str:
     return dollars(amount, exact=True).removeprefix("$")
 
 
+_ENOUGH = 4  # answers of a step from which its longest one says how long the next may be
+_SHORTEST = 64  # tokens
+
+
 class Budgeted(Wrapper):
-    """Sends only what the budget admits. Truncated and refused answers are charged."""
+    """Sends only what the budget admits. Truncated and refused answers are charged.
+
+    The most that a request can cost is often many times what it costs. Where that does not fit into
+    a limit any more, the request is sent with a shorter `max_tokens`: twice the longest answer that
+    its step had so far. Once an answer is cut there, further requests are sent in full or not at
+    all.
+    """
 
     def __init__(self, inner: LLM | Embedder, budget: Budget) -> None:
         super().__init__(inner)
         self.budget = budget
+        self._longest: dict[str, tuple[int, int]] = {}  # answers, and the longest of them, by step
+        self._more = 1.0  # tokens of a prompt as the endpoint counts them, for each counted here
+        self._cut = False
 
     async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:
         """Send it if it cannot pass a limit.
@@ -563,19 +598,61 @@ class Budgeted(Wrapper):
         Raises:
             PlanError: The budget limits dollars, and no price is known.
         """
+        what = "the embedder's probe"
         if payload:
             self.budget.require_price(self.name, self.dollars(Usage(1, 0, 1)))
             what = "" if isinstance(payload, Request) else "the next embeddings"
-        else:
-            what = "the embedder's probe"
-        return await self.budget.spend(self._most(payload), send, what)
+        counted = most_usage(self, payload) if self.budget.counts_tokens else Usage()
+        most, short = self._spending(payload, counted), self._shorter(payload)
+        least = most
+        if short is not None:
+            least = self._spending(payload, replace(counted, completion=short.max_tokens))
 
-    def _most(self, payload: Payload) -> Spending:
-        calls = int(isinstance(payload, Request))
-        if not self.budget.counts_tokens:
-            return Spending(calls)
-        usage = most_usage(self, payload)
-        return Spending(calls, _tokens(usage), self.dollars(usage) or 0.0)
+        def admitted(reserved: Spending) -> Awaitable[T]:
+            if short is None or reserved == most:
+                return send()
+            return cast("Awaitable[T]", self._in_short(short))
+
+        try:
+            answer = await self.budget.spend(most, admitted, what, least)
+        except RowError as error:
+            self._learn(payload, counted, error.spent)
+            raise
+        self._learn(payload, counted, answer)
+        return answer
+
+    async def _in_short(self, request: Request) -> Reply:
+        try:
+            reply: Reply = await self.inner.complete(request)
+        except RowError as error:
+            self._cut |= error.kind == "truncated"
+            raise
+        self._cut |= reply.finish == "length"
+        return reply
+
+    def _shorter(self, payload: Payload) -> Request | None:
+        """The request with a shorter answer, if it is known how long answers of its step are."""
+        if not isinstance(payload, Request) or self._cut:
+            return None
+        answers, longest = self._longest.get(payload.step, (0, 0))
+        most = max(2 * longest, _SHORTEST)
+        if answers < _ENOUGH or most >= payload.max_tokens:
+            return None
+        return replace(payload, max_tokens=most)
+
+    def _learn(self, payload: Payload, counted: Usage, answer: object) -> None:
+        if not isinstance(answer, Reply | Embeddings) or not counted.prompt:
+            return
+        self._more = max(self._more, answer.usage.prompt / counted.prompt)
+        if isinstance(payload, Request) and isinstance(answer, Reply) and answer.attempts:
+            answers, longest = self._longest.get(payload.step, (0, 0))
+            longest = max(longest, answer.usage.completion)
+            self._longest[payload.step] = answers + 1, longest
+
+    def _spending(self, payload: Payload, counted: Usage) -> Spending:
+        usage = replace(counted, prompt=math.ceil(counted.prompt * self._more))
+        dollars = (self.dollars(usage) or 0.0) if counted.prompt else 0.0
+        return Spending(int(isinstance(payload, Request)), _tokens(usage), dollars)
 
 
 class Drained(Wrapper):

@@ -342,3 +342,97 @@ async def test_a_shared_limit_in_dollars_needs_prices_and_tokens(server: ModelSe
     with pytest.raises(PlanError, match=r"max_usd 5\.00 cannot be enforced: no price is known"):
         await unpriced.complete(ask())
     assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("limits", "counted"),
+    [
+        ({"max_calls": 90}, lambda calls, tokens: calls),
+        ({"max_tokens": 5_000}, lambda calls, tokens: tokens),
+        ({"max_usd": 5.0}, lambda calls, tokens: tokens / 1000),
+    ],
+    ids=["calls", "tokens", "dollars"],
+)
+async def test_a_limit_is_used_up_although_a_request_could_cost_half_of_it(
+    server: ModelServer, priced, ask, limits: dict, counted
+):
+    """What a request may take, 2,100 tokens, is many times what it takes."""
+    tokens = 0
+
+    async def answer(body: dict) -> Answer:
+        nonlocal tokens
+        took = 1 + len(server.requests) % 20
+        assert took <= body["max_tokens"]
+        tokens += 40 + took
+        return Answer("{}", usage={"prompt_tokens": 40, "completion_tokens": took})
+
+    server.answer, server.latency = answer, 0.002
+    outcomes = await flood(Budgeted(priced, Budget(**limits)), ask, 300, max_tokens=2048)
+    used = counted(answered(outcomes), tokens)
+    (limit,) = limits.values()
+    assert 0.9 * limit <= used <= limit
+    assert len(server.requests) == answered(outcomes)
+
+
+async def test_several_requests_are_under_way_near_a_limit(server: ModelServer, priced, ask):
+    async def answer(body: dict) -> Answer:
+        return Answer("{}", usage={"prompt_tokens": 40, "completion_tokens": 5})
+
+    server.answer = answer
+    model = Budgeted(priced, Budget(max_tokens=3_400))
+    for n in range(30):
+        await model.complete(ask(f"{n}", max_tokens=2048))
+    gate, server.most_in_flight = asyncio.Event(), 0
+
+    async def held(body: dict) -> Answer:
+        await gate.wait()
+        return await answer(body)
+
+    server.answer = held
+    asked = [
+        asyncio.create_task(model.complete(ask(f"more {n}", max_tokens=2048))) for n in range(8)
+    ]
+    await server.until(lambda server: server.in_flight == 8)
+    gate.set()
+    await asyncio.gather(*asked)
+
+
+async def test_an_answer_that_is_cut_near_a_limit_is_asked_for_in_full(
+    server: ModelServer, priced, ask
+):
+    asked: list[int] = []
+
+    async def answer(body: dict) -> Answer:
+        asked.append(body["max_tokens"])
+        if len(asked) == 31:
+            return Answer(
+                "{", finish="length", usage={"prompt_tokens": 40, "completion_tokens": 64}
+            )
+        return Answer("{}", usage={"prompt_tokens": 40, "completion_tokens": 5})
+
+    server.answer = answer
+    model = Budgeted(priced, Budget(max_tokens=3_400))
+    for n in range(30):
+        await model.complete(ask(f"{n}", max_tokens=2048))
+    with pytest.raises(RowError, match="cut at 64 tokens"):
+        await model.complete(ask("long", max_tokens=2048))
+    with pytest.raises(BudgetReached):
+        await model.complete(ask("long, once more", max_tokens=2048))
+    assert asked == [2048] * 30 + [64]
+
+
+async def test_a_limit_holds_for_tokens_as_the_endpoint_counts_them(server: ModelServer, ask):
+    """The endpoint counts three times the tokens that are estimated."""
+    endpoint, tokens = OpenAI("Qwen3", server.base_url, timeout=600), 0
+    prompt = 3 * await measure(endpoint, ask("0000"))
+
+    async def answer(body: dict) -> Answer:
+        nonlocal tokens
+        tokens += prompt + 10
+        return Answer("{}", usage={"prompt_tokens": prompt, "completion_tokens": 10})
+
+    server.answer, server.latency = answer, 0.002
+    outcomes = await flood(Budgeted(endpoint, Budget(max_tokens=60_000)), ask, 600, max_tokens=64)
+    await endpoint.aclose()
+    assert 0.9 * 60_000 <= tokens <= 60_000
+    assert len(server.requests) == answered(outcomes)
