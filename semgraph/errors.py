@@ -117,9 +117,16 @@ class StoreUnavailable(UnavailableError):
 
 
 class BudgetReached(SemgraphError):
-    """A limit that the user set would be passed by the next request; it was not sent."""
+    """A limit that the user set would be passed by the next request; it was not sent.
+
+    `result` is the `Result` of the run that stopped: what it wrote and paid so far.
+    """
 
     exit_code = 4
+
+    def __init__(self, message: str, result: Any = None) -> None:
+        self.result = result
+        super().__init__(message)
 
 
 class ConcurrentWrite(SemgraphError):

@@ -25,7 +25,6 @@ from typing import Any, Literal, ParamSpec, TypeVar
 import pyarrow as pa
 
 from semgraph.errors import (
-    BudgetReached,
     InputError,
     PlanError,
     Problem,
@@ -359,9 +358,6 @@ class _Question:
         _warn(early)
         result = session().run(plan, inputs=frame.tables)
         _warn(note for note in result.notes if note not in early)
-        if result.stopped:
-            more = "answers so far are in the journal: a higher limit goes on"
-            raise BudgetReached(f"{result.stopped}; {more}")
         if result.failed:
             first, count = result.failed[0], len(result.failed)
             what = (

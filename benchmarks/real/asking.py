@@ -108,10 +108,10 @@ class Asking:
                 try:
                     result = await session.arun(plan, **options)
                 except BudgetReached as error:
+                    if error.result is not None:
+                        self._take(error.result)
                     raise Stopped(self._told(str(error))) from None
         self._take(result)
-        if result.stopped:
-            raise Stopped(self._told(result.stopped))
         return result
 
     @contextmanager

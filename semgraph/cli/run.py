@@ -164,7 +164,7 @@ def _run(
     more: Mapping[str, Any],
     inputs: Mapping[str, Any],
 ) -> Result:
-    from semgraph.errors import PlanError, SemgraphError
+    from semgraph.errors import BudgetReached, PlanError, SemgraphError
     from semgraph.execution.record import Run
     from semgraph.render.outcome import unfinished
     from semgraph.render.progress import watched
@@ -180,6 +180,8 @@ def _run(
                 job, lambda: options.talk("stopping … (once more ends at once)")
             )
     except (KeyboardInterrupt, SemgraphError) as error:
+        if isinstance(error, BudgetReached) and error.result is not None:
+            return error.result  # type: ignore[no-any-return]
         if session.runs is not None and not isinstance(error, PlanError):  # resuming would not help
             runs = [Run(session.runs / name) for name in begun]
             for line in unfinished(runs, plan, typed, options.words(*_CODE), session.prepare):

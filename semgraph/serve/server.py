@@ -27,7 +27,7 @@ from mcp.types import (
     ToolAnnotations,
 )
 
-from semgraph.errors import SemgraphError
+from semgraph.errors import BudgetReached, SemgraphError
 from semgraph.execution.result import Progress, Result
 from semgraph.logical.plan import LogicalPlan
 from semgraph.serve.tools import PlanTool, structured, summary
@@ -140,6 +140,12 @@ class ToolServer:
                     progress=progress,
                 )
             return self._result(result, time.monotonic() - began)
+        except BudgetReached as error:
+            return (
+                self._result(error.result, time.monotonic() - began)
+                if error.result
+                else _error(self._message(error))
+            )
         except Exception as error:  # noqa: BLE001 - all are answered, none ends the server
             if not isinstance(error, SemgraphError):
                 _log.exception("the tool %s raised", tool.name)

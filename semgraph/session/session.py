@@ -6,23 +6,27 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from semgraph.display import Drawing, Wrapped
-from semgraph.errors import PlanError, Problem, interruptible
+from semgraph.errors import BudgetReached, PlanError, Problem, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
+from semgraph.formats import stopped
 from semgraph.frontend.frame import Frame
 from semgraph.frontend.head import read_graph
 from semgraph.frontend.keywords import checks_arguments
 from semgraph.frontend.load import LoadedPlans
 from semgraph.llm.base import LLM, Embedder
+from semgraph.llm.journal import size_on_disk
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import Budget
 from semgraph.logical.absent import without_absent
@@ -274,6 +278,7 @@ class Session:
             PlanError: The plan or an option is wrong; nothing was spent.
             InputError: The rows of an input are wrong; nothing was spent.
             UnavailableError: The model, endpoint or store does not answer.
+            BudgetReached: A limit stopped the run; `result` of the error has what it wrote.
         """
         rows_by_input = dict(plan.tables) if isinstance(plan, Frame) else {}
         rows_by_input |= {
@@ -306,7 +311,12 @@ class Session:
             earlier
         )
         result = await self._carried(request, resources, earlier)
-        return replace(result, first=tuple(first))
+        result = replace(result, first=tuple(first))
+        if result.stopped:
+            raise BudgetReached(
+                f"run {result.run} {stopped(result.stopped)}. {_again(plan, result)}", result
+            )
+        return result
 
     @property
     def usage(self) -> StepMetrics:
@@ -596,7 +606,19 @@ class Session:
             SemgraphError: Another process holds the journal, or it cannot be written; nothing was
                 deleted.
         """
-        return self._resources.forget([groups] if isinstance(groups, str) else groups)
+        return sum(self._waiting.wait(self._resources.prune(None, groups)))
+
+    def prune(self, older: timedelta, groups: Iterable[str] | str | None = None) -> tuple[int, int]:
+        """Delete the journal's answers and vectors that are older than `older`, of some groups or of
+        all; return how many of each. The graph and run records stay. Raises as `forget`.
+        """
+        before = time.time() - older.total_seconds()
+        return self._waiting.wait(self._resources.prune(before, groups))
+
+    @property
+    def journal_bytes(self) -> int:
+        """The size of the journal on disk, with the journals of shards."""
+        return sum(map(size_on_disk, self._resources.journals))
 
     @checks_arguments
     def report(self, *records: Result | Comparison | str, to: str | Path) -> Path:
@@ -714,6 +736,13 @@ class Session:
             if key.startswith(("models.", "store"))
         )
         return f"Session({shown})"
+
+
+def _again(plan: PlanLike, result: Result) -> str:
+    """How to go on with a run that a limit stopped."""
+    if result.record is None or not isinstance(plan, str | Path):
+        return "With a higher limit the same call goes on: answers so far are in the journal"
+    return f'With a higher limit: session.run("{plan}", resume="{result.run}")'
 
 
 def _abandon(owned: Owned, waiting: Waiting) -> None:

@@ -22,6 +22,7 @@ from tests.fuzz.engine import Engine, Made, made_rows
 from tests.fuzz.model import Model
 from tests.fuzz.plans import Case, case
 from tests.fuzz.values import same_key
+from tests.partial import maybe_partial
 
 PLANS, PARTS = 160, 2
 ENGINE = "local?shards=3&workers=2"
@@ -118,7 +119,7 @@ class Runs:
         given = {"engine": engine} if engine else {}
         async with semgraph.Session(llm=model, folder=self.folder, **given, **limits) as session:
             rows = {} if "resume" in options else {"reviews": reviews(count)}
-            result = await session.arun("reviews", inputs=rows, **options)
+            result = await maybe_partial(session.arun("reviews", inputs=rows, **options))
             return result, [request.fingerprint for request in model.requests]
 
 

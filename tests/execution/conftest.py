@@ -28,6 +28,7 @@ from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
 from semgraph.logical.schema import Graph as Declared
 from semgraph.stores.base import Store
+from tests.partial import maybe_partial
 from tests.patience import HANGS, default_signals
 
 ROOT = Path(__file__).parents[2]
@@ -178,7 +179,7 @@ class Work:
     ) -> Result:
         """Run a plan over episodes."""
         async with self.session(**(session or {})) as opened:
-            return await opened.arun(plan, episodes=episodes, **options)
+            return await maybe_partial(opened.arun(plan, episodes=episodes, **options))
 
     async def start(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
 from semgraph.provenance import explain
 from tests.execution.conftest import Place
+from tests.partial import maybe_partial
 
 Rows = list[dict[str, Any]]
 EDGES = [{"source": a, "target": b} for a, b in ("ab", "bc", "cd", "da", "xy")]
@@ -467,7 +469,8 @@ def tree(folder: Path, oracle: Oracle, **options: Any) -> Result:
     with semgraph.Session(
         llm=oracle, store="memory", runs=str(folder / "runs"), folder=folder, **session
     ) as opened:
-        return opened.run(folder / "tree.yaml", inputs={"leaves": LEAVES}, **options)
+        job = opened.arun(folder / "tree.yaml", inputs={"leaves": LEAVES}, **options)
+        return asyncio.run(maybe_partial(job))
 
 
 def test_a_tree_grows_up_to_one_root_of_each_corpus(tmp_path: Path) -> None:
@@ -684,7 +687,8 @@ def test_a_run_that_stops_in_any_round_is_resumed_without_asking_twice(
             llm=oracle, store=f"sqlite:{tmp_path / 'graph.db'}", journal=str(tmp_path / "journal.db"), runs="",
             folder=tmp_path, max_calls=limit,
         ) as session:  # fmt: skip
-            result = session.run(tmp_path / "stopped.yaml", inputs={"rows": rows})
+            job = session.arun(tmp_path / "stopped.yaml", inputs={"rows": rows})
+            result = asyncio.run(maybe_partial(job))
         asked_of += asked(oracle)
         committed.append(result.committed)
     assert len(asked_of) == len(set(asked_of)) == 9

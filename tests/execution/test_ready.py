@@ -22,6 +22,7 @@ from semgraph.frontend.head import read_graph
 from semgraph.llm.base import Reply, Request
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.execution.conftest import STORY, Place, Watched, Work, asked_about, declared, said, wire
+from tests.partial import maybe_partial
 
 GRAPH = """
 graph: notes
@@ -154,7 +155,7 @@ class Bench:
         async with semgraph.Session(
             llm=model, store=f"sqlite:{self.folder / store}", folder=self.folder, **options
         ) as session:
-            result = await session.arun(self.folder / "notes.yaml", notes=notes)
+            result = await maybe_partial(session.arun(self.folder / "notes.yaml", notes=notes))
         return Ran(result, model, await self._stored(store))
 
     async def _stored(self, store: str) -> list[dict[str, Any]]:

@@ -21,13 +21,21 @@ import pytest
 
 import semgraph
 from semgraph.conformance.oracle import Mind, Oracle
-from semgraph.errors import EngineError, InputError, ModelUnavailable, PlanError, SemgraphError
+from semgraph.errors import (
+    BudgetReached,
+    EngineError,
+    InputError,
+    ModelUnavailable,
+    PlanError,
+    SemgraphError,
+)
 from semgraph.execution.result import Progress
 from semgraph.llm.base import Reply, Request
 from semgraph.llm.journal import Journal
 from semgraph.llm.local.catalogue import CatalogueModel
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.execution.conftest import PLAN, ROOT, STORY, Work, said
+from tests.partial import maybe_partial
 from tests.patience import HANGS
 
 TICKETS = [
@@ -171,6 +179,7 @@ async def test_runs_of_one_session_can_be_side_by_side(plain: semgraph.Session) 
 
 KERNEL = """
 import semgraph
+from tests.partial import maybe_partial
 session = semgraph.Session(llm="openai:gpt-4.1-mini@{url}", embedder="openai:stand-in@{url}?dimensions=256", store="memory", folder={folder!r})
 """
 
@@ -604,9 +613,28 @@ async def test_an_example_and_the_plans_before_it_share_one_budget(
     async with semgraph.Session(
         llm=oracle, store="memory", folder=tmp_path, max_calls=most
     ) as session:
-        result = await session.arun("later")
+        result = await maybe_partial(session.arun("later"))
     assert len(oracle.requests) == most
     assert bool(result.stopped) is stopped
+
+
+def test_a_limit_is_an_error_that_carries_the_result_and_says_how_to_resume(
+    tmp_path: Path, oracle: Oracle
+) -> None:
+    (tmp_path / "complaints.yaml").write_text(COMPLAINTS, encoding="utf-8")
+    limited = {"llm": oracle, "store": "memory", "folder": tmp_path}
+    with (
+        semgraph.Session(**limited, max_calls=1) as session,
+        pytest.raises(BudgetReached, match="stopped before call 2") as caught,
+    ):
+        session.run("complaints", tickets=TICKETS)
+    result = caught.value.result
+    assert (result.exit_code, result.meter.total().calls_issued) == (4, 1)
+    assert f'session.run("complaints", resume="{result.run}")' in str(caught.value)
+    with semgraph.Session(**limited) as session:
+        whole = session.run("complaints", resume=result.run)
+    assert whole.stopped is None
+    assert len(oracle.requests) == len({request.fingerprint for request in oracle.requests})
 
 
 def test_a_session_without_records_explains_no_run_of_the_working_directory(

@@ -13,6 +13,7 @@ import pytest
 from benchmarks.operators.cases import MARK
 from benchmarks.operators.server import Model
 from semgraph.session import Session
+from tests.partial import maybe_partial
 
 PLAN = """
 plan: moves
@@ -46,7 +47,7 @@ async def run(model: Model, tmp_path: Path, texts: list[str], **limits: Any) -> 
         **limits,
     }
     async with Session(**given, journal=tmp_path / "journal.db", folder=tmp_path) as session:
-        return await session.arun(plan, texts=rows, use={"moved": "lotus"})
+        return await maybe_partial(session.arun(plan, texts=rows, use={"moved": "lotus"}))
 
 
 def kept(result: Any) -> list[int]:

@@ -16,6 +16,7 @@ from semgraph.frontend.load import load_plan
 from semgraph.shipped import plans_folder
 from semgraph.stores.base import Store
 from semgraph.stores.sqlite.store import SqliteStore
+from tests.partial import maybe_partial
 from tests.served import session_with
 
 both_stores = pytest.mark.parametrize("store", ["memory", "neo4j"], indirect=True)
@@ -92,9 +93,8 @@ class Told:
 
     async def _run(self, which: str, options: dict[str, Any], **rows: Any) -> Result:
         given = {name: options.pop(name) for name in ("params", "preset", "use") if name in options}
-        return await self.session.arun(
-            load_plan(self.plans / f"{which}.yaml", **given), **rows, **options
-        )
+        plan = load_plan(self.plans / f"{which}.yaml", **given)
+        return await maybe_partial(self.session.arun(plan, **rows, **options))
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from semgraph.semantic.contract import Outcome
 from semgraph.semantic.votes import elected
 from tests.llm.server import ModelServer, error
 from tests.operators.test_reflexion import node
+from tests.partial import maybe_partial
 
 PLAN = """
 plan: told
@@ -200,7 +201,7 @@ async def test_a_run_that_reached_its_budget_pays_the_rest_alone(
     server: ModelServer, drawing: Drawing, tmp_path: Path
 ) -> None:
     async with opened(server, tmp_path, max_calls=17) as session:
-        stopped = await session.arun(described(), use={"told": "vote"})
+        stopped = await maybe_partial(session.arun(described(), use={"told": "vote"}))
     assert "it would pass max_calls 17" in str(stopped.stopped)
     assert len(drawing.asked) == 17
     async with opened(server, tmp_path) as session:
