@@ -176,16 +176,15 @@ async def prepare_store(request: RunRequest, resources: Resources) -> None:
 
 
 _ALLOCATIONS = 50_000  # between collections
-_DEFAULT = 700  # CPython's
 
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
     """Let Python collect cyclic garbage less often: the rows and requests of a wave live until it is
-    committed, and each collection would traverse them. A threshold that the program has set stays.
+    committed, and each collection would traverse them. A higher threshold stays, and so does 0.
     """
     first, *others = gc.get_threshold()
-    if first != _DEFAULT:
+    if not 0 < first < _ALLOCATIONS:
         yield
         return
     gc.set_threshold(_ALLOCATIONS, *others)
