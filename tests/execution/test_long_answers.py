@@ -94,8 +94,8 @@ def run(
         try:
             return session.run(loaded, texts=[{"text": text} for text in texts])
         except semgraph.RowError as error:  # every row failed
-            assert error.result is not None
-            return error.result
+            result: Result = error.result
+            return result
 
 
 def codes_of(result: Result) -> list[list[str]]:

@@ -216,7 +216,8 @@ class PromptBuilder(ABC):
 
     def _longer(self, work: Work, reply: Reply | RowError, error: RowError | Invalid) -> list[Work]:
         """The work after an answer that was cut: the same question with twice the limit, while
-        answers reach it and the model allows it; then its halves, or an error.
+        answers reach it and the model allows it; then its halves, or an error. One that was cut for
+        another reason than the limit is repeated once, as an invalid one.
         """
         sent, limits = self.request(work), self.ctx.limits
         used = RESERVE + self.budget.count(message.content for message in sent.messages)
@@ -225,8 +226,11 @@ class PromptBuilder(ABC):
             most = min(most, _GROWTH * self.request(work._replace(limit=0)).max_tokens)
         answered = reply.spent if isinstance(reply, RowError) else reply
         tokens = answered.usage.completion if isinstance(answered, Reply) else 0
-        if most > sent.max_tokens and (not tokens or 2 * tokens > sent.max_tokens):
+        reached = not tokens or 2 * tokens > sent.max_tokens
+        if reached and most > sent.max_tokens:
             return [work._replace(limit=min(2 * sent.max_tokens, most))]
+        if not (reached or work.limit or work.reason):
+            return [work._replace(reason=str(error))]
         parts = [work._replace(half=(*work.half, side)) for side in (0, 1)]
         if len(work.half) == _MOST_SPLITS or self.request(parts[0]).messages == sent.messages:
             self.fail(work, RowError(error.kind, f"{error}. {_ALLOW_MORE}"))
