@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from semgraph.formats import plural
+
 
 @dataclass(repr=False)
 class StepMetrics:
@@ -129,7 +131,7 @@ class CountedNotes:
     def lines(self) -> list[str]:
         """One line for each kind of occurrence, in the order of their first."""
         return [
-            f"step {step}: {what}: {times:,} time{'s' * (times > 1)}, first: {example}"
+            f"step {step}: {what}: {plural(times, 'time')}, first: {example}"
             for (step, what), (times, example) in self.counts.items()
         ]
 

@@ -14,10 +14,10 @@ from semgraph.cli.options import Commands, CommonOptions, everywhere
 from semgraph.errors import PlanError, Problem
 
 app = Commands(help="Records of runs: list, show, remove.", no_args_is_help=True)
-_ABOUT = "Answers that were paid for: delete old ones, or those of a group."
-journal = Commands(help=_ABOUT, no_args_is_help=True)
-
-_MINUTES = {"d": 24 * 60, "h": 60, "m": 1}
+journal = Commands(
+    help="Answers that were paid for: delete old ones, or those of a group.", no_args_is_help=True
+)
+_UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 
 Reference = Annotated[
     str,
@@ -144,11 +144,6 @@ def report(
         )
 
 
-@journal.callback(help=_ABOUT)
-def _journal() -> None:
-    pass
-
-
 @journal.command()
 @everywhere
 def forget(
@@ -194,9 +189,9 @@ def prune(
         raise PlanError(
             Problem(f'--older "{older}" is no age', hint="days, hours or minutes: 90d, 12h, 30m")
         )
-    age = timedelta(minutes=int(match[1]) * _MINUTES[match[2]])
     with options.session() as session:
         before = session.journal_bytes
+        age = timedelta(**{_UNITS[match[2]]: int(match[1])})
         answers, vectors = session.prune(age, group)
         after = session.journal_bytes
     if options.json:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -62,7 +61,7 @@ PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {_VERSION};
 """
 
-# Made by the first batch, so that a journal without batches stays as it is.
+# Journals of earlier releases have none.
 _BATCHES = (
     "CREATE TABLE IF NOT EXISTS batches (token TEXT PRIMARY KEY, id TEXT, model TEXT NOT NULL, created REAL NOT NULL)",
     "CREATE TABLE IF NOT EXISTS batched (key BLOB PRIMARY KEY, token TEXT NOT NULL)",
@@ -96,11 +95,10 @@ def open_journal(path: Path, patience: float = _OPEN_SECONDS) -> sqlite3.Connect
     )
     try:
         _prepare(database, path)
-    except sqlite3.Error as error:
+    except BaseException as error:
         database.close()
-        raise problem(error, path) from error
-    except BaseException:
-        database.close()
+        if isinstance(error, sqlite3.Error):
+            raise problem(error, path) from error
         raise
     return database
 
@@ -129,7 +127,10 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
         for statement in _TABLES.split(";\n"):
             database.execute(statement)
         database.execute("COMMIT")
-    _migrate(database)
+    elif version != _VERSION:
+        _migrate(database)
+    for table in _BATCHES:
+        database.execute(table)
     # From now on callers repeat locked statements themselves, without blocking an event loop.
     database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
 
@@ -140,23 +141,16 @@ def _migrate(database: sqlite3.Connection) -> None:
     Release 0.1.0 served an answer to every partition, later ones only to the partition that
     requested it.
     """
-    if database.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
-        return
     database.create_function("key_of", 2, key_in_partition, deterministic=True)
     database.execute("BEGIN IMMEDIATE")
-    try:
-        if (
-            database.execute("PRAGMA user_version").fetchone()[0] != _VERSION
-        ):  # another process may have upgraded it
-            if "logprobs" not in {row[1] for row in database.execute("PRAGMA table_info(answers)")}:
-                database.execute("ALTER TABLE answers ADD COLUMN logprobs TEXT")
-            database.execute("UPDATE answers SET key = key_of(key, partition) WHERE key <> x''")
-            database.execute("UPDATE vectors SET key = key_of(key, partition)")
-            database.execute(f"PRAGMA user_version = {_VERSION}")
-        database.execute("COMMIT")
-    except BaseException:
-        database.execute("ROLLBACK")
-        raise
+    with database:
+        if database.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
+            return  # another process has upgraded it
+        if "logprobs" not in {row[1] for row in database.execute("PRAGMA table_info(answers)")}:
+            database.execute("ALTER TABLE answers ADD COLUMN logprobs TEXT")
+        database.execute("UPDATE answers SET key = key_of(key, partition) WHERE key <> x''")
+        database.execute("UPDATE vectors SET key = key_of(key, partition)")
+        database.execute(f"PRAGMA user_version = {_VERSION}")
 
 
 def key_in_partition(key: bytes, partition: str | bytes) -> bytes:
@@ -197,9 +191,10 @@ def problem(error: sqlite3.Error, path: Path) -> SemgraphError:
 
 
 Statement = tuple[str, Sequence[Any]]
+_Pending = tuple[Sequence[Statement], "asyncio.Future[Any]"]
 # What SQLite rejects for its values; other errors concern the file.
-_REJECTED = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError,
-             sqlite3.ProgrammingError, OverflowError, TypeError, ValueError)  # fmt: skip
+_DATA = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError)
+_REJECTED = (*_DATA, OverflowError, ValueError)
 
 
 class GroupCommit:
@@ -221,7 +216,7 @@ class GroupCommit:
     ) -> None:
         self._database, self._explain = database, explain
         self._lock = threading.RLock()
-        self._pending: list[tuple[Sequence[Statement], asyncio.Future[Any]]] = []
+        self._pending: list[_Pending] = []
         self._loop: asyncio.AbstractEventLoop | None = None  # that of the scheduled commit
         self._locked_since: float | None = None
 
@@ -249,21 +244,16 @@ class GroupCommit:
         if pending:
             with self.transaction() as database:
                 rows = [_written(database, statements) for statements, _ in pending]
-        self._pending = self._pending[len(pending) :]
-        self._done((done for _, done in pending), rows)
+        del self._pending[: len(pending)]
+        self._done(pending, rows)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """A separate transaction, with the write lock from its beginning."""
         with self._lock:
             self._database.execute("BEGIN IMMEDIATE")
-            try:
+            with self._database:
                 yield self._database
-                self._database.execute("COMMIT")
-            except BaseException:
-                if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
-                raise
 
     def _commit(self) -> None:
         if self._loop is None:
@@ -271,24 +261,19 @@ class GroupCommit:
         try:
             self.flush()
         except sqlite3.Error as error:
-            if is_locked(error) and self._patient():
+            now = time.monotonic()
+            self._locked_since = self._locked_since or now
+            if is_locked(error) and now - self._locked_since < _LOCK_SECONDS:
                 asyncio.get_running_loop().call_later(_LOCK_PAUSE, self._commit)
             else:
-                self._done((done for _, done in self._pending), repeat(self._explain(error)))
+                self._done(self._pending, [self._explain(error)] * len(self._pending))
 
-    def _patient(self) -> bool:
-        self._locked_since = self._locked_since or time.monotonic()
-        return time.monotonic() - self._locked_since < _LOCK_SECONDS
-
-    def _done(self, futures: Iterable[asyncio.Future[Any]], results: Iterable[Any]) -> None:
+    def _done(self, pending: Sequence[_Pending], results: Sequence[Any]) -> None:
         self._loop = self._locked_since = None
-        for done, result in zip(futures, results, strict=False):
-            if done.done() or done.get_loop().is_closed():
-                continue
-            if isinstance(result, Exception):
-                done.set_exception(result)
-            else:
-                done.set_result(result)
+        for (_, done), result in zip(pending, results, strict=True):
+            if not done.done() and not done.get_loop().is_closed():
+                failed = isinstance(result, Exception)
+                (done.set_exception if failed else done.set_result)(result)
 
 
 def _written(database: sqlite3.Connection, statements: Sequence[Statement]) -> Any:
@@ -329,8 +314,8 @@ T = TypeVar("T")
 _INSERT_ANSWER = """
 INSERT INTO answers (key, call_id, model, scope, partition, step, created, request, rules, schema, answer, usage,
                      seconds, dollars, attempts, said_model, finish, logprobs)
-VALUES (?, CASE WHEN ? = '' OR EXISTS (SELECT 1 FROM answers WHERE call_id = ?)
-           THEN lower(hex(randomblob(16))) ELSE ? END, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?1, CASE WHEN ?2 = '' OR EXISTS (SELECT 1 FROM answers WHERE call_id = ?2)
+            THEN lower(hex(randomblob(16))) ELSE ?2 END, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 RETURNING call_id
 """
 _INSERT_TEXT = "INSERT OR IGNORE INTO texts (hash, text) VALUES (?, ?)"
@@ -340,7 +325,6 @@ _INSERT_VECTOR = (
 _DELETE_BATCHED = "DELETE FROM batched WHERE key = ?"
 _WITHDRAW = "UPDATE answers SET key = x'' WHERE call_id = ?"
 _REPLY = "call_id, answer, usage, seconds, dollars, said_model, finish, logprobs"
-_AT_ONCE = 500
 
 
 @dataclass(frozen=True)
@@ -406,7 +390,7 @@ class Journal:
         self._patience = patience
         self._database = open_journal(self.path, patience)
         self._commits = GroupCommit(self._database, lambda error: problem(error, self.path))
-        self._closed = self._has_batches = False
+        self._closed = False
         self.notes: list[str] = []
         try:
             if keep_days is not None:
@@ -441,9 +425,7 @@ class Journal:
         """
         texts, answer = _answer_rows(request, reply, model, scope)
         statements = [(_INSERT_TEXT, text) for text in texts]
-        if self._has_batches:
-            statements.append((_DELETE_BATCHED, answer[:1]))
-        statements.append((_INSERT_ANSWER, answer))
+        statements += [(_DELETE_BATCHED, answer[:1]), (_INSERT_ANSWER, answer)]
         (own,) = await asyncio.shield(self._commits.add(statements))
         return reply if own == reply.call_id else replace(reply, call_id=own)
 
@@ -457,12 +439,13 @@ class Journal:
     async def find_vectors(self, texts: Iterable[OwnText], model: str) -> dict[OwnText, Vectors]:
         """The recorded vectors of these texts within their partitions, each of shape (dimensions,)."""
         keys = {_vector_key(text, model): text for text in texts}
-        vectors: dict[OwnText, Vectors] = {}
-        for part in _parts(list(keys)):
-            sql = f"SELECT key, vector FROM vectors WHERE key IN ({','.join('?' * len(part))})"
-            rows = await self._soon(partial(self._select, sql, part))
-            vectors |= {keys[key]: np.frombuffer(vector, dtype="<f4") for key, vector in rows}
-        return vectors
+        sql = "SELECT vector FROM vectors WHERE key = ?"
+        rows = await self._soon(
+            lambda: [
+                (text, self._database.execute(sql, (key,)).fetchone()) for key, text in keys.items()
+            ]
+        )
+        return {text: np.frombuffer(row[0], dtype="<f4") for text, row in rows if row}
 
     async def record_vectors(self, vectors: Mapping[OwnText, Vectors], model: str) -> None:
         """Record the vectors of texts of partitions. Raises as `record` does."""
@@ -499,21 +482,15 @@ class Journal:
         """Record a batch before it is submitted; return when it is in the file. A key that an
         earlier batch has moves to this one. Raises SemgraphError.
         """
-        rows = [(bytes.fromhex(key), token) for key in keys]
-
-        def insert(database: sqlite3.Connection) -> None:
-            database.execute(
-                "INSERT INTO batches (token, model, created) VALUES (?, ?, ?)",
-                (token, model, time.time()),
-            )
-            database.executemany("INSERT OR REPLACE INTO batched (key, token) VALUES (?, ?)", rows)
-
-        await self._over_batches(insert)
+        batch = "INSERT INTO batches (token, model, created) VALUES (?, ?, ?)"
+        line = "INSERT OR REPLACE INTO batched (key, token) VALUES (?, ?)"
+        lines = ((line, (bytes.fromhex(key), token)) for key in keys)
+        await asyncio.shield(self._commits.add([(batch, (token, model, time.time())), *lines]))
 
     async def submitted(self, token: str, id_: str) -> None:
         """Record the endpoint's id of a batch. Raises SemgraphError."""
         update = "UPDATE batches SET id = ? WHERE token = ?"
-        await self._over_batches(lambda database: database.execute(update, (id_, token)))
+        await asyncio.shield(self._commits.add([(update, (id_, token))]))
 
     def not_answered(self, keys: Iterable[str]) -> None:
         """Forget that requests are in a batch: a later run sends them again. Written as by `withdraw`."""
@@ -523,28 +500,10 @@ class Journal:
         """The batches with requests whose answers are not recorded, the first one first. Old ones
         are deleted: their files are gone. Raises SemgraphError.
         """
-        await self._soon(self._commits.flush)
         batches: dict[tuple[str, str | None, str, float], list[str]] = {}
-        for *batch, key in await self._over_batches(_open_batches):
+        for *batch, key in await self._soon(self._open_batches):
             batches.setdefault((*batch,), []).append(key.hex())
         return [SubmittedBatch(*batch, tuple(keys)) for batch, keys in batches.items()]
-
-    async def _over_batches(self, action: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something in a transaction over the tables of batches."""
-
-        def work() -> T:
-            with self._commits.transaction() as database:
-                for table in _BATCHES:
-                    database.execute(table)
-                return action(database)
-
-        result = await self._soon(work)
-        self._has_batches = True
-        return result
-
-    async def forget(self, partitions: Iterable[str]) -> int:
-        """Delete and overwrite all rows of these partitions; return how many. Raises as `prune`."""
-        return sum(await self.prune(None, partitions))
 
     async def prune(
         self, before: float | None, partitions: Iterable[str] | None = None
@@ -576,16 +535,13 @@ class Journal:
                 self._database.close()
 
     def _delete(self, before: float | None, partitions: Sequence[str] | None) -> tuple[int, int]:
-        condition = "created < ?" + " AND partition = ?" * (partitions is not None)
         time_ = math.inf if before is None else before
         values = [(time_,)] if partitions is None else [(time_, _text(name)) for name in partitions]
+        condition = "created < ?" + " AND partition = ?" * (partitions is not None)
         self._commits.flush()
         with self._commits.transaction() as database:
             answers, vectors = (
-                sum(
-                    database.execute(f"DELETE FROM {table} WHERE {condition}", v).rowcount
-                    for v in values
-                )
+                database.executemany(f"DELETE FROM {table} WHERE {condition}", values).rowcount
                 for table in ("answers", "vectors")
             )
             if answers:
@@ -594,8 +550,21 @@ class Journal:
                 )
         return answers, vectors
 
-    def _select(self, sql: str, values: Sequence[Any]) -> list[Any]:
-        return self._database.execute(sql, values).fetchall()
+    def _open_batches(self) -> list[Any]:
+        """The token, id, model, time and key of each request in a batch without a recorded answer."""
+        self._commits.flush()
+        with self._commits.transaction() as database:
+            oldest = time.time() - _BATCH_DAYS * 86400
+            database.execute("DELETE FROM batches WHERE created < ?", (oldest,))
+            database.execute(
+                "DELETE FROM batched WHERE EXISTS (SELECT 1 FROM answers, batches WHERE answers.key = batched.key "
+                "AND batches.token = batched.token AND answers.created >= batches.created)"
+            )
+            database.execute("DELETE FROM batched WHERE token NOT IN (SELECT token FROM batches)")
+            database.execute("DELETE FROM batches WHERE token NOT IN (SELECT token FROM batched)")
+            return database.execute(
+                "SELECT token, id, model, created, key FROM batches JOIN batched USING (token) ORDER BY created"
+            ).fetchall()
 
     async def _soon(self, action: Callable[[], T]) -> T:
         """Do something. While another process locks the file, wait without blocking the loop."""
@@ -663,16 +632,13 @@ class Journalled(Wrapper):
         """Embed distinct texts, with vectors from the journal if it has them."""
         model = f"{self.name} {self.scope}" if self.scope else self.name
         own = [OwnText(partition, text) for text in texts]
-        found = {} if self.fresh else await self.journal.find_vectors(own, model)
-        recorded = {text: v for text, v in found.items() if np.isfinite(v).all() and v.any()}
+        recorded = {} if self.fresh else _usable(await self.journal.find_vectors(own, model))
         missing = [text for text in own if text not in recorded]
         done = Embeddings(np.empty((0, 0), np.float32))
         if missing:
             done = await self.inner.embed([text.text for text in missing], partition)
             vectors = dict(zip(missing, done.vectors, strict=True))
-            failed = {missing[place] for place in done.failed}
-            usable = {text: vector for text, vector in vectors.items() if text not in failed}
-            await self.journal.record_vectors(usable, model)
+            await self.journal.record_vectors(_usable(vectors), model)
             recorded |= vectors
         new = set(missing)
         return replace(
@@ -683,19 +649,9 @@ class Journalled(Wrapper):
         )
 
 
-def _open_batches(database: sqlite3.Connection) -> list[Any]:
-    """The token, id, model, time and key of each request in a batch without a recorded answer."""
-    oldest = time.time() - _BATCH_DAYS * 86400
-    database.execute("DELETE FROM batches WHERE created < ?", (oldest,))
-    database.execute(
-        "DELETE FROM batched WHERE EXISTS (SELECT 1 FROM answers, batches WHERE answers.key = batched.key "
-        "AND batches.token = batched.token AND answers.created >= batches.created)"
-    )
-    database.execute("DELETE FROM batched WHERE token NOT IN (SELECT token FROM batches)")
-    database.execute("DELETE FROM batches WHERE token NOT IN (SELECT token FROM batched)")
-    return database.execute(
-        "SELECT token, id, model, created, key FROM batches JOIN batched USING (token) ORDER BY created"
-    ).fetchall()
+def _usable(vectors: Mapping[OwnText, Vectors]) -> dict[OwnText, Vectors]:
+    """The vectors with a direction: texts that the embedder rejects have none."""
+    return {text: v for text, v in vectors.items() if np.isfinite(v).all() and v.any()}
 
 
 def answer_key(request: Request, model: str, scope: str) -> bytes:
@@ -754,7 +710,7 @@ def _answer_rows(
     )
     usage = f"{reply.usage.prompt} {reply.usage.cached} {reply.usage.completion}"
     answer = (
-        answer_key(request, model, scope), *[reply.call_id] * 3, model, scope, _text(request.partition), request.step,
+        answer_key(request, model, scope), reply.call_id, model, scope, _text(request.partition), request.step,
         time.time(), _text(own), rules[0], schema[0], _text(reply.text), usage, reply.seconds, reply.dollars,
         reply.attempts, reply.model, reply.finish, json.dumps(reply.logprobs) if reply.logprobs else None,
     )  # fmt: skip
@@ -793,7 +749,3 @@ def _exchange(row: Sequence[Any]) -> Exchange:
         step=step,
     )
     return Exchange(request, replace(_reply(row[:8]), attempts=attempts), model, scope, created)
-
-
-def _parts(keys: list[bytes]) -> Iterable[list[bytes]]:
-    return (keys[i : i + _AT_ONCE] for i in range(0, len(keys), _AT_ONCE))

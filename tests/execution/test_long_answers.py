@@ -91,7 +91,11 @@ def run(
     llm = f"openai:m@{model.server.base_url}?{options}"
     with semgraph.Session(llm=llm, store="memory", folder=folder) as session:
         loaded = load_plan(plan, use={"found": use} if use else {})
-        return session.run(loaded, texts=[{"text": text} for text in texts])
+        try:
+            return session.run(loaded, texts=[{"text": text} for text in texts])
+        except semgraph.RowError as error:  # every row failed
+            result: Result = error.result
+            return result
 
 
 def codes_of(result: Result) -> list[list[str]]:

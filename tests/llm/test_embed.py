@@ -282,7 +282,7 @@ class TestOnce:
     ):
         once = embed_once(embedder, journal=journal)
         await asyncio.gather(once.embed(["a"], "g1"), once.embed(["b"], "g2"))
-        await journal.forget(["g1"])
+        await journal.prune(None, ["g1"])
         again = embed_once(embedder, journal=journal)
         done = await asyncio.gather(again.embed(["a"], "g1"), again.embed(["b"], "g2"))
         assert [(each.journal, each.calls) for each in done] == [(0, 1), (1, 0)]

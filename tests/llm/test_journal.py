@@ -186,7 +186,7 @@ class TestForgetting:
             await journal.record_vectors(
                 {OwnText(partition, f"secret{i}"): np.ones(4, np.float32)}, "e"
             )
-        assert await journal.forget(["g1", "", "unknown"]) == 4
+        assert sum(await journal.prune(None, ["g1", "", "unknown"])) == 4
         assert [journal.exchange(str(i)) is None for i in range(3)] == [True, False, True]
         texts = [OwnText(partition, f"secret{i}") for i, partition in enumerate(["g1", "g2", ""])]
         assert list(await journal.find_vectors(texts, "e")) == texts[1:2]
@@ -198,7 +198,7 @@ class TestForgetting:
     async def test_pending_answers_are_forgotten_too(self, journal: Journal, ask):
         writing = asyncio.create_task(journal.record(ask(partition="g1"), REPLY, "m"))
         await asyncio.sleep(0)
-        assert await journal.forget(["g1"]) == 1
+        assert sum(await journal.prune(None, ["g1"])) == 1
         await writing
         assert await journal.find(ask(partition="g1"), "m") is None
 
@@ -289,7 +289,7 @@ class TestVectors:
         await journal.record_vectors({OwnText("g", "t"): np.ones(3, np.float32)}, "e")
         assert await journal.find_vectors([OwnText("h", "t"), OwnText("", "t")], "e") == {}
         await journal.record_vectors({OwnText("h", "t"): np.zeros(3, np.float32)}, "e")
-        assert await journal.forget(["g"]) == 1
+        assert sum(await journal.prune(None, ["g"])) == 1
         assert list(await journal.find_vectors([OwnText(of, "t") for of in "gh"], "e")) == [
             OwnText("h", "t")
         ]
@@ -308,7 +308,7 @@ class TestPartitions:
         ]
         assert origins == ["issued"] * 3 + ["journal"] * 3
         assert len(server.requests) == 3
-        assert await journal.forget(["h"]) == 1
+        assert sum(await journal.prune(None, ["h"])) == 1
         assert [
             await journal.find(ask(partition=group), model.name) is None for group in ("g", "h", "")
         ] == [
@@ -357,7 +357,7 @@ class TestAnOldJournal:
             OwnText("g", "tea"),
             OwnText("", "milk"),
         }
-        assert await journal.forget(["g"]) == 3
+        assert sum(await journal.prune(None, ["g"])) == 3
         journal.close()
 
     async def test_an_unusable_answer_stays_withdrawn(self, old: Path):
@@ -385,7 +385,7 @@ class TestAnOldJournal:
             database.execute("DROP TRIGGER no")
         database.close()
         journal = Journal(old, None)
-        assert await journal.forget(["g"]) == 3
+        assert sum(await journal.prune(None, ["g"])) == 3
         journal.close()
 
 
@@ -468,10 +468,9 @@ class TestOtherProcesses:
             lambda journal: journal.submit("token", "m", ["00"]),
             lambda journal: journal.submitted("token", "batch"),
             lambda journal: journal.open_batches(),
-            lambda journal: journal.forget(["g"]),
-            lambda journal: journal.prune(1.0),
+            lambda journal: journal.prune(None, ["g"]),
         ],
-        ids=["submit", "submitted", "open_batches", "forget", "prune"],
+        ids=["submit", "submitted", "open_batches", "prune"],
     )
     async def test_no_other_task_waits_for_the_lock_of_another_process(
         self, journal: Journal, action

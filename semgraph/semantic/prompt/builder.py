@@ -20,7 +20,7 @@ from semgraph.logical.semantic import Semantic
 from semgraph.semantic.contract import Context, Keys, Outcome, Rows, Words
 from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, read_word
 from semgraph.semantic.prompt.budget import RESERVE, PromptHeader, TokenBudget, TooLong
-from semgraph.semantic.prompt.halving import Halves, whole
+from semgraph.semantic.prompt.halving import joined
 from semgraph.semantic.prompt.records import Records, paragraphs
 
 _LONGEST_REASON = 160
@@ -66,7 +66,7 @@ class PromptBuilder(ABC):
         self.on_answer: Callable[[Iterable[int]], object] | None = None
         self._headers: dict[tuple[int, str], PromptHeader] = {}
         self._most = ctx.limits.max_output_tokens
-        self._halves: dict[tuple[tuple[int, ...], int], Halves] = {}  # by items and sample
+        self._halves: dict[Work, Outcome] = {}
 
     async def ask(self, works: Iterable[Work]) -> None:
         """Send requests until every item has an outcome."""
@@ -220,28 +220,23 @@ class PromptBuilder(ABC):
         another reason than the limit is repeated once, as an invalid one.
         """
         sent, limits = self.request(work), self.ctx.limits
-        room = limits.context_tokens - RESERVE - self.budget.count(m.content for m in sent.messages)
-        most = min(self._most, room)
+        used = RESERVE + self.budget.count(message.content for message in sent.messages)
+        most = min(self._most, limits.context_tokens - used)
         if limits.assumed:
             most = min(most, _GROWTH * self.request(work._replace(limit=0)).max_tokens)
         answered = reply.spent if isinstance(reply, RowError) else reply
         tokens = answered.usage.completion if isinstance(answered, Reply) else 0
-        reached = 2 * (tokens or sent.max_tokens) > sent.max_tokens
+        reached = not tokens or 2 * tokens > sent.max_tokens
         if reached and most > sent.max_tokens:
             return [work._replace(limit=min(2 * sent.max_tokens, most))]
         if not (reached or work.limit or work.reason):
             return [work._replace(reason=str(error))]
-        overlap = self.splits(work) if len(work.half) < _MOST_SPLITS else None
-        if overlap is None:
+        parts = [work._replace(half=(*work.half, side)) for side in (0, 1)]
+        if len(work.half) == _MOST_SPLITS or self.request(parts[0]).messages == sent.messages:
             self.fail(work, RowError(error.kind, f"{error}. {_ALLOW_MORE}"))
             return []
         self.ctx.count_note("split a row whose answer was too long", str(error))
-        self._halves.setdefault((work.items, work.sample), {})[work.half] = overlap
-        return [work._replace(half=(*work.half, side)) for side in (0, 1)]
-
-    def splits(self, work: Work) -> bool | None:  # noqa: ARG002
-        """Whether the halves of some work overlap; None if it cannot be split."""
-        return None
+        return parts
 
     def fail(self, work: Work, error: RowError | Invalid) -> None:
         """Record an error as the outcome of some work."""
@@ -249,12 +244,15 @@ class PromptBuilder(ABC):
 
     def _finish(self, work: Work, outcome: Outcome) -> None:
         """Record the outcome of some work; that of the last half completes the whole."""
-        if work.half:
-            parts = self._halves[work.items, work.sample]
-            parts[work.half] = outcome
-            if (joined := whole(parts)) is None:
+        while work.half:
+            *above, side = work.half
+            key = Work(work.items, sample=work.sample, half=work.half)
+            self._halves[key] = outcome
+            other = self._halves.get(key._replace(half=(*above, 1 - side)))
+            if other is None:
                 return
-            outcome = joined
+            outcome = joined(other, outcome) if side else joined(outcome, other)
+            work = work._replace(half=tuple(above))
         self.done(work, outcome)
 
     @abstractmethod
@@ -313,3 +311,9 @@ def calls_of(reply: Reply | RowError) -> tuple[str, ...]:
     """The id of the call, if it was answered."""
     answered = reply.spent if isinstance(reply, RowError) else reply
     return (answered.call_id,) if isinstance(answered, Reply) and answered.call_id else ()
+
+
+def halves(items: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Items in two halves; the first may have one more."""
+    middle = (len(items) + 1) // 2
+    return items[:middle], items[middle:]

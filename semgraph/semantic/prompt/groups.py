@@ -100,19 +100,9 @@ class GroupPrompts(_WholePrompts):
         earlier = any(isinstance(member, Outcome) for member in part.members)
         item = self._groups[part.group][0]
         header = self.header(self.prompt_of(item), "parts" if earlier else "rows")
-        lines = numbered(map(self._record, self._members(work)))
+        members = half(part.members, work.half) if lists_only(self.node) else part.members
+        lines = numbered(map(self._record, members))
         return self.compose_whole(work, item, header, "Records:\n" + "\n".join(lines))
-
-    def _members(self, work: Work) -> Sequence[int | Outcome]:
-        """The members of a part, or of a half of it."""
-        members = self._parts[work.items[0]].members
-        for side in work.half:
-            members = half(members, side)
-        return members
-
-    def splits(self, work: Work) -> bool | None:
-        """A part is split if its answers are lists; each entry is in the result once."""
-        return True if lists_only(self.node) and len(self._members(work)) > 1 else None
 
     def _record(self, member: int | Outcome) -> str:
         if not isinstance(member, Outcome):

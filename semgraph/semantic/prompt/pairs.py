@@ -27,8 +27,7 @@ from semgraph.semantic.prompt.answers import (
     parse,
 )
 from semgraph.semantic.prompt.budget import PromptHeader, RequestBuffer
-from semgraph.semantic.prompt.builder import PromptBuilder, Work, answer_text, calls_of
-from semgraph.semantic.prompt.halving import halves
+from semgraph.semantic.prompt.builder import PromptBuilder, Work, answer_text, calls_of, halves
 from semgraph.semantic.prompt.records import (
     Records,
     answer_instructions,

@@ -24,8 +24,8 @@ from semgraph.semantic.prompt.answers import (
     parse,
 )
 from semgraph.semantic.prompt.budget import PromptHeader, RequestBuffer
-from semgraph.semantic.prompt.builder import PromptBuilder, Work, answer_text, calls_of
-from semgraph.semantic.prompt.halving import divisible, half, halved_columns, halves
+from semgraph.semantic.prompt.builder import PromptBuilder, Work, answer_text, calls_of, halves
+from semgraph.semantic.prompt.halving import half, halved_columns
 from semgraph.semantic.prompt.records import (
     answer_instructions,
     instructions,
@@ -164,18 +164,8 @@ class RowPrompts(PromptBuilder):
         item = work.items[0]
         values = self.records.values(self.keys.left[item], self.prompt_of(item))
         for name in halved_columns(self.node, values) if work.half else ():
-            for side in work.half:
-                values[name] = half(values[name], side)
+            values[name] = half(values[name], work.half)
         return values
-
-    def splits(self, work: Work) -> bool | None:
-        """A row is split if its answers are lists; the halves of a text overlap."""
-        item, now = work.items[0], self.values_of(work)
-        values = self.records.values(self.keys.left[item], self.prompt_of(item))
-        names = halved_columns(self.node, values)
-        if not any(divisible(now[name]) for name in names):
-            return None
-        return any(isinstance(now[name], str) for name in names)
 
     def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Record valid answers; repeat the rest of a block one by one, or in halves if the reply is
