@@ -252,12 +252,14 @@ class RowFault(NamedTuple):
 
 class Unreadable(dict[str, Any]):
     """A row of a file that cannot be read, in its place among the others: without columns, with what
-    is wrong and its text.
+    is wrong and its text, in which bytes that are not UTF-8 are surrogates.
     """
 
     def __init__(self, problem: Problem, text: str) -> None:
         super().__init__()
-        self.problem, self.text = problem, text
+        self.problem = problem
+        raw = text.rstrip("\r\n").encode(errors="surrogateescape")
+        self.text = raw.decode(errors="backslashreplace")
 
 
 @dataclass(frozen=True)
