@@ -146,7 +146,7 @@ def read_csv(path: Path, delimiter: str = ",") -> Any:
 
 
 def _with_unreadable(table: pa.Table, bad: Mapping[int, Unreadable]) -> Any:
-    rows = table.to_pylist() if bad else table
+    rows: Any = table.to_pylist() if bad else table
     for place in sorted(bad):
         rows.insert(place, bad[place])
     return rows
