@@ -18,7 +18,6 @@ import atexit
 import inspect
 import re
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, ParamSpec, TypeVar
@@ -121,7 +120,7 @@ class Semantics:
     ) -> pd.DataFrame:
         """The rows for which the model says yes, with the typed answers of `returns` as new columns."""
         asked = {"prompt": prompt, "returns": returns, "on_error": on_error, **options}
-        return _Question(_Rows(self._frame, asked), "sem_filter", asked, use).rows()
+        return _Question(_Rows(self._frame), "sem_filter", asked, use).rows()
 
     @_checks("sem_map")
     def map(
@@ -135,7 +134,7 @@ class Semantics:
     ) -> pd.DataFrame:
         """All rows, with the typed answers of the model as new columns: `returns={"topic": str}`."""
         asked = {"prompt": prompt, "returns": returns, "on_error": on_error, **options}
-        return _Question(_Rows(self._frame, asked), "sem_map", asked, use).rows()
+        return _Question(_Rows(self._frame), "sem_map", asked, use).rows()
 
     @_checks("sem_topk")
     def topk(
@@ -149,7 +148,7 @@ class Semantics:
     ) -> pd.DataFrame:
         """The `k` best rows, of each group of equal `by`, best first, with `rank` and `score`."""
         asked = {"prompt": prompt, "k": k, "by": by, **options}
-        return _Question(_Rows(self._frame, asked), "sem_topk", asked, use).rows()
+        return _Question(_Rows(self._frame), "sem_topk", asked, use).rows()
 
     @_checks("sem_join")
     def join(
@@ -174,10 +173,9 @@ class Semantics:
             column = isinstance(other, pd.Series)
             hint = 'give other.to_frame("name")' if column else "give pd.DataFrame(rows)"
             raise InputError(Problem(what, hint=hint))
-        asked = {"prompt": prompt, "alias": alias, "using": using, "how": how, **options}
-        right = _Rows(other, asked, "other_rows")
-        both = {"other": right.frame, **asked}
-        question = _Question(_Rows(self._frame, asked), "sem_join", both, use)
+        right = _Rows(other, "other_rows")
+        asked = {"other": right.frame, "prompt": prompt, "alias": alias, "using": using, "how": how}
+        question = _Question(_Rows(self._frame), "sem_join", {**asked, **options}, use)
         return question.rows() if how in {"semi", "anti"} else question.pairs(right, alias)
 
     @_checks("sem_agg")
@@ -198,7 +196,7 @@ class Semantics:
         """
         own = {**(add or {}), _ROW: f"min({_ROW})"}
         asked = {"prompt": prompt, "returns": returns, "by": by, "add": own, **options}
-        return _Question(_Rows(self._frame, asked), "sem_agg", asked, use).groups()
+        return _Question(_Rows(self._frame), "sem_agg", asked, use).groups()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The standard error of the mean, as `df.sem()` is without this module."""
@@ -267,7 +265,7 @@ class _Rows:
         InputError: Its columns have several levels.
     """
 
-    def __init__(self, source: pd.DataFrame, asked: Mapping[str, Any], name: str = "rows") -> None:
+    def __init__(self, source: pd.DataFrame, name: str = "rows") -> None:
         if source.columns.nlevels > 1:
             what = f"the columns of the frame have {source.columns.nlevels} levels"
             hint = 'make one of them: df.columns = ["_".join(map(str, c)) for c in df.columns]'
@@ -275,19 +273,17 @@ class _Rows:
         self.source = source
         self.left_out: dict[str, Problem] = {}
         columns: dict[str, Any] = {}
-        folded = Counter(str(column).casefold() for column in dict.fromkeys(source.columns))
+        folded = [str(column).casefold() for column in dict.fromkeys(source.columns)]
         for column in dict.fromkeys(source.columns):
-            if folded[str(column).casefold()] > 1 and not _names(asked, str(column)):
-                self.left_out[str(column)] = Problem(
-                    f'column "{column}" is there twice, but for case'
-                )
-                continue
             try:
                 values = table(source.loc[:, source.columns == column], name="df").tables["df"]
             except (InputError, PlanError) as error:
                 self.left_out[str(column)] = error.problems[0]
                 continue
-            if bad := set_aside(values):
+            if folded.count(str(column).casefold()) > 1:
+                what = f'the frame has column "{column}" twice, but for case'
+                self.left_out[str(column)] = Problem(what, hint="rename one of them")
+            elif bad := set_aside(values):
                 self.left_out[str(column)] = Problem(bad[0][0])
             else:
                 columns[column] = values.column(0)
@@ -403,19 +399,18 @@ def _refuse_arguments(arguments: Mapping[str, Any], use: object) -> None:
 
 def _problems(error: PlanError, rows: _Rows, arguments: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with a question; of a column that no plan can have, why it cannot."""
-    named = {name: why for name, why in rows.left_out.items() if _names(arguments, name)}
+    texts = repr([value for value in arguments.values() if not isinstance(value, Frame)])
+    named = {
+        name: problem
+        for name, problem in rows.left_out.items()
+        if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", texts)
+    }
     found = [
         replace(problem, there=_columns_of_users(problem.there or "") or None)
         for problem in error.problems
         if not any(f'no column "{name}"' in problem.what for name in named)
     ]
     return [*found, *named.values()]
-
-
-def _names(arguments: Mapping[str, Any], column: str) -> bool:
-    """Whether the arguments of an operator hold the name of a column."""
-    texts = repr([value for value in arguments.values() if not isinstance(value, Frame)])
-    return re.search(rf"(?<!\w){re.escape(column)}(?!\w)", texts) is not None
 
 
 def _columns_of_users(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semgraph.errors import Fault, PlanError, Problem, did_you_mean
+from semgraph.errors import Fault, InputError, PlanError, Problem, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, type_of_arrow
 from semgraph.frontend.rows import check_rows, columns_of
@@ -335,9 +335,12 @@ def read_truth(node: Semantic, value: Any) -> Truth:
     source = str(value) if isinstance(value, (str, Path)) else "the truth"
     rows = _rows(value)
     try:
-        columns = columns_of(rows).values
+        read = columns_of(rows)
     except Fault as fault:
         raise PlanError(Problem(f"the truth {fault.what}", hint=fault.hint)) from None
+    if read.unreadable:
+        raise InputError(*(row.problem for row in read.unreadable.values()))
+    columns = read.values
     kinds = dict(paths(node.schema))
     before = set(node.by) if isinstance(node, SemAgg) else {f.name for f in node.inputs[0].schema}
     verdict = VERDICTS.get(node.keyword, "")

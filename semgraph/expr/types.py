@@ -81,11 +81,11 @@ _WORD = re.compile(r"[^\W\d]\w*|\d+")
 
 
 def python_values(values: Any) -> list[Any]:
-    """The values of an Arrow column in Python; a time outside the years 1 to 9999, which Python does
-    not have, as text.
+    """The values of a column in Python. A time outside the years 1 to 9999, which Python does not have,
+    is a text; bytes of a text that are not UTF-8 are surrogates.
     """
     try:
-        return cast("list[Any]", values.to_pylist())
+        return cast("list[Any]", values if isinstance(values, list) else values.to_pylist())
     except (OverflowError, ValueError):
         return [_python_value(value) for value in values]
 
@@ -99,6 +99,8 @@ def python_rows(table: pa.Table) -> list[dict[str, Any]]:
 def _python_value(value: Any) -> Any:
     try:
         return value.as_py()
+    except UnicodeDecodeError as error:
+        return error.object.decode(errors="surrogateescape")
     except (OverflowError, ValueError):
         if isinstance(value, pa.StructScalar):
             return {name: _python_value(value[name]) for name in value}

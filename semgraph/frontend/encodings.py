@@ -19,8 +19,8 @@ class NotUtf8(NamedTuple):
     hint: str
 
 
-def not_utf8(raw: bytes, file: str) -> NotUtf8 | None:
-    r"""The first byte of a file that is not UTF-8, or None.
+def not_utf8(raw: bytes, file: str, start: int = 0) -> NotUtf8 | None:
+    r"""The first byte of a file that is not UTF-8, or None; so many bytes are before these.
 
     >>> not_utf8(b"id\ncaf\xe9", "a.csv").hint
     'if it is Latin-1: iconv -f latin1 -t utf-8 a.csv > new'
@@ -36,7 +36,9 @@ def not_utf8(raw: bytes, file: str) -> NotUtf8 | None:
         hint = f"if it is {name}: iconv -f {encoding} -t utf-8 {file} > new"
         if b"\0" in raw and name != "UTF-16":
             hint = "it holds binary data: name a text file"
-        return NotUtf8(before.count(b"\n") + 1, column, f"byte {error.start} is not UTF-8", hint)
+        return NotUtf8(
+            before.count(b"\n") + 1, column, f"byte {start + error.start} is not UTF-8", hint
+        )
     return None
 
 

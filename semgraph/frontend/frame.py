@@ -11,7 +11,7 @@ import os
 import re
 import unicodedata
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -73,9 +73,7 @@ from semgraph.frontend.load import Loader, dump, load_document
 from semgraph.frontend.renamed import ELSEWHERE
 from semgraph.frontend.row_files import delimited_rows, json_rows, parquet_rows, rows_of_path
 from semgraph.frontend.rows import (
-    Columns as InputColumns,
-)
-from semgraph.frontend.rows import (
+    RowColumns,
     check_rows,
     columns_of,
     is_empty,
@@ -976,10 +974,8 @@ def table(
     except Fault as fault:
         raise call_error("optional", fault) from None
     bad = set_aside(rows)
-    checked = check_rows(
-        spec, data, key=key or (cut.key if cut else ""), partition=cut.partition if cut else "",
-        bad=bad,
-    )  # fmt: skip
+    unique, partition = key or (cut.key if cut else ""), cut.partition if cut else ""
+    checked = check_rows(spec, data, key=unique, partition=partition, bad=bad)
     checked = with_set_aside(checked, bad)
     node = Input(
         step=name,
@@ -1068,13 +1064,13 @@ def _world(
     return World(graph or NO_GRAPH, None, Path(folder or "."), own)
 
 
-def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[InputColumns, InputSpec]:
+def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[RowColumns, InputSpec]:
     """The columns of rows, and the declaration that fits them; `own` are types that the user gave."""
     try:
         data = columns_of(rows)
     except Fault as fault:
         raise InputError(Problem(f"input {name} {fault.what}", hint=fault.hint)) from None
-    if data.unreadable and not data.count:
+    if data.count and data.count == len(data.unreadable):
         with_set_aside(pa.table({}), [(str(row.problem), {}) for row in data.unreadable.values()])
     declared = _declared(name, own, data.values if data.count or data.values else None)
     columns = dict(data.values) or {column: [] for column in declared}
@@ -1082,10 +1078,10 @@ def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[InputColumns, I
     types, problems = {}, []
     for column, values in columns.items():
         try:
-            columns[column], types[column] = _typed(values, declared.get(column))
+            columns[column], types[column] = _typed(values, declared.get(column), data.unreadable)
         except (Fault, pa.ArrowException) as error:
             hint = getattr(error, "hint", None) or "give each column values of one type"
-            mixed = _kinds(values, data) if isinstance(values, list) else ""
+            mixed = _kinds(values) if isinstance(values, list) else ""
             there = f'types={{"{column}": "json"}} reads it as JSON' if mixed else None
             what = f'input {name}, column "{column}": {mixed or error}'
             problems.append(Problem(what, there=there, hint=hint))
@@ -1100,17 +1096,14 @@ def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[InputColumns, I
     return replace(data, values=columns), specs[name]
 
 
-def _kinds(values: list[Any], data: InputColumns) -> str:
+def _kinds(values: list[Any]) -> str:
     """The kinds of the values of a column in words, each with the first row that has it; "" for one."""
     first: dict[str, int] = {}
-    for place, value in zip(data.places, values, strict=True):
+    for row, value in enumerate(values, 1):
         if value is not None:
-            first.setdefault(_KINDS.get(type(value), type(value).__name__), place + 1)
-    return (
-        " and ".join(f"{kind} in row {row}" for kind, row in first.items())
-        if len(first) > 1
-        else ""
-    )
+            first.setdefault(_KINDS.get(type(value), type(value).__name__), row)
+    kinds = [f"{kind} in row {row}" for kind, row in first.items()]
+    return " and ".join(kinds) if len(kinds) > 1 else ""
 
 
 _KINDS = {str: "a text", bool: "true or false", list: "a list", dict: "an object"}
@@ -1155,19 +1148,18 @@ def _name_like(text: str) -> str:
     return words if NAME.match(words) else f"column_{words}".rstrip("_")
 
 
-def _typed(values: Any, declared: str | None) -> tuple[Any, str]:
+def _typed(values: Any, declared: str | None, bad: Container[int]) -> tuple[Any, str]:
     """A column as an array, or as it is if its type is `declared`, and its type as plans write it. A
-    NULL in the values makes it `T null`. Raises Fault.
+    NULL in the values, but for those of bad rows, makes it `T null`. Raises Fault.
     """
+    listed = isinstance(values, list)
+    good = [v for i, v in enumerate(values) if i not in bad] if listed else values
     if declared is not None:
-        if isinstance(values, list):
-            values = [None if is_null(value) else value for value in values]
-            null = any(value is None or is_empty(value) for value in values)
-        else:
-            null = bool(values.null_count)
+        null = any(is_null(v) or is_empty(v) for v in good) if listed else bool(values.null_count)
+        values = [None if is_null(v) else v for v in values] if listed else values
         text = declared if declared.endswith(" null") or not null else f"{declared} null"
         return values, text
-    array: Any = _array(values) if isinstance(values, list) else values
+    array: Any = _array(good) if listed else values
     kind = str(_type_of(array))
     return (array if len(array) == len(values) else values), kind
 

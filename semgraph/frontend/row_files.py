@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from semgraph.errors import Fault, InputError, Problem
 from semgraph.expr.types import TIMESTAMP
 from semgraph.formats import plural
-from semgraph.frontend.encodings import NotUtf8, not_utf8
+from semgraph.frontend.encodings import not_utf8
 from semgraph.frontend.rows import LINE, Unreadable, names_of, shown
 
 R = TypeVar("R")
@@ -47,25 +47,12 @@ def delimited_rows(path: Path, delimiter: str | None, texts: Collection[str] = (
     between = delimiter or _DELIMITERS.get(path.suffix.lower(), ",")
     if len(between) != 1:
         raise InputError(Problem(f"delimiter {between!r}: it is one character"))
-    read = reading(_existing(path), lambda file: read_csv(file, between))
-    rows = read
-    if not isinstance(read, pa.Table):
-        good = [row for row in read if not isinstance(row, Unreadable)]
-        rows = pa.table(
-            {
-                name: pa.chunked_array([[row[name] for row in good]], pa.string())
-                for name in dict(*good[:1])
-            }
-        )
+    rows, bad = reading(_existing(path), lambda file: _delimited(file, between))
     columns = [
         values if name in texts else typed(values)
         for name, values in zip(rows.column_names, rows.columns, strict=True)
     ]
-    made = pa.table(columns, names=rows.column_names)
-    if rows is read:
-        return made
-    typed_rows = iter(made.to_pylist())
-    return [row if isinstance(row, Unreadable) else next(typed_rows) for row in read]
+    return _with_unreadable(pa.table(columns, names=rows.column_names), bad)
 
 
 def json_rows(path: Path) -> Any:
@@ -155,8 +142,19 @@ def read_csv(path: Path, delimiter: str = ",") -> Any:
 
     Raises InputError.
     """
-    from pyarrow import csv
+    return _with_unreadable(*_delimited(path, delimiter))
 
+
+def _with_unreadable(table: pa.Table, bad: Mapping[int, Unreadable]) -> Any:
+    rows: Any = table.to_pylist() if bad else table
+    for place in sorted(bad):
+        rows.insert(place, bad[place])
+    return rows
+
+
+def _delimited(path: Path, delimiter: str) -> tuple[pa.Table, dict[int, Unreadable]]:
+    """The rows of a file as a table, and by place those that cannot be read."""
+    texts.field_size_limit(2**31 - 1)
     raw = path.read_bytes().removeprefix(BOM_UTF8)
     names = next(texts.reader(_text(raw), delimiter=delimiter), [])
     if not names:
@@ -164,71 +162,85 @@ def read_csv(path: Path, delimiter: str = ",") -> Any:
         raise InputError(Problem(f"{path}: the file is empty", hint=hint))
     "".join(names).encode()
     _refuse_other_separator(path, names, delimiter)
-    raw, unclosed = _without_open_quotes(path, raw, delimiter)
-    wrong = not_utf8(raw, str(path))
-    if wrong is not None:  # a letter for each byte
-        raw = raw.decode("latin-1").encode()
-    skipped: list[Any] = []
+    try:
+        if raw.count(b'"') % 2 == 0:  # else a quote may be open to the end
+            return _table(raw, names, delimiter), {}
+    except pa.ArrowInvalid:
+        pass
+    good, bad = _parted(path, raw, len(names), delimiter)
+    try:
+        return _table(good, names, delimiter), bad
+    except pa.ArrowInvalid as error:
+        raise InputError(Problem(f"{path}: {plainly(error)}")) from None
 
-    def skip(row: Any) -> Literal["skip"]:
-        skipped.append(row)
-        return "skip"
 
-    read = csv.ReadOptions(
-        use_threads=False,  # threads lose the number of a row
-        block_size=min(len(raw) + 1, 2**31 - 1),  # a row is within a block
-        column_names=names,
-        skip_rows_after_names=1,
-    )
-    parse = csv.ParseOptions(
-        delimiter=delimiter,
-        newlines_in_values=True,
-        invalid_row_handler=skip,
-    )
+def _table(raw: bytes, names: Sequence[str], delimiter: str) -> pa.Table:
+    from pyarrow import csv
+
+    read = csv.ReadOptions(block_size=min(len(raw) + 1, 2**31 - 1))  # a row is within a block
+    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     convert = csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()),
         null_values=[""],
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    try:
-        table = csv.read_csv(io.BytesIO(raw), read, parse, convert)
-    except pa.ArrowInvalid as error:
-        raise InputError(Problem(f"{path}: {plainly(error)}")) from None
-    if not (wrong or skipped or unclosed) or len(set(names)) < len(names):
-        return table
-    rows: list[Any] = table.to_pylist()
-    for row in skipped:
-        number = row.number + sum(place <= row.number - 2 for place, _ in unclosed)
-        what = f"{path}: row {number} has {plural(row.actual_columns, 'cell')}, and the first line {len(names)}"
-        hint = "each row needs as many cells as the first line; a cell with a comma needs double quotes"
-        rows.insert(row.number - 2, Unreadable(Problem(what, hint=hint), row.text))
-    if wrong is not None:
-        rows = [_from_bytes(f"{path}: row {i}", row, wrong.hint) for i, row in enumerate(rows, 2)]
-        if all(isinstance(row, Unreadable) for row in rows):
-            path.read_bytes().decode()
-    for place, row in reversed(unclosed):
-        rows.insert(place, row)
-    return rows
+    return csv.read_csv(io.BytesIO(raw), read, parse, convert)
+
+
+def _parted(
+    path: Path, raw: bytes, width: int, delimiter: str
+) -> tuple[bytes, dict[int, Unreadable]]:
+    """A file without the rows that cannot be read, and those by place. Raises InputError."""
+    good: list[str] = []
+    bad: dict[int, Unreadable] = {}
+    place, start = -1, 0  # of the first line
+    for line, row, cells in _records(list(_text(raw)), delimiter):
+        text, problem = row.encode(errors="surrogateescape"), None
+        wrong = not_utf8(text, str(path), start)
+        if isinstance(cells, str):
+            hint = "close it; a quote inside a quoted cell is written twice"
+            problem = Problem(f"{path}:{line}: {cells}", hint=hint)
+        elif cells and len(cells) != width:
+            what = f"{path}: row {place + 2} has {plural(len(cells), 'cell')}, and the first line {width}"
+            hint = "each row needs as many cells as the first line; a cell with a comma needs double quotes"
+            problem = Problem(what, hint=hint)
+        elif wrong is not None:
+            problem = Problem(f"{path}:{line}: {wrong.what}", hint=wrong.hint)
+        if problem is None:
+            good.append(row)
+        elif place < 0:
+            raise InputError(problem)
+        else:
+            bad[place] = Unreadable(problem, row)
+        place += cells != []  # a blank line is no row
+        start += len(text)
+    return "".join(good).encode(), bad
+
+
+def _records(lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, str, list[str] | str]]:
+    """The rows of a delimited file: the number of the line, the text, and the cells, or what is wrong
+    with a quote. One that is never closed costs its line alone.
+    """
+    start = 0
+    while start < len(lines):
+        first = start
+        reader = texts.reader(islice(lines, start, None), delimiter=delimiter, strict=True)
+        try:
+            for cells in reader:
+                end = first + reader.line_num
+                yield start + 1, "".join(lines[start:end]), cells
+                start = end
+        except texts.Error as error:
+            end, what = first + reader.line_num, "a cell goes on after its closing quote"
+            if "unexpected end" in str(error):
+                end, what = start + 1, "a double quote is opened in this row and never closed"
+            yield start + 1, "".join(lines[start:end]), what
+            start = end
 
 
 def _text(raw: bytes) -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BytesIO(raw), "utf-8", "surrogateescape", newline="")
-
-
-def _from_bytes(place: str, row: dict[str, str | None], hint: str) -> dict[str, Any]:
-    """A row whose cells have a letter for each byte."""
-    if isinstance(row, Unreadable):
-        return row
-    cells = {name: cell and cell.encode("latin-1") for name, cell in row.items()}
-    try:
-        return {name: cell and cell.decode() for name, cell in cells.items()}
-    except UnicodeDecodeError as error:
-        problem = Problem(f"{place} is not UTF-8: {shown(error.object)}", hint=hint)
-        return Unreadable(
-            problem,
-            ",".join((c or b"").decode("utf-8", "backslashreplace") for c in cells.values()),
-        )
 
 
 def _refuse_other_separator(path: Path, names: Sequence[str], delimiter: str) -> None:
@@ -241,31 +253,6 @@ def _refuse_other_separator(path: Path, names: Sequence[str], delimiter: str) ->
             hint = "save it with commas as .csv, or with tabs as .tsv"
             what = f"its cells stand between {known[other]}, and those of a {path.suffix} between {known[delimiter]}"
             raise InputError(Problem(f"{path}: {what}", hint=hint))
-
-
-def _without_open_quotes(
-    path: Path, raw: bytes, delimiter: str
-) -> tuple[bytes, list[tuple[int, Unreadable]]]:
-    """A file without the lines in which a quote is opened that nothing closes: such a cell goes on to
-    the end. Each of them with its place among the rows.
-    """
-    found: list[tuple[int, Unreadable]] = []
-    while raw.count(b'"') % 2:
-        reader, begin, rows = texts.reader(_text(raw), delimiter=delimiter, strict=True), 1, 0
-        try:
-            for row in reader:
-                begin, rows = reader.line_num + 1, rows + bool(row)
-            break
-        except texts.Error as error:
-            if "unexpected end" not in str(error) or not rows:
-                break
-        lines = raw.splitlines(keepends=True)
-        hint = "close it; a quote inside a quoted cell is written twice"
-        what = f"{path}:{begin + len(found)}: a double quote is opened in this row and never closed"
-        line = lines.pop(begin - 1).decode("utf-8", "backslashreplace").rstrip("\r\n")
-        found.append((rows - 1, Unreadable(Problem(what, hint=hint), line)))
-        raw = b"".join(lines)
-    return raw, found
 
 
 def plainly(error: Exception) -> str:
@@ -360,33 +347,31 @@ def _objects(path: Path | str, lines: Iterator[str]) -> Iterator[dict[str, Any]]
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        problem, row = None, None
-        wrong = line.isascii() or not_utf8(line.encode("utf-8", "surrogateescape"), str(path))
         try:
-            row = json.loads(line, object_pairs_hook=_distinct)
-        except (ValueError, RecursionError) as error:
-            hint = _OTHER_JSON if number == 1 and line.strip() in "[{" else _fix(error)
-            what = f"{path}:{number}: this line is no JSON: {_json_fault(error)}"
-            problem = Problem(what, hint=hint or _OTHER_JSON)
-        if isinstance(wrong, NotUtf8):
-            problem = Problem(f"{path}:{number}: {wrong.what}", hint=wrong.hint)
-        elif problem is None and not isinstance(row, dict):
-            hint = _OTHER_JSON if isinstance(row, list) else 'write {"column": "value"}'
-            what = f"{path}:{number}: this line is no JSON object, but {_json_kind(row)}"
-            problem = Problem(what, hint=hint)
-        if problem is not None:
+            row = _object(f"{path}:{number}", line, path)
+        except InputError as error:
             if number == 1 and (line.strip() in "[{" or "\0" in line):  # another kind of file
-                raise InputError(problem)
-            raw = line.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-            yield Unreadable(problem, raw.rstrip("\r\n"))
-        elif row is not None:
+                raise
+            yield Unreadable(error.problems[0], line)
+        else:
             yield {name: value for name, value in row.items() if name not in _OWN}
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        raise ValueError(f'"{max(n for n, _ in pairs)}" is there twice')
+def _object(place: str, line: str, path: Path | str) -> dict[str, Any]:
+    """The object on a line. Raises InputError."""
+    wrong = not_utf8(line.encode(errors="surrogateescape"), str(path))
+    if wrong is not None:
+        raise InputError(Problem(f"{place}: {wrong.what}", hint=wrong.hint))
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        hint = _OTHER_JSON if line.strip() in "[{" else _fix(error)
+        what = f"{place}: this line is no JSON: {_json_fault(error)}"
+        raise InputError(Problem(what, hint=hint or _OTHER_JSON)) from None
+    if not isinstance(row, dict):
+        hint = _OTHER_JSON if isinstance(row, list) else 'write {"column": "value"}'
+        what = f"{place}: this line is no JSON object, but {_json_kind(row)}"
+        raise InputError(Problem(what, hint=hint))
     return row
 
 
@@ -405,14 +390,12 @@ def json_list(path: Path) -> list[Mapping[str, Any]]:
         hint = 'write [{"column": "value"}, ...]; a file with an object on each line ends in .jsonl'
         what = f"{path}: this is no list of JSON objects, but {_json_kind(rows)}"
         raise InputError(Problem(what, hint=hint))
-    return [
-        row if isinstance(row, dict) else _no_object(path, i, row) for i, row in enumerate(rows, 1)
-    ]
-
-
-def _no_object(path: Path, number: int, row: Any) -> Unreadable:
-    what = f"{path}: item {number} of the list is no JSON object, but {_json_kind(row)}"
-    return Unreadable(Problem(what, hint='write [{"column": "value"}, ...]'), json.dumps(row))
+    for i, row in enumerate(rows):
+        if not isinstance(row, dict):
+            what = f"{path}: item {i + 1} of the list is no JSON object, but {_json_kind(row)}"
+            problem = Problem(what, hint='write [{"column": "value"}, ...]')
+            rows[i] = Unreadable(problem, json.dumps(row))
+    return rows
 
 
 _OTHER_JSON = "one object on each line; a file with a list of objects ends in .json"

@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from semgraph.errors import Fault, InputError, Problem, did_you_mean
 from semgraph.expr.functions import canonical_json
-from semgraph.expr.types import Type, type_of_arrow
+from semgraph.expr.types import Type, python_values, type_of_arrow
 from semgraph.logical.plan import InputSpec
 from semgraph.logical.prompt import plain
 
@@ -31,9 +31,7 @@ def convert(value: Any, kind: Type) -> Any:
     >>> convert("2025-01-15T10:00:00+02:00", Type("timestamp")).isoformat()
     '2025-01-15T08:00:00+00:00'
     """
-    if isinstance(value, Fault):
-        raise value
-    if value is None or (is_empty(value) and kind.name != "string"):
+    if is_empty(value) and kind.name != "string":
         return None
     if is_null(value) and not (isinstance(value, float) and kind.name == "double"):
         return None
@@ -59,10 +57,10 @@ def is_empty(value: object) -> bool:
 
 
 def is_null(value: object) -> bool:
-    """Whether it is what data frames put for nothing: NaN, NaT and NA."""
+    """Whether it is None, or what data frames put for nothing: NaN, NaT and NA."""
     if isinstance(value, float):
         return math.isnan(value)
-    return type(value).__name__ in {"NaTType", "NAType"}
+    return type(value).__name__ in {"NoneType", "NaTType", "NAType"}
 
 
 def shown(value: object) -> str:
@@ -84,9 +82,13 @@ def check_text(text: str) -> str:
             text.encode()
         except UnicodeEncodeError as error:
             what = f"the text holds half a character (U+{ord(text[error.start]):04X}), at {error.start}"
-            raise Fault(
-                what, hint="it was cut or decoded wrongly before: read it as UTF-8"
-            ) from None
+            hint = "it was cut or decoded wrongly before: read it as UTF-8"
+            if "\udc80" <= text[error.start] <= "\udcff":
+                what, hint = (
+                    f"{shown(text.encode(errors='surrogateescape'))} is not UTF-8",
+                    "write the text in UTF-8",
+                )
+            raise Fault(what, hint=hint) from None
     return text
 
 
@@ -252,37 +254,33 @@ class RowFault(NamedTuple):
 
 class Unreadable(dict[str, Any]):
     """A row of a file that cannot be read, in its place among the others: without columns, with what
-    is wrong and its text.
+    is wrong and its text, in which bytes that are not UTF-8 are surrogates.
     """
 
     def __init__(self, problem: Problem, text: str) -> None:
         super().__init__()
-        self.problem, self.text = problem, text
+        self.problem = problem
+        raw = text.rstrip("\r\n").encode(errors="surrogateescape")
+        self.text = raw.decode(errors="backslashreplace")
 
 
 @dataclass(frozen=True)
-class Columns:
-    """The columns of rows, as Arrow arrays or lists, their number, and the rows that have none, by
-    their place.
+class RowColumns:
+    """The columns of rows, as Arrow arrays or lists, their number, and by place the rows that have
+    none.
     """
 
     values: dict[str, Any]
     count: int
     unreadable: Mapping[int, Unreadable] = field(default_factory=dict)
 
-    @property
-    def places(self) -> list[int]:
-        """The places of the rows that have columns."""
-        total = self.count + len(self.unreadable)
-        return [place for place in range(total) if place not in self.unreadable]
-
     def row(self, place: int) -> dict[str, Any]:
         """The row at a place as it is, to be kept as JSON."""
         if place in self.unreadable:
             return {LINE: self.unreadable[place].text}
-        at = place - sum(each < place for each in self.unreadable)
         return {
-            name: plain(_python(values[at : at + 1])[0]) for name, values in self.values.items()
+            name: plain(python_values(values[place : place + 1])[0])
+            for name, values in self.values.items()
         }
 
 
@@ -319,7 +317,7 @@ def check_rows(
 ) -> pa.Table:
     """Rows as a table with the declared columns and types.
 
-    A column that may be NULL may be missing. Columns that are not declared are left out. Text is
+    A column that may be NULL may be missing. RowColumns that are not declared are left out. Text is
     taken for numbers, times (ISO 8601; without a zone: UTC), lists and structs (JSON), as files
     without types have it.
 
@@ -350,7 +348,7 @@ def check_rows(
         for (_, kind), values in zip(spec.columns, columns, strict=True)
     ]
     table = pa.table(arrays, schema=spec.schema)
-    return table.filter(pa.array([p not in wrong for p in raw.places])) if wrong else table
+    return table.filter(pa.array([p not in wrong for p in range(raw.count)])) if wrong else table
 
 
 def _problem(fault: RowFault, spec: InputSpec, source: str, first: int) -> Problem:
@@ -399,7 +397,7 @@ def row_faults(spec: InputSpec, rows: Any, *, partition: str = "", key: str = ""
 
 def _typed_columns(
     spec: InputSpec, rows: Any, partition: str, key: str, source: str, first: int = 0
-) -> tuple[list[Any], list[RowFault], Columns]:
+) -> tuple[list[Any], list[RowFault], RowColumns]:
     """The declared columns, each an Arrow array or a list of values of its type; none, if the rows
     have none. What is wrong with the rows, by place, and the rows as they are.
     """
@@ -416,42 +414,41 @@ def _typed_columns(
             else ""
         )
         no_rows = RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)
-        return [], [no_rows], Columns({}, 0)
+        return [], [no_rows], RowColumns({}, 0)
     columns, count = raw.values, raw.count
-    placed = [RowFault(p, "", e.problem.what, e.problem.hint) for p, e in raw.unreadable.items()]
-    if not columns and not count:  # an empty list or file has no column names
-        return [], placed, raw
-    placed += _slips(spec, columns, rows)
-    places, faults = raw.places, list(_missing(spec, columns, source))
-    bad = {fault.row for fault in placed}
+    faults = [RowFault(p, "", e.problem.what, e.problem.hint) for p, e in raw.unreadable.items()]
+    if not columns and count == len(faults):  # an empty list or file has no column names
+        return [], faults, raw
+    faults += _slips(spec, columns, rows)
+    bad = {fault.row for fault in faults}
+    faults += _missing(spec, columns, source)
     converted: dict[str, Any] = {}
     for name, kind in spec.columns:
         values, wrong = _column(name, kind, columns.get(name, [None] * count))
         if name == partition and kind.nullable:
             values = _without_null(values)
         if name in columns and not kind.nullable:
-            wrong += _nulls(name, values, {fault.row for fault in wrong})
-        faults += [fault._replace(row=places[fault.row or 0]) for fault in wrong]
+            wrong += _nulls(name, values, bad | {fault.row for fault in wrong})
+        faults += wrong
         converted[name] = values
     if key in columns:
         faults += _doubles(key, converted[key], first)
-    faults = [fault for fault in faults if fault.what != "is NULL" or fault.row not in bad]
-    return list(converted.values()), placed + faults, raw
+    return list(converted.values()), faults, raw
 
 
-def columns_of(rows: Any) -> Columns:
+def columns_of(rows: Any) -> RowColumns:
     """The columns of rows. Raises Fault."""
-    if isinstance(rows, Columns):
+    if isinstance(rows, RowColumns):
         return rows
     _refuse_other_frames(rows)
     if is_pandas(rows):
         _unique([str(name) for name in rows.columns])
-        return Columns({str(name): _from_pandas(rows[name]) for name in rows.columns}, len(rows))
+        return RowColumns({str(name): _from_pandas(rows[name]) for name in rows.columns}, len(rows))
     if hasattr(rows, "__arrow_c_stream__") or isinstance(rows, pa.RecordBatch):
         rows = rows if isinstance(rows, pa.Table) else pa.table(rows)
         columns = names_of(rows)
         _unique(columns)
-        return Columns({name: rows.column(i) for i, name in enumerate(columns)}, rows.num_rows)
+        return RowColumns({name: rows.column(i) for i, name in enumerate(columns)}, rows.num_rows)
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         raise Fault(
             f"cannot be read from {type(rows).__name__}",
@@ -462,10 +459,9 @@ def columns_of(rows: Any) -> Columns:
     for i, row in enumerate(listed):
         if not isinstance(row, Mapping):
             raise Fault(f"row {i + 1} is {type(row).__name__}, not a mapping of columns")
-    listed = [row for row in listed if not isinstance(row, Unreadable)] if unreadable else listed
     names = {str(name): name for row in listed for name in row}
     values = {text: [row.get(name) for row in listed] for text, name in names.items()}
-    return Columns(values, len(listed), unreadable)
+    return RowColumns(values, len(listed), unreadable)
 
 
 def is_pandas(rows: object) -> bool:
@@ -562,32 +558,13 @@ def _column(name: str, kind: Type, values: Any) -> tuple[Any, list[RowFault]]:
         values = [json.dumps(v, ensure_ascii=False) if isinstance(v, str) else v for v in values]
     converted: list[Any] = []
     faults: list[RowFault] = []
-    for i, value in enumerate(_python(values)):
+    for i, value in enumerate(python_values(values)):
         try:
             converted.append(convert(value, kind))
         except Fault as fault:
             converted.append(None)
             faults.append(RowFault(i, name, fault.what, fault.hint or fault.there))
     return converted, faults
-
-
-def _python(values: Any) -> list[Any]:
-    """The values of a column in Python; a fault in place of one that Python does not have."""
-    try:
-        return cast("list[Any]", values if isinstance(values, list) else values.to_pylist())
-    except (ValueError, OverflowError):
-        return list(map(_scalar, values))
-
-
-def _scalar(value: Any) -> Any:
-    try:
-        return value.as_py()
-    except UnicodeDecodeError as error:
-        return Fault(f"{shown(error.object)} is not UTF-8", hint="write the text in UTF-8")
-    except (ValueError, OverflowError):
-        return Fault(
-            f"{value.cast(pa.string())} is out of range", hint="times have years from 1 to 9999"
-        )
 
 
 def _cast(kind: Type, values: Any) -> Any:
@@ -617,8 +594,8 @@ def _clean(array: Any) -> bool:
     import pyarrow.compute as pc
 
     if pa.types.is_temporal(array.type):
-        ends = pc.min_max(array)
-        return all(not isinstance(_scalar(end), Fault) for end in ends.values())
+        ends = python_values(pa.array([pc.min_max(array)]))[0]
+        return not any(isinstance(end, str) for end in ends.values())
     return not pa.types.is_floating(array.type) or pc.all(pc.is_finite(array)).as_py() is not False
 
 
@@ -636,7 +613,7 @@ def _nulls(name: str, column: Any, bad: Collection[int | None]) -> list[RowFault
     hint = f"fill it, or declare {name} with null after its type"
     return [
         RowFault(row, name, "is NULL", hint)
-        for row, value in enumerate(_python(column))
+        for row, value in enumerate(python_values(column))
         if value is None and row not in bad
     ]
 
@@ -649,16 +626,11 @@ def _doubles(key: str, column: Any, before: int = 0) -> Iterator[RowFault]:
         if pc.count_distinct(column).as_py() == len(column) - column.null_count:
             return
     seen: dict[Any, int] = {}
-    for row, value in enumerate(_python(column)):
+    for row, value in enumerate(python_values(column)):
         if value is None:
             continue
         first = seen.setdefault(value, row)
         if first != row:
-            yield RowFault(
-                row,
-                key,
-                f'"{value}" names row {before + first + 1} already',
-                "a key names one row",
-                refuses=True,
-            )
+            what = f'"{value}" names row {before + first + 1} already'
+            yield RowFault(row, key, what, "a key names one row", refuses=True)
             return

@@ -386,3 +386,12 @@ def test_an_option_that_is_nearly_one_is_no_input(
     with pytest.raises(PlanError) as caught:
         call(session, plan)
     assert said in str(caught.value)
+
+
+def test_columns_that_differ_in_case_alone_are_refused_only_where_they_are_named(
+    tickets: pd.DataFrame,
+) -> None:
+    frame = tickets.assign(Key=1, key=2)
+    assert list(frame.sem.filter("Does it say so: {body}").columns) == list(frame.columns)
+    with pytest.raises(PlanError, match='the frame has column "key" twice, but for case'):
+        frame.sem.filter("Is {key} one?")
