@@ -123,7 +123,7 @@ def failures_of(
     again = [
         row
         for row, refusal in zip(unwritten, refused, strict=True)
-        if refusal in before and row.input_row is not None and not row.by_embedder
+        if refusal in before and row.input_row is not None
     ]
     before |= set(refused)
     failures = [row.failure() for row in unwritten]
@@ -184,26 +184,6 @@ class Writes:
                 if key in problems
             ]
         return refused
-
-
-async def with_vectors(sinks: Sinks, embed: EmbedTextsOf) -> tuple[Sinks, list[Unwritten]]:
-    """The rows of some sinks as tables, with the vectors that their labels have of texts; and the
-    rows with a text that the embedder rejects.
-    """
-    embedded: list[tuple[SinkSpec, Batch]] = []
-    unwritten: list[Unwritten] = []
-    for spec, batch in sinks:
-        while True:
-            try:
-                embedded.append((spec, await _with_vectors(spec.sink, batch, embed)))
-                break
-            except NoVectors as error:
-                unwritten += [
-                    Unwritten(spec, batch, place, Problem(what), by_embedder=True)
-                    for place, what in error.errors.items()
-                ]
-                batch = error.others  # noqa: PLW2901
-    return embedded, unwritten
 
 
 async def _with_vectors(sink: Sink, batch: Batch, embed: EmbedTextsOf) -> Batch:
@@ -383,32 +363,32 @@ class Commits:
         """The rows of some sinks as `window` takes them, and rows that lack a vector. Where rows
         fail by input row, those that derive from none are noted.
         """
-        ready, unwritten = await with_vectors(sinks, partial(self.runtime.embed, COMMIT))
-        if self.plan.logical.windows is not None:
-            for row in unwritten:
-                if row.input_row is None:
-                    failure = row.failure()
-                    self.runtime.meter.counted.count(failure.step, "rows left out", failure.error)
-            unwritten = [row for row in unwritten if row.input_row is not None]
+        ready: list[tuple[SinkSpec, Batch]] = []
+        unwritten: list[Unwritten] = []
+        embed = partial(self.runtime.embed, COMMIT)
+        for spec, rows in sinks:
+            batch, complete = rows, False
+            while not complete:
+                try:
+                    ready.append((spec, await _with_vectors(spec.sink, batch, embed)))
+                    complete = True
+                except NoVectors as error:
+                    for place, what in error.errors.items():
+                        row = Unwritten(spec, batch, place, Problem(what), by_embedder=True)
+                        if not self.runtime.left_out(row.failure()):
+                            unwritten.append(row)
+                    batch = error.others
         return ready, unwritten
 
     async def window(
-        self,
-        windowing: Windowing,
-        window: Window,
-        rows: InputRows,
-        sinks: Sinks,
-        now: datetime,
-        unwritten: Sequence[Unwritten] = (),
+        self, windowing: Windowing, window: Window, rows: InputRows, sinks: Sinks, now: datetime
     ) -> CommitAttempt:
         """Write a window with its marks, in one transaction; or nothing, if rows of it cannot be
-        written, such as those that are known to be `unwritten`. A partition that another run wrote
-        first, or with a fault that is of no row, is stopped.
+        written. A partition that another run wrote first, or with a fault that is of no row, is
+        stopped.
         """
         if not self.options.write or not self.plan.sinks:
             return CommitAttempt(done=True)
-        if unwritten:
-            return CommitAttempt(unwritten=unwritten)
         head = uuid4().hex
         try:
             own = [(spec, batch.of_rows(window.rows)) for spec, batch in sinks]

@@ -464,11 +464,7 @@ class Evaluation:
     def leave_out(self, failures: Iterable[Failure]) -> None:
         """Set rows aside; those of no input row at hand are noted."""
         rows = {row for window in self._windows for row in window.rows}
-        for failure in failures:
-            if self.runtime.plan.logical.windows is None or failure.input_row in rows:
-                self.failures.append(failure)
-            else:
-                self.runtime.meter.counted.count(failure.step, "rows left out", failure.error)
+        self.failures += [f for f in failures if not self.runtime.left_out(f, rows)]
 
     @property
     def traced(self) -> bool:

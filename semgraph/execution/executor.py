@@ -29,7 +29,6 @@ from semgraph.execution.commit import (
     Commits,
     Refused,
     Sinks,
-    Unwritten,
     failures_of,
     nothing_written,
     without,
@@ -599,25 +598,19 @@ class Executor:
         input_rows = self.outcome.input_rows
         if input_rows is None:
             raise EngineError("a wave without input rows")
-        recorder, good = self.runtime.recorder, attempt.good
-        sinks, lacking = attempt.sinks, list[Unwritten]()
-        if self.options.write and good:
-            own = {row for window in good for row in window.rows}
+        recorder, sinks = self.runtime.recorder, attempt.sinks
+        if self.options.write and attempt.good:
+            own = {row for window in attempt.good for row in window.rows}
             sinks, lacking = await self.commits.with_vectors(
                 [(spec, batch.of_rows(own)) for spec, batch in sinks]
             )
+            attempt.lost |= self._fail(row.failure() for row in lacking)
+        good = attempt.good
         recorder.begin()
         self._record(attempt)
         recorder.keep()
         results = await all_ended(
-            self.commits.window(
-                windowing,
-                window,
-                input_rows,
-                sinks,
-                attempt.now,
-                [row for row in lacking if row.input_row in window.rows],
-            )
+            self.commits.window(windowing, window, input_rows, sinks, attempt.now)
             for window in good
         )
         ends = list(zip(good, results, strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -27,7 +27,7 @@ from semgraph.meter import Meter, StepMetrics
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch
-from semgraph.semantic.ask import Answered
+from semgraph.semantic.ask import Answered, Failure
 from semgraph.semantic.context import count_embeddings
 from semgraph.stores.base import MatchQuery, SearchQuery, Store, count_round_trips
 
@@ -290,6 +290,17 @@ class Runtime:
         return frozenset(
             node.step for node in walk(*self.plan.roots) if isinstance(node, (Semantic, Embed))
         )
+
+    def left_out(self, failure: Failure, rows: Collection[int] | None = None) -> bool:
+        """Note a row that lacks a vector, unless it fails: the plan has no windows, or the row
+        derives from one of some input rows (None: from any).
+        """
+        row = failure.input_row
+        fails = row is not None if rows is None else row in rows
+        if fails or self.plan.logical.windows is None:
+            return False
+        self.meter.counted.count(failure.step, "rows left out", failure.error)
+        return True
 
     async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Embeddings:
         """Embed distinct texts of one partition, metered to a step."""

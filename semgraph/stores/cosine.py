@@ -64,8 +64,8 @@ class Block:
         """Their reciprocal lengths in float32."""
         return self._inverse[: self.count]
 
-    def put(self, ids: Ints, vectors: Singles) -> None:
-        """Add or replace vectors."""
+    def put(self, ids: Ints, vectors: Singles) -> Ints:
+        """Add or replace vectors. Returns the ids of those that are left out."""
         import numpy as np
 
         norms = lengths(vectors)
@@ -84,6 +84,7 @@ class Block:
             1 / norms[replaced],
         )
         self._append(ids[new], vectors[new], norms[new])
+        return ids[~usable]
 
     def reserve(self, capacity: int) -> None:
         """Allocate memory for so many vectors in all."""

@@ -85,7 +85,9 @@ class LeftOut:
 
     def note(self, graph: Graph, label: str, name: str, value: Any, row: dict[str, Any]) -> None:
         """Note that a row is left out, because of one of its values."""
-        declared = graph.labels[label].columns.get(name, "vector") if label != "path" else "whole"
+        declared = (
+            graph.labels[label].columns.get(name, "a usable vector") if label != "path" else "whole"
+        )
         key, shown = row.get(graph.key), "missing" if value is None else repr(value)
         of = key if isinstance(key, str) else repr(row)
         first = f"{name} is {shortened(shown, 60)}, not {declared}. First: {shortened(of, 100)}"

@@ -390,7 +390,7 @@ def statistics(graph: Graph) -> str:
             f"MATCH {pattern} WITH count(n) AS number RETURN {string(label.name)} AS label, '' AS name, number"
         )
         parts += [
-            f"MATCH {pattern} WHERE n.{quoted(name)} IS NOT NULL WITH n LIMIT 100\n"
+            f"MATCH {pattern} WHERE n.{quoted(name)} IS :: LIST<ANY> NOT NULL WITH n LIMIT 100\n"
             f"WITH size(n.{quoted(name)}) AS number, count(n) AS times ORDER BY times DESC LIMIT 1\n"
             f"RETURN {string(label.name)} AS label, {string(name)} AS name, number"
             for name in label.vectors.values()

@@ -48,8 +48,8 @@ full-text index, which sorts all its entries anyway, for all where that is more 
 @dataclass
 class Searches:
     """State shared by searches: compiled statements, how many entries of each index were needed, and
-    which labels and partitions have so many rows that their vector index is read; a note for each
-    vector property with values that cannot be compared.
+    which labels and partitions have so many rows that their vector index is read, and which vector
+    properties have values that cannot be compared.
     """
 
     bolt: Bolt
@@ -60,7 +60,7 @@ class Searches:
     missing_derived: MissingDerived | None = None
     factors: dict[str, int] = field(default_factory=dict)
     large: set[tuple[str, tuple[str, ...] | None]] = field(default_factory=set)
-    odd: dict[tuple[str, str], str] = field(default_factory=dict)
+    odd: set[tuple[str, str]] = field(default_factory=set)
     _texts: dict[Any, SearchStatement] = field(default_factory=dict)
 
     def opened(
@@ -139,41 +139,36 @@ class _Search:
             try:
                 records = await self.of.bolt.read(text.text, self._parameters(text, rows))
             except EngineError:
-                if not await self._note_odd_vectors():
-                    raise
-                continue
+                if await self._leave_out_odd_vectors():
+                    continue
+                raise
             only, unfinished = self._take(text, records)
             rows = rows.filter(
                 pa.array([q in unfinished for q in rows.column("_q").to_pylist()], pa.bool_())
             )
         return [self._table(number) for number in range(len(self.queries))]
 
-    async def _note_odd_vectors(self) -> bool:
+    async def _leave_out_odd_vectors(self) -> bool:
         """Leave out stored values that are no vector with a direction, as other programs may write
-        them, and note them; whether there are any.
+        them; whether there are new ones.
         """
-        before = len(self.of.odd)
+        of, before = self.of, len(self.of.odd)
         for query in self.queries:
             label = self.graph.label(query.label)
-            names = {label.vectors[m.prop] for m in query.methods if m.via == "nearest"}
             seen = None if query.partition is None else partitions_of(self.rows, query.partition)
             own = None if seen is None else sorted({p for parts in seen for p in parts})
-            for name in sorted(names - {name for of, name in self.of.odd if of == label.name}):
-                value = f"h.{quoted(name)}"
+            for name in {label.vectors[m.prop] for m in query.methods if m.via == "nearest"}:
+                value, key = f"h.{quoted(name)}", f"h.{quoted(self.graph.key)}"
                 text = (
                     f"MATCH {pattern_of(label, 'h')} WHERE {value} IS NOT NULL AND NOT {has_direction(value)} "
                     f"AND ($own IS NULL OR h.{quoted(self.graph.partition)} IN $own) "
-                    f"RETURN count(h), min(toStringOrNull(h.{quoted(self.graph.key)}))"
+                    f"RETURN {key}, {value} ORDER BY toStringOrNull({key})"
                 )
-                [(count, first)] = await self.of.bolt.read(text, {"own": own})
-                if count:
-                    self.of.odd[label.name, name] = (
-                        f"{count:,} {label.name} are left out of searches: their {name} is no vector "
-                        f"of finite numbers, or zeros only; first: {first}"
-                    )
-        if len(self.of.odd) > before and self.of.missing_derived is not None:
-            self.of.opened(self.graph, self.of.indexes, self.of.dimensions, self.of.missing_derived)
-        return len(self.of.odd) > before
+                for found, vector in await of.bolt.read(text, {"own": own}):
+                    of.left_out.note(self.graph, label.name, name, vector, {self.graph.key: found})
+                    of.odd.add((label.name, name))
+        of.opened(self.graph, of.indexes, of.dimensions, self.missing_derived)
+        return len(of.odd) > before
 
     async def _read_missing_derived(self) -> None:
         """Read what rows lack, in the partitions of the rows."""
@@ -324,12 +319,8 @@ class _Search:
             pa.array(values, kind.type)
             for values, kind in zip(columns[:5], list(schema)[:5], strict=True)
         ]
-        rows, kinds, left_out = (
-            [row[5:own] for row in ranked],
-            list(schema)[5:own],
-            self.of.left_out,
-        )
-        arrays += columns_of(left_out, self.graph, label, rows, kinds)
+        rows, left_out = [row[5:own] for row in ranked], self.of.left_out
+        arrays += columns_of(left_out, self.graph, label, rows, list(schema)[5:own])
         for values, kind in zip(columns[own:], list(schema)[own:], strict=True):
             arrays.append(struct_of(left_out, self.graph, ends[kind.name], values, kind.type))
         return without_left_out(pa.table(arrays, schema=schema), [self.graph.key])

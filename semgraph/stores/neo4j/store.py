@@ -302,12 +302,7 @@ class Neo4jStore:
     @property
     def notes(self) -> tuple[str, ...]:
         """As `Migratable.notes`, as far as it is known so far."""
-        return (
-            *self._undone,
-            *self._missing_derived.notes,
-            *self._left_out.notes,
-            *self._searches.odd.values(),
-        )
+        return (*self._undone, *self._missing_derived.notes, *self._left_out.notes)
 
     async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
         """As `Migratable.check_derived`."""

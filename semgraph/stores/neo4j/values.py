@@ -96,7 +96,7 @@ def _back(value: Any, kind: Type) -> Any:
             _back(item, kind.item)
             for item in (json.loads(value) if isinstance(value, str) else value)
         ]
-    back: Callable[[Any], Any] = _BACK.get(kind.name, _text)
+    back: Callable[[Any], Any] = _BACK.get(kind.name, _only(str))
     return back(value)
 
 
@@ -107,32 +107,21 @@ def _date(value: Any) -> date:
     return day
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value
-
-
 def _json(value: Any) -> str:
     return json_form(value if isinstance(value, str) else canonical_json(_plain(value)), "it")
 
 
-def _number(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float) or isnan(value):
-        raise TypeError(value)
-    return value
+def _only(*types: type) -> Callable[[Any], Any]:
+    """Values of some types; a number that is one, and whole for `int`."""
 
+    def checked(value: Any) -> Any:
+        if type(value) not in types or (float in types and isnan(value)):
+            raise TypeError(value)
+        if types[0] is int and value != int(value):
+            raise ValueError(value)
+        return value
 
-def _whole(value: Any) -> int:
-    if _number(value) != int(value):
-        raise ValueError(value)
-    return int(value)
-
-
-def _boolean(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(value)
-    return value
+    return checked
 
 
 def time_of(value: Any) -> datetime:
@@ -171,7 +160,7 @@ _BACK: Mapping[str, Callable[[Any], Any]] = {
     "date": _date,
     "struct": json.loads,
     "json": _json,
-    "int64": _whole,
-    "double": _number,
-    "boolean": _boolean,
+    "int64": _only(int, float),
+    "double": _only(float, int),
+    "boolean": _only(bool),
 }

@@ -287,16 +287,19 @@ def read_vectors(
     since, bound = ("", ()) if version is None else (" AND +changed <= ?", (version,))
     sql = (
         f'SELECT "#id", vector FROM {quote(name[0])} WHERE "#id" IN '
-        f"(SELECT value FROM json_each(?)) AND +part = ?{since} AND length(vector) = {4 * size}"
+        f"(SELECT value FROM json_each(?)) AND +part = ?{since}"
     )
     rows = con.execute(sql, (str(ids.tolist()), name[1], *bound)).fetchall()
-    return np.fromiter((row for row, _ in rows), np.int64, len(rows)), _matrix(rows, size)
+    return np.fromiter((row for row, _ in rows), np.int64, len(rows)), matrix(rows, size)
 
 
-def _matrix(rows: Sequence[tuple[int, bytes]], size: int) -> Singles:
+def matrix(rows: Sequence[tuple[int, Any]], size: int) -> Singles:
+    """The vectors of rows; zeros where another program stored something else."""
     import numpy as np
 
-    return np.frombuffer(b"".join(vector for _, vector in rows), "<f4").reshape(len(rows), size)
+    odd = bytes(4 * size)
+    blobs = (v if isinstance(v, bytes) and len(v) == len(odd) else odd for _, v in rows)
+    return np.frombuffer(b"".join(blobs), "<f4").reshape(len(rows), size)
 
 
 def _unit(vectors: Singles) -> Singles:
@@ -313,7 +316,7 @@ def _batches(con: sqlite3.Connection, name: Name, size: int) -> Iterator[tuple[I
     sql = f'SELECT "#id", vector FROM {quote(name[0])} WHERE part = ?'
     cursor = con.execute(sql, (name[1],))
     while rows := cursor.fetchmany(_BATCH):
-        yield np.fromiter((row for row, _ in rows), np.int64, len(rows)), _unit(_matrix(rows, size))
+        yield np.fromiter((row for row, _ in rows), np.int64, len(rows)), _unit(matrix(rows, size))
 
 
 def _write(

@@ -15,6 +15,8 @@ from semgraph.stores.batch_io import column, vectors_of
 from semgraph.stores.cosine import Block, Candidates, candidates, exact, lengths
 from semgraph.stores.sqlite.index import VectorIndex, read_vectors
 from semgraph.stores.sqlite.rows import RankedHit, SearchScope
+from semgraph.stores.sqlite.schema import ID, quote
+from semgraph.stores.sqlite.values import decode_vectors
 from semgraph.stores.sqlite.vectors import Memory, VectorCache
 
 if TYPE_CHECKING:
@@ -144,9 +146,23 @@ class Nearest:
         rows, numbers = self.queries
         queries = {self.scope.request.ordinals[row]: numbers[n] for n, row in enumerate(rows)}
         ranked = self._of_passing if self.scope.pinned else self._of_nearest
-        for q, hits in groupby(ranked(con, memory.vectors, queries), itemgetter(0)):
+        hits_of = ranked(con, memory.vectors, queries)
+        self._note_left_out(con, memory.vectors.odd.pop(self.name, set()))
+        for q, hits in groupby(hits_of, itemgetter(0)):
             for rank, (_, row, score) in enumerate(islice(hits, self.method.k)):
                 yield RankedHit(q, rank, score, row)
+
+    def _note_left_out(self, con: sqlite3.Connection, rows: set[int]) -> None:
+        """Note rows with a vector that cannot be compared."""
+        table = self.scope.table
+        sql = (
+            f"SELECT t.{table.key}, v.vector FROM {table.name} t JOIN {quote(self.name)} v USING ({ID}) "
+            f"WHERE t.{ID} IN (SELECT value FROM json_each(?)) ORDER BY 1"
+        )
+        for key, vector in con.execute(sql, (str(sorted(rows)),)) if rows else ():
+            shown = decode_vectors([vector], len(vector) // 4).to_pylist()[0]
+            row = {table.graph.key: key}
+            table.left_out.note(table.graph, table.label.name, self.embedding, shown, row)
 
     def _of_nearest(self, con: sqlite3.Connection, cache: VectorCache, queries: Queries) -> Ranked:
         groups: dict[tuple[str, ...] | None, Queries] = {}

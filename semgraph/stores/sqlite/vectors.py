@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from semgraph.stores.cosine import Block
-from semgraph.stores.sqlite.index import IndexFolder, VectorIndex, is_large
+from semgraph.stores.sqlite.index import IndexFolder, VectorIndex, is_large, matrix
 from semgraph.stores.sqlite.schema import ID, Table, quote
 from semgraph.stores.sqlite.words import WordBlock
 
@@ -109,11 +109,14 @@ class BlockCache(Generic[B]):
 
 
 class VectorCache(BlockCache[Block]):
-    """The vectors of partitions, and the indexes of the large ones."""
+    """The vectors of partitions, and the indexes of the large ones; by table, the rows with a vector
+    that cannot be compared.
+    """
 
     def __init__(self, indexes: IndexFolder, limit: int = 1 << 29) -> None:
         super().__init__(limit)
         self.indexes = indexes
+        self.odd: dict[str, set[int]] = {}
 
     def clear(self) -> None:
         """Forget all."""
@@ -172,6 +175,24 @@ class VectorCache(BlockCache[Block]):
             return held.block.count > limit
         return is_large(con, name, limit)
 
+    def _read(
+        self, con: sqlite3.Connection, name: tuple[str, str], held: _CachedBlock[Block]
+    ) -> None:
+        """Put all that is newer than the block into it."""
+        import numpy as np
+
+        table, partition = name
+        newer = f"FROM {quote(table)} WHERE part = ? AND changed > ?"
+        if not held.block.count:
+            held.block.reserve(
+                con.execute(f"SELECT count(*) {newer}", (partition, held.version)).fetchone()[0]
+            )
+        cursor = con.execute(f'SELECT "#id", vector {newer}', (partition, held.version))
+        while rows := cursor.fetchmany(_BATCH):
+            ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
+            odd = held.block.put(ids, matrix(rows, held.block.size)).tolist()
+            self.odd.setdefault(table, set()).update(odd)
+
     def _index(
         self, con: sqlite3.Connection, name: tuple[str, str], size: int, version: int
     ) -> VectorIndex | None:
@@ -195,7 +216,7 @@ class VectorCache(BlockCache[Block]):
         name = (*index.name, "newer")
 
         def read(held: _CachedBlock[Block]) -> None:
-            _read_vectors(con, index.name, held)
+            self._read(con, index.name, held)
 
         size, since = index.stamp.size, index.stamp.version
         return self._current(con, name, lambda: Block(size), read, version, since)
@@ -208,7 +229,7 @@ class VectorCache(BlockCache[Block]):
             del self._held[name]
 
         def read(held: _CachedBlock[Block]) -> None:
-            _read_vectors(con, name, held)
+            self._read(con, name, held)
 
         return self._current(con, name, lambda: Block(size), read, version)
 
@@ -258,30 +279,6 @@ def _lost(con: sqlite3.Connection, name: tuple[str, ...], version: int) -> bool:
     sql = 'SELECT version FROM "#gone" WHERE name = ? AND part = ?'
     row = con.execute(sql, name[:2]).fetchone()
     return row is not None and row[0] > version
-
-
-def _read_vectors(
-    con: sqlite3.Connection, name: tuple[str, str], held: _CachedBlock[Block]
-) -> None:
-    """Put all that is newer than the block into it."""
-    import numpy as np
-
-    table, partition = name
-    size = 4 * held.block.size
-    newer = f"FROM {quote(table)} WHERE part = ? AND changed > ? AND length(vector) = {size}"
-    if not held.block.count:
-        held.block.reserve(
-            con.execute(f"SELECT count(*) {newer}", (partition, held.version)).fetchone()[0]
-        )
-    cursor = con.execute(f'SELECT "#id", vector {newer}', (partition, held.version))
-    while rows := cursor.fetchmany(_BATCH):
-        ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
-        held.block.put(
-            ids,
-            np.frombuffer(b"".join(row[1] for row in rows), "<f4").reshape(
-                len(rows), held.block.size
-            ),
-        )
 
 
 class Postings(NamedTuple):
