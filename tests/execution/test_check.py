@@ -15,7 +15,7 @@ import pytest
 
 import semgraph
 from semgraph.conformance.oracle import Grams, Mind, Oracle, edited
-from semgraph.errors import ModelUnavailable, PlanError
+from semgraph.errors import ModelUnavailable, PlanError, RowError
 from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
 from semgraph.llm.base import Reply, Request
@@ -90,8 +90,13 @@ def run(
     (folder / "checks.yaml").write_text(text, encoding="utf-8")
     inputs = {"notes": notes, "kinds": options.pop("kinds", [])}
     session = {"journal": False, **options}
+    chosen = {"asked": use} if use else {}
     with semgraph.Session(llm=model, store="memory", runs="", folder=folder, **session) as opened:
-        return opened.run(folder / "checks.yaml", inputs=inputs, use={"asked": use} if use else {})
+        try:
+            return opened.run(folder / "checks.yaml", inputs=inputs, use=chosen)
+        except RowError as every:  # every row failed
+            assert isinstance(every.result, Result)
+            return every.result
 
 
 def shorts(result: Result) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 
 import semgraph
 from semgraph.conformance.oracle import Grams, Mind, Oracle
-from semgraph.errors import PlanError
+from semgraph.errors import PlanError, RowError
 from semgraph.llm.base import Request
 
 GROUPS = ("g", "h", "i")
@@ -198,7 +198,8 @@ async def test_a_ranking_over_all_rows_shows_rows_of_one_partition_in_each_promp
     bench: Bench, way: str
 ) -> None:
     steps = '  found: [{from: notes}, {sem_topk: {k: 1, prompt: "All: {text}"}}]\n'
-    await bench.run(steps, windows=False, use={"found": way})
+    with suppress(RowError):  # an implementation may refuse rows of several partitions
+        await bench.run(steps, windows=False, use={"found": way})
     for request in bench.oracle.requests:
         assert shown(request) <= {request.partition}
 

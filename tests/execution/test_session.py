@@ -539,7 +539,9 @@ def test_a_download_of_a_local_model_is_told_when_a_request_needs_it(
     )
 
 
-@pytest.mark.parametrize(("own", "during"), [(700, 50_000), (2_000, 50_000), (90_000, 90_000), (0, 0)])
+@pytest.mark.parametrize(
+    ("own", "during"), [(700, 50_000), (2_000, 50_000), (90_000, 90_000), (0, 0)]
+)
 async def test_a_run_collects_less_often_unless_the_program_sets_a_higher_threshold(
     simple: Work, own: int, during: int
 ) -> None:

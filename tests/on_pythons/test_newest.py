@@ -156,7 +156,9 @@ def test_plans_load_and_the_first_examples_run(
     "extra", [pytest.param(name, id=f"{name}-torch" if name in TORCH else name) for name in EXTRAS]
 )
 def test_an_extra_alone_installs_and_imports(extra: str, wheel: Path, tmp_path: Path) -> None:
-    binaries = environment(tmp_path, OLDEST, "highest", f"{wheel}[{extra}]" if extra else f"{wheel}")
+    binaries = environment(
+        tmp_path, OLDEST, "highest", f"{wheel}[{extra}]" if extra else f"{wheel}"
+    )
     imports = "".join(f"import {module}\n" for module in EXTRAS[extra])
     assert run(binaries / "python", "-c", imports + OPEN, folder=tmp_path).endswith("[{'n': 2}]\n")
     demo = ("run", "add_episode", "--llm", "recorded", "--store", "memory")
