@@ -1,4 +1,4 @@
-"""Results of runs that may stop at a limit."""
+"""Results of runs that may stop at a limit, or in which every row may fail."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Awaitable
 from typing import cast
 
 from semgraph import BudgetReached, Result
+from semgraph.errors import RowError
 
 
 async def maybe_partial(run: Awaitable[Result]) -> Result:
-    """The result of a run, also of one that a limit stopped: its error carries what it wrote."""
+    """The result of a run, also of one that raises: its error carries the result."""
     try:
         return await run
-    except BudgetReached as error:
+    except (BudgetReached, RowError) as error:
         return cast("Result", error.result)

@@ -519,23 +519,26 @@ def _with_own_calls(tree: exp.Expr, source: str, own: Sequence[OwnFunction]) -> 
         raise Fault(what, there=fault.there, hint=fault.hint) from None
 
 
-_STATEMENTS = {
-    *_DIALECT.parser_class.STATEMENT_PARSERS,
-    *_DIALECT.tokenizer_class.COMMANDS,
-} - {TokenType.SEMICOLON}
-"""Words that begin a statement. An expression holds none: they are columns, as in `drop > 0`."""
+_FIRST = re.compile(r"\s*([A-Za-z_]+)(?=\s*(?:[^\w\s(\"'*]|\Z))")
+_WORDS = {TokenType.DROP, TokenType.ALTER, TokenType.CREATE, TokenType.GRANT, TokenType.INSERT}
+_STATEMENTS = frozenset(
+    word
+    for word, kind in _DIALECT.tokenizer_class.KEYWORDS.items()
+    if kind in {*_DIALECT.parser_class.STATEMENT_PARSERS, *_DIALECT.tokenizer_class.COMMANDS}
+)
 
 
 def _read(source: str) -> exp.Expr:
     """The syntax tree of one expression. Raises Fault."""
+    first = _FIRST.match(source)
+    if first and first[1].upper() in _STATEMENTS:  # a column, as in `drop > 0`
+        source = f'"{first[1]}"{source[first.end() :]}'
     try:
-        tokens = _DIALECT.tokenize(f"({source}")[1:]  # behind a bracket no word is a command
-        for token in tokens:
-            token.col -= 1
-            if token.token_type in _STATEMENTS:
+        tokens = _DIALECT.tokenize(source)
+        for token in tokens[1:]:
+            if token.token_type in _WORDS:
                 token.token_type = TokenType.VAR
-        several = any(token.token_type == TokenType.SEMICOLON for token in tokens[:-1])
-        parsed = [] if several else _DIALECT.parser().parse(tokens, f"({source}")
+        parsed = _DIALECT.parser().parse(tokens, source)
         lacks = _unclosed(tokens)
     except (SqlglotError, RecursionError) as error:
         parsed, lacks = [], _first_line(error)
