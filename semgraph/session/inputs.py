@@ -255,7 +255,7 @@ def refuse_lost(result: Result, inputs: Mapping[str, pa.Table]) -> None:
     if lost:
         place = f"; the rows are in {result.record / 'failed.jsonl'}" if result.record else ""
         what = f"every row failed ({len(result.failed)}), the first: {result.failed[0].error}"
-        hint = f"error.result.failed has each row with its error{place}"
+        hint = f"`result.failed` of this error has each row with its own{place}"
         error = RowError("set aside", str(Problem(what, hint=hint)))
         error.result = result
         raise error

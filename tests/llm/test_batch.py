@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -495,13 +494,6 @@ async def test_a_limit_in_dollars_reserves_the_price_of_batches(
         replies = await rows(Budgeted(model, budget), ask, 3)
     assert all(isinstance(reply, Reply) for reply in replies)
     assert len(server.batches.submitted) == 1  # all three were admitted at once
-
-
-async def test_a_journal_of_direct_calls_has_no_tables_of_batches(tmp_path: Path) -> None:
-    Journal(tmp_path / "journal.db").close()
-    with closing(sqlite3.connect(tmp_path / "journal.db")) as database:
-        names = {row[0] for row in database.execute("SELECT name FROM sqlite_master")}
-    assert "batches" not in names
 
 
 HARMLESS = (
