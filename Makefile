@@ -2,7 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
+# Versions: those of constraints.txt, or by VERSIONS=highest and VERSIONS=lowest-direct what pyproject.toml allows.
+VERSIONS ?=
+PINNED := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
+ALLOWED = .venv/bin/uv pip install --quiet --python $(BIN)/python --resolution $(VERSIONS) -e
+INSTALL = $(if $(VERSIONS),$(ALLOWED),$(PINNED))
 ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 EXTRAS := local,neo4j-local,pandas,docs,dev
 
@@ -16,8 +20,9 @@ VENV_GRAPHITI := .venv-graphiti
 # Ray, which asks for versions of its own, and faiss beside it
 VENV_RAY := .venv-ray
 
-# the newest Python that the suite is run with: make nightly
-LATEST ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.13*/bin/python3.13) python3.13)
+# Pythons that the suite is run with, each at the newest versions allowed, and the oldest of them at the oldest too: make nightly
+PYTHONS ?= 3.11 3.12 3.13
+python = $(firstword $(wildcard $(HOME)/.pyenv/versions/$(1).*/bin/python$(1)) python$(1))
 
 TRIED ?= not torch
 KILLS ?= 20
@@ -50,7 +55,7 @@ fuzz: $(VENV)/.installed
 
 # What takes too long for every change: 3,000 random plans, the fuzzer over an engine with injected faults, property tests with new
 # cases, the tests of the plans with both executors of relational steps, the store's tests over shards on two Neo4j servers, 200 kills, soak, and the benchmarks of the engine and of searches
-# with their largest cases, graphiti-core beside; their lines and pages are left in .semgraph/nightly.
+# with their largest cases, graphiti-core beside (their lines and pages are left in .semgraph/nightly), every extra, and the suite without constraints.
 nightly: $(VENV)/.installed $(VENV_GRAPHITI)/.installed $(VENV_RAY)/.installed
 	$(BIN)/python -m tests.fuzz --plans 3000
 	$(BIN)/python -m tests.fuzz.check_the_checker
@@ -60,7 +65,9 @@ nightly: $(VENV)/.installed $(VENV_GRAPHITI)/.installed $(VENV_RAY)/.installed
 	$(MAKE) kill KILLS=200
 	$(MAKE) soak
 	$(BIN)/python -m benchmarks run engine search --full --into .semgraph/nightly
-	$(MAKE) test PYTHON=$(LATEST) VENV=.venv-latest
+	$(MAKE) test-newest TRIED=
+	$(foreach one,$(PYTHONS),$(MAKE) test PYTHON=$(call python,$(one)) VENV=.venv-newest-$(one) VERSIONS=highest && ) true
+	$(MAKE) test PYTHON=$(call python,$(firstword $(PYTHONS))) VENV=.venv-oldest VERSIONS=lowest-direct
 
 # implementations that need extras, with every extra installed
 test-extras: $(VENV_EXTRAS)/.installed
@@ -163,4 +170,4 @@ $(VENV_RAY)/.faiss: $(VENV_RAY)/.installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-latest $(VENV_EXTRAS) $(VENV_GRAPHITI) $(VENV_RAY) .semgraph .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .venv-newest-* .venv-oldest $(VENV_EXTRAS) $(VENV_GRAPHITI) $(VENV_RAY) .semgraph .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

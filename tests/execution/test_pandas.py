@@ -230,6 +230,7 @@ def test_a_wrong_column_is_said_before_anything_is_asked(
     assert model.requests == []
 
 
+@pytest.mark.filterwarnings("ignore:The default of observed:FutureWarning")  # pandas 2 warns itself
 def test_groups_of_pandas_are_answered_with_the_argument_and_keep_their_standard_error(
     tickets: pd.DataFrame,
 ) -> None:

@@ -144,7 +144,8 @@ def test_plans_load_and_the_first_examples_run(
     printed = semgraph("run", "add_episode", "--llm", "recorded", *store)
     assert "Alice Chen ─ WORKS_AT ─▶ TechCorp" in printed
     assert "6 nodes, 10 edges" in semgraph("export", "demo", "-o", "demo.graphml", *store)
-    found = semgraph("run", "search", "Where does Alice work?", "--group", "demo", *store)
+    question = ("-i", "queries=Where does Alice work?", "--set", "nodes=false")
+    found = semgraph("run", "search", *question, *store)
     assert "TechCorp" in found
     assert "semgraph" in semgraph("doctor", *store)
     shown = run(binaries / "python", "-W", "error", "-c", FRAME, folder=tmp_path).splitlines()
