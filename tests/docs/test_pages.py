@@ -53,7 +53,7 @@ NOT_RUN = {
     ],
     "neo4j.md": [
         "needs a Neo4j server; the tests of stores run on one",
-        "Cypher, in Neo4j's browser",
+        "Cypher, in a client of Neo4j",
         "downloads a Neo4j server",
     ],
     "ollama.md": ["needs Ollama"],
