@@ -155,7 +155,7 @@ def _bare(windowing: Windowing, table: pa.Table) -> frozenset[int]:
     others = [name for name in windowing.key_of if name not in {windowing.partition, windowing.key}]
     if not others or not windowing.key:
         return frozenset()
-    bare = pc.is_valid(table.column(windowing.key))
+    bare: Any = pc.is_valid(table.column(windowing.key))
     for name in others:
         bare = pc.and_(bare, pc.is_null(table.column(name)))
     return frozenset(values(pc.indices_nonzero(bare.combine_chunks())))
@@ -252,7 +252,9 @@ def without_nul(
 def _places(column: Any) -> list[int]:
     """The places of the values with a NUL, also inside lists and structs."""
     if pa.types.is_string(column.type):
-        found = pc.match_substring(column, "\0").combine_chunks()  # an empty chunk crashes pyarrow 25
+        found = pc.match_substring(
+            column, "\0"
+        ).combine_chunks()  # an empty chunk crashes pyarrow 25
         places: list[int] = pc.indices_nonzero(found).to_pylist()
         return places
     if not pa.types.is_nested(column.type):
