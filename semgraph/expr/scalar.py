@@ -535,7 +535,8 @@ def _read(source: str) -> exp.Expr:
         source = f'"{first[1]}"{source[first.end() :]}'
     try:
         tokens = _DIALECT.tokenize(source)
-        for token in tokens[1:]:
+        several = any(token.token_type == TokenType.SEMICOLON for token in tokens)
+        for token in () if several else tokens[1:]:
             if token.token_type in _WORDS:
                 token.token_type = TokenType.VAR
         parsed = _DIALECT.parser().parse(tokens, source)
