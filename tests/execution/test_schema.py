@@ -12,7 +12,7 @@ import pytest
 
 import semgraph
 from semgraph.conformance.oracle import Mind, Oracle
-from semgraph.errors import DataError, PlanError
+from semgraph.errors import InputError, PlanError
 from semgraph.frontend.frame import table
 from semgraph.frontend.load import load_plan
 
@@ -100,9 +100,7 @@ def test_an_answer_of_another_form_is_that_rows_error(folder):
     ],
 )
 def test_a_column_that_holds_no_schema(folder, fields, said):
-    with pytest.raises(
-        DataError, match=rf"cards\.yaml:\d+:\d+  step filled: fields is no schema: {said}"
-    ):
+    with pytest.raises(InputError, match=f"input things, row 1: fields is no schema: {said}"):
         run(folder, [{"id": "1", "name": "Ada", "fields": fields}])
 
 

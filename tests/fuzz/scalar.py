@@ -204,6 +204,7 @@ _OF_NULLS: dict[str, Callable[[list[Any]], Any]] = {
     "least": _extreme(-1),
     "nullif": lambda values: None if _equal(*values) else values[0],
     "id": made_id,
+    "list_contains": _contains,
 }
 
 
@@ -217,7 +218,11 @@ def _sqrt(value: float) -> float:
     return math.nan if is_nan(value) or value < 0 else math.sqrt(value)
 
 
-def _contains(values: list[Any], wanted: Any) -> bool:
+def _contains(arguments: list[Any]) -> bool | None:
+    """Whether a list holds a value: NULL without a list, and for NULL in a list that is not empty."""
+    values, wanted = arguments
+    if values is None or (values and wanted is None):
+        return None
     return any(value is not None and compare(value, wanted) == 0 for value in values)
 
 
@@ -246,7 +251,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sqrt": _sqrt,
     "starts_with": str.startswith,
     "contains": lambda text, part: part in text,
-    "list_contains": _contains,
     "list_sort": _sorted,
     "year": lambda time: time.year,
     "month": lambda time: time.month,
