@@ -25,7 +25,7 @@ def test_the_format_json_tells_the_path_and_the_counts(project: Project) -> None
     project("run", "people")
     done = project("export", "demo", "-o", "demo.parquet", "--format", "json")
     assert json.loads(done.out) == {
-        "path": str(project.folder / "demo.parquet"), "nodes": 6, "edges": 3,
+        "path": str(project.folder / "demo.parquet"), "nodes": 6, "edges": 3, "notes": [],
     }  # fmt: skip
 
 

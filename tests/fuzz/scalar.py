@@ -198,6 +198,14 @@ def _extreme(sign: int) -> Callable[[list[Any]], Any]:
     return found
 
 
+def _contains(arguments: list[Any]) -> bool | None:
+    """Whether a list holds a value: NULL without a list, and for NULL in a list that is not empty."""
+    values, wanted = arguments
+    if values is None or (values and wanted is None):
+        return None
+    return any(value is not None and compare(value, wanted) == 0 for value in values)
+
+
 _OF_NULLS: dict[str, Callable[[list[Any]], Any]] = {
     "concat": lambda values: "".join(_number_or_text(v) for v in values if v is not None),
     "greatest": _extreme(1),
@@ -216,14 +224,6 @@ def _round(value: float) -> float:
 
 def _sqrt(value: float) -> float:
     return math.nan if is_nan(value) or value < 0 else math.sqrt(value)
-
-
-def _contains(arguments: list[Any]) -> bool | None:
-    """Whether a list holds a value: NULL without a list, and for NULL in a list that is not empty."""
-    values, wanted = arguments
-    if values is None or (values and wanted is None):
-        return None
-    return any(value is not None and compare(value, wanted) == 0 for value in values)
 
 
 def _sorted(values: list[Any]) -> list[Any]:

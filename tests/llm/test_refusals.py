@@ -23,7 +23,7 @@ async def run(server: ModelServer, count: int = 6, model: str = "m", **options: 
     plan = table.sem_map("Which city? {text}", returns={"city": "string"})
     given = {"llm": f"openai:{model}@{server.base_url}?in_flight=1", "store": "memory"}
     async with sg.Session(**given, journal=False, runs="", **options) as session:
-        return await session.arun(plan)
+        return await maybe_partial(session.arun(plan))
 
 
 def roles(body: dict[str, Any]) -> list[str]:
@@ -104,7 +104,7 @@ async def test_the_name_of_a_model_is_no_refusal(server: ModelServer) -> None:
         return error(400, "the model `temperature-seed` had a bad day")
 
     server.answer = answer
-    assert len((await maybe_partial(run(server, 2, "temperature-seed"))).failed) == 2
+    assert len((await run(server, 2, "temperature-seed")).failed) == 2
     assert all("temperature" in body for body in server.requests)
 
 
