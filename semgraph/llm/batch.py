@@ -20,7 +20,7 @@ from semgraph.llm.faults import failure_in_body, failure_of_line
 from semgraph.llm.journal import Journal, SubmittedBatch, answer_key
 from semgraph.llm.openai import PATH, OpenAI
 from semgraph.llm.prices import OF_BATCH
-from semgraph.llm.replies import Unreadable, error_in, mapping, number, sequence, text_of
+from semgraph.llm.replies import UnreadableReply, error_in, mapping, number, sequence, text_of
 from semgraph.llm.replies import document as read_document
 from semgraph.llm.stack import Doubtful, RetryPolicy, Stack, Transient
 
@@ -162,7 +162,7 @@ class BatchApi:
             with suppress(_NotThere):
                 content = await self._read(f"/files/{file}/content", _FILE_SECONDS)
                 for text in content.split(b"\n"):
-                    with suppress(Unreadable):  # its request goes into the next file
+                    with suppress(UnreadableReply):  # its request goes into the next file
                         line = read_document(text)
                         results[text_of(line.get("custom_id"))] = line
         return results

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from semgraph.errors import ModelUnavailable, RowError
-from semgraph.llm.replies import Unreadable, mapping, number, text_of
+from semgraph.llm.replies import UnreadableReply, mapping, number, text_of
 from semgraph.llm.stack import Doubtful, Transient
 from semgraph.redaction import redacted
 
@@ -132,7 +132,7 @@ def failure_of_line(status: int, body: Any, name: str) -> Exception:
     return _status(name, status, _code(error), _message(error), 0.0, {})
 
 
-def unreadable(error: Unreadable, name: str, url: str, text: str, *, proven: bool) -> Exception:
+def unreadable(error: UnreadableReply, name: str, url: str, text: str, *, proven: bool) -> Exception:
     """The error to raise for a reply that cannot be read.
 
     Args:

@@ -22,7 +22,7 @@ from semgraph.llm.base import Limits, Reply, Request, Usage
 from semgraph.llm.faults import CUT, LACKING, REFUSED, failure, failure_in_body, unreadable
 from semgraph.llm.logprobs import LOGPROBS, word_logprobs
 from semgraph.llm.prices import OPENAI_URL, Price, Prices
-from semgraph.llm.replies import Completion, Unreadable, completion, document, error_in
+from semgraph.llm.replies import Completion, UnreadableReply, completion, document, error_in
 from semgraph.llm.specs import without_password
 from semgraph.llm.stack import Doubtful, Transient
 from semgraph.llm.tokens import TokenCounter, prompt_tokens
@@ -70,7 +70,7 @@ class Wire:
 
     async def ask(self, path: str, body: bytes, read: Callable[[Mapping[str, Any], float], T]) -> T:
         """Send one request, and read its reply; `read` gets the seconds that it took, and may raise
-        Unreadable or RowError. Raises as `post`.
+        UnreadableReply or RowError. Raises as `post`.
         """
         try:
             reply, seconds = await self.post(path, body)
@@ -88,10 +88,10 @@ class Wire:
         return answer
 
     def reading(self, reply: Mapping[str, Any] | bytes, read: Callable[[], T]) -> T:
-        """What is read in a reply. Raises Transient or Doubtful where `read` raises Unreadable."""
+        """What is read in a reply. Raises Transient or Doubtful where `read` raises UnreadableReply."""
         try:
             return read()
-        except Unreadable as error:
+        except UnreadableReply as error:
             text = reply.decode(errors="replace") if isinstance(reply, bytes) else _dump(reply)
             proven = self.proven
             raise unreadable(error, self.name, self.base_url, text, proven=proven) from None
@@ -451,7 +451,7 @@ class OpenAI:
         dollars: Callable[[Usage], float | None],
     ) -> Reply:
         """The reply of a chat completion, at the price of `dollars`. Raises RowError as `complete`,
-        and Unreadable.
+        and UnreadableReply.
         """
         read = completion(document, called=self.structured == "tool")
         usage = self._usage(read, request)

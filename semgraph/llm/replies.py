@@ -1,7 +1,7 @@
 """Replies of OpenAI-compatible endpoints as typed values, and JSON inside other text.
 
 Every member is typed here. One of a type that the protocol does not have counts as absent; a reply
-without an answer is `Unreadable`.
+without an answer is `UnreadableReply`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FINISHES = {"tool_calls": "stop", "max_tokens": "length", "model_length": "leng
 _LEAST_LOGPROB = -9999.0
 
 
-class Unreadable(Exception):
+class UnreadableReply(Exception):
     """A reply without an answer in it.
 
     Args:
@@ -91,15 +91,15 @@ def count(value: Any) -> int | None:
 
 
 def document(content: bytes) -> dict[str, Any]:
-    """The JSON object of a reply. Raises Unreadable."""
+    """The JSON object of a reply. Raises UnreadableReply."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
         start = content.strip()[:1]
         what = "the reply is no JSON" if start else "the reply is empty"
-        raise Unreadable(what, foreign=start not in (b"", b"{", b"[")) from None
+        raise UnreadableReply(what, foreign=start not in (b"", b"{", b"[")) from None
     if not isinstance(value, dict):
-        raise Unreadable("the reply is no JSON object", foreign=value is not None)
+        raise UnreadableReply("the reply is no JSON object", foreign=value is not None)
     return value
 
 
@@ -112,13 +112,13 @@ def error_in(reply: Mapping[str, Any]) -> Any:
 
 def completion(reply: Mapping[str, Any], *, called: bool = False) -> Completion:
     """A chat completion; with `called`, the arguments of a function call are the text. Raises
-    Unreadable.
+    UnreadableReply.
     """
     choice = mapping(next(iter(sequence(reply.get("choices"))), None))
     message = choice.get("message")
     if not isinstance(message, Mapping):
         known = "choices" in reply or reply.get("object") == "chat.completion"
-        raise Unreadable("the reply has no choice with a message", foreign=not known)
+        raise UnreadableReply("the reply has no choice with a message", foreign=not known)
     text, thoughts = _content(message.get("content"))
     reasons = (message.get("reasoning_content"), message.get("reasoning"), thoughts)
     finish = text_of(choice.get("finish_reason")) or "stop"
@@ -142,7 +142,7 @@ def counts(reply: Mapping[str, Any]) -> Counts:
 
 
 def _content(value: Any) -> tuple[str, str]:
-    """The text and the reasoning of a message's content: a text, or parts. Raises Unreadable."""
+    """The text and the reasoning of a message's content: a text, or parts. Raises UnreadableReply."""
     if value is None or isinstance(value, str):
         return text_of(value), ""
     texts: list[str] = []
@@ -155,7 +155,7 @@ def _content(value: Any) -> tuple[str, str]:
         elif isinstance(part, Mapping) and "type" in part:  # a thought of parts, or no text
             thoughts.append(_content(part.get("thinking"))[0])
         else:
-            raise Unreadable("the content of the message is no text")
+            raise UnreadableReply("the content of the message is no text")
     return "".join(texts), "".join(thoughts)
 
 
@@ -180,23 +180,23 @@ def first_tokens(logprobs: Any) -> list[tuple[str, float]]:
 
 
 def vectors(reply: Mapping[str, Any], texts: int) -> list[Vectors]:
-    """The vectors of an embedding reply, in the order of the texts. Raises Unreadable."""
+    """The vectors of an embedding reply, in the order of the texts. Raises UnreadableReply."""
     if "data" not in reply:
-        raise Unreadable("the reply has no embeddings", foreign=reply.get("object") != "list")
+        raise UnreadableReply("the reply has no embeddings", foreign=reply.get("object") != "list")
     data = [mapping(item) for item in sequence(reply["data"])]
     if len(data) != texts:
-        raise Unreadable(f"requested {texts} vectors, got {len(data)}")
+        raise UnreadableReply(f"requested {texts} vectors, got {len(data)}")
     places = [item.get("index") for item in data]
     if any(place is not None for place in places):
         if {place for place in places if type(place) is int} != set(range(texts)):
-            raise Unreadable("the indexes of the vectors are not those of the texts")
+            raise UnreadableReply("the indexes of the vectors are not those of the texts")
         data.sort(key=lambda item: int(item["index"]))
     return [_vector(item.get("embedding")) for item in data]
 
 
 def _vector(embedding: Any) -> Vectors:
     """One vector: base64 of little-endian float32, or a list of numbers from endpoints without
-    base64; NaN stands for what is no number. Raises Unreadable.
+    base64; NaN stands for what is no number. Raises UnreadableReply.
     """
     try:
         if isinstance(embedding, str):
@@ -209,7 +209,7 @@ def _vector(embedding: Any) -> Vectors:
     except ValueError:
         vector = np.empty(0, np.float32)
     if not len(vector):
-        raise Unreadable("a vector is no list of numbers")
+        raise UnreadableReply("a vector is no list of numbers")
     return vector
 
 

@@ -24,6 +24,7 @@ from semgraph.session import run as running
 from tests.fuzz.model import Model
 from tests.fuzz.naive import Sources
 from tests.fuzz.stored import GRAPH, GRAPH_FILE
+from tests.partial import maybe_partial
 
 Made = tuple[dict[str, Any], Sources]
 
@@ -101,10 +102,12 @@ class Engine:
         self, plan: LogicalPlan, inputs: Mapping[str, Sequence[Mapping[str, Any]]]
     ) -> Result:
         if not plan.writes:
-            return await self._session.arun(plan, again=True, inputs=dict(inputs))
+            return await maybe_partial(
+                self._session.arun(plan, again=True, inputs=dict(inputs))
+            )
         session = self._new_session()
         try:
-            return await session.arun(plan, inputs=dict(inputs))
+            return await maybe_partial(session.arun(plan, inputs=dict(inputs)))
         finally:
             await session.aclose()
 

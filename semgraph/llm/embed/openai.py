@@ -117,7 +117,7 @@ class OpenAIEmbedder:
         return json.dumps(body, separators=(",", ":")).encode()
 
     def _vectors(self, reply: Mapping[str, Any], count: int) -> Vectors:
-        """The vectors in the order of the texts, shape (texts, dimensions). Raises Unreadable,
+        """The vectors in the order of the texts, shape (texts, dimensions). Raises UnreadableReply,
         Doubtful, and RowError where the texts' vectors have several lengths.
         """
         found = vectors(reply, count)
