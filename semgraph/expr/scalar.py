@@ -519,7 +519,8 @@ def _with_own_calls(tree: exp.Expr, source: str, own: Sequence[OwnFunction]) -> 
         raise Fault(what, there=fault.there, hint=fault.hint) from None
 
 
-_FIRST = re.compile(r"\s*([A-Za-z_]+)(?=\s*(?:[^\w\s(\"'*]|\Z))")
+_OPERATOR = r"(?:is|in|like|ilike|glob|similar|not|between|and|or|collate)\b"
+_FIRST = re.compile(rf"\s*([A-Za-z_]+)(?=\s*(?:[^\w\s(\"'*]|\Z)|\s+{_OPERATOR})", re.IGNORECASE)
 _WORDS = {TokenType.DROP, TokenType.ALTER, TokenType.CREATE, TokenType.GRANT, TokenType.INSERT}
 _STATEMENTS = frozenset(
     word

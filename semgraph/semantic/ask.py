@@ -216,7 +216,7 @@ async def ask(
     other = None if right is None else _flat(right, node.prompt.other_fields)
     numbers = [p or 0 for p in prompts]
     plain = node
-    if isinstance(node, SemMap) and node.form:
+    if isinstance(node, SemMap) and node.form and numbers:
         node, numbers = shaped(node, values(pick(left, node.form)), numbers)
     rows = Rows(
         _flat(left, node.prompt.fields),

@@ -24,13 +24,14 @@ from semgraph.errors import (
     did_you_mean,
 )
 from semgraph.execution.result import Result
+from semgraph.execution.windows import without_nul
 from semgraph.formats import dollars, plural
 from semgraph.frontend.frame import Frame
 from semgraph.frontend.rows import check_rows, set_aside, shown, with_set_aside
 from semgraph.logical.absent import without_absent
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
-from semgraph.logical.relational import Computing, Input, Join, Union
+from semgraph.logical.relational import Add, Computing, GroupJoin, Input, Join, Require, Union
 from semgraph.logical.schema import PATH
 from semgraph.logical.semantic import SemMap
 from semgraph.logical.sinks import Delete, Merge
@@ -99,6 +100,7 @@ def refuse_unknown_words(
             raise PlanError(Problem(what, there=there, hint=hint))
 
 
+_MOST_PROBLEMS = 10  # that one error lists
 _OF_SESSIONS = {
     name: f"it belongs to the session: Session({name}=...)"
     for name in ("llm", "embedder", "store", "max_usd", "max_calls", "max_tokens", "max_seconds")
@@ -207,23 +209,21 @@ def _refuse_schemas(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
     places = {place: None for node in maps for place in _origins(node.input, node.form)}
     problems = []
     for name, column in places:
-        values = tables[name].column(column).to_pylist() if name in tables else []
-        for row, text in enumerate(values, 1):
+        there = name in tables and column in tables[name].column_names
+        for text in tables[name].column(column).unique().to_pylist() if there else ():
             try:
                 _ = text is None or form_of(text)
             except Fault as fault:
-                what = (
-                    f"input {name}, row {row}: {column} is no schema: {fault.what}: {shown(text)}"
-                )
+                what = f"input {name}: {column} is no schema: {fault.what}: {shown(text)}"
                 problems.append(Problem(what, hint=fault.hint or SCHEMA_HINT))
     if problems:
-        raise InputError(*problems)
+        raise InputError(*problems[:_MOST_PROBLEMS])
 
 
 def _origins(node: Node, path: str) -> Iterator[tuple[str, str]]:
-    """The inputs and their columns from which a column comes unchanged."""
+    """The inputs and their columns from which a column comes unchanged, and that no filter leaves out."""
     name, _, rest = path.partition(".")
-    if isinstance(node, Input):
+    if isinstance(node, Input) and not rest:
         yield node.name, name
     elif isinstance(node, Computing) and (scalar := dict(node.columns).get(name)) is not None:
         if PATH.match(scalar.text):
@@ -233,25 +233,23 @@ def _origins(node: Node, path: str) -> Iterator[tuple[str, str]]:
     elif isinstance(node, Union):
         for relation in node.relations:
             yield from _origins(relation, path)
-    elif node.inputs:
-        yield from _origins(node.inputs[0], path)
+    elif isinstance(node, (Add, GroupJoin, Require)):
+        yield from _origins(node.input, path)
 
 
 def refuse_lost(result: Result, inputs: Mapping[str, pa.Table]) -> None:
-    """Refuse a result that has no row because every row failed: of those that are cut into windows, of
-    those that a step asked about, or of the inputs. Raises RowError with the result.
+    """Refuse a result in which every row failed: each that was cut into windows and not there already;
+    without windows each that a step asked about, so that nothing is left. Raises RowError with the
+    result.
     """
     if result.stopped or not result.failed:
         return
-    windowed = {failure.input_row for failure in result.failed} - {None}
-    asked = [step for step in result.meter.steps.values() if step.rows_failed]
-    lost = len(windowed) >= result.members
-    if not result.members:
-        lost = (
-            all(step.rows_failed >= (step.rows_in or 0) for step in asked)
-            if asked
-            else len(result.failed) >= sum(table.num_rows for table in inputs.values())
-        ) and not any((*map(result.count, result.tables), *result.written.values()))
+    if result.members:
+        of_windows = {failure.input_row for failure in result.failed} - {None}
+        lost = len(of_windows) >= result.members - result.skipped > 0
+    else:
+        out = any((*map(result.count, result.tables), *result.written.values()))
+        lost = not out and _none_passed(result, inputs)
     if lost:
         place = f"; the rows are in {result.record / 'failed.jsonl'}" if result.record else ""
         what = f"every row failed ({len(result.failed)}), the first: {result.failed[0].error}"
@@ -259,6 +257,18 @@ def refuse_lost(result: Result, inputs: Mapping[str, pa.Table]) -> None:
         error = RowError("set aside", str(Problem(what, hint=hint)))
         error.result = result
         raise error
+
+
+def _none_passed(result: Result, inputs: Mapping[str, pa.Table]) -> bool:
+    """Whether no row passed the steps in which rows can fail; where these were asked about none, whether
+    no row of the inputs could be read.
+    """
+    asked = [step for step in result.meter.steps.values() if step.operator or step.rows_failed]
+    given = [step.rows_in for step in asked if step.rows_in]
+    if not given and not any(step.rows_failed for step in asked):
+        return not any(without_nul(name, table)[0].num_rows for name, table in inputs.items())
+    passed = any((step.rows_in or 0) > step.rows_failed for step in asked)
+    return not passed and len(result.failed) >= max(given, default=0)
 
 
 def _rows_of(name: str, frame: Frame) -> pa.Table:

@@ -5,6 +5,7 @@ that has it.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 import semgraph
 from semgraph.conformance.oracle import Mind, Oracle
-from semgraph.errors import InputError, PlanError
+from semgraph.errors import DataError, InputError, PlanError, RowError
 from semgraph.frontend.frame import table
 from semgraph.frontend.load import load_plan
 
@@ -100,8 +101,28 @@ def test_an_answer_of_another_form_is_that_rows_error(folder):
     ],
 )
 def test_a_column_that_holds_no_schema(folder, fields, said):
-    with pytest.raises(InputError, match=f"input things, row 1: fields is no schema: {said}"):
+    with pytest.raises(InputError, match=f"input things: fields is no schema: {said}"):
         run(folder, [{"id": "1", "name": "Ada", "fields": fields}])
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "- project: {id: id, name: name}\n    - sem_map: {prompt: 'Form of {name}.', returns: {fields: json}}",
+        "- project: {id: id, name: name, forms: '[name]'}\n    - unnest: {column: forms, alias: fields}",
+        "- filter: id <> '1'",
+        "- aggregate: {by: [id, name], add: {fields: min(fields)}}",
+        "- project: {id: id, name: name, fields: kept.form}",
+    ],
+)
+def test_only_what_is_surely_followed_is_checked(folder, steps):
+    plan = PLAN.replace("- from: things\n", f"- from: things\n    {steps}\n")
+    plan = plan.replace("json null}", "json null, kept: 'struct<form: string null> null'}")
+    (folder / "cards.yaml").write_text(plan)
+    with semgraph.Session(llm=Oracle(Mind(answer=says)), store="memory", journal=False) as session:
+        things = [{"id": "1", "name": "Ada", "fields": "[]"}]
+        with suppress(DataError, RowError):  # InputError is neither
+            session.run(folder / "cards.yaml", things=things)
 
 
 def test_the_prompt_must_return_one_json(folder):

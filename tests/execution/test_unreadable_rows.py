@@ -197,6 +197,19 @@ def test_names_have_letters_of_any_script_and_words_of_sql(session: sg.Session) 
         assert session.run(frame).rows() == [{"drop": 1, "描述": 2, "order": 3}]
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        "drop IS NOT NULL", "drop IN (1, 2)", "drop BETWEEN 0 AND 1", "set AND drop = 1", "show LIKE 'x%'",
+        "NOT show IS NULL",
+    ],
+)  # fmt: skip
+def test_a_column_may_be_called_as_a_statement(session: sg.Session, where: str) -> None:
+    row = {"drop": 1, "show": "x1", "set": True}
+    with session:
+        assert session.run(sg.table([row]).filter(where)).rows() == [row]
+
+
 @pytest.mark.parametrize("name", ["描 述", "1st", "a.b", "e\u0301", "🙂", "", "drop it!"])
 def test_the_rename_that_is_proposed_works(name: str) -> None:
     rows = pd.DataFrame({name: [1]})

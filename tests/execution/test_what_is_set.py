@@ -97,7 +97,7 @@ def test_answer_schemas_of_an_input_are_rejected_before_a_call(
     ]
     with (
         sg.Session(store="memory", llm=model, folder=tmp_path) as session,
-        pytest.raises(InputError, match=f"input {name}, row 2: fields is no schema") as caught,
+        pytest.raises(InputError, match=f"input {name}: fields is no schema") as caught,
     ):
         session.run("add_episode", inputs={"episodes": EPISODES, name: types})
     assert says in str(caught.value)
