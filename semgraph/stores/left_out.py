@@ -20,6 +20,7 @@ UNFIT = (
     TypeError,
     ArithmeticError,
     LookupError,
+    RecursionError,
     AttributeError,
     pa.ArrowException,
     DataError,
