@@ -62,6 +62,7 @@ from semgraph.execution.windows import (
     without_nul,
 )
 from semgraph.formats import plural
+from semgraph.frontend.rows import without_set_aside
 from semgraph.llm.stack import Replies
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Windowing
@@ -175,6 +176,7 @@ class Executor:
             for name in inputs
             if (own := [failure for failure in failures if failure.step == name])
         ]
+        inputs = {name: without_set_aside(table) for name, table in inputs.items()}
         try:
             if windowing is None:
                 await self._at_once(inputs)
