@@ -278,10 +278,8 @@ class _Rows:
             try:
                 alone = folded.count(str(column).casefold()) == 1
                 columns[column] = _column(source.loc[:, source.columns == column], alone=alone)
-            except (InputError, PlanError) as error:
-                problem = error.problems[0]
-                types = (problem.there or "").startswith("types=")  # which `sem` does not take
-                self.left_out[str(column)] = replace(problem, there=None) if types else problem
+            except PlanError as error:  # it may propose types, which `sem` does not take
+                self.left_out[str(column)] = replace(error.problems[0], there=None)
         places = pa.array(range(len(source)), pa.int64())
         self.frame = table(pa.table({**columns, _ROW: places}), name=name)
 

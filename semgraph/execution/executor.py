@@ -62,7 +62,6 @@ from semgraph.execution.windows import (
     without_nul,
 )
 from semgraph.formats import plural
-from semgraph.frontend.rows import without_set_aside
 from semgraph.llm.stack import Replies
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Windowing
@@ -176,7 +175,7 @@ class Executor:
             for name in inputs
             if (own := [failure for failure in failures if failure.step == name])
         ]
-        inputs = {name: without_set_aside(table) for name, table in inputs.items()}
+        inputs = {name: table.replace_schema_metadata(None) for name, table in inputs.items()}
         try:
             if windowing is None:
                 await self._at_once(inputs)

@@ -82,7 +82,6 @@ from semgraph.frontend.rows import (
     is_pandas,
     read_rows,
     row_faults,
-    without_set_aside,
 )
 from semgraph.logical.iterate import Iterate, Round
 from semgraph.logical.node import Node, walk
@@ -350,11 +349,10 @@ class Frame(SemanticMethods):
     @property
     def tables(self) -> dict[str, pa.Table]:
         """The rows of each input that the frame is made from."""
-        return {
-            name: without_set_aside(frame.made.table)
-            for name, frame in input_frames(self).items()
-            if frame.made.table is not None
+        made: dict[str, Any] = {
+            name: frame.made.table for name, frame in input_frames(self).items()
         }
+        return {name: table.replace_schema_metadata(None) for name, table in made.items()}
 
     def __getattr__(self, name: str) -> Any:
         """Refuse a name that a frame does not have, with the operator that may be meant."""
@@ -1197,8 +1195,8 @@ def _fits(value: Any) -> bool:
         _arrow([value])
     except (UnicodeEncodeError, OverflowError):
         return False
-    except pa.ArrowException:  # the type, not the value
-        return True
+    except pa.ArrowException:  # of its type
+        pass
     return True
 
 

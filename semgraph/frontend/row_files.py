@@ -78,40 +78,16 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _whole(cells: Any) -> Any:
-    return cells.cast(pa.int64())
-
-
-def _fraction(cells: Any) -> Any:
-    return cells.cast(pa.float64())
-
-
-def _truth(cells: Any) -> Any:
-    return pc.match_substring_regex(cells, "^(?i:true)$")
-
-
-def _day(cells: Any) -> Any:
-    return cells.cast(pa.date32())
-
-
-def _zoned(cells: Any) -> Any:
-    return cells.cast(TIMESTAMP)
-
-
-def _unzoned(cells: Any) -> Any:
-    return pc.assume_timezone(cells.cast(pa.timestamp("us")), "UTC")
-
-
 _INTEGER = r"-?(0|[1-9]\d{0,18})"
 _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?"
 _WRITTEN: tuple[tuple[str, Callable[[Any], Any]], ...] = (
-    (rf"^{_INTEGER}$", _whole),
-    (rf"^{_INTEGER}(\.\d+)?([eE][+-]?\d+)?$", _fraction),
-    (r"^(?i:true|false)$", _truth),
-    (r"^\d{4}-\d\d-\d\d$", _day),
-    (rf"^{_TIME}(Z|[+-]\d\d:?\d\d)$", _zoned),
-    (rf"^{_TIME}$", _unzoned),
-)
+    (rf"^{_INTEGER}$", lambda cells: cells.cast(pa.int64())),
+    (rf"^{_INTEGER}(\.\d+)?([eE][+-]?\d+)?$", lambda cells: cells.cast(pa.float64())),
+    (r"^(?i:true|false)$", lambda cells: pc.match_substring_regex(cells, "^(?i:true)$")),
+    (r"^\d{4}-\d\d-\d\d$", lambda cells: cells.cast(pa.date32())),
+    (rf"^{_TIME}(Z|[+-]\d\d:?\d\d)$", lambda cells: cells.cast(TIMESTAMP)),
+    (rf"^{_TIME}$", lambda cells: pc.assume_timezone(cells.cast(pa.timestamp("us")), "UTC")),
+)  # fmt: skip
 """How the cells of a column are written, and as which type they are read; the first that fits all
 of them. `007` is text.
 """
@@ -259,11 +235,6 @@ def _refuse_other_separator(path: Path, names: Sequence[str], delimiter: str) ->
             raise InputError(Problem(f"{path}: {what}", hint=hint))
 
 
-def plainly(error: Exception) -> str:
-    """The first line of an error of Arrow."""
-    return str(error).splitlines()[0].removeprefix("CSV parse error: ") or type(error).__name__
-
-
 _OWN = ("_step", "_error")  # what a run adds to the rows that it sets aside
 STDIN, STDIN_ROWS = "-", "-.jsonl"
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
@@ -324,6 +295,11 @@ def _read_errors(path: Path) -> Iterator[None]:
         wrong = not_utf8(path.read_bytes(), str(path))
         assert wrong is not None
         raise InputError(Problem(f"{path}:{wrong.line}: {wrong.what}", hint=wrong.hint)) from None
+    except Fault as fault:
+        raise InputError(Problem(f"{path}: {fault.what}", hint=fault.hint)) from None
+    except pa.ArrowInvalid as error:
+        what = str(error).splitlines()[0] or type(error).__name__
+        raise InputError(Problem(f"{path}: this is no Parquet file: {what}")) from None
 
 
 def _unreadable(path: Path) -> Problem:
@@ -430,11 +406,10 @@ def _fix(error: Exception) -> str | None:
     before, rest = error.doc[: error.pos].rstrip(), error.doc[error.pos :].lstrip()
     if rest.startswith("'"):
         return "texts and names in JSON have double quotes"
-    if (before.endswith(",") and rest[:1] in {"}", "]", ""}) or rest.rstrip() == ",":
-        return "delete the comma behind the last value"
-    if rest.startswith((",}", ",]")) or re.match(r",\s*[}\]]", rest):
-        return "delete the comma behind the last value"
-    return None
+    comma = (before.endswith(",") and rest[:1] in {"}", "]", ""}) or re.match(
+        r",\s*([}\]]|$)", rest
+    )
+    return "delete the comma behind the last value" if comma else None
 
 
 def _json_line_batches(path: Path, size: int) -> Iterator[list[dict[str, Any]]]:
@@ -448,36 +423,24 @@ def parquet(path: Path) -> pa.Table:
     """The rows of a Parquet file. Raises InputError or OSError."""
     import pyarrow.parquet as pq
 
-    with _parquet_errors(path):
-        table = pq.read_table(path)
-        names_of(table)
-        return table
+    table = pq.read_table(path)
+    names_of(table)
+    return table
 
 
 def _parquet_batches(path: Path, size: int) -> Iterator[pa.Table]:
     import pyarrow.parquet as pq
 
-    with _parquet_errors(path):
-        try:
-            file = pq.ParquetFile(path)
-        except UnicodeDecodeError:  # the name of a column
-            parquet(path)
-            raise
-        with file:
-            if not file.metadata.num_rows:
-                yield file.schema_arrow.empty_table()
-            for batch in file.iter_batches(size):
-                yield pa.Table.from_batches([batch])
-
-
-@contextmanager
-def _parquet_errors(path: Path) -> Iterator[None]:
     try:
-        yield
-    except Fault as fault:
-        raise InputError(Problem(f"{path}: {fault.what}", hint=fault.hint)) from None
-    except pa.ArrowInvalid as error:
-        raise InputError(Problem(f"{path}: this is no Parquet file: {plainly(error)}")) from None
+        file = pq.ParquetFile(path)
+    except UnicodeDecodeError:  # the name of a column
+        parquet(path)
+        raise
+    with file:
+        if not file.metadata.num_rows:
+            yield file.schema_arrow.empty_table()
+        for batch in file.iter_batches(size):
+            yield pa.Table.from_batches([batch])
 
 
 _IN_BATCHES: dict[str, Callable[[Path, int], Iterator[Any]]] = {

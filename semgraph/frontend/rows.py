@@ -318,11 +318,6 @@ def set_aside(rows: Any) -> list[tuple[str, dict[str, Any]]]:
     return [tuple(each) for each in json.loads(metadata.get(_SET_ASIDE, b"[]"))]
 
 
-def without_set_aside(table: pa.Table) -> pa.Table:
-    """A table as it leaves semgraph: it may come back with other rows."""
-    return table.replace_schema_metadata(None)
-
-
 def with_set_aside(table: pa.Table, bad: Sequence[tuple[str, Mapping[str, Any]]]) -> pa.Table:
     """A table that knows the rows that cannot be read. Raises InputError if there are no others."""
     if bad and not table.num_rows:
@@ -400,10 +395,6 @@ def check_rows(
     return table.filter(pa.array([p not in wrong for p in range(raw.count)])) if wrong else table
 
 
-def _problem(fault: RowFault, spec: InputSpec, source: str, first: int) -> Problem:
-    return Problem(_message(fault, spec, source, first), hint=fault.hint)
-
-
 def _refuse(faults: Iterable[RowFault], spec: InputSpec, source: str, first: int = 0) -> None:
     problems = [_problem(fault, spec, source, first) for fault in faults]
     if problems:
@@ -426,15 +417,15 @@ def _shortened(faults: Iterable[RowFault]) -> Iterator[RowFault]:
         yield from (fault._replace(what=what) for fault, what in zip(same, texts, strict=False))
 
 
-def _message(fault: RowFault, spec: InputSpec, source: str, first: int) -> str:
-    if not fault.column and fault.row is not None:
-        return fault.what
-    start = f"{source}: " if source else ""
+def _problem(fault: RowFault, spec: InputSpec, source: str, first: int) -> Problem:
+    place = f"{source}: input {spec.name}" if source else f"input {spec.name}"
     if fault.row is None:
-        rows = f", from row {first + 1}:" if first else ""
-        return f"{start}input {spec.name}{rows} {fault.what}"
-    row = first + fault.row + 1
-    return f"{start}input {spec.name}, row {row}, column {fault.column}: {fault.what}"
+        place += f", from row {first + 1}: " if first else " "
+    elif fault.column:
+        place += f", row {first + fault.row + 1}, column {fault.column}: "
+    else:  # of a line of a file, which the message names
+        place = ""
+    return Problem(place + fault.what, hint=fault.hint)
 
 
 def row_faults(spec: InputSpec, rows: Any, *, partition: str = "", key: str = "") -> list[RowFault]:
