@@ -83,7 +83,8 @@ class Problem:
         ]
         parts = [part.rstrip(".") for part in (redacted(self.what), *more)]
         ended = [part if part.endswith("?") else f"{part}." for part in parts[:-1]]
-        return f"{place}{step}{' '.join([*ended, parts[-1]])}"
+        text = f"{place}{step}{' '.join([*ended, parts[-1]])}"
+        return text.encode(errors="backslashreplace").decode()  # it may quote half a character
 
 
 class PlanError(SemgraphError):

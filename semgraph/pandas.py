@@ -276,19 +276,23 @@ class _Rows:
         folded = [str(column).casefold() for column in dict.fromkeys(source.columns)]
         for column in dict.fromkeys(source.columns):
             try:
-                values = table(source.loc[:, source.columns == column], name="df").tables["df"]
-            except (InputError, PlanError) as error:
-                self.left_out[str(column)] = error.problems[0]
-                continue
-            if folded.count(str(column).casefold()) > 1:
-                what = f'the frame has column "{column}" twice, but for case'
-                self.left_out[str(column)] = Problem(what, hint="rename one of them")
-            elif bad := set_aside(values):
-                self.left_out[str(column)] = Problem(bad[0][0])
-            else:
-                columns[column] = values.column(0)
+                alone = folded.count(str(column).casefold()) == 1
+                columns[column] = _column(source.loc[:, source.columns == column], alone=alone)
+            except PlanError as error:  # it may propose types, which `sem` does not take
+                self.left_out[str(column)] = replace(error.problems[0], there=None)
         places = pa.array(range(len(source)), pa.int64())
         self.frame = table(pa.table({**columns, _ROW: places}), name=name)
+
+
+def _column(frame: pd.DataFrame, *, alone: bool) -> Any:
+    """The one column of a frame as an array. Raises InputError or PlanError if no plan can have it."""
+    if not alone:
+        what = f'the frame has column "{frame.columns[0]}" twice, but for case'
+        raise InputError(Problem(what, hint="rename one of them"))
+    rows: Any = table(frame, name="df").made.table
+    for error, _ in set_aside(rows):
+        raise InputError(error)
+    return rows.column(0)
 
 
 class _Question:

@@ -117,7 +117,6 @@ def compare(
 
         values = read_inputs(input or (), prepared)
         options.talk(*header(prepared, plan, values, session.settings))
-        tables = {name: each.rows for name, each in values.items()}
         job = session.acompare(
             prepared,
             variants=variants,
@@ -127,7 +126,7 @@ def compare(
             rows=rows,
             fresh=no_cache,
             say=options.talk,
-            inputs=tables,
+            inputs=values,
         )
         try:
             comparison = run_until_signal(

@@ -140,7 +140,7 @@ def _introduce(
     for warning in plan.warnings:
         options.warn(f"! {warning}")
     _fetch(options, settings, plan)
-    return {name: each.rows for name, each in result.items()}
+    return dict(result)
 
 
 def _fetch(options: CommonOptions, settings: Settings, plan: LogicalPlan) -> None:
@@ -277,7 +277,7 @@ def explain(
         prepared = session.prepare(
             plan, params=parameters(set), preset=preset, use=named_values("--use", use)
         )
-        inputs = {name: each.rows for name, each in read_inputs(input or (), prepared).items()}
+        inputs = read_inputs(input or (), prepared)
         forms = [Form.rules] * rules + [Form.queries] * queries + [Form.prompts] * prompts
         for form in forms or [format]:
             text = session.explain(

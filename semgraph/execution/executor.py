@@ -175,6 +175,7 @@ class Executor:
             for name in inputs
             if (own := [failure for failure in failures if failure.step == name])
         ]
+        inputs = {name: table.replace_schema_metadata(None) for name, table in inputs.items()}
         try:
             if windowing is None:
                 await self._at_once(inputs)

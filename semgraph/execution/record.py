@@ -127,7 +127,7 @@ class RunRecord:
     def _write(self, name: str, text: str) -> None:
         path = self.folder / name
         draft = path.with_name(path.name + ".part")
-        write_private(draft, text)
+        write_private(draft, text, "backslashreplace")
         draft.replace(path)
 
     def rows(self, kind: str, step: str, table: pa.Table) -> None:

@@ -99,14 +99,28 @@ def python_rows(table: pa.Table) -> list[dict[str, Any]]:
 def _python_value(value: Any) -> Any:
     try:
         return value.as_py()
-    except UnicodeDecodeError as error:
-        return error.object.decode(errors="surrogateescape")
-    except (OverflowError, ValueError):
+    except (OverflowError, ValueError) as error:
         if isinstance(value, pa.StructScalar):
             return {name: _python_value(value[name]) for name in value}
         if isinstance(value, pa.ListScalar):
             return python_values(value.values)
-        return value.cast(pa.string()).as_py()
+        if isinstance(error, UnicodeDecodeError):
+            return error.object.decode(errors="surrogateescape")
+        return _far(value)
+
+
+def _far(value: Any) -> str:
+    """The text of a time outside the years of Python: 400 years later, the calendar is the same."""
+    kind: Any = value.type
+    day = 86_400_000 if pa.types.is_date64(kind) else 1
+    if pa.types.is_timestamp(kind):
+        day = 86_400 * 1000 ** ("s", "ms", "us", "ns").index(kind.unit)
+        kind = pa.timestamp(kind.unit, kind.tz and "UTC")
+    elif not pa.types.is_date(kind):
+        return str(value.cast(pa.string()).as_py())
+    times, rest = divmod(value.value, 146_097 * day)
+    near = pa.scalar(rest, kind).as_py()
+    return f"{near.year + 400 * times}{str(near)[4:]}"
 
 
 @dataclass(frozen=True)

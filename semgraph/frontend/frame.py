@@ -32,7 +32,7 @@ from typing import (
 import pyarrow as pa
 
 from semgraph.errors import Fault, Faults, InputError, PlanError, Problem, did_you_mean
-from semgraph.expr.types import Type, type_of_arrow
+from semgraph.expr.types import PYTHON_TYPES, Type, type_of_arrow
 from semgraph.frontend.answer_types import answer_types
 from semgraph.frontend.build import (
     OPERATORS,
@@ -74,13 +74,14 @@ from semgraph.frontend.renamed import ELSEWHERE
 from semgraph.frontend.row_files import delimited_rows, json_rows, parquet_rows, rows_of_path
 from semgraph.frontend.rows import (
     RowColumns,
-    check_rows,
     columns_of,
+    few,
     is_empty,
+    is_flat,
     is_null,
     is_pandas,
-    set_aside,
-    with_set_aside,
+    read_rows,
+    row_faults,
 )
 from semgraph.logical.iterate import Iterate, Round
 from semgraph.logical.node import Node, walk
@@ -348,11 +349,10 @@ class Frame(SemanticMethods):
     @property
     def tables(self) -> dict[str, pa.Table]:
         """The rows of each input that the frame is made from."""
-        return {
-            made.spec.name: made.table
-            for made in walk_made([self.made])
-            if made.spec is not None and made.table is not None
+        made: dict[str, Any] = {
+            name: frame.made.table for name, frame in input_frames(self).items()
         }
+        return {name: table.replace_schema_metadata(None) for name, table in made.items()}
 
     def __getattr__(self, name: str) -> Any:
         """Refuse a name that a frame does not have, with the operator that may be meant."""
@@ -973,10 +973,8 @@ def table(
         spec = read_optional(meaning, {name: spec}, (), ordered, world.graph)[name]
     except Fault as fault:
         raise call_error("optional", fault) from None
-    bad = set_aside(rows)
     unique, partition = key or (cut.key if cut else ""), cut.partition if cut else ""
-    checked = check_rows(spec, data, key=unique, partition=partition, bad=bad)
-    checked = with_set_aside(checked, bad)
+    checked = read_rows(spec, data, key=unique, partition=partition)
     node = Input(
         step=name,
         name=name,
@@ -1071,9 +1069,11 @@ def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[RowColumns, Inp
     except Fault as fault:
         raise InputError(Problem(f"input {name} {fault.what}", hint=fault.hint)) from None
     if data.count and data.count == len(data.unreadable):
-        with_set_aside(pa.table({}), [(str(row.problem), {}) for row in data.unreadable.values()])
+        raise InputError(*few([str(row.problem) for row in data.unreadable.values()]))
     declared = _declared(name, own, data.values if data.count or data.values else None)
     columns = dict(data.values) or {column: [] for column in declared}
+    if len(columns) > 1:
+        columns.pop("", None)  # of an index, which is left out
     _refuse_names(name, columns, rows)
     types, problems = {}, []
     for column, values in columns.items():
@@ -1082,7 +1082,7 @@ def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[RowColumns, Inp
         except (Fault, pa.ArrowException) as error:
             hint = getattr(error, "hint", None) or "give each column values of one type"
             mixed = _kinds(values) if isinstance(values, list) else ""
-            there = f'types={{"{column}": "json"}} reads it as JSON' if mixed else None
+            there = _proposed(column, values) if mixed else None
             what = f'input {name}, column "{column}": {mixed or error}'
             problems.append(Problem(what, there=there, hint=hint))
     if problems:
@@ -1096,17 +1096,23 @@ def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[RowColumns, Inp
     return replace(data, values=columns), specs[name]
 
 
+def _proposed(column: str, values: list[Any]) -> str | None:
+    """The type that reads all values of a column, as an argument."""
+    rows = RowColumns({column: values}, len(values))
+    for kind in ("timestamp", "string", "json"):
+        if not row_faults(InputSpec("", ((column, Type(kind, nullable=True)),)), rows):
+            return f'types={{"{column}": "{kind}"}} reads them'
+    return None
+
+
 def _kinds(values: list[Any]) -> str:
     """The kinds of the values of a column in words, each with the first row that has it; "" for one."""
     first: dict[str, int] = {}
     for row, value in enumerate(values, 1):
         if value is not None:
-            first.setdefault(_KINDS.get(type(value), type(value).__name__), row)
-    kinds = [f"{kind} in row {row}" for kind, row in first.items()]
-    return " and ".join(kinds) if len(kinds) > 1 else ""
-
-
-_KINDS = {str: "a text", bool: "true or false", list: "a list", dict: "an object"}
+            kinds = (PYTHON_TYPES[kind] for kind in type(value).__mro__ if kind in PYTHON_TYPES)
+            first.setdefault(next(kinds, type(value).__name__), row)
+    return " and ".join(f"{kind} in row {row}" for kind, row in first.items() if len(first) > 1)
 
 
 def _declared(
@@ -1160,27 +1166,37 @@ def _typed(values: Any, declared: str | None, bad: Container[int]) -> tuple[Any,
         text = declared if declared.endswith(" null") or not null else f"{declared} null"
         return values, text
     array: Any = _array(good) if listed else values
-    kind = str(_type_of(array))
-    return (array if len(array) == len(values) else values), kind
+    return (array if len(array) == len(values) else values), str(_type_of(array))
 
 
 def _array(values: list[Any]) -> Any:
     """Values as an array; NaN among other values than numbers is NULL, as pandas has it. Without
     those that no array can have: their rows are set aside.
     """
+    flat = [value for value in values if is_flat(value)]
+    try:
+        return _arrow(flat)
+    except (pa.ArrowException, UnicodeEncodeError, OverflowError):
+        fit = [value for value in flat if _fits(value)]
+        if len(fit) == len(flat):
+            raise
+        return _arrow(fit)
+
+
+def _arrow(values: list[Any]) -> Any:
     try:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.array(values, from_pandas=True)
-    except (UnicodeEncodeError, OverflowError):
-        return _array([value for value in values if _fits(value)])
 
 
 def _fits(value: Any) -> bool:
     try:
-        pa.array([value])
-    except (pa.ArrowException, UnicodeEncodeError, OverflowError):
+        _arrow([value])
+    except (UnicodeEncodeError, OverflowError):
         return False
+    except pa.ArrowException:  # of its type
+        pass
     return True
 
 
@@ -1196,6 +1212,15 @@ def _type_of(array: Any) -> Type:
         fields = zip(kind.fields, array.drop_null().flatten(), strict=True)
         kind = replace(kind, fields=tuple((name, _type_of(values)) for (name, _), values in fields))
     return replace(kind, nullable=bool(array.null_count))
+
+
+def input_frames(frame: Frame) -> dict[str, Frame]:
+    """The inputs that a frame is made from, with the rows of them that cannot be read."""
+    return {
+        made.spec.name: Frame(made, frame.world)
+        for made in walk_made([frame.made])
+        if made.spec is not None and made.table is not None
+    }
 
 
 @checks_arguments

@@ -65,14 +65,26 @@ def is_null(value: object) -> bool:
 
 def shown(value: object) -> str:
     """A value in a message: short, text in quotes."""
-    text = (
-        f'"{value}"'
-        if isinstance(value, str)
-        else repr(value).lower()
-        if isinstance(value, bool)
-        else repr(value)
-    )
+    text = f'"{value}"' if isinstance(value, str) else _written(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _written(value: object) -> str:
+    try:
+        return repr(value).lower() if isinstance(value, bool) else repr(value)
+    except (RecursionError, ValueError):  # nested too deeply, or a number of too many digits
+        return f"<{type(value).__name__}>"
+
+
+def is_flat(value: Any, levels: int = 100) -> bool:
+    """Whether lists and mappings in it are nested at most so deeply: not without end. Arrow crashes, and
+    JSON and messages have no form, for others.
+    """
+    if not isinstance(value, (list, tuple, Mapping)):
+        return True
+    items = value.values() if isinstance(value, Mapping) else value
+    nested = (item for item in items if isinstance(item, (list, tuple, Mapping)))
+    return levels > 0 and all(is_flat(item, levels - 1) for item in nested)
 
 
 def check_text(text: str) -> str:
@@ -279,9 +291,21 @@ class RowColumns:
         if place in self.unreadable:
             return {LINE: self.unreadable[place].text}
         return {
-            name: plain(python_values(values[place : place + 1])[0])
+            name: _kept(python_values(values[place : place + 1])[0])
             for name, values in self.values.items()
         }
+
+
+def _kept(value: Any) -> Any:
+    """A value as JSON has it, or as text."""
+    try:
+        kept = plain(value) if is_flat(value) else _written(value)
+        json.dumps(kept, default=str, skipkeys=True)
+    except (ArithmeticError, ValueError):
+        return (
+            None if is_null(value) else str(value) if isinstance(value, date) else _written(value)
+        )
+    return kept
 
 
 _SET_ASIDE = b"semgraph.set_aside"
@@ -289,20 +313,40 @@ LINE = "_line"  # the column in `failed.jsonl` of a row that has none
 
 
 def set_aside(rows: Any) -> list[tuple[str, dict[str, Any]]]:
-    """The rows that are not in a table because they cannot be read, each with its error."""
+    """The rows that are not in a table of `with_set_aside`, each with its error."""
     metadata = (rows.schema.metadata if isinstance(rows, pa.Table) else None) or {}
     return [tuple(each) for each in json.loads(metadata.get(_SET_ASIDE, b"[]"))]
 
 
 def with_set_aside(table: pa.Table, bad: Sequence[tuple[str, Mapping[str, Any]]]) -> pa.Table:
     """A table that knows the rows that cannot be read. Raises InputError if there are no others."""
-    if not bad:
-        return table.replace_schema_metadata(None)
-    if not table.num_rows:
-        more = f" (and {len(bad) - _SHOWN} more rows)" if len(bad) > _SHOWN else ""
-        lines = [line for error, _ in bad[:_SHOWN] for line in error.splitlines()]
-        raise InputError(*lines[:-1], lines[-1] + more)
-    return table.replace_schema_metadata({_SET_ASIDE: json.dumps(bad, default=str, skipkeys=True)})
+    if bad and not table.num_rows:
+        raise InputError(*few([error for error, _ in bad]))
+    return table.replace_schema_metadata(
+        {_SET_ASIDE: json.dumps(bad, default=str, skipkeys=True)} if bad else None
+    )
+
+
+def few(texts: Sequence[str], most: int = _SHOWN) -> list[str]:
+    """The first texts, the last of them with the number of the others."""
+    more = f" (and {len(texts) - most} more rows)" if len(texts) > most else ""
+    return [*texts[: most - 1], *(text + more for text in texts[most - 1 : most])]
+
+
+def read_rows(
+    spec: InputSpec,
+    rows: Any,
+    bad: Sequence[tuple[str, dict[str, Any]]] = (),
+    *,
+    partition: str = "",
+    key: str = "",
+) -> pa.Table:
+    """The rows that `check_rows` accepts, with the others, and with `bad`, set aside. Raises
+    InputError.
+    """
+    aside = list(bad)
+    table = check_rows(spec, rows, partition=partition, key=key, bad=aside)
+    return with_set_aside(table, aside)
 
 
 def check_rows(
@@ -351,10 +395,6 @@ def check_rows(
     return table.filter(pa.array([p not in wrong for p in range(raw.count)])) if wrong else table
 
 
-def _problem(fault: RowFault, spec: InputSpec, source: str, first: int) -> Problem:
-    return Problem(_message(fault, spec, source, first), hint=fault.hint)
-
-
 def _refuse(faults: Iterable[RowFault], spec: InputSpec, source: str, first: int = 0) -> None:
     problems = [_problem(fault, spec, source, first) for fault in faults]
     if problems:
@@ -373,21 +413,19 @@ def _shortened(faults: Iterable[RowFault]) -> Iterator[RowFault]:
         once = fault.what if fault.row is not None and fault.what[:3] == "is " else ""
         alike.setdefault((fault.column, fault.row is None, once), []).append(fault)
     for (_, _, once), same in alike.items():
-        shown = same[: 1 if once else _SHOWN]
-        yield from shown[:-1]
-        more = f" (and {len(same) - len(shown)} more rows)" if len(same) > len(shown) else ""
-        yield shown[-1]._replace(what=shown[-1].what + more)
+        texts = few([fault.what for fault in same], 1 if once else _SHOWN)
+        yield from (fault._replace(what=what) for fault, what in zip(same, texts, strict=False))
 
 
-def _message(fault: RowFault, spec: InputSpec, source: str, first: int) -> str:
-    if not fault.column and fault.row is not None:
-        return fault.what
-    start = f"{source}: " if source else ""
+def _problem(fault: RowFault, spec: InputSpec, source: str, first: int) -> Problem:
+    place = f"{source}: input {spec.name}" if source else f"input {spec.name}"
     if fault.row is None:
-        rows = f", from row {first + 1}:" if first else ""
-        return f"{start}input {spec.name}{rows} {fault.what}"
-    row = first + fault.row + 1
-    return f"{start}input {spec.name}, row {row}, column {fault.column}: {fault.what}"
+        place += f", from row {first + 1}: " if first else " "
+    elif fault.column:
+        place += f", row {first + fault.row + 1}, column {fault.column}: "
+    else:  # of a line of a file, which the message names
+        place = ""
+    return Problem(place + fault.what, hint=fault.hint)
 
 
 def row_faults(spec: InputSpec, rows: Any, *, partition: str = "", key: str = "") -> list[RowFault]:
@@ -431,8 +469,8 @@ def _typed_columns(
             wrong += _nulls(name, values, bad | {fault.row for fault in wrong})
         faults += wrong
         converted[name] = values
-    if key in columns:
-        faults += _doubles(key, converted[key], first)
+    if key and key in columns:
+        faults += _doubles(key, converted[key], first, {fault.row for fault in faults})
     return list(converted.values()), faults, raw
 
 
@@ -496,16 +534,18 @@ def names_of(rows: pa.Table) -> list[str]:
 
 
 def _unique(names: Sequence[str]) -> None:
-    double = next((name for name in names if list(names).count(name) > 1), None)
+    double = next((name for name in names if name and list(names).count(name) > 1), None)
     if double is not None:
         raise Fault(f'has the column "{double}" twice', hint="rename one of them")
 
 
 def _from_pandas(series: Any) -> Any:
     try:
-        return pa.Array.from_pandas(series)
+        if series.dtype != object or all(map(is_flat, series)):
+            return pa.Array.from_pandas(series)
     except (pa.ArrowException, UnicodeEncodeError, OverflowError):
-        return [None if isinstance(v, float) and v != v else v for v in series.tolist()]  # noqa: PLR0124 - NaN
+        pass
+    return [None if isinstance(v, float) and v != v else v for v in series.tolist()]  # noqa: PLR0124 - NaN
 
 
 def _missing(spec: InputSpec, columns: Mapping[str, Any], source: str) -> Iterator[RowFault]:
@@ -554,8 +594,6 @@ def _column(name: str, kind: Type, values: Any) -> tuple[Any, list[RowFault]]:
         quick = _cast(kind, values)
         if quick is not None:
             return quick, []
-    elif kind.name == "json" and not all(v is None or isinstance(v, str) for v in values):
-        values = [json.dumps(v, ensure_ascii=False) if isinstance(v, str) else v for v in values]
     converted: list[Any] = []
     faults: list[RowFault] = []
     for i, value in enumerate(python_values(values)):
@@ -564,6 +602,9 @@ def _column(name: str, kind: Type, values: Any) -> tuple[Any, list[RowFault]]:
         except Fault as fault:
             converted.append(None)
             faults.append(RowFault(i, name, fault.what, fault.hint or fault.there))
+        except (ArithmeticError, ValueError, RecursionError):  # of Python, at its limits
+            converted.append(None)
+            faults.append(RowFault(i, name, f"{shown(value)} is not {kind}"))
     return converted, faults
 
 
@@ -574,6 +615,8 @@ def _cast(kind: Type, values: Any) -> Any:
     array: Any = values
     if pa.types.is_null(array.type):
         return pa.array([None] * len(array), kind.arrow)
+    import pyarrow.compute as pc
+
     plain = kind.name == "vector" or not pa.types.is_nested(kind.arrow)
     try:
         if not plain or kind.name == "json" or type_of_arrow(array.type).arrow != kind.arrow:
@@ -581,7 +624,7 @@ def _cast(kind: Type, values: Any) -> Any:
         if pa.types.is_dictionary(array.type):
             array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
             array = array.dictionary.cast(kind.arrow).take(array.indices)
-        converted: Any = array.cast(kind.arrow, safe=not pa.types.is_timestamp(array.type))
+        converted: Any = array.cast(options=pc.CastOptions(kind.arrow, allow_time_truncate=True))
         if kind.name == "string":
             converted.validate(full=True)  # that each text is UTF-8
     except (Fault, pa.ArrowException):
@@ -618,8 +661,10 @@ def _nulls(name: str, column: Any, bad: Collection[int | None]) -> list[RowFault
     ]
 
 
-def _doubles(key: str, column: Any, before: int = 0) -> Iterator[RowFault]:
-    """The first row with the key of an earlier one; so many rows are before these."""
+def _doubles(
+    key: str, column: Any, before: int = 0, bad: Collection[int | None] = ()
+) -> Iterator[RowFault]:
+    """The first row with the key of an earlier one, but for bad ones; so many rows are before these."""
     if not isinstance(column, list):
         import pyarrow.compute as pc
 
@@ -627,7 +672,7 @@ def _doubles(key: str, column: Any, before: int = 0) -> Iterator[RowFault]:
             return
     seen: dict[Any, int] = {}
     for row, value in enumerate(python_values(column)):
-        if value is None:
+        if value is None or row in bad:
             continue
         first = seen.setdefault(value, row)
         if first != row:

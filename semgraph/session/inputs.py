@@ -27,7 +27,8 @@ from semgraph.execution.result import Result
 from semgraph.execution.windows import without_nul
 from semgraph.formats import dollars, plural
 from semgraph.frontend.frame import Frame
-from semgraph.frontend.rows import check_rows, set_aside, shown, with_set_aside
+from semgraph.frontend.inputs import LoadedInput
+from semgraph.frontend.rows import read_rows, set_aside, shown
 from semgraph.logical.absent import without_absent
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
@@ -175,6 +176,9 @@ def typed_inputs(
             plan.windows if plan.windows is not None and plan.windows.input == name else None
         )
         value = source.get(name)
+        own = isinstance(value, (Frame, LoadedInput))
+        if isinstance(value, LoadedInput):
+            value = value.rows
         if spec.or_all and (value is None or is_all(value)):
             continue
         if isinstance(value, Frame):
@@ -185,18 +189,13 @@ def typed_inputs(
             raise PlanError(
                 Problem(f"plan {plan.name} needs the input {name}", hint=f"-i {name}=FILE")
             )
-        bad = set_aside(value)
-        if not isinstance(value, list) or value:
-            table = check_rows(
-                spec,
-                value,
-                partition=windowing.partition if windowing else "",
-                key=windowing.key if windowing else "",
-                bad=bad,
-            )
-        else:
-            table = spec.schema.empty_table()
-        table = with_set_aside(table, bad)
+        table = read_rows(
+            spec,
+            value,
+            set_aside(value) if own else (),
+            partition=windowing.partition if windowing else "",
+            key=windowing.key if windowing else "",
+        )
         whole = rows is None or (windowing is None and plan.windows is not None)
         tables[name] = table if whole else table.slice(0, min(rows or 0, table.num_rows))
     _refuse_schemas(plan, tables)

@@ -21,7 +21,7 @@ from semgraph.errors import BudgetReached, PlanError, Problem, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
 from semgraph.formats import stopped
-from semgraph.frontend.frame import Frame
+from semgraph.frontend.frame import Frame, input_frames
 from semgraph.frontend.head import read_graph
 from semgraph.frontend.keywords import checks_arguments
 from semgraph.frontend.load import LoadedPlans
@@ -282,7 +282,7 @@ class Session:
             BudgetReached: A limit stopped the run; `result` of the error has what it wrote.
             RowError: Every row failed; its `result` has them.
         """
-        rows_by_input = dict(plan.tables) if isinstance(plan, Frame) else {}
+        rows_by_input: dict[str, Any] = input_frames(plan) if isinstance(plan, Frame) else {}
         rows_by_input |= {
             name: value for name, value in {**(inputs or {}), **more}.items() if value is not None
         }
@@ -384,7 +384,7 @@ class Session:
         logical = self.prepare(plan)
         refuse_unknown_words("explain", logical, more, Session.explain)
         rows_by_input = {
-            **(dict(plan.tables) if isinstance(plan, Frame) else {}),
+            **(input_frames(plan) if isinstance(plan, Frame) else {}),
             **(inputs or {}),
             **more,
         }
@@ -478,7 +478,7 @@ class Session:
         from semgraph.compare.request import ComparisonRequest, compare, requested
 
         checked = requested(variants, step, trials, replays=self._resources.replays)
-        rows_by_input = dict(plan.tables) if isinstance(plan, Frame) else {}
+        rows_by_input: dict[str, Any] = input_frames(plan) if isinstance(plan, Frame) else {}
         rows_by_input |= {
             name: value for name, value in {**(inputs or {}), **more}.items() if value is not None
         }

@@ -230,7 +230,7 @@ def refused(project: Project, name: str, content: str | bytes) -> str:
         ("a.csv", b"content\ncaf\xe9\n", "a.csv:2: byte 11 is not UTF-8. If it is Latin-1: iconv -f latin1 -t utf-8 a.csv"),
         ("a.csv", b"content\n\x93hi\x94\n", "If it is Windows-1252: iconv -f windows-1252 -t utf-8 a.csv"),
         ("a.jsonl", '{"a": "x"}\n'.encode("utf-16"), "If it is UTF-16: iconv -f utf-16 -t utf-8 a.jsonl"),
-        ("a.csv", "content,at\na,b,c\n", "a.csv: row 2 has 3 cells, and the first line 2"),
+        ("a.csv", "content,at\na,b,c\n", "a.csv:2: this row has 3 cells, and the first line 2"),
         ("a.jsonl", '[\n {"content": "x"}\n]\n', "a.jsonl:1: this line is no JSON: expecting value at column 1. One object on each line; a file with a list of objects ends in .json"),
         ("a.jsonl", '[{"content": "x"}]\n', "a.jsonl:1: this line is no JSON object, but a list of 1. One object on each line"),
         ("a.jsonl", '{"content": "x"},\n', "extra data at column 17. Delete the comma behind the last value"),

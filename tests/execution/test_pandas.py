@@ -396,3 +396,11 @@ def test_columns_that_differ_in_case_alone_are_refused_only_where_they_are_named
     assert list(frame.sem.filter("Does it say so: {body}").columns) == list(frame.columns)
     with pytest.raises(PlanError, match='the frame has column "key" twice, but for case'):
         frame.sem.filter("Is {key} one?")
+
+
+def test_a_mixed_column_is_left_out_without_a_proposal_that_sem_does_not_take() -> None:
+    frame = pd.DataFrame({"a": ["x", "y"], "m": pd.Series([1, [2]], dtype=object)})
+    with pytest.raises(
+        PlanError, match="int64 in row 1 and list in row 2. Give each column values"
+    ):
+        frame.sem.filter("{m}?")

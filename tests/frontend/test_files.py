@@ -166,7 +166,7 @@ def test_a_line_that_is_no_json_is_told_by_its_number(plan: LogicalPlan) -> None
 
 def test_a_ragged_row_of_a_csv_file_is_set_aside(plan: LogicalPlan) -> None:
     Path("a.csv").write_text("content,at\nhello,2025-01-15\nhello\n")
-    assert "a.csv: row 3 has 1 cell, and the first line 2" in problem(plan, "notes=a.csv")
+    assert "a.csv:3: this row has 1 cell, and the first line 2" in problem(plan, "notes=a.csv")
 
 
 def test_files_that_are_none_of_these(plan: LogicalPlan) -> None:
