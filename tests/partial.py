@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import cast
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 from semgraph import BudgetReached, Result
 from semgraph.errors import RowError
@@ -13,5 +13,13 @@ async def maybe_partial(run: Awaitable[Result]) -> Result:
     """The result of a run, also of one that raises: its error carries the result."""
     try:
         return await run
+    except (BudgetReached, RowError) as error:
+        return cast("Result", error.result)
+
+
+def partial_result(run: Callable[..., Result], *args: Any, **options: Any) -> Result:
+    """The same of a synchronous run."""
+    try:
+        return run(*args, **options)
     except (BudgetReached, RowError) as error:
         return cast("Result", error.result)

@@ -122,7 +122,7 @@ def test_a_budget_that_is_too_small_is_no_cheap_result(tmp_path: Path) -> None:
     one = bench(case("a", small, trials=1))
     (told,) = measure(one, work(one, quick=False, full=False), Lines("ingest", tmp_path))
     assert told.figures == {}
-    assert told.failed.startswith("RuntimeError: stopped before its end: ")
+    assert told.failed.startswith("BudgetReached: ")
     assert "max_calls" in told.failed
 
 

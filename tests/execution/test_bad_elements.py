@@ -14,6 +14,7 @@ import semgraph
 from semgraph.conformance.oracle import Faulty, Mind, Oracle, edited
 from semgraph.execution.result import Result
 from tests.execution.conftest import Row, Watched, Work, said
+from tests.partial import partial_result
 
 MANY = ["Ann(user): I work at Luma. I live in Rome. I know Ben. I lead Project Kite."]
 LAST = datetime.max.replace(tzinfo=UTC)
@@ -231,6 +232,8 @@ def test_a_check_can_demand_a_whole_list(tmp_path: Path) -> None:
     with semgraph.Session(
         llm=oracle, store="memory", journal=False, runs="", folder=tmp_path
     ) as session:
-        result = session.run(tmp_path / "whole.yaml", inputs={"rows": [{"text": "a"}]})
+        result = partial_result(
+            session.run, tmp_path / "whole.yaml", inputs={"rows": [{"text": "a"}]}
+        )
     assert [failure.error for failure in result.failed] == ["check: all of them"]
     assert "Your last answer was not valid: all of them." in oracle.requests[1].messages[-1].content

@@ -13,6 +13,7 @@ import pytest
 import semgraph
 from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.execution.result import Result
+from tests.partial import partial_result
 
 HEAD = """
 plan: refs
@@ -80,7 +81,8 @@ def run(
     with semgraph.Session(
         llm=oracle, store="memory", journal=False, runs="", folder=folder
     ) as session:
-        result = session.run(
+        result = partial_result(
+            session.run,
             folder / "refs.yaml",
             inputs={"statements": statements, "memories": MEMORIES},
             use={"decided": use},

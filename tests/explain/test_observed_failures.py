@@ -8,6 +8,7 @@ from pathlib import Path
 import semgraph
 from benchmarks.world import StandIn
 from semgraph.llm.openai import OpenAI
+from tests.partial import maybe_partial
 
 PLAN = """
 plan: places
@@ -31,7 +32,7 @@ async def estimated(folder: Path, field: str) -> str:
         async with semgraph.Session(
             llm=llm, store="memory", journal=folder / "journal.db", runs="", folder=folder
         ) as session:
-            await session.arun(plan, turns=TURNS)
+            await maybe_partial(session.arun(plan, turns=TURNS))
             said = await asyncio.to_thread(lambda: session.explain(plan, inputs={"turns": TURNS}))
         await llm.aclose()
     return said

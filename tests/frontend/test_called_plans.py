@@ -149,7 +149,7 @@ def test_a_result_that_a_parameter_leaves_out_is_left_out_of_the_caller(folder: 
 
 def test_an_unknown_parameter_with_the_value_of_a_plan_names_the_choice() -> None:
     message = refused(params={"extract": "fast"})
-    assert message.startswith('--set: no parameter "extract". Parameters: shown')
+    assert message.startswith('params: no parameter "extract". Parameters: shown')
     assert message.endswith("Use --use read=read_fast")
 
 

@@ -180,5 +180,5 @@ def test_a_choice_among_numbered_records_is_refused_and_not_guessed(run):
         refs: {others: {of: turns, using: speaker, order: id, shows: [text]}}""",
     )
     _, err = run(write=choosing.replace("- add: {text", "- add: {facts: '[]::VARCHAR[]', text"))
-    assert "rows failed at notes: rejected" in err
+    assert "every row failed" in err
     assert '"same" is a number, and the question shows numbered records' in err

@@ -16,6 +16,7 @@ from semgraph.frontend.load import load_plan
 from semgraph.frontend.plan_files import is_plan
 from semgraph.logical.plan import LogicalPlan
 from semgraph.stores.base import Store
+from tests.partial import maybe_partial
 from tests.served import session_with
 
 both_stores = pytest.mark.parametrize("store", ["memory", "neo4j"], indirect=True)
@@ -119,7 +120,7 @@ class Memory:
         settled = {
             name: options.pop(name) for name in ("params", "preset", "use") if name in options
         }
-        return await self.session.arun(loaded(plan, **settled), **options)
+        return await maybe_partial(self.session.arun(loaded(plan, **settled), **options))
 
     @staticmethod
     def here(name: str) -> Path:

@@ -19,6 +19,7 @@ from semgraph.execution.result import Result
 from semgraph.stores.base import Store
 from tests.docs.answers import memory_answer
 from tests.llm.server import ModelServer
+from tests.partial import maybe_partial
 from tests.plans.conftest import both_stores, loaded
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -54,8 +55,10 @@ class Remembering:
                 {"user_id": user, "at": datetime(2025, 1, self.day, tzinfo=UTC), "text": text}
             )
         settled = {"params": options.pop("params")} if "params" in options else {}
-        return await self.session.arun(
-            loaded(EXAMPLES / "remember.yaml", **settled), messages=rows, **options
+        return await maybe_partial(
+            self.session.arun(
+                loaded(EXAMPLES / "remember.yaml", **settled), messages=rows, **options
+            )
         )
 
     async def kept(self, user: str = "ann") -> list[dict[str, Any]]:

@@ -173,7 +173,7 @@ async def test_who_uses_no_types_is_asked_as_before(memory: Memory) -> None:
             "no edge type LIVES",
         ),
         ({"entity_types": [{**PERSON, "fields": '{"summary": "string"}'}]}, 'entity type "Person"'),
-        ({"entity_types": [{**PERSON, "fields": '["a"]'}]}, 'entity type "Person"'),
+        ({"entity_types": [{**PERSON, "fields": '["a"]'}]}, "entity_types: fields is no schema"),
         ({"entity_types": [{**PERSON, "name": "A person"}]}, 'entity type "A person"'),
         ({"entity_types": [{**PERSON, "name": "Entity"}]}, 'entity type "Entity"'),
         ({"edge_types": [{**LIVES, "fields": '{"valid_at": "timestamp"}'}]}, 'edge type "HOME"'),
