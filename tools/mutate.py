@@ -89,7 +89,7 @@ def _replaced(source: str, old: ast.expr, text: str) -> str | None:
         ast.parse(changed)
     except (SyntaxError, UnicodeDecodeError):
         return None
-    return changed if ast.dump(there) == ast.dump(old) else None
+    return changed if changed != source and ast.dump(there) == ast.dump(old) else None
 
 
 def difference(path: str, source: str, changed: str) -> str:
