@@ -71,8 +71,7 @@ def cases(patterns: Sequence[str]) -> dict[str, list[Run]]:
         if not is_plan(path) or not (asking := _asking(plan := load_plan(path))):
             continue
         found[name] = [(name, {}, {})]
-        presets = plan.document.get("presets", ())
-        found |= {f"{name}, {preset}": [(name, {"preset": preset}, {})] for preset in presets}
+        found |= {f"{name}, {one}": [(name, {"preset": one}, {})] for one in _presets(plan)}
         for nth in range(max(len(WAYS[node.keyword]) for node in asking)):
             use = {n.step: WAYS[n.keyword][nth % len(WAYS[n.keyword])] for n in asking}
             found[f"{name}, ways {nth + 1}"] = [(name, {"use": use}, {})]
@@ -88,9 +87,14 @@ def _asking(plan: LogicalPlan) -> list[Semantic]:
     return [node for node in walk(*plan.roots) if isinstance(node, Semantic)]
 
 
+def _presets(plan: LogicalPlan) -> list[str]:
+    """All presets but `ready`: which rows are ready together depends on time."""
+    return [name for name in plan.document.get("presets", ()) if name != "ready"]
+
+
 def _worlds() -> Iterator[tuple[str, list[Run]]]:
     plan = load_plan(PLANS / "add_episode.yaml")
-    presets = {name: {"preset": name} for name in plan.document["presets"]}
+    presets = {name: {"preset": name} for name in _presets(plan)}
     rows = {
         "typed": {"episodes": World.make(7).rows[:6], **TYPES},
         "world": {"episodes": World.make(7).rows[:4]},
@@ -109,7 +113,7 @@ def _worlds() -> Iterator[tuple[str, list[Run]]]:
         read = load_plan(folder / "read.yaml")
         runs += [
             (f"{name}/read", {"preset": preset}, {"questions": told.questions})
-            for preset in (None, *read.document.get("presets", ()))
+            for preset in (None, *_presets(read))
         ]
         yield f"{name}, conversation", runs
 
