@@ -144,7 +144,7 @@ class Mutated(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return None
         return importlib.util.spec_from_file_location(fullname, self.path, loader=self)
 
-    def exec_module(self, module: object) -> None:  # type: ignore[override]
+    def exec_module(self, module: object) -> None:
         """Run the mutated code."""
         exec(compile(self.source, str(self.path), "exec"), vars(module))  # noqa: S102
 
@@ -172,7 +172,7 @@ def killed(path: Path, source: str, tests: Sequence[str], seconds: int) -> str:
         os.dup2(quiet, 2)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(seconds)
-        sys.meta_path.insert(0, Mutated(path, source))
+        sys.meta_path.insert(0, Mutated(path, source))  # type: ignore[arg-type]
         import pytest
 
         arguments = ["-x", "-q", "-p", "no:cacheprovider", *tests]

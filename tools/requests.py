@@ -138,7 +138,7 @@ async def requests_of(runs: Sequence[Run], server: StandIn, store: str) -> list[
 
 async def all_requests(store: str, patterns: Sequence[str]) -> dict[str, list[str]]:
     """The requests of each case, each on an empty store."""
-    found = {}
+    found: dict[str, list[str]] = {}
     async with StandIn() as server:
         for name, runs in cases(patterns).items():
             _empty(store, first=not found)
