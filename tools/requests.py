@@ -1,11 +1,18 @@
-"""List the requests that a plan sends with each of its presets.
+"""List the requests that the shipped plans send: equal files mean equal requests.
 
-    python -m tools.requests FILE            # write the digests to a file
-    python -m tools.requests FILE --compare  # compare with a file; exit status 1 if any differ
+    python -m tools.requests tests/fixtures/requests.json --compare    # exit status 1 if any differ
+    python -m tools.requests FILE                                      # write a file
+    python -m tools.requests FILE --texts FOLDER                       # and each request as a line
+    python -m tools.requests FILE --store neo4j://localhost:7687       # on this empty server
 
-The plan runs over its example, over the example with types of entities and facts, and over messages
-of two synthetic worlds, window after window, with a simulated model over HTTP. A digest covers the
-complete request: with equal files, a rewritten plan sends what the old one sent.
+Each plan that calls a model runs over its example, with each of its presets and with each
+implementation of its operators; add_episode also over messages of two synthetic worlds and with
+types; memories also over a conversation and its questions. A simulated model answers over HTTP, from
+the text of the prompt alone. The file has the number and a digest of the distinct requests of each
+case: two checkouts whose digests differ are compared by `diff -r` of their `--texts`. Patterns of
+names as further arguments (`'memories/*'`) choose cases. `semgraph neo4j start` starts a server;
+NEO4J_USERNAME and NEO4J_PASSWORD name its user. Its full-text search ranks differently, so compare
+with a file from a server.
 """
 
 from __future__ import annotations
@@ -14,88 +21,177 @@ import argparse
 import asyncio
 import hashlib
 import json
+import os
 import sys
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from benchmarks.memories.conversations import of_world
 from benchmarks.world import StandIn, World
 from semgraph import load_plan
+from semgraph.frontend.plan_files import is_plan
+from semgraph.logical.node import walk
+from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.semantic import Semantic
 from semgraph.session import Session
-from semgraph.session.inputs import example_rows
 
-PLAN = Path(__file__).parents[1] / "plans" / "add_episode.yaml"
-VARIANTS: dict[str, dict[str, Any]] = {
-    "default": {},
-    **{
-        name: {"preset": name}
-        for name in ("graphiti", "reflexion", "combined", "fused", "lean", "bulk")
-    },
+PLANS = Path(__file__).parents[1] / "plans"
+WAYS = {
+    "sem_map": ("packed", "per_row", "reflexion", "vote"),
+    "sem_join": ("block", "nested_loop", "cascade(jaccard=null)"),
+    "sem_agg": ("tree", "fold", "single"),
+}
+JUDGED: dict[str, dict[str, Any]] = {
     "judged": {"use": {"judge": "judge_episode(fuse_dates=false)"}},
     "judged and dated": {"use": {"judge": "judge_episode", "ask": "ask_together"}},
     "shared end": {"use": {"find": "find_rivals(reach=shared_end)"}},
 }
 TYPES: dict[str, list[dict[str, Any]]] = {
     "entity_types": [
-        {"name": "Person", "description": "a human", "fields": '{"job": "string null"}'},
-        {"name": "Company", "description": "an employer"},
+        {"name": "Person", "description": "a human being", "fields": '{"employer": "string null", "town": "string null"}'},
+        {"name": "City", "description": "a town"},
     ],
-    "edge_types": [{"name": "WORKS_AT", "description": "employment", "fields": '{"since": "date null"}'}],
-    "signatures": [{"source": "Person", "target": "Company", "relation": "WORKS_AT"}],
+    "edge_types": [
+        {"name": "EMPLOYMENT", "description": "a job", "fields": '{"employer": "string null"}'},
+        {"name": "HOME", "description": "where somebody lives"},
+    ],
+    "signatures": [{"source": "Person", "target": "City", "relation": "HOME"}],
 }  # fmt: skip
+Run = tuple[str, dict[str, Any], dict[str, Any]]
+"""A plan, its preset, parameters and implementations, and its rows; none: its example."""
 
 
-async def requests_of(options: dict[str, Any], **inputs: list[dict[str, Any]]) -> list[str]:
-    """The digests of all that the model was sent, sorted."""
-    async with StandIn() as server:
-        session = Session(
-            llm=f"openai:gpt-4.1-mini@{server.base_url}",
-            embedder=f"openai:simulated@{server.base_url}?dimensions=256",
-            store="memory",
-            journal=False,
-            runs="",
-        )
-        await session.arun(load_plan(PLAN, **options), **inputs)
-        await session.aclose()
-        return sorted({_digest(body) for body in server.requests})
+def cases(patterns: Sequence[str]) -> dict[str, list[Run]]:
+    """What is run into one empty store, by name, in the order of the runs."""
+    found: dict[str, list[Run]] = {}
+    for path in sorted(PLANS.rglob("*.yaml")):
+        name = path.relative_to(PLANS).with_suffix("").as_posix()
+        if not is_plan(path) or not (asking := _asking(plan := load_plan(path))):
+            continue
+        found[name] = [(name, {}, {})]
+        found |= {f"{name}, {one}": [(name, {"preset": one}, {})] for one in _presets(plan)}
+        for nth in range(max(len(WAYS[node.keyword]) for node in asking)):
+            use = {n.step: WAYS[n.keyword][nth % len(WAYS[n.keyword])] for n in asking}
+            found[f"{name}, ways {nth + 1}"] = [(name, {"use": use}, {})]
+    found |= dict(_worlds())
+    return {name: runs for name, runs in found.items() if _is_chosen(name, patterns)}
 
 
-def _digest(body: dict[str, Any]) -> str:
-    text = json.dumps(body, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def _is_chosen(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)
 
 
-async def all_requests() -> dict[str, list[str]]:
-    """The digests of each variant over each set of rows."""
-    with Session(llm="recorded", store="memory", journal=False, runs="") as session:
-        example = dict(example_rows(session.prepare(PLAN)).inputs)
-    cases = {
-        "example": example,
-        "typed": {**example, **TYPES},
+def _asking(plan: LogicalPlan) -> list[Semantic]:
+    return [node for node in walk(*plan.roots) if isinstance(node, Semantic)]
+
+
+def _presets(plan: LogicalPlan) -> list[str]:
+    """All presets but `ready`: which rows are ready together depends on time."""
+    return [name for name in plan.document.get("presets", ()) if name != "ready"]
+
+
+def _worlds() -> Iterator[tuple[str, list[Run]]]:
+    plan = load_plan(PLANS / "add_episode.yaml")
+    presets = {name: {"preset": name} for name in _presets(plan)}
+    rows = {
+        "typed": {"episodes": World.make(7).rows[:6], **TYPES},
         "world": {"episodes": World.make(7).rows[:4]},
         "difficult world": {"episodes": World.make(3, 3, 1).rows[:12]},
     }
-    return {
-        f"{variant}, {case}": await requests_of(options, **inputs)
-        for variant, options in VARIANTS.items()
-        for case, inputs in cases.items()
-    }
+    for variant, settled in ({"default": {}} | presets | JUDGED).items():
+        for case, inputs in rows.items():
+            yield f"add_episode, {variant}, {case}", [("add_episode", settled, inputs)]
+    told = of_world(7, people=4, count=12)
+    conversations = [{"conversation": told.name}]
+    for folder in sorted(path.parent for path in PLANS.glob("memories/*/write.yaml")):
+        name = f"memories/{folder.name}"
+        runs: list[Run] = [(f"{name}/write", {}, {"turns": list(told.turns)})]
+        if (folder / "sleep.yaml").is_file():
+            runs.append((f"{name}/sleep", {}, {"conversations": conversations}))
+        read = load_plan(folder / "read.yaml")
+        runs += [
+            (f"{name}/read", {"preset": preset}, {"questions": told.questions})
+            for preset in (None, *_presets(read))
+        ]
+        yield f"{name}, conversation", runs
+
+
+async def requests_of(runs: Sequence[Run], server: StandIn, store: str) -> list[str]:
+    """The distinct requests of some runs, as sorted JSON lines."""
+    server.reset()
+    session = Session(
+        llm=f"openai:gpt-4.1-mini@{server.base_url}",
+        embedder=f"openai:simulated@{server.base_url}?dimensions=256",
+        store=store,
+        journal=False,
+        runs="",
+    )
+    for name, settled, inputs in runs:
+        await session.arun(load_plan(PLANS / f"{name}.yaml", **settled), inputs=inputs)
+    await session.aclose()
+    return sorted(
+        {json.dumps(body, sort_keys=True, ensure_ascii=False) for body in server.requests}
+    )
+
+
+async def all_requests(store: str, patterns: Sequence[str]) -> dict[str, list[str]]:
+    """The requests of each case, each on an empty store."""
+    found: dict[str, list[str]] = {}
+    async with StandIn() as server:
+        for name, runs in cases(patterns).items():
+            _empty(store, first=not found)
+            found[name] = await requests_of(runs, server, store)
+    return found
+
+
+def _empty(store: str, *, first: bool) -> None:
+    """Empty a server; one that holds rows before the first case is refused."""
+    if store == "memory":
+        return
+    import neo4j
+
+    auth = os.environ.get("NEO4J_USERNAME", "neo4j"), os.environ.get("NEO4J_PASSWORD", "")
+    with neo4j.GraphDatabase.driver(store, auth=auth) as driver, driver.session() as session:
+        if first and session.run("MATCH (n) RETURN n LIMIT 1").single() is not None:
+            sys.exit(f"{store} holds rows, and the cases would delete them: name an empty server")
+        session.run("MATCH (n) CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 1000 ROWS").consume()
 
 
 def main() -> int:
-    """Write or compare; print a line for each variant and case."""
-    parser = argparse.ArgumentParser(description="List the requests that a plan sends.")
+    """Write or compare; print the cases that differ, and the sums."""
+    parser = argparse.ArgumentParser(description="List the requests that the shipped plans send.")
     parser.add_argument("file", type=Path)
+    parser.add_argument("cases", nargs="*", default=["*"], help="patterns of names")
     parser.add_argument("--compare", action="store_true")
+    parser.add_argument("--store", default="memory", help="the address of a Neo4j server")
+    parser.add_argument("--texts", type=Path, metavar="FOLDER")
     options = parser.parse_args()
-    digests = asyncio.run(all_requests())
-    before = json.loads(options.file.read_text()) if options.compare else digests
-    for name in sorted(before.keys() | digests.keys()):
-        old, new = set(before.get(name, ())), set(digests.get(name, ()))
-        differences = "" if old == new else f"  {len(old - new)} gone, {len(new - old)} new"
-        print(f"{name:32} {len(new):5}{differences}")
+    found = asyncio.run(all_requests(options.store, options.cases))
+    digests = {
+        name: f"{len(lines)} {hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:16]}"
+        for name, lines in sorted(found.items())
+    }
+    if options.texts:
+        options.texts.mkdir(parents=True, exist_ok=True)
+        for name, lines in found.items():
+            file = options.texts / f"{name.replace('/', '.')}.jsonl"
+            file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    print(f"{sum(map(len, found.values())):,} requests in {len(found)} cases")
     if not options.compare:
-        options.file.write_text(json.dumps(digests, indent=1) + "\n")
-    return int(before != digests)
+        options.file.write_text(json.dumps(digests, indent=1) + "\n", encoding="utf-8")
+        return 0
+    before = {
+        name: digest
+        for name, digest in json.loads(options.file.read_text(encoding="utf-8")).items()
+        if _is_chosen(name, options.cases)
+    }
+    different = [n for n in sorted(before | digests) if before.get(n) != digests.get(n)]
+    for name in different:
+        print(f"{name}: {before.get(name, 'no case')}  ->  {digests.get(name, 'no case')}")
+    print(f"{len(different)} cases differ")
+    return int(bool(different))
 
 
 if __name__ == "__main__":
