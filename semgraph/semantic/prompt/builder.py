@@ -235,7 +235,7 @@ class PromptBuilder(ABC):
         if len(work.half) == _MOST_SPLITS or self.request(parts[0]).messages == sent.messages:
             self.fail(work, RowError(error.kind, f"{error}. {_ALLOW_MORE}"))
             return []
-        self.ctx.count_note("split a row whose answer was too long", str(error))
+        self.ctx.note("split a row whose answer was too long", str(error))
         return parts
 
     def fail(self, work: Work, error: RowError | Invalid) -> None:

@@ -204,7 +204,7 @@ class RowPrompts(PromptBuilder):
             self.outcomes[item] = outcome
 
     def _read_one(self, answer: AnswerSchema, text: str, work: Work) -> dict[str, Any]:
-        values = answer.read(parse(text), self.ctx.count_note)
+        values = answer.read(parse(text), self.ctx.note)
         return self._checked(values, work.items[0], again=not work.reason)
 
     def _checked(self, values: dict[str, Any], item: int, *, again: bool = True) -> dict[str, Any]:
@@ -216,7 +216,7 @@ class RowPrompts(PromptBuilder):
             return values
         try:
             known = self._numbers[self.keys.left[item]]
-            return checked_numbers(self.node, values, known, self.ctx.count_note, again=again)
+            return checked_numbers(self.node, values, known, self.ctx.note, again=again)
         except UnknownNumber as error:
             raise Invalid(str(error)) from None
 
@@ -242,7 +242,7 @@ class RowPrompts(PromptBuilder):
                 continue
             seen.add(item)
             try:
-                valid[item] = self._checked(answer.read(entry, self.ctx.count_note), item)
+                valid[item] = self._checked(answer.read(entry, self.ctx.note), item)
                 del valid[item][self._id]
             except Invalid:
                 continue
