@@ -332,7 +332,10 @@ _FORMATS = _refusal(
 )
 REFUSALS = {
     "seed": (_refusal(r"\bseed\b"), "draws differ by the temperature alone"),
-    "temperature": (_refusal("temperature", "|only"), "the temperature is the endpoint's own"),
+    "temperature": (
+        _refusal("temperature", "|only|must be"),
+        "the temperature is the endpoint's own",
+    ),
     "max_tokens": (_LENGTH, "max_completion_tokens is sent in its place"),
     "max_completion_tokens": (_LENGTH, "max_tokens is sent in its place"),
     "logprobs": (_refusal("logprobs"), "answers have no log-probabilities"),
