@@ -106,8 +106,8 @@ def split(
 
 @dataclass
 class CountedNotes:
-    """Notes about what may occur often, such as an element that was left out of an answer: each is
-    one line for the run, with a count and the first example.
+    """Notes of implementations, each one line for the run. About what may occur often, such as an
+    element that was left out of an answer, it has a count and the first example.
 
     >>> notes = CountedNotes()
     >>> notes.count("facts", "left out an element", "at: 2025-13 is no time")
@@ -131,7 +131,7 @@ class CountedNotes:
     def lines(self) -> list[str]:
         """One line for each kind of occurrence, in the order of their first."""
         return [
-            f"step {step}: {what}: {plural(times, 'time')}, first: {example}"
+            f"step {step}: {what}: {plural(times, 'time')}, first: {example}" if step else what
             for (step, what), (times, example) in self.counts.items()
         ]
 

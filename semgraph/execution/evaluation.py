@@ -552,8 +552,6 @@ class Evaluation:
         own: OperatorMetrics,
     ) -> None:
         runtime = self.runtime
-        for text in context.notes:
-            runtime.note(text)
         runtime.meter.counted.add(context.counted)
         runtime.meter.replayed.add(context.replayed)
         observe = partial(runtime.answered, node.logical)

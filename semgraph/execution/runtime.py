@@ -220,7 +220,6 @@ class Runtime:
         answered: Called with the evidence of each semantic node, for the run record.
         asking: Called with the number of further rows that a semantic node asks about; with a
             negative number when they are answered.
-        note: Takes what implementations have to say to the user.
         remembers: Whether answers are kept in memory while their windows run, as nothing else keeps
             them.
         observations: Takes rows in and out of each node and the costs of answers, for later
@@ -242,7 +241,6 @@ class Runtime:
     lineage: Lineage | None = None
     answered: Callable[[Node, Answered], None] = lambda _node, _answered: None
     asking: Callable[[Node, int], None] = lambda _node, _rows: None
-    note: Callable[[str], None] = lambda _text: None
     remembers: bool = False
     observations: Observations | None = None
     trial: int = 0

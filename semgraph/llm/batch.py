@@ -18,7 +18,7 @@ from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import LLM, Reply, Request, Usage, Wrapper
 from semgraph.llm.faults import failure_in_body, failure_of_line
 from semgraph.llm.journal import Journal, SubmittedBatch, answer_key
-from semgraph.llm.openai import PATH, OpenAI
+from semgraph.llm.openai import PATH, Body, OpenAI
 from semgraph.llm.prices import OF_BATCH
 from semgraph.llm.replies import UnreadableReply, error_in, mapping, number, sequence, text_of
 from semgraph.llm.replies import document as read_document
@@ -250,7 +250,7 @@ class _Line:
 
     key: str
     request: Request
-    body: bytes
+    body: Body
     answer: asyncio.Future[Reply]
     waiting: int = 0
     attempts: int = 0
@@ -547,8 +547,8 @@ class Batched(Wrapper):
                     continue
                 error: Exception = self._given_up(line, failure)
             except RowError as rejected:
-                if self._model.learns(rejected, line.body):
-                    line.body = self._model.body(line.request)
+                if body := self._model.following(rejected, line.request, line.body):
+                    line.body = body
                     self._gather(line)
                     continue
                 rejected.attempts, error = line.attempts, rejected
@@ -556,6 +556,7 @@ class Batched(Wrapper):
                 error = unavailable
             else:
                 self._answered = self._model.wire.proven = True
+                self._model.learn(line.request, line.body)
                 line.answer.set_result(replace(reply, attempts=line.attempts))
                 continue
             failed.append(line.key)

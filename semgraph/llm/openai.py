@@ -315,35 +315,55 @@ Structured = Literal["json_schema", "json_object", "tool"]
 _REASONING = re.compile(r"(o\d|gpt-5(?!.*chat))(?![a-z0-9])")
 _REASONING_REFUSES = ("max_tokens", "temperature", "seed")
 _UNSUPPORTED = (
-    r"unsupported|not supported|not support|unknown|unrecogni[sz]ed|unexpected|extra|not permitted"
+    "unsupported|n[o']t (support|permit|allow|available|implement|built|enabled)|unavailable|unknown|"
+    "unrecogni[sz]ed|unexpected"
 )
-_FORMATS = (
-    r"^(?!.*invalid schema).*(response_format|json.?schema|guided|structured.?output|grammar)"
+
+
+def _refusal(named: str, words: str = "") -> re.Pattern[str]:
+    """A message that names a member and says that it is not supported, or one of further words."""
+    return re.compile(f"(?=.*({named}))(?=.*({_UNSUPPORTED}{words}))(?!.*invalid schema)")
+
+
+_LENGTH = _refusal("max_(completion_)?tokens", "|use .?max_")
+_FORMATS = _refusal(
+    "response_format|json.?schema|guided|structured.?output|grammar",
+    "|should be|must be|invalid value|failed",
 )
 REFUSALS = {
-    "seed": (r"\bseed\b", "draws differ by the temperature alone"),
-    "temperature": (r"\btemperature\b", "the temperature is the endpoint's own"),
-    "max_tokens": (
-        rf"max_tokens.*({_UNSUPPORTED})|({_UNSUPPORTED}).*max_tokens|use .?max_completion_tokens",
-        "max_completion_tokens is sent in its place",
+    "seed": (_refusal(r"\bseed\b"), "draws differ by the temperature alone"),
+    "temperature": (
+        _refusal("temperature", "|only|must be"),
+        "the temperature is the endpoint's own",
     ),
-    "logprobs": ("logprobs", "answers have no log-probabilities"),
+    "max_tokens": (_LENGTH, "max_completion_tokens is sent in its place"),
+    "max_completion_tokens": (_LENGTH, "max_tokens is sent in its place"),
+    "logprobs": (_refusal("logprobs"), "answers have no log-probabilities"),
     "system": (
-        r"system.{0,20}\brole|\brole\b.{0,40}\bsystem|roles must alternate",
+        _refusal(r"system.{0,20}\brole|\brole.{0,40}\bsystem|roles must", "|only|alternate"),
         "instructions are in the user message",
     ),
     "json_schema": (_FORMATS, "the schema of the answer is in the prompt"),
     "json_object": (_FORMATS, "the form of the answer is not enforced"),
 }
-"""Members of a request that an endpoint may refuse: what its message names, and what holds for later
-requests, which go without.
+"""Members of a request that an endpoint may refuse: its message, and what holds for later requests,
+which go without.
 """
+_REFUSED = re.compile(r"(?: rejected the request)? \((?:400|415|422|500|501)\): (.*)", re.DOTALL)
+_QUOTE = 16  # characters of a text of a request that a message quotes
 _DEFAULT_LIMITS = Limits(assumed=True)
 _ALL_REASONING = (
     "the model wrote its reasoning only. Switch it off or shorten it with ?reasoning_effort=low, or "
     "where the model is served"
 )
 PATH = "/chat/completions"
+
+
+class Body(bytes):
+    """The body of a request, one line of JSON."""
+
+    members: set[str]  # that the endpoint may refuse, by their names in REFUSALS
+    without: frozenset[str]  # what it refused of this request
 
 
 class OpenAI:
@@ -385,15 +405,16 @@ class OpenAI:
     ) -> None:
         self.model, self.structured, self.poll = model, structured, poll
         url = effective_url(base_url)
-        options = [f"structured={structured}"] * (structured != "json_schema")
-        options += [f"{key}={_dump(value)}" for key, value in sorted((extra or {}).items())]
-        self._name = endpoint_name(model, url, options)
+        self._options = [f"structured={structured}"] * (structured != "json_schema")
+        self._options += [f"{key}={_dump(value)}" for key, value in sorted((extra or {}).items())]
+        self._name = endpoint_name(model, url, self._options)
         self._limits = replace(limits, batch=_MOST_IN_BATCH) if batch else limits
         self._counter = TokenCounter(model)
         self._extra = dict(extra or {})
         self._reasoning = _REASONING.match(model.lower().rpartition("/")[2]) is not None
         self.refused = set(_REASONING_REFUSES if self._reasoning else ())
         self.refused |= {"json_schema"} if structured == "json_object" else set()
+        self._schemas: set[str] = set()  # that were refused
         self.learned: dict[str, None] = {}  # notes about what the endpoint refused
         self.wire = Wire(self._name, base_url, api_key, timeout)
         self._prices = Prices(model, url, price)
@@ -429,19 +450,20 @@ class OpenAI:
             ModelUnavailable: The endpoint will answer no request.
             Transient: This attempt failed; the next may succeed.
         """
-        refused = 0
+        attempts, body = 1, self.body(request)
         while True:
-            body = self.body(request)
             try:
                 reply = await self.wire.ask(
                     PATH, body, lambda reply, took: self.reply(reply, request, took, self.dollars)
                 )
             except (RowError, Transient) as error:
-                if not self.learns(error, body):
+                following = self.following(error, request, body)
+                if following is None:
                     raise
-                refused += 1
+                attempts, body = attempts + 1, following
             else:
-                return replace(reply, attempts=1 + refused) if refused else reply
+                self.learn(request, body)
+                return replace(reply, attempts=attempts) if attempts > 1 else reply
 
     def reply(
         self,
@@ -484,65 +506,70 @@ class OpenAI:
         """Close the connections."""
         await self.wire.aclose()
 
-    def learns(self, error: RowError | Transient, body: bytes) -> bool:
-        """Whether the endpoint refused a member of a request that later ones go without. If so, the
-        request can be sent once more.
+    def following(self, error: RowError | Transient, request: Request, body: Body) -> Body | None:
+        """The body to send after an error: without a member that the endpoint refused; None if it
+        refused none. The error names an option of the user that was refused.
         """
-        if error.kind not in ("rejected", "server"):
-            return False
-        own = rf"{re.escape(self._name)}|(?<![\w-]){re.escape(self.model)}(?![\w-])"
-        message = re.sub(own, "", str(error)).lower()
-        for member in _members(body) - self._extra.keys():
-            named, effect = REFUSALS.get(member, ("", ""))
-            if named and re.search(named, message):
-                self.refused.add(member)
-                self.learned[f"{self._name} takes no {member}: {effect}"] = None
-                return True
-        return False
+        if isinstance(error, RowError) and error.spent is not None:
+            self.learn(request, body)
+        refused = _REFUSED.fullmatch(str(error).removeprefix(self._name))
+        message = _without_quotes(refused[1], request) if refused else ""
+        for member, (refusal, _) in REFUSALS.items():
+            if member in body.members and refusal.match(message):
+                return self.body(request, body.without | {member})
+        for option in self._options:
+            if option.partition("=")[0].replace("structured", self.structured) in message:
+                error.args = (f"{str(error).rstrip('.')}. It is set by ?{option}",)
+        return None
 
-    def body(self, request: Request) -> bytes:
-        """The body of a request, one line of JSON."""
-        refused = self.refused
-        limit = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
-        body: dict[str, Any] = {
+    def learn(self, request: Request, body: Body) -> None:
+        """Remember what the endpoint refused of a request, now that it took it without."""
+        for member in body.without:
+            if member == "json_schema":
+                self._schemas.add(request.schema)
+            else:
+                self.refused.add(member)
+            self.learned[f"{self._name} refused {member}: {REFUSALS[member][1]}"] = None
+
+    def body(self, request: Request, without: frozenset[str] = frozenset()) -> Body:
+        """The body of a request, without what the endpoint refused of it or of others. A schema that
+        was refused says nothing of others; two different ones do.
+        """
+        refused = frozenset(self.refused | without)
+        if request.schema in self._schemas or len(self._schemas) > 1:
+            refused |= {"json_schema"}
+        full = "max_tokens" in refused and "max_completion_tokens" not in refused
+        messages = self._messages(request, refused)
+        content: dict[str, Any] = {
             "model": self.model,
-            "messages": self._messages(request),
-            limit: request.max_tokens,
+            "messages": messages,
+            "max_completion_tokens" if full else "max_tokens": request.max_tokens,
             **{name: value for name, value in request.params if name not in refused},
             **({"seed": request.seed} if request.sample and "seed" not in refused else {}),
             **self._extra,
             **(LOGPROBS if request.words and "logprobs" not in refused else {}),
         }
+        forms = ["tool"] if self.structured == "tool" else ["json_schema", "json_object", ""]
+        form = next(form for form in forms if form not in refused) if request.schema else ""
         # The schema is JSON text already.
-        enforced = self._answer_format(request.schema) if request.schema else ""
-        tail = f",{enforced}}}" if enforced else "}"
+        tail = f",{_answer_format(form, request.schema)}}}" if form else "}"
         try:
-            return (_dump(body)[:-1] + tail).encode()
+            body = Body((_dump(content)[:-1] + tail).encode())
         except UnicodeEncodeError:  # lone surrogates can only be sent as escapes
-            return (json.dumps(body)[:-1] + tail).encode("utf-8", "surrogatepass")
+            body = Body((json.dumps(content)[:-1] + tail).encode("utf-8", "surrogatepass"))
+        body.members = {*content, messages[0]["role"], form} - self._extra.keys() - refused
+        body.without = without
+        return body
 
-    def _messages(self, request: Request) -> list[dict[str, str]]:
+    def _messages(self, request: Request, refused: frozenset[str]) -> list[dict[str, str]]:
         """The messages; what the endpoint takes no other way is in their text."""
         messages = [{"role": each.role, "content": each.content} for each in request.messages]
-        if request.schema and self.structured != "tool" and "json_schema" in self.refused:
+        if request.schema and self.structured != "tool" and "json_schema" in refused:
             messages[0]["content"] += f"\n\nThe JSON Schema of the answer:\n{request.schema}"
-        if "system" in self.refused and messages[0]["role"] == "system":
+        if "system" in refused and messages[0]["role"] == "system":
             system = messages.pop(0)["content"]
             messages[0]["content"] = f"{system}\n\n{messages[0]['content']}"
         return messages
-
-    def _answer_format(self, schema: str) -> str:
-        if self.structured == "tool":
-            function = f'{{"name":"answer","strict":true,"parameters":{schema}}}'
-            choice = '"tool_choice":{"type":"function","function":{"name":"answer"}}'
-            return f'"tools":[{{"type":"function","function":{function}}}],{choice}'
-        if "json_schema" in self.refused:
-            refused = "json_object" in self.refused
-            return "" if refused else '"response_format":{"type":"json_object"}'
-        return (
-            '"response_format":{"type":"json_schema",'
-            f'"json_schema":{{"name":"answer","strict":true,"schema":{schema}}}}}'
-        )
 
     def _usage(self, read: Completion, request: Request) -> Usage:
         """The endpoint's token counts, else those of the tokenizer."""
@@ -554,11 +581,23 @@ class OpenAI:
         )
 
 
-def _members(body: bytes) -> set[str]:
-    """The members of a request that an endpoint may refuse, by the names in REFUSALS."""
-    sent = json.loads(body.decode("utf-8", "surrogatepass"))
-    roles = {message["role"] for message in sent["messages"]}
-    return {*sent, *roles, sent.get("response_format", {}).get("type", "")}
+def _answer_format(form: str, schema: str) -> str:
+    """The members that enforce a schema."""
+    if form == "tool":
+        function = f'{{"name":"answer","strict":true,"parameters":{schema}}}'
+        choice = '"tool_choice":{"type":"function","function":{"name":"answer"}}'
+        return f'"tools":[{{"type":"function","function":{function}}}],{choice}'
+    strict = f',"json_schema":{{"name":"answer","strict":true,"schema":{schema}}}'
+    return f'"response_format":{{"type":"{form}"{strict if form == "json_schema" else ""}}}'
+
+
+def _without_quotes(message: str, request: Request) -> str:
+    """A message in small letters, without what it quotes of the texts of a request."""
+    texts = " ".join(" ".join(each.content for each in request.messages).split()).lower()
+    message = message.lower()
+    starts = [i for i in range(len(message) - _QUOTE + 1) if message[i : i + _QUOTE] in texts]
+    quoted = {i + offset for i in starts for offset in range(_QUOTE)}
+    return "".join(letter for i, letter in enumerate(message) if i not in quoted)
 
 
 def endpoint_name(model: str, url: str, options: list[str]) -> str:

@@ -142,21 +142,29 @@ def counts(reply: Mapping[str, Any]) -> Counts:
 
 
 def _content(value: Any) -> tuple[str, str]:
-    """The text and the reasoning of a message's content: a text, or parts. Raises UnreadableReply."""
+    """The text and the reasoning of a message's content: a text, or parts, of which odd ones are
+    left out. Raises UnreadableReply.
+    """
     if value is None or isinstance(value, str):
         return text_of(value), ""
-    texts: list[str] = []
-    thoughts: list[str] = []
-    for part in value if isinstance(value, list) else [value]:
-        kind = mapping(part).get("type", "text")
-        if isinstance(part, str) or isinstance(mapping(part).get("text"), str):
-            text = text_of(part if isinstance(part, str) else part["text"])
-            (texts if kind in ("text", "output_text") else thoughts).append(text)
-        elif isinstance(part, Mapping) and "type" in part:  # a thought of parts, or no text
-            thoughts.append(_content(part.get("thinking"))[0])
+    texts, thoughts = "", ""
+    for part in (parts := _parts(value)):
+        text = text_of(part.get("text"))
+        if part.get("type", "text") in ("text", "output_text"):
+            texts += text
         else:
-            raise UnreadableReply("the content of the message is no text")
-    return "".join(texts), "".join(thoughts)
+            thoughts += text or "".join(
+                text_of(p.get("text")) for p in _parts(part.get("thinking"))
+            )
+    if parts and not any({"type", "text"} & part.keys() for part in parts):
+        raise UnreadableReply("the content of the message is no text")
+    return texts, thoughts
+
+
+def _parts(value: Any) -> list[Mapping[str, Any]]:
+    """The parts of a content, one or several."""
+    parts = value if isinstance(value, list) else [value]
+    return [{"text": part} if isinstance(part, str) else mapping(part) for part in parts]
 
 
 def _arguments(message: Mapping[str, Any]) -> str:

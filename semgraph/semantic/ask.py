@@ -243,7 +243,7 @@ async def _answers(node: Semantic, rows: Rows, context: AnswerContext) -> pa.Tab
     if records := numbers_of_rows(node, rows.left):
         known = [records[left] for left in values(rows.items.column("left"))]
         answered = outcomes(node, table)
-        valid = checked_outcomes(node, answered, known, context.ctx.count_note)
+        valid = checked_outcomes(node, answered, known, context.ctx.note)
         if valid != answered:
             table = answer_table(node, valid)
     return table.sort_by("item")

@@ -75,7 +75,6 @@ class NodeContext:
         self._running: set[_Task] = set()
         self._schemas: dict[int, tuple[Mapping[str, Any], str]] = {}
         self.calls: list[str] = []
-        self.notes: dict[str, None] = {}
         self.counted = CountedNotes()
         self._paid = paid if paid is not None else set()
         self.replayed = StepMetrics()  # the cost of answers of earlier runs, each once
@@ -192,7 +191,7 @@ class NodeContext:
         if request.schema:
             text, what = repaired(reply.text)
             if what:
-                self.count_note("repaired an answer", what)
+                self.note("repaired an answer", what)
                 return replace(reply, text=text)
         return reply
 
@@ -212,7 +211,7 @@ class NodeContext:
         embeddings = await self._embedder.embed(distinct, partition)
         count_embeddings(self._metrics, embeddings)
         for i, error in embeddings.failed.items():
-            self.count_note("texts without a vector", f"“{distinct[i][:60]}”: {error}")
+            self.note("texts without a vector", f"“{distinct[i][:60]}”: {error}")
         place = {text: i for i, text in enumerate(distinct)}
         return embeddings.vectors[[place[text] for text in texts]]
 
@@ -307,13 +306,9 @@ class NodeContext:
             f"Use an implementation that needs none: {self._node.step}={reference}"
         )
 
-    def note(self, text: str) -> None:
-        """Add a note for the user."""
-        self.notes.setdefault(text)
-
-    def count_note(self, what: str, example: str) -> None:
-        """Count an occurrence of what may occur often; see `semgraph.meter.CountedNotes`."""
-        self.counted.count(self._node.step, what, example)
+    def note(self, what: str, example: str = "") -> None:
+        """Add a note for the user; see `semgraph.semantic.contract.Context`."""
+        self.counted.count(self._node.step if example else "", what, example)
 
     def refused(self, answers: int) -> None:
         """Count answers that did not meet the check of the node, and are requested again."""

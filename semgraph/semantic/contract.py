@@ -323,13 +323,9 @@ class Context(Protocol):
         """
         ...
 
-    def note(self, text: str) -> None:
-        """Add a note to the run, printed at its end. Equal notes of a step are printed once."""
-        ...
-
-    def count_note(self, what: str, example: str) -> None:
-        """Count an occurrence of what may occur often: one note at the end of the run has the number
-        and the first example.
+    def note(self, what: str, example: str = "") -> None:
+        """Add a note to the run, printed once at its end; with an example, with the step, the number of
+        occurrences and the first example.
         """
         ...
 

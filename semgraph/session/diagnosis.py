@@ -5,31 +5,31 @@ its remedy.
 from __future__ import annotations
 
 import asyncio
-import json
 import platform
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 from semgraph.errors import ModelUnavailable, RowError, SemgraphError
 from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import Type
 from semgraph.extras import PURPOSES, install, missing
 from semgraph.formats import count, duration, plural, size
-from semgraph.llm.base import LLM, Embedder, Message, Reply, Request
+from semgraph.llm.base import LLM, Embedder, Message, Request
 from semgraph.llm.endpoints import build_embedder, build_model
 from semgraph.llm.local.catalogue import CatalogueModel, models_dir, on_disk
-from semgraph.llm.openai import REFUSALS, OpenAI
 from semgraph.llm.prices import price_of
+from semgraph.llm.replies import repaired
 from semgraph.llm.settings import ROLES, Settings
 from semgraph.llm.specs import ModelSpec
 from semgraph.llm.stack import Budget, Limiter, RetryPolicy, Stack, innermost
 from semgraph.render.header import described, local
 from semgraph.render.header import store as shown
 from semgraph.render.machine import BAD, GOOD, NOTE, Fact
+from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, parse
 from semgraph.session.session import Session
 from semgraph.stores.base import Statistics
 from semgraph.stores.shards.places import SCHEME, folder_of
@@ -224,59 +224,39 @@ def _disk(settings: Settings) -> Fact:
 
 _LONGEST = 120.0
 _SENTENCE = "Ada lives in Paris."
-_SCHEMA = canonical_json(
-    {
-        "type": "object",
-        "properties": {"city": {"type": "string"}},
-        "required": ["city"],
-        "additionalProperties": False,
-    }
-)
+_ANSWER = AnswerSchema((("city", Type("string")),))
 _REQUEST = Request(
     role="default",
     messages=(
         Message("system", "Name the city in the sentence, as JSON."),
         Message("user", _SENTENCE),
     ),
-    schema=_SCHEMA,
-    max_tokens=32,
+    schema=canonical_json(_ANSWER.schema),
+    max_tokens=2048,  # of which a model may think
 )
 
 
 async def _ask(model: LLM) -> str:
-    """Send a request of less than 100 tokens and return the outcome in words. An endpoint is sent
-    all that a request can have, to learn what it refuses.
+    """Send a short request, read the answer as a run does, and return the outcome in words, with what
+    an endpoint refused.
 
     Raises:
         ModelUnavailable: It does not answer, or ignores the answer schema.
         RowError: The model refused, or the answer was cut.
     """
-    began = time.monotonic()
-    endpoint = innermost(model)
-    probe = isinstance(endpoint, OpenAI)
-    request = replace(_REQUEST, words=("{",), sample=1) if probe else _REQUEST
-    reply = await model.complete(request)
-    seconds = time.monotonic() - began
+    reply = await model.complete(_REQUEST)
+    text, repair = repaired(reply.text)
     try:
-        city = json.loads(reply.text)["city"]
-    except (ValueError, TypeError, KeyError):
+        city = _ANSWER.read(parse(text), lambda *_: None)["city"]
+    except Invalid:
         raise ModelUnavailable(
             f"{model.name} ignores the schema of the answer: it said {reply.text[:60]!r}. Switch structured outputs on "
             "where it is served, or add ?structured=tool or ?structured=json_object to its name"
         ) from None
     usage = f"{reply.usage.prompt} → {reply.usage.completion} tokens"
-    asked = f"asked for the city in “{_SENTENCE}”, it said “{city}” ({usage}, {duration(seconds)})"
-    return f"{asked}; {_abilities(endpoint, reply)}" if isinstance(endpoint, OpenAI) else asked
-
-
-def _abilities(endpoint: OpenAI, reply: Reply) -> str:
-    """What an endpoint takes of a request, and what it refuses."""
-    refused = endpoint.refused | (set() if reply.logprobs else {"logprobs"})
-    means = "tool" if endpoint.structured == "tool" else "json_schema"
-    sent = [*(name for name in REFUSALS if not name.startswith("json")), means]
-    takes = ", ".join(name for name in sent if name not in refused)
-    lacks = ", ".join(name for name in sent if name in refused)
-    return f"takes {takes}" + (f"; without {lacks}" if lacks else "")
+    asked = f"asked for the city in “{_SENTENCE}”, it said “{city}” ({usage}, {duration(reply.seconds)})"
+    found = f"repaired: {repair}" if repair else ""
+    return "; ".join(filter(None, (asked, found, *getattr(innermost(model), "learned", ()))))
 
 
 async def _embed(embedder: Embedder) -> str:

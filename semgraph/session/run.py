@@ -459,7 +459,6 @@ class RunHandle:
             request.begun(self.id)
         self.observations = Observations(physical, resources.models, request.sample)
         self.memory = resources.observations()
-        self.reported: dict[str, None] = {}  # notes of implementations
         self.uniform = Uniform()
         self.asked: dict[str, tuple[int, int]] = {}  # answered rows and all asked rows, by step
         self.outcome = RunOutcome()
@@ -477,7 +476,7 @@ class RunHandle:
         runtime = Runtime(
             self.physical, llm, self.opened.embedder, self.opened.store, self.meter,
             observe=self._observe, answered=self._answered, asking=self._asking,
-            note=self._note, observations=self.observations,
+            observations=self.observations,
             remembers=self.opened.journal is None or self.request.fresh,
             batches=not self.request.sample,
             lineage=self.lineage,
@@ -559,9 +558,6 @@ class RunHandle:
     def _place_of(self, rows: pa.ChunkedArray[Any]) -> Any:
         return rows if self.places is None else pa.chunked_array([self.places]).take(rows)
 
-    def _note(self, text: str) -> None:
-        self.reported[text] = None
-
     def _asking(self, node: Node, rows: int) -> None:
         """Count rows of a step that are asked about (positive) or answered (negative)."""
         done, total = self.asked.get(node.step, (0, 0))
@@ -600,7 +596,6 @@ class RunHandle:
     async def _finish(self, outcome: RunOutcome, why: str | None) -> None:
         self.spent.add(self.meter.total())
         outcome.notes += [
-            *self.reported,
             *self._notes_of_answers(),
             *self._notes_of_store(),
         ]

@@ -14,7 +14,7 @@ from semgraph import extras
 from semgraph.cli import app
 from semgraph.llm.local.catalogue import CATALOGUE
 from tests.cli.conftest import Project, Serving
-from tests.llm.server import Fault, error
+from tests.llm.server import Answer, Fault, error
 
 ROOT = Path(__file__).parents[2]
 
@@ -129,7 +129,7 @@ def test_doctor_calls_only_when_told_to(project: Project, serving: Serving) -> N
     project.env["SEMGRAPH_EMBEDDER"] = f"openai:vectors@{serving.server.base_url}"
     out = " ".join(project("doctor", "--call").out.split())
     assert "it said “Paris”" in out
-    assert "takes seed, temperature, max_tokens, system, json_schema; without logprobs" in out
+    assert "refused" not in out
     assert "8 dimensions" in out
     assert "not tried" not in out
     assert serving.calls == 1
@@ -137,7 +137,7 @@ def test_doctor_calls_only_when_told_to(project: Project, serving: Serving) -> N
 
 def test_doctor_says_what_an_endpoint_refuses(project: Project, serving: Serving) -> None:
     async def old_server(body: dict[str, object]) -> str | Fault:
-        for member in ("seed", "logprobs", "response_format"):
+        for member in ("temperature", "response_format"):
             if member in body:
                 return error(422, f"{member}: extra fields not permitted")
         return json.dumps({"city": "Paris"})
@@ -145,7 +145,30 @@ def test_doctor_says_what_an_endpoint_refuses(project: Project, serving: Serving
     serving.server.answer = old_server
     out = " ".join(project("doctor", "--call", "--embedder", "recorded").out.split())
     assert "it said “Paris”" in out
-    assert "takes temperature, max_tokens, system; without seed, logprobs, json_schema" in out
+    assert "refused temperature: the temperature is the endpoint's own; " in out
+    assert "refused json_schema: the schema of the answer is in the prompt" in out
+    assert "refused json_object: the form of the answer is not enforced" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "said"),
+    [
+        ('```json\n{"city": "Paris"}\n```', "stop", "“Paris”"),
+        ("", "length", "answer cut at 2,048 tokens"),
+        ('{"town": "Paris"}', "stop", "ignores the schema"),
+    ],
+)
+def test_doctor_reads_an_answer_as_a_run_does(
+    project: Project, serving: Serving, text: str, finish: str, said: str
+) -> None:
+    async def answer(body: dict[str, object]) -> Answer:
+        return Answer(text, finish=finish)
+
+    serving.server.answer = answer
+    out = " ".join(project("doctor", "--call", "--embedder", "recorded").out.split())
+    assert said in out
+    assert ("repaired: JSON inside a code fence" in out) == ("```" in text)
+    assert ("ignores" in out) == ("town" in text)
 
 
 def test_doctor_tells_of_an_endpoint_that_ignores_schemas(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ import pytest
 import semgraph
 from semgraph.conformance.oracle import Faulty, Mind, Oracle, edited
 from semgraph.execution.result import Result
+from semgraph.llm.base import Reply
 from tests.execution.conftest import Row, Watched, Work, said
-from tests.partial import partial_result
 
 MANY = ["Ann(user): I work at Luma. I live in Rome. I know Ben. I lead Project Kite."]
 LAST = datetime.max.replace(tzinfo=UTC)
@@ -195,6 +196,45 @@ def test_an_answer_without_a_sound_element_is_asked_for_again_then_an_error(
     assert notes_of(result) == []
 
 
+def test_json_that_is_nested_too_deep_costs_its_row(tmp_path: Path) -> None:
+    (tmp_path / "deep.yaml").write_text(
+        "plan: deep\ninputs: {rows: {text: string}}\nsteps:\n  asked:\n    - from: rows\n"
+        "    - sem_map: {prompt: 'About {text}?', returns: {x: json}}\nreturns: [asked]\n"
+    )
+
+    def deep(_: Any, reply: Reply) -> Reply:
+        depth = int(json.loads(reply.text)["x"])
+        return replace(reply, text=f'{{"x": {"[" * depth}{"]" * depth}}}')
+
+    depths = [1, *range(900, 1000, 5)]
+    oracle = Oracle(Mind(answer=lambda text: {"x": text.split()[1].rstrip("?")}))
+    with semgraph.Session(
+        llm=Faulty(oracle, deep), store="memory", journal=False, runs="", folder=tmp_path
+    ) as session:
+        rows = [{"text": f"{depth}"} for depth in depths]
+        result = session.run(tmp_path / "deep.yaml", inputs={"rows": rows})
+    assert len(result.rows("asked")) + len(result.failed) == len(depths)
+    assert result.rows("asked")[0]["x"] == "[]"
+    assert "invalid: x must be any JSON" in {failed.error for failed in result.failed}
+
+
+def test_sound_elements_of_a_bad_one_are_not_sound(tmp_path: Path) -> None:
+    (tmp_path / "inner.yaml").write_text(
+        "plan: inner\ninputs: {rows: {text: string}}\nsteps:\n  asked:\n    - from: rows\n"
+        "    - sem_map: {prompt: 'About {text}?', returns: "
+        "{all: 'list<struct<tags: list<string>, n: int64>>'}}\nreturns: [asked]\n"
+    )
+    oracle = Oracle(Mind(answer=lambda _: {"all": [{"tags": ["a"], "n": "one"}]}))
+    with (
+        semgraph.Session(
+            llm=oracle, store="memory", journal=False, runs="", folder=tmp_path
+        ) as session,
+        pytest.raises(semgraph.RowError, match=r"invalid: all\[0\].n must be integer"),
+    ):
+        session.run(tmp_path / "inner.yaml", inputs={"rows": [{"text": "a"}]})
+    assert len(oracle.requests) == 2
+
+
 def test_numbers_that_a_ranking_has_too_much_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "best.yaml").write_text(
         "plan: best\ninputs: {rows: {text: string}}\nsteps:\n  best:\n    - from: rows\n"
@@ -229,11 +269,11 @@ def test_a_check_can_demand_a_whole_list(tmp_path: Path) -> None:
         "returns: [asked]\n"
     )
     oracle = Oracle(Mind(answer=lambda _: {"sums": [1.5, "two"], "count": 2}))
-    with semgraph.Session(
-        llm=oracle, store="memory", journal=False, runs="", folder=tmp_path
-    ) as session:
-        result = partial_result(
-            session.run, tmp_path / "whole.yaml", inputs={"rows": [{"text": "a"}]}
-        )
-    assert [failure.error for failure in result.failed] == ["check: all of them"]
+    with (
+        semgraph.Session(
+            llm=oracle, store="memory", journal=False, runs="", folder=tmp_path
+        ) as session,
+        pytest.raises(semgraph.RowError, match="check: all of them"),
+    ):
+        session.run(tmp_path / "whole.yaml", inputs={"rows": [{"text": "a"}]})
     assert "Your last answer was not valid: all of them." in oracle.requests[1].messages[-1].content

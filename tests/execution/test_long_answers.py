@@ -27,6 +27,15 @@ NAMING = """sem_map:
         prompt: "Codes in: {messages}"
         returns: {codes: "list<struct<code: string, message: ref<messages>>>"}
         refs: {messages: {of: texts, where: "true", order: [text], shows: [text]}}"""
+AMOUNTS = 'prompt: "Amounts in: {text}", returns: {amounts: "list<int64>"}'
+LINKS = """sem_map:
+        prompt: "{text} A: {A} B: {B}"
+        returns:
+          tags: "list<struct<tag: string, one: ref<A>>>"
+          links: "list<struct<one: ref<A>, two: ref<B>>>"
+        refs:
+          A: {of: texts, where: "true", order: [text], shows: [text]}
+          B: {of: texts, where: "true", order: [text], shows: [text]}"""
 FILTER = 'sem_filter: {prompt: "Codes in: {text}", returns: {codes: "list<string>"}}'
 LONG = " ".join(f"Here is X{i:03}." for i in range(300))
 CODES = [f"X{i:03}" + "x" * 16 for i in range(300)]  # 7 tokens each, with quotes and a comma
@@ -233,6 +242,63 @@ def test_records_are_divided_and_keep_their_numbers(tmp_path: Path) -> None:
         found = [(entry["code"], entry["message"]["text"]) for entry in codes]
         assert found == [(CODES[i], texts[i]) for i in range(100)]
     assert "split a row whose answer was too long: 1 time," in "".join(result.notes)
+
+
+def test_records_that_are_linked_are_divided_in_one_column(tmp_path: Path) -> None:
+    """Record i of the one is linked to record 59 - i of the other, in another half."""
+    model = Model()
+
+    def document(body: dict[str, Any]) -> dict[str, Any]:
+        listed = re.findall(r": (\[.*?\])", body["messages"][-1]["content"])
+        ones, others = ({r["text"]: r["number"] for r in json.loads(text)} for text in listed)
+        pairs = [(f"a{i:02}", f"a{59 - i:02}") for i in range(60)]
+        return {
+            "tags": [{"tag": "t" * 12, "one": number} for number in ones.values()],
+            "links": [
+                {"one": ones[a], "two": others[b]} for a, b in pairs if a in ones and b in others
+            ],
+        }
+
+    model.document = document  # type: ignore[method-assign]
+    texts = [f"a{i:02}" for i in range(60)]
+    with served(model.server):
+        result = run(model, tmp_path, LINKS, *texts, options="max_output=600")
+    assert not result.failed
+    row = result.rows("found")[0]
+    assert [tag["one"]["text"] for tag in row["tags"]] == texts
+    assert [link["two"]["text"] for link in row["links"]] == texts[::-1]
+
+
+@pytest.mark.parametrize("step", ["sem_map", "sem_agg"])
+def test_values_that_an_answer_repeats_stay(tmp_path: Path, step: str) -> None:
+    model = Model()
+    amounts = [100 + i % 50 for i in range(250)]
+
+    def document(body: dict[str, Any]) -> dict[str, Any]:
+        return {"amounts": list(map(int, re.findall(r"EUR (\d+)", str(body["messages"][-1]))))}
+
+    model.document = document  # type: ignore[method-assign]
+    texts = [f"On this day they paid EUR {amount}." for amount in amounts]
+    with served(model.server):
+        if step == "sem_map":
+            result = run(model, tmp_path, f"sem_map: {{{AMOUNTS}}}", " ".join(texts),
+                         options="max_output=200")  # fmt: skip
+        else:
+            result = run(model, tmp_path, f"sem_agg: {{by: [], {AMOUNTS}}}", *texts,
+                         options="max_output=200", use="single")  # fmt: skip
+    assert result.rows("found")[0]["amounts"] == amounts
+    assert len(model.server.requests) > 2
+
+
+def test_the_longest_text_of_a_row_is_divided(tmp_path: Path) -> None:
+    model = Model()
+    note = "This is the guide of the house, which says what to do. " * 3
+    step = MAP.replace("Codes in: {text}", "{note} Codes in: {text}")
+    step = f"add: {{note: \"'{note}'\"}}\n    - {step}"
+    with served(model.server):
+        result = run(model, tmp_path, step, LONG, options="max_output=1100")
+    assert codes_of(result) == [CODES]
+    assert all(note in body["messages"][-1]["content"] for body in model.server.requests)
 
 
 def test_a_review_of_a_long_answer_is_requested_with_a_higher_limit(tmp_path: Path) -> None:

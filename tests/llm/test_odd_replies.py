@@ -150,6 +150,12 @@ CASES = [
         {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, TEXT]), "Riga"),
     Case("a reasoning part", message(content=[{"type": "reasoning", "text": "Hm."}, TEXT]), "Riga"),
     Case("a part null", message(content=[{"type": "text", "text": None}, TEXT]), "Riga"),
+    *(Case(f"{part} beside a text", message(content=[part, TEXT]), "Riga") for part in (
+        None, 3, {"foo": 1}, {"type": "thinking", "thinking": 5}, {"type": "citation", "of": [1]},
+    )),
+    Case("an untyped part", message(content=[{"foo": 1}]), "server"),
+    Case("a deep thought", message(content=json.loads(
+        '[{"type":"thinking","thinking":' * 300 + '"x"' + "}]" * 300)), "invalid"),
     Case("reasoning beside the text", message(reasoning_content="Hm.", reasoning={"a": 1}), "Riga"),
     Case("reasoning only", message(content=None, reasoning_content="Riga, I think."), "invalid"),
     Case("a thought only", message(content=[{"type": "thinking", "thinking": "Hm."}]), "invalid"),

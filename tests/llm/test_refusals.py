@@ -9,20 +9,24 @@ from typing import Any
 import pytest
 
 import semgraph as sg
+from semgraph.errors import RowError
+from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.journal import Journal
 from semgraph.llm.replies import repaired
-from tests.llm.server import Fault, ModelServer, error
+from tests.llm.server import Answer, Fault, ModelServer, error
 from tests.llm.test_batch import batches, rows, texts
 from tests.partial import maybe_partial
 
 GOOD = '{"city": "Riga"}'
 
 
-async def run(server: ModelServer, count: int = 6, model: str = "m", **options: Any) -> sg.Result:
-    table = sg.table([{"id": i, "text": f"{i}"} for i in range(count)])
+async def run(
+    server: ModelServer, count: int = 6, model: str = "m", *, text: str = "", options: str = ""
+) -> sg.Result:
+    table = sg.table([{"id": i, "text": f"{text}{i}"} for i in range(count)])
     plan = table.sem_map("Which city? {text}", returns={"city": "string"})
-    given = {"llm": f"openai:{model}@{server.base_url}?in_flight=1", "store": "memory"}
-    async with sg.Session(**given, journal=False, runs="", **options) as session:
+    given = {"llm": f"openai:{model}@{server.base_url}?in_flight=1{options}", "store": "memory"}
+    async with sg.Session(**given, journal=False, runs="") as session:
         return await maybe_partial(session.arun(plan))
 
 
@@ -75,7 +79,7 @@ async def test_a_refusal_is_learned_once(server: ModelServer, name: str) -> None
     result = await run(server)
     assert [row["city"] for row in result.rows()] == ["Riga"] * 6
     assert sum(refuses(body) is not None for body in server.requests) == times
-    assert any(f"takes no {member}: " in note for note in result.notes)
+    assert any(f"refused {member}: " in note for note in result.notes)
     said = json.dumps(server.requests[-1]["messages"], ensure_ascii=False)
     assert "Answer with one JSON object" in said, "the instructions are sent in any case"
     assert ("The JSON Schema of the answer" in said) == member.startswith("json")
@@ -119,6 +123,119 @@ async def test_batches_learn_what_is_refused(server: ModelServer, journal: Journ
     assert texts(replies) == ["row 0", "row 1", "row 2"]
     sent = [["max_tokens" in body for body in batch] for batch in server.batches.submitted]
     assert sent == [[True] * 3, [False] * 3]
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (error(503, "the structured output backend is unavailable, try again"), "Riga"),
+        (error(429, "temperature is not supported at this rate"), "Riga"),
+        (error(400, "too long: 'The temperature in Riga is unknown to me'"), "The temperature in Riga is unknown to me"),
+        (error(400, "What is the system's role in the plan?"), "Riga"),
+        (error(400, "the input has grammar errors"), "Riga"),
+        (error(400, "max_tokens (2048) and the prompt are 100 extra tokens over the context"), "Riga"),
+        (error(400, "blocked words in 'seed'"), "Riga"),
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_an_error_about_something_else_is_not_learned(
+    server: ModelServer, fault: Fault, text: str
+) -> None:
+    async def answer(body: dict[str, Any]) -> str | Fault:
+        return fault if len(server.requests) == 1 else GOOD
+
+    server.answer = answer
+    await run(server, 3, text=text)
+    sent = [(form(body), roles(body), "max_tokens" in body, "temperature" in body, "seed" in body)
+            for body in server.requests]  # fmt: skip
+    assert len(set(map(str, sent))) == 1
+
+
+async def test_what_does_not_help_is_not_learned(server: ModelServer) -> None:
+    async def answer(body: dict[str, Any]) -> str | Fault:
+        return error(400, DEFAULT) if body["messages"][-1]["content"].endswith("0") else GOOD
+
+    server.answer = answer
+    result = await run(server, 3)
+    assert (len(result.rows()), len(result.failed), result.notes) == (2, 1, ())
+    assert ["temperature" in body for body in server.requests] == [True, False, True, True]
+
+
+async def test_a_cut_answer_shows_that_a_refusal_was_one(server: ModelServer) -> None:
+    async def answer(body: dict[str, Any]) -> Answer | Fault:
+        return error(400, DEFAULT) if "temperature" in body else Answer("{", finish="length")
+
+    server.answer = answer
+    assert len((await run(server, 2, options="&max_output=8")).failed) == 2
+    assert ["temperature" in body for body in server.requests].count(True) == 1
+
+
+@pytest.mark.parametrize("both", [False, True])
+async def test_a_schema_is_refused_for_itself_until_another_one_is(
+    server: ModelServer, both: bool
+) -> None:
+    async def answer(body: dict[str, Any]) -> str | Fault:
+        steps = ("one", "two", "three")
+        step = next(name for name in steps if f"In {name}," in str(body["messages"]))
+        if form(body) == "json_schema" and step in (("one", "two") if both else ("one",)):
+            return error(400, "The JSON schema has features not supported by xgrammar")
+        return json.dumps({step: "Riga"})
+
+    server.answer = answer
+    plan = sg.table([{"id": i} for i in range(3)])
+    for name in ("one", "two", "three"):
+        plan = plan.sem_map(f"In {name}, {{id}}", returns={name: "string"})
+    given = {"llm": f"openai:m@{server.base_url}?in_flight=1", "store": "memory"}
+    async with sg.Session(**given, journal=False, runs="") as session:
+        result = await session.arun(plan)
+    assert [row["three"] for row in result.rows()] == ["Riga"] * 3
+    schema, other = "json_schema", "json_object"
+    rest = [schema, other, other, other] + [other] * 3 if both else [schema] * 6
+    assert [form(body) for body in server.requests] == [schema, other, other, other, *rest]
+
+
+async def test_a_reasoning_model_by_name_is_sent_max_tokens_where_it_takes_that(
+    server: ModelServer,
+) -> None:
+    async def answer(body: dict[str, Any]) -> str | Fault:
+        if "max_completion_tokens" in body:
+            return error(400, "Unrecognized request argument supplied: max_completion_tokens")
+        return GOOD
+
+    server.answer = answer
+    result = await run(server, 3, "o1-mini")
+    assert len(result.rows()) == 3
+    assert ["max_tokens" in body for body in server.requests] == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("structured=tool", "tool_choice is not supported"),
+        ("reasoning_effort=low", "Unrecognized request argument supplied: reasoning_effort"),
+    ],
+)
+async def test_an_option_that_is_refused_is_named(
+    server: ModelServer, option: str, message: str
+) -> None:
+    async def answer(body: dict[str, Any]) -> Fault:
+        return error(400, message)
+
+    server.answer = answer
+    (failed,) = (await run(server, 1, options=f"&{option}")).failed
+    assert failed.error.endswith(f"{message}. It is set by ?{option}".replace("=low", '="low"'))
+    assert len(server.requests) == 1
+
+
+async def test_dimensions_that_are_refused_are_named(server: ModelServer) -> None:
+    async def refuse(body: dict[str, Any]) -> Fault | None:
+        return error(400, "This model has no dimensions") if "dimensions" in body else None
+
+    server.embedding_fault = refuse
+    embedder = OpenAIEmbedder("m", 8, base_url=server.base_url)
+    with pytest.raises(RowError, match=r"no dimensions. It is set by \?dimensions=8"):
+        await embedder.embed(["Riga"])
+    await embedder.aclose()
 
 
 THOUGHT = "<think>\nRiga or {Tallinn}?\n</think>\n\n"

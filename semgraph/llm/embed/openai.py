@@ -86,6 +86,8 @@ class OpenAIEmbedder:
             return await self._ask(texts)
         except RowError as error:
             if not self._learns(error):
+                if self._requested and "dimension" in str(error):
+                    error.args = (f"{error}. It is set by ?dimensions={self._requested}",)
                 raise
         return await self._ask(texts)
 

@@ -42,9 +42,9 @@ class Invalid(Exception):
 
 
 LEFT_OUT = "left out an element of an answer"
-Note = Callable[[str, str], object]  # receives what was done, and where; see `Context.count_note`
+Note = Callable[[str, str], object]  # receives what was done, and where; see `Context.note`
 _Notes = list[tuple[str, str]]
-_SOUND = ("", "")  # stands for a sound element among the notes
+_SOUND = ("", "")  # stands for a list with sound elements among the notes
 
 Own = tuple[str, Type, str]
 """A field of an operator beside those of its prompt: name, type and meaning."""
@@ -138,7 +138,7 @@ def read_value(kind: Type, value: Any, path: str, notes: _Notes) -> Any:
         raise Invalid(f"{path or 'the answer'} must not be null")
     try:
         return _READERS[kind.name](kind, value, path, notes)
-    except (ValueError, OverflowError, TypeError):
+    except (ValueError, OverflowError, TypeError, RecursionError):
         if kind.nullable and kind.name in {"timestamp", "date"}:
             where = f"{path}: {json.dumps(value, default=str)[:40]}"
             notes.append(("read a date of an answer as NULL", where))
@@ -225,12 +225,12 @@ def _list(kind: Type, value: Any, path: str, notes: _Notes) -> list[Any]:
     assert item is not None
     elements = []
     for i, inner in enumerate(value):
-        own = [_SOUND]
+        before = len(notes)
         try:
-            elements.append(read_value(item, inner, f"{path}[{i}]", own))
+            elements.append(read_value(item, inner, f"{path}[{i}]", notes))
         except Invalid as error:
-            own = [(LEFT_OUT, str(error))]
-        notes += own
+            notes[before:] = [(LEFT_OUT, str(error))]
+    notes += [_SOUND] * bool(elements)
     return elements
 
 

@@ -235,7 +235,7 @@ class PromptBuilder(ABC):
         if len(work.half) == _MOST_SPLITS or self.request(parts[0]).messages == sent.messages:
             self.fail(work, RowError(error.kind, f"{error}. {_ALLOW_MORE}"))
             return []
-        self.ctx.count_note("split a row whose answer was too long", str(error))
+        self.ctx.note("split a row whose answer was too long", str(error))
         return parts
 
     def fail(self, work: Work, error: RowError | Invalid) -> None:
@@ -251,9 +251,14 @@ class PromptBuilder(ABC):
             other = self._halves.get(key._replace(half=(*above, 1 - side)))
             if other is None:
                 return
-            outcome = joined(other, outcome) if side else joined(outcome, other)
             work = work._replace(half=tuple(above))
+            parts = (other, outcome) if side else (outcome, other)
+            outcome = joined(self.node, *parts, overlap=self.overlap(work))
         self.done(work, outcome)
+
+    def overlap(self, work: Work) -> bool:  # noqa: ARG002
+        """Whether the halves of some work have a part in common."""
+        return False
 
     @abstractmethod
     def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:

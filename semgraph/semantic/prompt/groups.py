@@ -115,7 +115,7 @@ class GroupPrompts(_WholePrompts):
         answer = self.header(
             self.prompt_of(self._groups[self._parts[work.items[0]].group][0]), "rows"
         ).answer
-        note = self.ctx.count_note
+        note = self.ctx.note
         return self.accept_single(work, reply, lambda text: answer.read(parse(text), note))
 
     def done(self, work: Work, outcome: Outcome) -> None:
@@ -170,7 +170,7 @@ class WindowPrompts(_WholePrompts):
 
     def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Record the ranking of a window."""
-        window, note = self._windows[work.items[0]], self.ctx.count_note
+        window, note = self._windows[work.items[0]], self.ctx.note
         return self.accept_single(work, reply, lambda text: _ranking(window, text, note))
 
     async def rankings(self) -> list[Ranking]:

@@ -9,9 +9,8 @@ from semgraph.expr.types import Type
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.contract import Outcome
 
-_SHORTEST = (
-    100  # characters of a text with halves: a long answer about a shorter one repeats itself
-)
+_SHORTEST = 100  # characters of a text with halves: a long answer on a shorter one repeats itself
+_MOST_COMMON = 100  # entries of an overlap, which is one sentence or line
 
 
 def lists_only(node: Semantic) -> bool:
@@ -21,17 +20,17 @@ def lists_only(node: Semantic) -> bool:
     )
 
 
-def halved_columns(node: Semantic, values: Mapping[str, Any]) -> Iterable[str]:
-    """The columns of a row to halve: the records that each element of the answer names one of; else
-    the first text that has halves.
+def halved_column(node: Semantic, values: Mapping[str, Any]) -> str | None:
+    """The column of a row to halve: the most records of which each element of the answer names one;
+    where no records are named so by all lists, the longest text that has halves.
     """
     if not lists_only(node):
-        return ()
-    named = [_named_once(kind.item) & values.keys() for _, kind in node.answers if kind.item]
-    if all(named):
-        return {max(names, key=lambda name: len(values[name] or ())) for names in named}
-    texts = (name for name, value in values.items() if isinstance(value, str))
-    return [name for name in texts if half(values[name], [0]) != values[name]][:1]
+        return None
+    named = set.intersection(*(_named_once(kind.item) for _, kind in node.answers if kind.item))
+    texts = [name for name, value in values.items() if isinstance(value, str)]
+    wanted = [name for name in values if name in named] or texts
+    by_length = sorted(wanted, key=lambda name: -len(values[name] or ()))
+    return next((name for name in by_length if half(values[name], [0]) != values[name]), None)
 
 
 def _named_once(kind: Type) -> set[str]:
@@ -61,16 +60,20 @@ def _sentences(text: str) -> list[str]:
     return [line for part in sentences for line in part.splitlines(keepends=True)]
 
 
-def joined(first: Outcome, second: Outcome) -> Outcome:
-    """The outcome of two halves: the lists of both, or the error of one. The second list lacks what
-    is in the first: halves of a text overlap.
+def joined(node: Semantic, first: Outcome, second: Outcome, *, overlap: bool) -> Outcome:
+    """The outcome of two halves: the lists of both, or the error of one. Where the halves `overlap`,
+    the shortest run of entries that ends the first list and begins the second is in the result once.
     """
     calls = (*first.calls, *second.calls)
     if first.values is None or second.values is None:
         return (first if first.values is None else second)._replace(calls=calls)
     values: dict[str, Any] = {}
-    for name, more in second.values.items():
-        before = first.values[name]
-        new = [entry for entry in more or () if entry not in (before or ())]
-        values[name] = more if before is None else [*before, *new]
+    for name, kind in node.answers:
+        before, more = first.values[name] or [], second.values[name] or []
+        runs = range(1, _MOST_COMMON + 1) if overlap else ()
+        common = next((n for n in runs if before[-n:] == more[:n]), 0)
+        entries = [*before, *more[common:]]
+        if kind.item is not None and kind.item.ref:  # a list has each number once
+            entries = list(dict.fromkeys(entries))
+        values[name] = entries or second.values[name]
     return Outcome(values, None, calls)

@@ -250,7 +250,7 @@ class PairPrompts(PromptBuilder):
             self.outcomes[item] = outcome
 
     def _read_pair(self, answer: AnswerSchema, text: str) -> dict[str, Any]:
-        values = answer.read(parse(text), self.ctx.count_note)
+        values = answer.read(parse(text), self.ctx.note)
         if not values["match"]:
             return {"match": False}
         for name, kind in self.node.answers:
@@ -282,7 +282,7 @@ class PairPrompts(PromptBuilder):
                 read.invalid.add(item)
             else:
                 try:
-                    values = answer.read(entry, self.ctx.count_note)
+                    values = answer.read(entry, self.ctx.note)
                     read.matches[item] = {name: values[name] for name, _ in self.node.answers}
                 except Invalid:
                     read.invalid.add(item)

@@ -25,7 +25,7 @@ from semgraph.semantic.prompt.answers import (
 )
 from semgraph.semantic.prompt.budget import PromptHeader, RequestBuffer
 from semgraph.semantic.prompt.builder import PromptBuilder, Work, answer_text, calls_of, halves
-from semgraph.semantic.prompt.halving import half, halved_columns
+from semgraph.semantic.prompt.halving import half, halved_column
 from semgraph.semantic.prompt.records import (
     answer_instructions,
     instructions,
@@ -163,9 +163,16 @@ class RowPrompts(PromptBuilder):
         """The values of a row, or of a half of it."""
         item = work.items[0]
         values = self.records.values(self.keys.left[item], self.prompt_of(item))
-        for name in halved_columns(self.node, values) if work.half else ():
+        if work.half and (name := halved_column(self.node, values)):
             values[name] = half(values[name], work.half)
         return values
+
+    def overlap(self, work: Work) -> bool:
+        """Whether the halves of a row, or of a half of it, have a sentence in common."""
+        values = self.values_of(work._replace(half=()))
+        value, sides = values[halved_column(self.node, values) or ""], work.half
+        whole, *parts = (len(half(value, (*sides, *side))) for side in ((), (0,), (1,)))
+        return sum(parts) > whole
 
     def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Record valid answers; repeat the rest of a block one by one, or in halves if the reply is
@@ -197,7 +204,7 @@ class RowPrompts(PromptBuilder):
             self.outcomes[item] = outcome
 
     def _read_one(self, answer: AnswerSchema, text: str, work: Work) -> dict[str, Any]:
-        values = answer.read(parse(text), self.ctx.count_note)
+        values = answer.read(parse(text), self.ctx.note)
         return self._checked(values, work.items[0], again=not work.reason)
 
     def _checked(self, values: dict[str, Any], item: int, *, again: bool = True) -> dict[str, Any]:
@@ -209,7 +216,7 @@ class RowPrompts(PromptBuilder):
             return values
         try:
             known = self._numbers[self.keys.left[item]]
-            return checked_numbers(self.node, values, known, self.ctx.count_note, again=again)
+            return checked_numbers(self.node, values, known, self.ctx.note, again=again)
         except UnknownNumber as error:
             raise Invalid(str(error)) from None
 
@@ -235,7 +242,7 @@ class RowPrompts(PromptBuilder):
                 continue
             seen.add(item)
             try:
-                valid[item] = self._checked(answer.read(entry, self.ctx.count_note), item)
+                valid[item] = self._checked(answer.read(entry, self.ctx.note), item)
                 del valid[item][self._id]
             except Invalid:
                 continue
