@@ -41,9 +41,7 @@ class LeasedBudget(Budget):
         self._used = Spending()  # of its lease
         self._trade: asyncio.Task[Grant] | None = None
 
-    async def reserve(
-        self, most: Spending, what: str = "", shorter: Spending | None = None
-    ) -> Spending:
+    async def reserve(self, most: Spending, what: str = "") -> None:
         """See `Budget.reserve`; the requests in flight are those of all shards.
 
         Raises:
@@ -54,14 +52,8 @@ class LeasedBudget(Budget):
             if passed := self.passed(Spending()):  # only `max_seconds` is known here
                 raise BudgetReached(refusal(passed, what, self.spent.calls + self._reserved.calls))
             while not self._covers(most):
-                try:
-                    await self._exchange(most, what)
-                except BudgetReached:
-                    if shorter is None or most == shorter:
-                        raise
-                    most = shorter
+                await self._exchange(most, what)
             self._reserved += most
-            return most
 
     def charge(self, most: Spending, actual: Spending) -> None:
         """Replace a reservation by the actual cost."""

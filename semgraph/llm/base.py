@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
 
@@ -137,6 +138,12 @@ class Reply:
     logprobs: tuple[float, ...] = ()
 
 
+def cut(request: Request, reply: Reply, why: str = "") -> RowError:
+    """The error of an answer that was cut."""
+    what = f"answer cut at {request.max_tokens:,} tokens{why and ': ' + why}"
+    return RowError("truncated", what, attempts=reply.attempts, spent=reply)
+
+
 @dataclass(frozen=True)
 class Limits:
     """The limits of a model, and the form of yes/no questions that suits it.
@@ -243,24 +250,41 @@ class Embeddings:
     dollars: float | None = 0.0
     failed: Mapping[int, RowError] = field(default_factory=dict)
 
-    def checked(self, size: int) -> Embeddings:
-        """The same; vectors that cannot be compared with those of `size` numbers are errors of
-        their texts.
-        """
-        lengths = np.linalg.norm(self.vectors.astype(np.float64), axis=1)
-        errors = dict(self.failed)
-        for i in np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0))).tolist():
-            what = "NaN or infinity in it" if lengths[i] else "zeros only"
-            errors.setdefault(i, RowError("vector", f"its vector has {what}"))
-        if (own := self.vectors.shape[1]) != size:
-            other = RowError("vector", f"its vector has {own:,} numbers, that of others {size:,}")
-            errors = dict.fromkeys(range(len(self.vectors)), other) | errors
-        return replace(self, failed=errors)
-
     @property
     def journal(self) -> int:
         """How many vectors came from the journal."""
         return len(self.replayed)
+
+
+def comparable(
+    found: Iterable[Vectors], lengths: Counter[int], failed: Mapping[int, RowError]
+) -> tuple[Vectors, dict[int, RowError]]:
+    """Vectors of one length in one array, and the errors of those that cannot be compared with
+    others, by position.
+
+    Args:
+        found: The vectors.
+        lengths: How many vectors of each length there were before; these are added. The most
+            frequent length is the right one: a single odd vector does not decide it.
+        failed: Errors that are known.
+    """
+    vectors = list(found)
+    errors = dict(failed)
+    for i, vector in enumerate(vectors):
+        if i not in errors and not (len(vector) and np.isfinite(vector).all()):
+            what = "NaN or infinity in it" if len(vector) else "no numbers in it"
+            errors[i] = RowError("vector", f"its vector has {what}")
+    lengths.update(sorted((len(v) for i, v in enumerate(vectors) if i not in errors), reverse=True))
+    size = max(lengths or map(len, vectors), key=lambda length: lengths[length], default=0)
+    for i, vector in enumerate(vectors):
+        if i not in errors and len(vector) != size:
+            what = f"its vector has {len(vector):,} numbers, that of others {size:,}"
+            errors[i] = RowError("vector", what)
+    array = np.full((len(vectors), size), np.nan, np.float32)
+    for i, vector in enumerate(vectors):
+        if i not in errors:
+            array[i] = vector
+    return array, errors
 
 
 @runtime_checkable

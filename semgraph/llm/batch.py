@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import LLM, Reply, Request, Usage, Wrapper
-from semgraph.llm.faults import failure_in_body, failure_of_line
+from semgraph.llm.faults import NO_ANSWER, UNREADABLE, Transient, failure_in_body
 from semgraph.llm.journal import Journal, SubmittedBatch, answer_key
 from semgraph.llm.openai import PATH, Body, OpenAI
 from semgraph.llm.prices import OF_BATCH
 from semgraph.llm.replies import UnreadableReply, error_in, mapping, number, sequence, text_of
 from semgraph.llm.replies import document as read_document
-from semgraph.llm.stack import Doubtful, RetryPolicy, Stack, Transient
+from semgraph.llm.stack import RetryPolicy, Stack
 
 T = TypeVar("T")
 Document = Mapping[str, Any]
@@ -104,8 +104,8 @@ class BatchApi:
         began = time.time()
         try:
             document, _ = await self._wire.post("/batches", json.dumps(body).encode())
-        except Transient:  # it may have arrived: another one would be paid, too
-            if (earlier := await self.find(token, began)) is None:
+        except Transient as failure:  # it may have arrived: another one would be paid, too
+            if _status(failure) in _NO_PLACE or (earlier := await self.find(token, began)) is None:
                 raise
             return earlier
         return self._id(document)
@@ -136,21 +136,29 @@ class BatchApi:
         failed = missing = looks = 0
         while True:
             try:
-                document = await self._page(f"/batches/{batch}")
+                document, status = await self._look(batch)
             except Transient as failure:
                 failed += 1
-                if failed >= self._retry.attempts:
-                    raise self._given_up(failure, failed) from failure
+                self._check(failure, failed)
             except _NotThere:
                 missing += 1
                 if missing >= _UNKNOWN:
                     return None
             else:
                 failed = missing = 0
-                if document.get("status") in _ENDED:
+                if status in _ENDED:
                     return document
             await self._policy.sleep(self._policy.pause(looks))
             looks += 1
+
+    async def _look(self, batch: str) -> tuple[Document, str]:
+        """A batch and its status, read once. Raises as `_attempt`."""
+        document = await self._page(f"/batches/{batch}")
+        status = text_of(document.get("status"))
+        if not status:
+            raise Transient(UNREADABLE, f"{self.name}: batch {batch} has no status")
+        self._wire.proven = True
+        return document, status
 
     async def results(self, batch: Document) -> dict[str, Document]:
         """The results of an ended batch, by key; without those of files that are gone. Raises
@@ -170,6 +178,7 @@ class BatchApi:
     def _id(self, document: Document) -> str:
         if not isinstance(document.get("id"), str):
             raise self._unsupported(f"its answer has no id: {json.dumps(document)[:200]}")
+        self._wire.proven = True
         return str(document["id"])
 
     async def _page(self, path: str) -> dict[str, Any]:
@@ -183,8 +192,10 @@ class BatchApi:
         """Read a document, once. Raises Transient, _NotThere or ModelUnavailable."""
         try:
             return await self._wire.get(path, seconds)
-        except ModelUnavailable as error:
-            raise _NotThere(str(error)) if _status(error) == 404 else error from error
+        except Transient as failure:
+            raise (
+                _NotThere(str(failure)) if _status(failure) == 404 else failure
+            ) from failure.__cause__
         except RowError as error:
             raise ModelUnavailable(str(error)) from error
 
@@ -196,8 +207,7 @@ class BatchApi:
                 return await send()
             except Transient as failure:
                 failed += 1
-                if failed >= self._retry.attempts:
-                    raise self._given_up(failure, failed) from failure
+                self._check(failure, failed)
                 wait = max(self._retry.wait(failed), failure.retry_after or 0.0)
                 await self._policy.sleep(wait)
 
@@ -208,20 +218,21 @@ class BatchApi:
             yield
         except _NotThere as error:
             raise self._unsupported(str(error)) from error
-        except ModelUnavailable as error:
-            raise (
-                self._unsupported(str(error)) if _status(error) in (404, 405) else error
-            ) from error
         except RowError as error:
             raise ModelUnavailable(
                 f"{error}. It was a file of requests, not one request"
             ) from error
 
-    def _given_up(self, failure: Transient, attempts: int) -> ModelUnavailable:
-        return ModelUnavailable(
-            f"{failure} ({attempts} attempts). Submitted batches are recorded: a resumed run collects "
-            "their answers"
-        )
+    def _check(self, failure: Transient, attempts: int) -> None:
+        """Raise ModelUnavailable, or _NotThere, if another attempt would not help."""
+        if _status(failure) in _NO_PLACE:
+            raise _NotThere(str(failure)) from failure
+        most = min(self._retry.attempts, failure.fault.attempts or self._retry.attempts)
+        if attempts >= most or (failure.certain and not self._wire.proven):
+            raise ModelUnavailable(
+                f"{failure} ({attempts} attempt{'s' * (attempts > 1)}). Submitted batches are recorded: a "
+                "resumed run collects their answers"
+            ) from failure
 
     def _unsupported(self, why: str) -> ModelUnavailable:
         return ModelUnavailable(
@@ -230,8 +241,11 @@ class BatchApi:
         )
 
 
-def _status(error: ModelUnavailable) -> int | None:
-    """The HTTP status that an error is about."""
+_NO_PLACE = (404, 405)
+
+
+def _status(error: Transient) -> int | None:
+    """The HTTP status that a failure is about."""
     return getattr(error.__cause__, "status_code", None)
 
 
@@ -382,6 +396,7 @@ class Batched(Wrapper):
 
     async def _look(self) -> None:
         """Read which batches of earlier runs are under way."""
+        self._answered = self._answered or await self._journal.knows(self.name)
         earlier = [each for each in await self._journal.open_batches() if each.model == self.name]
         if self._sent is None:  # another request may have come first
             self._sent = {key: sent for each in earlier
@@ -540,9 +555,9 @@ class Batched(Wrapper):
                 if missing is not None and not _has_response(result):
                     raise missing
                 reply = self._reply(line, result, seconds)
-            except (Transient, Doubtful) as failure:
-                most = failure.failure.attempts if isinstance(failure, Doubtful) else None
-                if line.attempts < min(most or self._retry.attempts, self._retry.attempts):
+            except Transient as failure:
+                most = failure.fault.attempts or self._retry.attempts
+                if line.attempts < min(most, self._retry.attempts):
                     self._gather(line)
                     continue
                 error: Exception = self._given_up(line, failure)
@@ -569,21 +584,20 @@ class Batched(Wrapper):
         if result is None or not _has_response(result):
             reason = text_of(mapping(mapping(result).get("error")).get("message"))
             expired = f"{self.name}: a batch ended without this answer"
-            raise Transient("timeout", f"{expired}: {reason}" if reason else expired)
+            raise Transient(NO_ANSWER, f"{expired}: {reason}" if reason else expired)
         status, body = (result["response"].get(name) for name in ("status_code", "body"))
         if status != 200 or not isinstance(body, Mapping):
-            raise failure_of_line(status if isinstance(status, int) else 500, body, self.name)
+            raise failure_in_body(body, self.name, status=status if type(status) is int else 500)
         if error := error_in(body):
-            raise failure_in_body(error, self.name, 0.0)
+            raise failure_in_body(error, self.name)
         request, read = line.request, self._model.reply
         return self._model.wire.reading(body, lambda: read(body, request, seconds, self.dollars))
 
-    def _given_up(self, line: _Line, error: Transient | Doubtful) -> Exception:
-        failure = error.failure if isinstance(error, Doubtful) else error
-        tried = f"{failure} ({line.attempts} batches)"
+    def _given_up(self, line: _Line, failure: Transient) -> Exception:
+        tried = f"{failure.what} ({line.attempts} batches)"
         if failure.endpoint and not self._answered:
             whole = f"{tried}, and no other request was answered"
-            return error if isinstance(error, Doubtful) else ModelUnavailable(whole)
+            return ModelUnavailable(str(failure) if failure.remedy else whole)
         return RowError(failure.kind, tried, attempts=line.attempts)
 
     def _refused(self, batch: Document, lines: list[_Line]) -> None:

@@ -3,84 +3,109 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from operator import is_
 from typing import Any
 
 import numpy as np
 
 from semgraph.errors import EngineError, RowError
-from semgraph.llm.base import Embeddings, Reply, Usage, Wrapper
+from semgraph.llm.base import Embeddings, Reply, Request, Usage, Wrapper, cut
+from semgraph.llm.replies import count, number, text_of
 
-_NUMBER = (int, float, np.integer, np.floating)
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _text(value: Any) -> str | None:
-    if not isinstance(value, str):
-        return None
-    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    return text_of(value) if isinstance(value, str) else None
 
 
 def _count(value: Any) -> int | None:
-    return int(value) if isinstance(value, int | np.integer) and value >= 0 else None
+    return count(_plain(value))
 
 
 def _amount(value: Any) -> float | None:
-    return float(value) if isinstance(value, _NUMBER) and 0 <= value < math.inf else None
+    found = number(_plain(value))
+    return float(found) if found is not None and found >= 0 else None
 
 
 def _usage(value: Any) -> Usage | None:
     if not isinstance(value, Usage):
         return None
-    given = [value.prompt, value.cached, value.completion]
-    counts = [_count(each) for each in given]
-    if None in counts:
-        return None
-    return value if all(map(is_, counts, given)) else Usage(*counts)  # type: ignore[arg-type]
+    counts = [_count(each) for each in (value.prompt, value.cached, value.completion)]
+    return None if None in counts else Usage(*counts)  # type: ignore[arg-type]
 
 
-def _logprobs(value: Any) -> tuple[float, ...] | None:
-    numbers = isinstance(value, tuple | list) and all(
-        isinstance(p, _NUMBER) and not math.isnan(p) for p in value
-    )
-    return tuple(map(float, value)) if numbers else None
+def _tuple(value: Any, fits: Callable[[Any], bool]) -> tuple[Any, ...] | None:
+    plain = list(map(_plain, value)) if isinstance(value, tuple | list) else [None]
+    return tuple(plain) if all(map(fits, plain)) else None
 
 
-_TYPES: dict[str, Callable[[Any], Any]] = {
-    "text": lambda value: value if isinstance(value, str) else None, "usage": _usage, "seconds": _amount,
-    "call_id": _text, "model": _text, "attempts": _count, "finish": _text, "logprobs": _logprobs,
+_ANSWER: dict[str, Callable[[Any], Any]] = {
+    "usage": _usage, "attempts": _count, "seconds": _amount, "dollars": _amount,
+}  # fmt: skip
+_REPLY = _ANSWER | {
+    "text": lambda value: value if isinstance(value, str) else None,
+    "call_id": _text, "model": _text, "finish": _text,
+    "logprobs": lambda value: _tuple(
+        value, lambda p: isinstance(p, int | float) and not math.isnan(p)
+    ),
+}  # fmt: skip
+_EMBEDDINGS = _ANSWER | {
+    "calls": _count,
+    "replayed": lambda value: _tuple(value, lambda place: isinstance(place, int)),
+    "failed": lambda value: value if isinstance(value, Mapping) and all(
+        isinstance(error, RowError) for error in value.values()
+    ) else None,
 }  # fmt: skip
 
 
-def checked_reply(endpoint: Any, reply: Any) -> Reply:
+def _typed(value: Any, types: Mapping[str, Callable[[Any], Any]]) -> tuple[dict[str, Any], str]:
+    """The members that have their type, and the others in words."""
+    members = {name: typed(getattr(value, name)) for name, typed in types.items()}
+    members = {name: member for name, member in members.items() if member is not None}
+    wrong = [
+        name
+        for name in types
+        if name not in members and (name, getattr(value, name)) != ("dollars", None)
+    ]
+    return members, ", ".join(f"{name} {getattr(value, name)!r:.80}" for name in wrong)
+
+
+def checked_reply(endpoint: Any, request: Request, reply: Any) -> Reply:
     """A reply whose members have the types that `Reply` promises.
 
     Raises:
-        RowError: A member has another type or an impossible value; the valid ones are counted.
+        RowError: The answer was cut; or a member has another type or an impossible value: the valid
+            ones are counted.
         EngineError: It is no `Reply`.
     """
     if not isinstance(reply, Reply):
         raise EngineError(f"{_of(endpoint)}.complete returned {reply!r:.80}, not a Reply")
-    members = {name: typed(getattr(reply, name)) for name, typed in _TYPES.items()}
-    members["dollars"] = _amount(reply.dollars)
-    wrong = [
-        name
-        for name, value in members.items()
-        if value is None and getattr(reply, name) is not None
-    ]
-    wrong += [name for name in _TYPES if getattr(reply, name) is None]
-    if not wrong:
-        changed = {name: v for name, v in members.items() if v is not getattr(reply, name)}
-        return replace(reply, **changed) if changed else reply
-    found = ", ".join(f"{name} {getattr(reply, name)!r:.80}" for name in wrong)
-    spent = replace(Reply(""), **{name: v for name, v in members.items() if v is not None})
-    raise RowError("malformed", f"{_of(endpoint)}.complete returned a Reply with {found}",
-                   attempts=spent.attempts, spent=spent)  # fmt: skip
+    members, wrong = _typed(reply, _REPLY)
+    found = replace(Reply("") if wrong else reply, **members)
+    if wrong:
+        what = f"{_of(endpoint)}.complete returned a Reply with {wrong}"
+        raise RowError("malformed", what, attempts=found.attempts, spent=found)
+    if found.finish == "length" and not request.words:
+        raise cut(request, found)
+    return found
+
+
+def checked_error(error: RowError) -> RowError:
+    """The error, with members of the types that `RowError` promises."""
+    error.kind, error.attempts = text_of(error.kind) or "malformed", _count(error.attempts) or 0
+    spent = error.spent if isinstance(error.spent, Reply) else None
+    error.spent = spent and replace(Reply(""), **_typed(spent, _REPLY)[0])
+    return error
 
 
 def checked_embeddings(endpoint: Any, texts: int, done: Any) -> Embeddings:
-    """Embeddings with one vector for each text. Raises EngineError if they are something else."""
+    """Embeddings whose members have the types that `Embeddings` promises; if one has another type,
+    all texts fail. Raises EngineError if there is not one vector for each text.
+    """
     try:
         vectors = np.ascontiguousarray(done.vectors, np.float32)
     except (AttributeError, TypeError, ValueError):
@@ -88,7 +113,13 @@ def checked_embeddings(endpoint: Any, texts: int, done: Any) -> Embeddings:
     if not isinstance(done, Embeddings) or vectors.ndim != 2 or len(vectors) != texts:
         what = f"{type(done).__name__}, not Embeddings with one vector for each of {texts} texts"
         raise EngineError(f"{_of(endpoint)}.embed returned {what}")
-    return replace(done, vectors=vectors)
+    members, wrong = _typed(done, _EMBEDDINGS)
+    if wrong:
+        what = f"{_of(endpoint)}.embed returned Embeddings with {wrong}"
+        members["failed"] = dict.fromkeys(range(texts), RowError("malformed", what))
+    failed = members["failed"]
+    members["failed"] = {i: failed[i] for i in range(texts) if i in failed}
+    return replace(Embeddings(vectors, dollars=None), **members)
 
 
 def _of(endpoint: Any) -> str:

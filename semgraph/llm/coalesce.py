@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 
 from semgraph.errors import RowError
-from semgraph.llm.base import LLM, Embedder, Embeddings, Reply, Request, Usage, Vectors, Wrapper
+from semgraph.llm.base import (
+    LLM,
+    Embedder,
+    Embeddings,
+    Reply,
+    Request,
+    Usage,
+    Vectors,
+    Wrapper,
+    comparable,
+)
 
 _Key = tuple[str, str]  # the partition, and the fingerprint of a request or a text
 _MOST_TEXTS = 256
@@ -120,7 +130,8 @@ class Coalesced(_InFlight):
             reply: Reply = call.answer.result()
         except RowError as error:
             if charged:
-                raise RowError(error.kind, str(error)) from error
+                spent = error.spent and replace(error.spent, origin="coalesced", attempts=0)
+                raise RowError(error.kind, str(error), spent=spent) from error
             raise
         return replace(reply, origin="coalesced", attempts=0) if charged else reply
 
@@ -177,6 +188,7 @@ class CoalescedTexts(_InFlight):
         self._batch, self._remember = batch, remember
         self._memory: OrderedDict[_Key, Vectors] = OrderedDict()
         self._bytes = 0
+        self._lengths = Counter[int]()  # of vectors
         self._open: dict[str, _Flight] = {}
         self._charges: dict[_Call, list[_Charges]] = {}  # of the callers that wait
 
@@ -220,16 +232,19 @@ class CoalescedTexts(_InFlight):
                     failed[call.key[1]] = error
                 else:
                     vectors[call.key[1]] = call.answer.result()
-        nothing = np.full_like(next(iter(vectors.values()), np.zeros(1, np.float32)), np.nan)
+        errors = {place: failed[text] for place, text in enumerate(texts) if text in failed}
+        nothing = np.zeros(1, np.float32)
+        found = (vectors.get(text, nothing) for text in texts)
+        joined, errors = comparable(found, self._lengths, errors)
         return Embeddings(
-            vectors=np.stack([vectors.get(text, nothing) for text in texts]),
+            vectors=joined,
             usage=Usage(charges.prompt),
             calls=charges.calls,
             attempts=charges.attempts,
             replayed=tuple(places[text] for text in charges.replayed),
             seconds=charges.seconds,
             dollars=charges.dollars,
-            failed={place: failed[text] for place, text in enumerate(texts) if text in failed},
+            failed=errors,
         )
 
     def _enqueue(self, key: _Key) -> _Call:

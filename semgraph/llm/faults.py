@@ -5,14 +5,14 @@ from __future__ import annotations
 import email.utils
 import math
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from semgraph.errors import ModelUnavailable, RowError
-from semgraph.llm.replies import UnreadableReply, mapping, number, text_of
-from semgraph.llm.stack import Doubtful, Transient
+from semgraph.llm.replies import UnreadableReply, count, mapping, text_of
 from semgraph.redaction import redacted
 
 if TYPE_CHECKING:
@@ -47,6 +47,45 @@ class FaultKind(NamedTuple):
     codes: tuple[str, ...] = ()
     remedy: str = ""
     attempts: int | None = None
+
+
+class Transient(ModelUnavailable):
+    """A failed attempt that may succeed when repeated. Endpoints raise it, and the stack catches
+    it.
+
+    Args:
+        fault: Its kind; that of the row's error, if all attempts fail.
+        what: What happened, and where.
+        seconds: How long the attempt took.
+        retry_after: Seconds to wait before the next request of any caller, if the endpoint says so.
+        remedy: What the user may do, if not the fault's.
+    """
+
+    attempts = 1  # HTTP requests
+    proven = False  # whether the endpoint gave a good reply before
+
+    def __init__(
+        self,
+        fault: FaultKind,
+        what: str,
+        seconds: float = 0.0,
+        retry_after: float | None = None,
+        remedy: str = "",
+    ) -> None:
+        self.fault, self.kind, self.what = fault, fault.kind, what
+        self.seconds, self.retry_after = seconds, retry_after
+        self.remedy = remedy or fault.remedy
+        super().__init__(f"{what}. {self.remedy}" if self.remedy else what)
+
+    @property
+    def certain(self) -> bool:
+        """Whether the endpoint fails for all requests."""
+        return self.fault.scope == "run"
+
+    @property
+    def endpoint(self) -> bool:
+        """Whether it may fail for all requests, not for this one alone."""
+        return self.fault.scope in ("endpoint", "run")
 
 
 _KEY = (
@@ -116,20 +155,16 @@ def failure(error: openai.OpenAIError, name: str, url: str, seconds: float) -> E
     return ModelUnavailable(f"{name}: {error}")
 
 
-def failure_in_body(error: Any, name: str, seconds: float) -> Exception:
-    """The error to raise for an error in a reply with status 200: some gateways report the
-    provider's errors so.
+def failure_in_body(body: Any, name: str, seconds: float = 0.0, status: int = 500) -> Exception:
+    """The error to raise for an error in a reply with status 200, as some gateways report the
+    provider's errors, or in a line of a batch with its own status.
     """
-    code = mapping(error).get("code")
-    found = number(int(code) if isinstance(code, str) and code.isdecimal() else code)
-    status = int(found) if found is not None and 400 <= found < 600 else 500
-    return _status(name, status, _code(error), _message(error), seconds, {})
-
-
-def failure_of_line(status: int, body: Any, name: str) -> Exception:
-    """The error to raise for the line of a batch that has another status than 200."""
     error = body.get("error", body) if isinstance(body, Mapping) else body
-    return _status(name, status, _code(error), _message(error), 0.0, {})
+    code = mapping(error).get("code")
+    named = re.fullmatch(r"[45]\d\d", str(count(code) or text_of(code)))
+    return _status(
+        name, int(named[0]) if named else status, _code(error), _message(error), seconds, {}
+    )
 
 
 def unreadable(
@@ -160,17 +195,7 @@ def _raised(
     """The error to raise for a fault."""
     if fault.scope == "row":
         return RowError(fault.kind, message, attempts=1)
-    failure = Transient(
-        fault.kind,
-        message,
-        seconds=seconds,
-        retry_after=wait,
-        endpoint=fault.scope != "attempt",
-        certain=fault.scope == "run",
-        attempts=fault.attempts,
-    )
-    remedy = remedy or fault.remedy
-    return Doubtful(f"{message}. {remedy}", failure) if remedy else failure
+    return Transient(fault, message, seconds, wait, remedy)
 
 
 def _status(
@@ -195,6 +220,8 @@ def _connection(error: openai.APIConnectionError, name: str, url: str, seconds: 
     # The aiohttp transport calls nearly all of these a timeout; the cause is at the end of the
     # chain.
     address = urlsplit(url)
+    host = f"{address.hostname}:{address.port or {'https': 443}.get(address.scheme, 80)}"
+    what, remedy = "", f"Check the address {url}"
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(
@@ -204,20 +231,18 @@ def _connection(error: openai.APIConnectionError, name: str, url: str, seconds: 
             return ModelUnavailable(
                 f"{name}: invalid address {url}: it must begin with http:// or https://"
             )
-        host = f"{address.hostname}:{address.port or {'https': 443}.get(address.scheme, 80)}"
         if isinstance(cause, aiohttp.ClientConnectorDNSError):
-            what, remedy = f"unknown host {address.hostname}", f"Check the address {url}"
-            return _raised(UNREACHABLE, f"{name}: {what}", seconds, remedy=remedy)
-        if isinstance(cause, aiohttp.ClientSSLError):
-            what, remedy = f"no secure connection to {host} ({cause})", f"Check the address {url}"
-            return _raised(UNREACHABLE, f"{name}: {what}", seconds, remedy=remedy)
-        if isinstance(cause, aiohttp.ClientConnectorError):
+            what = f"unknown host {address.hostname}"
+        elif isinstance(cause, aiohttp.ClientSSLError):
+            what = f"no secure connection to {host} ({cause})"
+        elif isinstance(cause, aiohttp.ClientConnectorError):
             number = cause.os_error.errno
             reason = os.strerror(number).lower() if number else str(cause.os_error)
             what, remedy = f"no answer from {host} ({reason})", f"Is it running? Address: {url}"
-            return _raised(UNREACHABLE, f"{name}: {what}", seconds, remedy=remedy)
-        if isinstance(cause, aiohttp.ConnectionTimeoutError):
+        elif isinstance(cause, aiohttp.ConnectionTimeoutError):
             return _raised(NOT_CONNECTED, f"{name}: no connection to {host}", seconds)
+        if what:
+            return _raised(UNREACHABLE, f"{name}: {what}", seconds, remedy=remedy)
     broken = f"{name}: the connection to {host} broke: {_short(str(causes[-1]))}"
     return _raised(BROKEN, broken, seconds)
 

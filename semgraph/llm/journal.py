@@ -9,6 +9,7 @@ import math
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ from semgraph.llm.base import (
     Usage,
     Vectors,
     Wrapper,
+    comparable,
+    cut,
 )
 from semgraph.private import create_private, refusal
 
@@ -57,15 +60,12 @@ CREATE TABLE IF NOT EXISTS vectors (
 );
 CREATE INDEX IF NOT EXISTS vectors_partition ON vectors (partition);
 CREATE INDEX IF NOT EXISTS vectors_created ON vectors (created);
+CREATE TABLE IF NOT EXISTS batches (token TEXT PRIMARY KEY, id TEXT, model TEXT NOT NULL, created REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS batched (key BLOB PRIMARY KEY, token TEXT NOT NULL);
 PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {_VERSION};
 """
 
-# Journals of earlier releases have none.
-_BATCHES = (
-    "CREATE TABLE IF NOT EXISTS batches (token TEXT PRIMARY KEY, id TEXT, model TEXT NOT NULL, created REAL NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS batched (key BLOB PRIMARY KEY, token TEXT NOT NULL)",
-)
 _BATCH_DAYS = 30  # as long as OpenAI keeps the files
 
 
@@ -106,7 +106,7 @@ def open_journal(path: Path, patience: float = _OPEN_SECONDS) -> sqlite3.Connect
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
     database.execute("BEGIN")  # one snapshot of all three: another process may be creating the file
     application = database.execute("PRAGMA application_id").fetchone()[0]
-    tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
     version = database.execute("PRAGMA user_version").fetchone()[0]
     database.execute("COMMIT")
     if tables and application != _APPLICATION_ID:
@@ -122,15 +122,13 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
     database.execute("PRAGMA secure_delete = ON")
-    if not tables:
+    if tables and version != _VERSION:
+        _migrate(database)
+    if "batched" not in tables:  # journals of earlier releases have none
         database.execute("BEGIN IMMEDIATE")
         for statement in _TABLES.split(";\n"):
             database.execute(statement)
         database.execute("COMMIT")
-    elif version != _VERSION:
-        _migrate(database)
-    for table in _BATCHES:
-        database.execute(table)
     # From now on callers repeat locked statements themselves, without blocking an event loop.
     database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
 
@@ -436,6 +434,14 @@ class Journal:
         if statements := [(_WITHDRAW, (call,)) for call in calls]:
             self._commits.add(statements)
 
+    async def knows(self, model: str) -> bool:
+        """Whether it has an answer or a vector of this model, in any scope."""
+        sql = (
+            "SELECT EXISTS (SELECT 1 FROM answers WHERE model = ?1) "
+            "OR EXISTS (SELECT 1 FROM vectors WHERE model = ?1 OR instr(model, ?1 || ' ') = 1)"
+        )
+        return bool(await self._soon(lambda: self._database.execute(sql, (model,)).fetchone()[0]))
+
     async def find_vectors(self, texts: Iterable[OwnText], model: str) -> dict[OwnText, Vectors]:
         """The recorded vectors of these texts within their partitions, each of shape (dimensions,)."""
         keys = {_vector_key(text, model): text for text in texts}
@@ -604,14 +610,14 @@ class Journalled(Wrapper):
     ) -> None:
         super().__init__(inner)
         self.journal, self.scope, self.fresh = journal, scope, fresh
+        self._lengths = Counter[int]()  # of vectors
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request, from the journal if it has the answer; one that was cut is an error."""
         if not self.fresh:
             recorded = await self.journal.find(request, self.name, self.scope)
             if recorded is not None and recorded.finish == "length" and not request.words:
-                cut = f"answer cut at {request.max_tokens:,} tokens"
-                raise RowError("truncated", cut, spent=recorded)
+                raise cut(request, recorded)
             if recorded is not None and (recorded.logprobs or not request.words):
                 return recorded
         try:
@@ -632,26 +638,22 @@ class Journalled(Wrapper):
         """Embed distinct texts, with vectors from the journal if it has them."""
         model = f"{self.name} {self.scope}" if self.scope else self.name
         own = [OwnText(partition, text) for text in texts]
-        recorded = {} if self.fresh else _usable(await self.journal.find_vectors(own, model))
-        missing = [text for text in own if text not in recorded]
+        found = {} if self.fresh else await self.journal.find_vectors(own, model)
+        vectors = {text: v for text, v in found.items() if v.any() and np.isfinite(v).all()}
+        self._lengths.update(map(len, vectors.values()))  # in doubt, recorded ones are right
+        missing = [text for text in own if text not in vectors]
         done = Embeddings(np.empty((0, 0), np.float32))
         if missing:
             done = await self.inner.embed([text.text for text in missing], partition)
-            vectors = dict(zip(missing, done.vectors, strict=True))
-            await self.journal.record_vectors(_usable(vectors), model)
-            recorded |= vectors
-        new = set(missing)
-        return replace(
-            done,
-            vectors=np.stack([recorded[text] for text in own]),
-            failed={own.index(missing[place]): error for place, error in done.failed.items()},
-            replayed=tuple(place for place, text in enumerate(own) if text not in new),
-        )
-
-
-def _usable(vectors: Mapping[OwnText, Vectors]) -> dict[OwnText, Vectors]:
-    """The vectors with a direction: texts that the embedder rejects have none."""
-    return {text: v for text, v in vectors.items() if np.isfinite(v).all() and v.any()}
+            vectors |= zip(missing, done.vectors, strict=True)
+        new, errors = set(missing), {own.index(missing[i]): done.failed[i] for i in done.failed}
+        joined, failed = comparable((vectors[text] for text in own), self._lengths, errors)
+        # NaN replaces a recorded vector that is odd: a later run requests it again.
+        changed = {text: joined[i] for i, text in enumerate(own) if (text in new) != (i in failed)}
+        if changed:
+            await self.journal.record_vectors(changed, model)
+        replayed = tuple(i for i, text in enumerate(own) if text not in new)
+        return replace(done, vectors=joined, failed=failed, replayed=replayed)
 
 
 def answer_key(request: Request, model: str, scope: str) -> bytes:

@@ -18,13 +18,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.request import getproxies
 
 from semgraph.errors import ModelUnavailable, RowError
-from semgraph.llm.base import Limits, Reply, Request, Usage
-from semgraph.llm.faults import CUT, LACKING, REFUSED, failure, failure_in_body, unreadable
+from semgraph.llm.base import Limits, Reply, Request, Usage, cut
+from semgraph.llm.faults import (
+    LACKING,
+    NO_ANSWER,
+    REFUSED,
+    Transient,
+    failure,
+    failure_in_body,
+    unreadable,
+)
 from semgraph.llm.logprobs import LOGPROBS, word_logprobs
 from semgraph.llm.prices import OPENAI_URL, Price, Prices
 from semgraph.llm.replies import Completion, UnreadableReply, completion, document, error_in
 from semgraph.llm.specs import without_password
-from semgraph.llm.stack import Doubtful, Transient
 from semgraph.llm.tokens import TokenCounter, prompt_tokens
 from semgraph.redaction import learn, learn_from_addresses
 
@@ -75,11 +82,8 @@ class Wire:
         try:
             reply, seconds = await self.post(path, body)
             answer = self.reading(reply, lambda: read(reply, seconds))
-        except (Transient, Doubtful) as error:
-            failure = error.failure if isinstance(error, Doubtful) else error
-            failure.proven = self.proven
-            if isinstance(error, Doubtful) and failure.certain and not self.proven:
-                raise ModelUnavailable(str(error)) from error.__cause__
+        except Transient as error:
+            error.proven = self.proven
             raise
         except RowError as error:
             self.proven = self.proven or error.spent is not None
@@ -88,7 +92,7 @@ class Wire:
         return answer
 
     def reading(self, reply: Mapping[str, Any] | bytes, read: Callable[[], T]) -> T:
-        """What is read in a reply. Raises Transient or Doubtful where `read` raises UnreadableReply."""
+        """What is read in a reply. Raises Transient where `read` raises UnreadableReply."""
         try:
             return read()
         except UnreadableReply as error:
@@ -145,7 +149,7 @@ class Wire:
                 await asyncio.wait([attempt])
         if attempt.cancelled():
             text = f"{self.name}: no answer from {self.base_url} in {most:g} s"
-            raise Transient("timeout", text, seconds=most)
+            raise Transient(NO_ANSWER, text, most)
         try:
             return attempt.result()
         except openai.OpenAIError as error:
@@ -160,7 +164,7 @@ class Wire:
         return reply
 
     def parsed(self, content: bytes) -> dict[str, Any]:
-        """A JSON object. Raises Transient or Doubtful if it is something else."""
+        """A JSON object. Raises Transient if it is something else."""
         return self.reading(content, lambda: document(content))
 
     @cached_property
@@ -459,6 +463,7 @@ class OpenAI:
             except (RowError, Transient) as error:
                 following = self.following(error, request, body)
                 if following is None:
+                    error.attempts += attempts - 1
                     raise
                 attempts, body = attempts + 1, following
             else:
@@ -496,8 +501,7 @@ class OpenAI:
             raise RowError(REFUSED.kind, reason, attempts=1, spent=reply)
         thought = "" if read.text or not read.reasoning else _ALL_REASONING
         if read.finish == "length" and not request.words:
-            cut = f"answer cut at {request.max_tokens:,} tokens{thought and ': ' + thought}"
-            raise RowError(CUT.kind, cut, attempts=1, spent=reply)
+            raise cut(request, reply, thought)
         if thought:
             raise RowError(LACKING.kind, f"the answer is empty: {thought}", attempts=1, spent=reply)
         return reply

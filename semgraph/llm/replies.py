@@ -65,6 +65,11 @@ def sequence(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else []
 
 
+def first_of(value: Any) -> Mapping[str, Any]:
+    """The first item of a list, if it is an object, else an empty one."""
+    return mapping(next(iter(sequence(value)), None))
+
+
 def text_of(value: Any) -> str:
     """A value, if it is a text, with replacement characters for lone surrogates; else ""."""
     if not isinstance(value, str) or value.isascii():
@@ -105,23 +110,21 @@ def document(content: bytes) -> dict[str, Any]:
 
 def error_in(reply: Mapping[str, Any]) -> Any:
     """The error that a reply with status 200 reports, as some gateways do."""
-    return reply.get("error") or mapping(next(iter(sequence(reply.get("choices"))), None)).get(
-        "error"
-    )
+    return reply.get("error") or first_of(reply.get("choices")).get("error")
 
 
 def completion(reply: Mapping[str, Any], *, called: bool = False) -> Completion:
     """A chat completion; with `called`, the arguments of a function call are the text. Raises
     UnreadableReply.
     """
-    choice = mapping(next(iter(sequence(reply.get("choices"))), None))
+    choice = first_of(reply.get("choices"))
     message = choice.get("message")
     if not isinstance(message, Mapping):
         known = "choices" in reply or reply.get("object") == "chat.completion"
         raise UnreadableReply("the reply has no choice with a message", foreign=not known)
     text, thoughts = _content(message.get("content"))
     reasons = (message.get("reasoning_content"), message.get("reasoning"), thoughts)
-    finish = text_of(choice.get("finish_reason")) or "stop"
+    finish = text_of(choice.get("finish_reason")).lower() or "stop"
     return Completion(
         text=(_arguments(message) if called else None) or text,
         reasoning=next(filter(None, map(text_of, reasons)), ""),
@@ -169,7 +172,7 @@ def _parts(value: Any) -> list[Mapping[str, Any]]:
 
 def _arguments(message: Mapping[str, Any]) -> str:
     """The arguments of the first function call, as JSON; "" if there are none."""
-    call = mapping(next(iter(sequence(message.get("tool_calls"))), None))
+    call = first_of(message.get("tool_calls"))
     arguments = mapping(call.get("function")).get("arguments")
     if isinstance(arguments, Mapping):
         return text_of(json.dumps(arguments, ensure_ascii=False))
@@ -178,7 +181,7 @@ def _arguments(message: Mapping[str, Any]) -> str:
 
 def first_tokens(logprobs: Any) -> list[tuple[str, float]]:
     """The first tokens in a choice's `logprobs`, as in OpenAI's protocol; none if it has none."""
-    first = mapping(next(iter(sequence(mapping(logprobs).get("content"))), None))
+    first = first_of(mapping(logprobs).get("content"))
     tokens = []
     for entry in map(mapping, sequence(first.get("top_logprobs")) or [first]):
         token, logprob = entry.get("token"), number(entry.get("logprob"))
@@ -188,7 +191,9 @@ def first_tokens(logprobs: Any) -> list[tuple[str, float]]:
 
 
 def vectors(reply: Mapping[str, Any], texts: int) -> list[Vectors]:
-    """The vectors of an embedding reply, in the order of the texts. Raises UnreadableReply."""
+    """The vectors of an embedding reply, in the order of the texts; empty where there is none.
+    Raises UnreadableReply.
+    """
     if "data" not in reply:
         raise UnreadableReply("the reply has no embeddings", foreign=reply.get("object") != "list")
     data = [mapping(item) for item in sequence(reply["data"])]
@@ -199,12 +204,15 @@ def vectors(reply: Mapping[str, Any], texts: int) -> list[Vectors]:
         if {place for place in places if type(place) is int} != set(range(texts)):
             raise UnreadableReply("the indexes of the vectors are not those of the texts")
         data.sort(key=lambda item: int(item["index"]))
-    return [_vector(item.get("embedding")) for item in data]
+    found = [_vector(item.get("embedding")) for item in data]
+    if not any(map(len, found)):
+        raise UnreadableReply("a vector is no list of numbers")
+    return found
 
 
 def _vector(embedding: Any) -> Vectors:
     """One vector: base64 of little-endian float32, or a list of numbers from endpoints without
-    base64; NaN stands for what is no number. Raises UnreadableReply.
+    base64; NaN stands for what is no number.
     """
     try:
         if isinstance(embedding, str):
@@ -213,12 +221,9 @@ def _vector(embedding: Any) -> Vectors:
             numbers = [number(value) for value in sequence(embedding)]
             vector = np.asarray([math.nan if value is None else value for value in numbers])
         with np.errstate(over="ignore"):
-            vector = vector.astype(np.float32, copy=False)
+            return vector.astype(np.float32, copy=False)
     except ValueError:
-        vector = np.empty(0, np.float32)
-    if not len(vector):
-        raise UnreadableReply("a vector is no list of numbers")
-    return vector
+        return np.empty(0, np.float32)
 
 
 # Some chat templates write the first tag into the prompt.

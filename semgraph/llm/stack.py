@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NoReturn, TypeVar, cast
 
 from semgraph.errors import (
@@ -30,8 +30,9 @@ from semgraph.llm.base import (
     Usage,
     Wrapper,
 )
-from semgraph.llm.checked import checked_embeddings, checked_reply
+from semgraph.llm.checked import checked_embeddings, checked_error, checked_reply
 from semgraph.llm.coalesce import Coalesced, CoalescedTexts
+from semgraph.llm.faults import Transient
 from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.specs import unbound_role
 from semgraph.llm.tokens import most_usage
@@ -39,53 +40,6 @@ from semgraph.turns import Turns
 
 T = TypeVar("T")
 _IN_SUCCESSION = 3  # requests
-
-
-class Transient(Exception):
-    """A failed attempt that may succeed when repeated. Endpoints raise it, and the stack catches
-    it.
-
-    Args:
-        kind: `throttled`, `server`, `timeout` or `connection`: the kind of the row's error, if all
-            attempts fail.
-        message: What happened, and where.
-        seconds: How long the attempt took.
-        retry_after: Seconds to wait before the next request of any caller, if the endpoint says so.
-        endpoint: Whether the endpoint may fail for all requests, not for this one alone.
-        certain: Whether it fails for all, whatever the request.
-        attempts: Attempts after which more would not help; None: as many as the policy allows.
-    """
-
-    proven = False  # whether the endpoint gave a good reply before
-
-    def __init__(
-        self,
-        kind: str,
-        message: str,
-        *,
-        seconds: float = 0.0,
-        retry_after: float | None = None,
-        endpoint: bool = False,
-        certain: bool = False,
-        attempts: int | None = None,
-    ) -> None:
-        self.kind, self.seconds, self.retry_after = kind, seconds, retry_after
-        self.endpoint, self.certain, self.attempts = endpoint, certain, attempts
-        super().__init__(message)
-
-
-class Doubtful(ModelUnavailable):
-    """The endpoint seems to answer no request. The stack believes it when further attempts fail too,
-    and no other request is answered meanwhile.
-
-    Args:
-        message: What happened, where, and what to do.
-        failure: The same, as a failed attempt.
-    """
-
-    def __init__(self, message: str, failure: Transient) -> None:
-        self.failure = failure
-        super().__init__(message)
 
 
 @dataclass(frozen=True)
@@ -127,22 +81,20 @@ class Retried(Wrapper):
     Args:
         inner: Makes one attempt.
         policy: When a failed attempt is repeated; None for the default policy.
+        proof: Whether the endpoint answered an earlier run.
     """
 
-    def __init__(self, inner: LLM | Embedder, policy: RetryPolicy | None = None) -> None:
+    def __init__(
+        self,
+        inner: LLM | Embedder,
+        policy: RetryPolicy | None = None,
+        proof: Callable[[], Awaitable[bool]] | None = None,
+    ) -> None:
         super().__init__(inner)
-        self.policy = policy or RetryPolicy()
+        self.policy, self._proof = policy or RetryPolicy(), proof
         self._answered = self._in_succession = 0
-        self._size = 0  # of vectors
         self._failed: dict[str, int] = {}  # texts of failed requests: `_answered` when they began
-
-    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
-        """Embed texts; a vector that cannot be compared is an error of its text."""
-        done = await super().embed(texts, partition)
-        checked = done.checked(self._size or done.vectors.shape[1])
-        if len(checked.failed) < len(texts):
-            self._size = done.vectors.shape[1]
-        return checked
+        self._last: Sequence[str] = ()  # texts of the last of them
 
     async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:
         """Repeat it until it succeeds. Texts whose request failed are sent in smaller ones, each
@@ -151,8 +103,8 @@ class Retried(Wrapper):
         Raises:
             RowError: It kept failing, or failed for good; `attempts` counts all of them.
             ModelUnavailable: It kept failing for reasons that affect every request, and the
-                endpoint answered none meanwhile. Once the endpoint has answered, one request is no
-                proof: three in succession must fail so.
+                endpoint answered none meanwhile. Once the endpoint has answered, also in an earlier
+                run, one request is no proof: three in succession must fail so.
         """
         failed, seconds, answered = 0, 0.0, self._answered
         texts = () if isinstance(payload, Request) else payload
@@ -166,47 +118,52 @@ class Retried(Wrapper):
             except RowError as error:
                 error.attempts += failed
                 raise
-            except (Transient, Doubtful) as error:
-                failure = error.failure if isinstance(error, Doubtful) else error
-                failed += 1
-                if failure.certain and failed == 1:
+            except Transient as failure:
+                if failure.certain and not failed:
                     answered = self._answered
+                failed += failure.attempts
                 asked = failure.retry_after or 0.0
                 asked = asked if failure.endpoint else min(asked, self.policy.longest)
                 wait = max(self.policy.wait(failed), asked)
                 seconds += failure.seconds + wait
-                if failed >= min(most, failure.attempts or most) or seconds > self.policy.deadline:
+                last = failed >= min(most, failure.fault.attempts or most)
+                last |= failure.certain and not (failure.proven or self._answered)
+                if last or seconds > self.policy.deadline:
                     self._failed |= dict.fromkeys(texts, answered)
-                    self._give_up(error, failed, seconds - wait, answered)
+                    if self._answered == answered and (not texts or texts != self._last):
+                        self._in_succession += 1
+                    self._last = texts
+                    await self._give_up(failure, failed, seconds - wait, answered)
                 await asyncio.sleep(wait)
             else:
                 self._answered, self._in_succession = self._answered + 1, 0
+                for text in texts if self._failed else ():
+                    self._failed.pop(text, None)
                 if failed and isinstance(answer, Reply | Embeddings):
                     return replace(answer, attempts=answer.attempts + failed)
                 return answer
 
-    def _give_up(
-        self, error: Transient | Doubtful, failed: int, seconds: float, answered: int
+    async def _give_up(
+        self, failure: Transient, failed: int, seconds: float, answered: int
     ) -> NoReturn:
-        failure = error.failure if isinstance(error, Doubtful) else error
+        what = failure.what
         tried = f"{failed} attempt{'s' * (failed > 1)} in {seconds:.0f} s"
         wait = failure.retry_after
         if failure.endpoint and wait is not None and seconds + wait > self.policy.deadline:
             raise ModelUnavailable(
-                f"{failure}: it asks to wait {wait:.0f} s ({tried}, deadline "
+                f"{what}: it asks to wait {wait:.0f} s ({tried}, deadline "
                 f"{self.policy.deadline:.0f} s). Resume the run later: its answers are recorded"
             ) from failure
         if failure.endpoint and self._answered == answered:
-            self._in_succession += 1
-            unproven = failure.certain or not (failure.proven or self._answered)
-            if self._in_succession >= (1 if unproven else _IN_SUCCESSION):
-                if isinstance(error, Doubtful):
-                    raise error
+            proven = failure.proven or self._answered or (self._proof and await self._proof())
+            if self._in_succession >= (_IN_SUCCESSION if proven and not failure.certain else 1):
+                if failure.remedy:
+                    raise ModelUnavailable(str(failure)) from failure.__cause__
                 raise ModelUnavailable(
-                    f"{failure}: {tried}, and no other request was answered meanwhile. Is {self.name} up, and are the "
+                    f"{what}: {tried}, and no other request was answered meanwhile. Is {self.name} up, and are the "
                     "limits (rpm, tpm, in_flight) those of your account? A resumed run keeps its answers"
                 ) from failure
-        raise RowError(failure.kind, f"{failure} ({tried})", attempts=failed) from failure
+        raise RowError(failure.kind, f"{what} ({tried})", attempts=failed) from failure
 
 
 Clock = Callable[[], float]
@@ -339,7 +296,7 @@ class Limited(Wrapper):
             answer = self._checked(payload, await send())
             used = _tokens(_usage(answer))
         except RowError as error:
-            used = _tokens(_usage(error.spent))
+            used = _tokens(_usage(checked_error(error).spent))
             raise
         except Transient as failure:
             if failure.endpoint and failure.retry_after is not None:
@@ -352,7 +309,7 @@ class Limited(Wrapper):
 
     def _checked(self, payload: Payload, answer: T) -> T:
         if isinstance(payload, Request):
-            return cast("T", checked_reply(self.inner, answer))
+            return cast("T", checked_reply(self.inner, payload, answer))
         return (
             cast("T", checked_embeddings(self.inner, len(payload), answer)) if payload else answer
         )
@@ -437,9 +394,12 @@ class Budget:
         own = self.max_tokens is not None or self.max_usd is not None
         return own or (self.within is not None and self.within.counts_tokens)
 
-    async def reserve(
-        self, most: Spending, what: str = "", shorter: Spending | None = None
-    ) -> Spending:
+    def fits(self, most: Spending) -> bool:
+        """Whether a request that can cost so much can be sent now."""
+        own = not self.passed(self.spent + self._reserved + most)
+        return own and (self.within is None or self.within.fits(most))
+
+    async def reserve(self, most: Spending, what: str = "") -> None:
         """Reserve the most that a request can cost; pair it with `charge`.
 
         If only the reservations of requests in flight exceed the limit, it waits for them, first
@@ -448,39 +408,28 @@ class Budget:
         Args:
             most: The most it can cost.
             what: The request, for the error; the number of the call if empty.
-            shorter: The most it can cost with a shorter answer, which is reserved where `most` does
-                not fit; None: the answer cannot be shorter.
-
-        Returns:
-            What is reserved.
 
         Raises:
             BudgetReached: It could pass a limit, even if all requests in flight cost nothing.
         """
-        if self.within is None:
-            return await self._reserve(most, what, shorter)
-        outer = await self.within.reserve(most, what, shorter)
-        own = Spending()
+        if self.within is not None:
+            await self.within.reserve(most, what)
         try:
-            own = await self._reserve(outer, what, shorter)
-        finally:
-            if own != outer:
-                self.within.charge(outer - own, Spending())
-        return own
+            await self._reserve(most, what)
+        except BaseException:
+            if self.within is not None:
+                self.within.charge(most, Spending())
+            raise
 
-    async def _reserve(self, most: Spending, what: str, shorter: Spending | None) -> Spending:
-        least = shorter or most
+    async def _reserve(self, most: Spending, what: str) -> None:
         async with self._turn:
-            while True:
-                for amount in (most, least):
-                    if not self.passed(self.spent + self._reserved + amount):
-                        self._reserved += amount
-                        return amount
-                if limit := self.passed(self.spent + least):
+            while self.passed(self.spent + self._reserved + most):
+                if limit := self.passed(self.spent + most):
                     calls = (self.spent + self._reserved).calls
                     raise BudgetReached(refusal(limit, what, calls, self.owner))
                 self._charged = asyncio.get_running_loop().create_future()
                 await self._charged
+            self._reserved += most
 
     def charge(self, most: Spending, actual: Spending) -> None:
         """Replace a reservation by the actual cost."""
@@ -491,34 +440,24 @@ class Budget:
         if self._charged and not self._charged.done():
             self._charged.set_result(None)
 
-    async def spend(
-        self,
-        most: Spending,
-        send: Callable[[Spending], Awaitable[T]],
-        what: str = "",
-        shorter: Spending | None = None,
-    ) -> T:
-        """Send a request, of a model or an embedder, if it cannot pass a limit; stop it when
-        `max_seconds` pass.
+    async def spend(self, most: Spending, send: Callable[[], Awaitable[T]], what: str = "") -> T:
+        """Send a request, of a model or an embedder, and charge it; stop it when `max_seconds` pass.
 
         A request that is cancelled or fails costs nothing here, because the provider's charge is
         not known. A failed request that was answered (`RowError.spent`) is charged.
 
         Args:
-            most: The most it can cost.
-            send: Sends it, with all attempts and waits; takes what is reserved.
-            what: The request, for the error; the number of the call if empty.
-            shorter: As in `reserve`.
+            most: The most it can cost, which is reserved.
+            send: Sends it, with all attempts and waits.
+            what: As in `reserve`.
 
         Raises:
-            BudgetReached: It could pass a limit, and was not sent; or the time was up before it was
-                answered.
+            BudgetReached: The time was up before it was answered.
         """
-        most = await self.reserve(most, what, shorter)
         actual = Spending()
         try:
             async with asyncio.timeout(self.seconds_left) as deadline:
-                answer = await send(most)
+                answer = await send()
             actual = cost_of(answer)
         except TimeoutError:
             if deadline.expired():
@@ -630,16 +569,19 @@ class Budgeted(Wrapper):
 
     The most that a request can cost is often many times what it costs. Where that does not fit into
     a limit any more, the request is sent with a shorter `max_tokens`: twice the longest answer that
-    its step had so far. Once an answer is cut there, further requests are sent in full or not at
-    all.
+    its step had so far. If the answer is cut there, the limit is reached.
+
+    Args:
+        inner: The model or embedder.
+        budget: The limits.
+        shortens: Whether answers may be shorter near a limit.
     """
 
-    def __init__(self, inner: LLM | Embedder, budget: Budget) -> None:
+    def __init__(self, inner: LLM | Embedder, budget: Budget, *, shortens: bool = True) -> None:
         super().__init__(inner)
-        self.budget = budget
+        self.budget, self._shortens = budget, shortens
         self._longest: dict[str, tuple[int, int]] = {}  # answers, and the longest of them, by step
         self._more = 1.0  # tokens of a prompt as the endpoint counts them, for each counted here
-        self._cut = False
 
     async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:
         """Send it if it cannot pass a limit.
@@ -653,35 +595,36 @@ class Budgeted(Wrapper):
             what = "" if isinstance(payload, Request) else "the next embeddings"
         counted = most_usage(self, payload) if self.budget.counts_tokens else Usage()
         most, short = self._spending(payload, counted), self._shorter(payload)
-        least = most
-        if short is not None:
-            least = self._spending(payload, replace(counted, completion=short.max_tokens))
-
-        def admitted(reserved: Spending) -> Awaitable[T]:
-            if short is None or reserved == most:
-                return send()
-            return cast("Awaitable[T]", self._in_short(short))
-
+        if short is None:
+            await self.budget.reserve(most, what)
+        elif await self._reserved(most, what):
+            short = None
+        else:
+            most = self._spending(payload, replace(counted, completion=short.max_tokens))
+            await self.budget.reserve(most, what)
+            send = cast("Callable[[], Awaitable[T]]", partial(self.inner.complete, short))
         try:
-            answer = await self.budget.spend(most, admitted, what, least)
+            answer = await self.budget.spend(most, send, what)
         except RowError as error:
             self._learn(payload, counted, error.spent)
+            if short is not None and error.kind == "truncated":
+                cut = f"stopped at an answer that did not end within {short.max_tokens:,} tokens"
+                raise BudgetReached(f"{cut}: a longer one could pass a limit") from error
             raise
         self._learn(payload, counted, answer)
         return answer
 
-    async def _in_short(self, request: Request) -> Reply:
-        try:
-            reply: Reply = await self.inner.complete(request)
-        except RowError as error:
-            self._cut |= error.kind == "truncated"
-            raise
-        self._cut |= reply.finish == "length"
-        return reply
+    async def _reserved(self, most: Spending, what: str) -> bool:
+        """Whether it fits now, and is reserved."""
+        if self.budget.fits(most):
+            with suppress(BudgetReached):
+                await self.budget.reserve(most, what)
+                return True
+        return False
 
     def _shorter(self, payload: Payload) -> Request | None:
         """The request with a shorter answer, if it is known how long answers of its step are."""
-        if not isinstance(payload, Request) or self._cut:
+        if not isinstance(payload, Request) or not self._shortens:
             return None
         answers, longest = self._longest.get(payload.step, (0, 0))
         most = max(2 * longest, _SHORTEST)
@@ -775,7 +718,8 @@ class Stack:
         """
         sent = self._sent(endpoint, limiter)
         if ahead is not None:
-            sent = AheadInBatches(sent, self._budgeted(ahead))
+            # A later run looks for the answers to the same requests: none is shortened.
+            sent = AheadInBatches(sent, self._budgeted(ahead, shortens=False))
         return self._drained(Coalesced(self._journalled(sent)))
 
     def embedder(self, endpoint: Embedder, limiter: Limiter) -> Embedder:
@@ -783,10 +727,11 @@ class Stack:
         return self._drained(CoalescedTexts(self._journalled(self._sent(endpoint, limiter))))
 
     def _sent(self, endpoint: LLM | Embedder, limiter: Limiter) -> Wrapper:
-        return self._budgeted(Retried(Limited(endpoint, limiter), self.retry))
+        proof = partial(self.journal.knows, endpoint.name) if self.journal is not None else None
+        return self._budgeted(Retried(Limited(endpoint, limiter), self.retry, proof))
 
-    def _budgeted(self, inner: Wrapper) -> Wrapper:
-        return inner if self.budget is None else Budgeted(inner, self.budget)
+    def _budgeted(self, inner: Wrapper, *, shortens: bool = True) -> Wrapper:
+        return inner if self.budget is None else Budgeted(inner, self.budget, shortens=shortens)
 
     def _journalled(self, inner: Wrapper) -> Wrapper:
         if self.journal is None:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from semgraph.errors import EngineError, RowError, SemgraphError
+from semgraph.errors import BudgetReached, EngineError, RowError, SemgraphError
 from semgraph.llm.base import LLM, Embedder, Embeddings, Limits, Message, Reply, Request, Vectors
 from semgraph.llm.replies import repaired
 from semgraph.llm.stack import bound, innermost
@@ -184,6 +184,11 @@ class NodeContext:
             count_failure(self._metrics, error)
             self._remember(error.spent)
             return error
+        except BudgetReached as error:
+            cut, error.__cause__ = error.__cause__, None  # it is counted once
+            if isinstance(cut, RowError):
+                count_failure(self._metrics, cut)
+            raise
         count_reply(self._metrics, reply)
         self._remember(reply)
         for learned in getattr(self._endpoint, "learned", ()):

@@ -237,7 +237,7 @@ def _origins(node: Node, path: str) -> Iterator[tuple[str, str]]:
 
 
 def refuse_lost(result: Result, inputs: Mapping[str, pa.Table]) -> None:
-    """Refuse a result in which every row failed: each that was cut into windows and not there already;
+    """Refuse a result in which every row failed: each that was cut into windows;
     without windows each that a step asked about, so that nothing is left. Raises RowError with the
     result.
     """
@@ -245,7 +245,7 @@ def refuse_lost(result: Result, inputs: Mapping[str, pa.Table]) -> None:
         return
     if result.members:
         of_windows = {failure.input_row for failure in result.failed} - {None}
-        lost = len(of_windows) >= result.members - result.skipped > 0
+        lost = len(of_windows) >= result.members
     else:
         out = any((*map(result.count, result.tables), *result.written.values()))
         lost = not out and _none_passed(result, inputs)

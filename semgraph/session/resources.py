@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable, did_you_mean
 from semgraph.execution.observations import ObservationFile
@@ -613,9 +614,13 @@ class Resources:
         self, before: float | None, groups: Iterable[str] | str | None
     ) -> tuple[int, int]:
         """Delete answers and vectors from the journal and those of shards, as `Journal.prune` does;
-        return how many of each. Raises SemgraphError.
+        return how many of each. Raises SemgraphError; PlanError if a group is not a text.
         """
-        names = [groups] if isinstance(groups, str) else None if groups is None else list(groups)
+        names: list[Any] | None = None if groups is None else [groups]
+        if isinstance(groups, Iterable) and not isinstance(groups, str):
+            names = list(groups)
+        if odd := [name for name in names or () if not isinstance(name, str)]:
+            raise PlanError(Problem(f"a group is a text, not {odd[0]!r:.80}"))
         answers = vectors = 0
         for path in filter(Path.exists, self.journals):
             journal, _ = await _opened(path, None)

@@ -604,20 +604,30 @@ class Session:
 
         return await export(self._resources, self._labels(graph), group, self.folder / to)
 
+    @checks_arguments
     def forget(self, groups: Iterable[str]) -> int:
         """Delete the journal's answers and vectors of some groups, and return how many there were.
         The graph and run records stay.
 
         Raises:
+            PlanError: A group is not a text.
             SemgraphError: Another process holds the journal, or it cannot be written; nothing was
                 deleted.
         """
+        if groups is None:
+            raise PlanError(
+                Problem("forget needs groups", hint="prune deletes those of all groups")
+            )
         return sum(self._waiting.wait(self._resources.prune(None, groups)))
 
+    @checks_arguments
     def prune(self, older: timedelta, groups: Iterable[str] | str | None = None) -> tuple[int, int]:
         """Delete the journal's answers and vectors that are older than `older`, of some groups or of
         all; return how many of each. The graph and run records stay. Raises as `forget`.
         """
+        if not isinstance(older, timedelta) or older < timedelta(0):
+            hint = "a timedelta from 0, such as timedelta(days=90)"
+            raise PlanError(Problem(f"prune cannot use older={older!r:.80}", hint=hint))
         before = time.time() - older.total_seconds()
         return self._waiting.wait(self._resources.prune(before, groups))
 

@@ -11,10 +11,12 @@ import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -31,7 +33,7 @@ from semgraph.errors import (
 )
 from semgraph.execution.result import Progress
 from semgraph.llm.base import Reply, Request
-from semgraph.llm.journal import Journal
+from semgraph.llm.journal import Journal, OwnText
 from semgraph.llm.local.catalogue import CatalogueModel
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.execution.conftest import PLAN, ROOT, STORY, Work, said
@@ -594,6 +596,30 @@ async def test_what_the_journal_holds_of_a_group_is_forgotten(simple: Work) -> N
         assert session.forget("g") == sum(before)
         assert (held("g"), held("h")) == ([0, 0], others)
         assert session.forget(["g", "none"]) == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda session: session.forget(5),
+        lambda session: session.forget(None),
+        lambda session: session.forget(["g", 5]),
+        lambda session: session.prune(90),
+        lambda session: session.prune("90d"),
+        lambda session: session.prune(None),
+        lambda session: session.prune(timedelta(days=-1)),
+        lambda session: session.prune(timedelta(0), 5),
+        lambda session: session.prune(timedelta(0), [b"g"]),
+    ],
+)
+def test_wrong_arguments_delete_nothing_of_the_journal(tmp_path: Path, wrong) -> None:
+    with closing(Journal(tmp_path / "kept.db")) as journal:
+        vectors = {OwnText("g", "text"): np.ones(3, np.float32)}
+        asyncio.run(journal.record_vectors(vectors, "m"))
+    with semgraph.Session(store="memory", folder=tmp_path, journal=journal.path) as session:
+        with pytest.raises(PlanError):
+            wrong(session)
+        assert session.prune(timedelta(0)) == (0, 1)
 
 
 def test_nothing_is_forgotten_where_there_is_no_journal(

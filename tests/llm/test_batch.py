@@ -545,6 +545,92 @@ def test_whatever_fails_each_request_is_paid_once(
         asyncio.run(scenario(Path(folder)))
 
 
+ODD_LOOKS = {
+    "a page": b"<html>",
+    "a status that is a list": b'{"id": "batch_1", "status": ["x"]}',
+    "a status that is an object": b'{"id": "batch_1", "status": {}}',
+    "no status": b'{"id": "batch_1"}',
+    "403": 403,
+    "404": 404,
+}
+
+
+@pytest.mark.parametrize("kind", ODD_LOOKS)
+async def test_an_odd_look_at_a_batch_is_repeated(
+    server: ModelServer, journal: Journal, ask: Ask, kind: str
+) -> None:
+    server.batches.looks = 3
+    odd, looks = ODD_LOOKS[kind], 0
+    if isinstance(odd, int):
+        server.batches.faults = (BatchFault("look", (2,), odd),)
+    async with batches(server, journal) as model:
+        wire = model._model.wire
+        get = wire.get
+
+        async def get_oddly(path: str, seconds: float | None = None) -> bytes:
+            nonlocal looks
+            content = await get(path, seconds)
+            looks += path.startswith("/batches/")
+            return odd if looks == 2 and isinstance(odd, bytes) else content
+
+        wire.get = get_oddly  # type: ignore[method-assign]
+        replies = await rows(model, ask, 2)
+    assert texts(replies) == ["row 0", "row 1"]
+    assert len(server.batches.submitted) == 1
+
+
+async def test_a_batch_that_stays_without_a_status_ends_the_run(
+    server: ModelServer, journal: Journal, ask: Ask
+) -> None:
+    async with batches(server, journal) as model:
+
+        async def no_status(path: str, seconds: float | None = None) -> bytes:
+            return b"{}"
+
+        model._model.wire.get = no_status  # type: ignore[method-assign]
+        [reply] = await rows(model, ask, 1)
+    assert isinstance(reply, ModelUnavailable)
+    assert "batch batch_1 has no status (3 attempts). Submitted batches are recorded" in str(reply)
+
+
+@pytest.mark.parametrize(
+    ("status", "what"), [(401, "The key was not accepted"), (403, "no access to this model")]
+)
+async def test_a_refused_upload_says_what_to_do(
+    server: ModelServer, journal: Journal, ask: Ask, status: int, what: str
+) -> None:
+    server.batches.faults = (BatchFault("upload", tuple(range(1, 9)), status),)
+    async with batches(server, journal) as model:
+        [reply] = await rows(model, ask, 1)
+    assert isinstance(reply, ModelUnavailable)
+    assert what in str(reply)
+    assert server.batches.calls["upload"] == (1 if status == 401 else 3)
+
+
+async def test_a_request_near_a_limit_is_in_the_batch_of_the_next_run(
+    server: ModelServer, journal: Journal, ask: Ask
+) -> None:
+    async with batches(server, journal) as ahead:
+        stack = Stack(RetryPolicy(3), Budget(max_tokens=1100), journal)
+        model = stack.model(ahead._model, Limiter(), ahead)
+        for n in range(5):
+            await model.complete(ask(f"{n}", ahead=True, max_tokens=700))
+        server.batches.gate.clear()
+        task = asyncio.create_task(model.complete(ask("last", ahead=True, max_tokens=900)))
+        await asyncio.wait([task], timeout=0.5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    sent = len(server.batches.submitted)
+    server.batches.gate.set()
+    async with batches(server, journal) as ahead:
+        model = Stack(RetryPolicy(3), None, journal).model(ahead._model, Limiter(), ahead)
+        await model.complete(ask("last", ahead=True, max_tokens=900))
+    bodies = [body for batch in server.batches.submitted for body in batch]
+    assert {body["max_tokens"] for body in bodies} == {700, 900}
+    assert len(bodies) == 6
+    assert sent in (5, 6)
+
+
 @pytest.mark.parametrize(
     "body",
     [

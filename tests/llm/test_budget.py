@@ -7,10 +7,13 @@ import asyncio
 import pytest
 
 from semgraph.errors import BudgetReached, PlanError, RowError
+from semgraph.llm.journal import Journal
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.prices import FlatPrice
 from semgraph.llm.stack import Budget, Budgeted, Limiter, Retried, RetryPolicy, Spending, Stack
 from tests.llm.server import Answer, Fault, ModelServer, error
+
+QUICK = RetryPolicy(attempts=3, first=0.001, longest=0.001)
 
 
 @pytest.fixture
@@ -397,28 +400,31 @@ async def test_several_requests_are_under_way_near_a_limit(server: ModelServer, 
     await asyncio.gather(*asked)
 
 
-async def test_an_answer_that_is_cut_near_a_limit_is_asked_for_in_full(
-    server: ModelServer, priced, ask
+async def test_an_answer_cut_by_a_limit_ends_the_run_and_is_not_recorded(
+    server: ModelServer, endpoint, ask, journal: Journal
 ):
-    asked: list[int] = []
-
     async def answer(body: dict) -> Answer:
-        asked.append(body["max_tokens"])
-        if len(asked) == 31:
-            return Answer(
-                "{", finish="length", usage={"prompt_tokens": 40, "completion_tokens": 64}
-            )
-        return Answer("{}", usage={"prompt_tokens": 40, "completion_tokens": 5})
+        took = 1000 if body["messages"][-1]["content"] == "long" else 5
+        took, finish = (took, "stop") if took <= body["max_tokens"] else (64, "length")
+        return Answer("{}", finish, usage={"prompt_tokens": 40, "completion_tokens": took})
 
     server.answer = answer
-    model = Budgeted(priced, Budget(max_tokens=3_400))
+    budget = Budget(max_tokens=3_400)
+    model = Stack(QUICK, budget, journal).model(endpoint, Limiter())
     for n in range(30):
         await model.complete(ask(f"{n}", max_tokens=2048))
-    with pytest.raises(RowError, match="cut at 64 tokens"):
-        await model.complete(ask("long", max_tokens=2048))
-    with pytest.raises(BudgetReached):
-        await model.complete(ask("long, once more", max_tokens=2048))
-    assert asked == [2048] * 30 + [64]
+    long = ask("long", max_tokens=2048)
+    with pytest.raises(
+        BudgetReached, match="an answer that did not end within 64 tokens"
+    ) as caught:
+        await model.complete(long)
+    assert isinstance(caught.value.__cause__, RowError)
+    assert [body["max_tokens"] for body in server.requests] == [2048] * 30 + [64]
+    assert budget.spent == Spending(31, 30 * 45 + 104, budget.spent.usd)
+    # Other requests are still sent, and a run with a higher limit sends this one in full.
+    await model.complete(ask("31", max_tokens=2048))
+    later = await Stack(QUICK, Budget(), journal).model(endpoint, Limiter()).complete(long)
+    assert (later.origin, later.usage.completion) == ("issued", 1000)
 
 
 async def test_a_limit_holds_for_tokens_as_the_endpoint_counts_them(server: ModelServer, ask):

@@ -113,7 +113,8 @@ async def test_an_error_reaches_all_callers_but_is_charged_once(server: ModelSer
     )
     assert all(isinstance(e, RowError) and e.kind == "truncated" for e in errors)
     assert sum(e.attempts for e in errors) == 1
-    assert sum(e.spent is not None for e in errors) == 1
+    assert sorted(e.spent.origin for e in errors) == [*["coalesced"] * 4, "issued"]
+    assert {e.spent.text for e in errors} == {"{"}
 
 
 async def test_an_endpoint_that_fails_fails_for_all(server: ModelServer, endpoint, ask):

@@ -211,6 +211,32 @@ class TestOverTheWire:
             assert np.allclose((await embedder.embed([text])).vectors[0], vector_of(text))
         assert ["encoding_format" in b for b in server.embedding_requests] == [True, False, False]
 
+    async def test_requests_at_one_time_learn_together_that_base64_is_refused(
+        self, server: ModelServer, embedder
+    ):
+        async def fault(body: dict) -> Fault | None:
+            await asyncio.sleep(0.02)
+            return error(400, "unknown: encoding_format") if "encoding_format" in body else None
+
+        server.embedding_fault = fault
+        once = embed_once(embedder)
+        dones = await asyncio.gather(*(once.embed([text], text) for text in "xyz"))
+        assert [(done.failed, done.attempts) for done in dones] == [({}, 2)] * 3
+        assert len(server.embedding_requests) == 6
+
+    @pytest.mark.parametrize("status", [400, 500])
+    async def test_the_refused_attempt_is_counted_when_the_next_one_fails(
+        self, server: ModelServer, embedder, status: int
+    ):
+        async def fault(body: dict) -> Fault:
+            refused = "encoding_format" in body
+            return error(400, "unknown: encoding_format") if refused else error(status, "no")
+
+        server.embedding_fault = fault
+        done = await embed_once(embedder).embed(["x"])
+        assert list(done.failed) == [0]
+        assert done.failed[0].attempts == len(server.embedding_requests)
+
     async def test_retry_after_pauses_all_requests(self, server: ModelServer, embedder):
         async def fault(body: dict) -> Fault | None:
             server.times.append(asyncio.get_running_loop().time())
@@ -375,7 +401,6 @@ class TestOnce:
         [
             ([float("nan"), *[1.0] * 7], "NaN or infinity in it"),
             ([float("inf"), *[1.0] * 7], "NaN or infinity in it"),
-            ([0.0] * 8, "zeros only"),
             ([1.0] * 7, "7 numbers, that of others 8"),
         ],
     )
@@ -399,6 +424,92 @@ class TestOnce:
         )
         assert not again.failed
         assert [body["input"] for body in server.embedding_requests] == [["odd"]]
+
+    async def test_a_vector_of_another_length_costs_its_text_and_its_request_is_counted(
+        self, server: ModelServer, embedder
+    ):
+        texts = [f"text {n}" for n in range(64)]
+        server.vectors["text 40"] = [1.0, 2.0, 3.0]
+        budget = Budget(max_tokens=200)
+        done = await embed_once(embedder, budget=budget).embed(texts)
+        assert {place: str(error) for place, error in done.failed.items()} == {
+            40: "its vector has 3 numbers, that of others 8"
+        }
+        tokens = sum(-(-len(text) // 4) for text in texts)
+        assert len(server.embedding_requests) == done.calls == done.attempts == 1
+        assert done.usage.prompt == budget.spent.tokens == tokens
+        assert np.isnan(done.vectors[40]).all()
+        assert np.array_equal(done.vectors[41], vector_of("text 41"))
+
+    @pytest.mark.parametrize("embedding", [None, [], "no base64!", {"a": 1}])
+    async def test_one_vector_that_cannot_be_read_costs_its_text_alone(
+        self, server: ModelServer, embedder, embedding
+    ):
+        async def odd(body: dict) -> Fault:
+            vectors = [embedding, *[[1.0] * 8] * (len(body["input"]) - 1)]
+            return Fault(body={"data": [{"embedding": vector} for vector in vectors]})
+
+        server.embedding_fault = odd
+        done = await embed_once(embedder).embed(["a", "b", "c"])
+        assert {place: str(error) for place, error in done.failed.items()} == {
+            0: "its vector has no numbers in it"
+        }
+        assert len(server.embedding_requests) == 1
+
+    @pytest.mark.parametrize("first", [["odd"], ["odd", "good"]])
+    async def test_one_odd_vector_does_not_fix_the_length(
+        self, server: ModelServer, embedder, journal: Journal, first: list[str]
+    ):
+        server.vectors["odd"] = [1.0, 2.0, 3.0]
+        for options in ({}, {"journal": journal}):
+            once = embed_once(embedder, **options)
+            await once.embed(first)
+            done = await once.embed([f"text {n}" for n in range(5)])
+            assert (done.failed, done.vectors.shape) == ({}, (5, 8))
+            done = await once.embed(["odd", "text 1"])
+            assert str(done.failed[0]) == "its vector has 3 numbers, that of others 8"
+            assert len(done.failed) == 1
+        # It is no longer in the journal.
+        del server.vectors["odd"]
+        done = await embed_once(embedder, journal=journal).embed(["odd", "text 1"])
+        assert (done.failed, done.journal) == ({}, 1)
+
+    async def test_a_vector_of_another_length_than_a_recorded_one_fails(
+        self, server: ModelServer, embedder, journal: Journal
+    ):
+        await embed_once(embedder, journal=journal).embed(["a", "b"])
+        server.vectors["c"] = [1.0] * 16
+        for texts in (["a", "c"], ["a", "b", "c"]):
+            another = OpenAIEmbedder("embed-8", base_url=server.base_url)
+            done = await embed_once(another, journal=journal).embed(texts)
+            await another.aclose()
+            assert {texts[place]: str(error) for place, error in done.failed.items()} == {
+                "c": "its vector has 16 numbers, that of others 8"
+            }
+            assert done.journal == len(texts) - 1
+
+    async def test_a_text_that_a_gateway_blocks_fails_alone_in_a_later_run(
+        self, server: ModelServer, embedder, journal: Journal
+    ):
+        server.embedding_fault = fails_for("bad", error(502, "bad gateway"))
+        for _ in range(2):
+            another = OpenAIEmbedder("embed-8", base_url=server.base_url)
+            done = await embed_once(another, journal=journal).embed(["a", "b", "bad", "c"])
+            await another.aclose()
+            assert list(done.failed) == [2]
+        assert done.journal == 3
+
+    async def test_texts_that_are_embedded_at_last_are_not_kept_as_failed(
+        self, server: ModelServer, embedder
+    ):
+        once = embed_once(embedder)
+        server.embedding_fault = fails_for("bad", error(500, "no"))
+        await once.embed(["a", "b", "bad"])
+        retried = once.inner
+        assert list(retried._failed) == ["bad"]
+        server.embedding_fault = None
+        await once.embed(["bad"])
+        assert retried._failed == {}
 
     async def test_a_cancelled_caller_does_not_disturb_the_others(
         self, server: ModelServer, embedder

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 import semgraph
-from semgraph.errors import EngineError
-from semgraph.llm.base import Embeddings, Limits, Reply, Request, Usage
+from semgraph.errors import EngineError, RowError
+from semgraph.llm.base import Embeddings, Limits, Message, Reply, Request, Usage
+from semgraph.llm.journal import Journal
+from semgraph.llm.stack import Budget, Limiter, Stack
 
 ROWS = [{"n": n, "body": f"row {n}"} for n in range(15)]
 YES = '{"answer":"yes"}'
@@ -133,6 +135,53 @@ def test_an_odd_member_of_a_reply_fails_its_row_and_names_the_class(
     assert len(in_journal(tmp_path)) == 14
 
 
+@pytest.mark.parametrize(
+    ("spent", "attempts", "counted"),
+    [
+        ("hello", 1, 14),
+        (Reply("x", usage=None), 1, 15),
+        (Reply("x", call_id=None), 1, 15),
+        (Reply("x", usage=Usage(-5, 0, 1.5)), 1, 15),
+        (Reply("x", attempts=10**30), 1, 15),
+        (None, None, 14),
+    ],
+)
+@pytest.mark.parametrize("kind", ["truncated", "refused", None])
+def test_odd_members_of_an_error_cost_its_row_alone(
+    kept, tmp_path: Path, spent: Any, attempts: Any, counted: int, kind: Any
+) -> None:
+    class Failing(Model):
+        async def complete(self, request: Request) -> Reply:
+            if request.messages[-1].content.rstrip("?").endswith("row 4"):
+                raise RowError(kind, "no", attempts=attempts, spent=spent)
+            return await super().complete(request)
+
+    result = kept(Failing(lambda n: Reply(YES, Usage(10, 0, 2), call_id=f"c{n}")))
+    assert (result.to_arrow().num_rows, len(result.failed)) == (14, 1)
+    calls = result.meter.total().calls_issued
+    assert calls == counted or (kind == "truncated" and calls > counted)  # a longer one is tried
+
+
+def test_an_impossible_number_of_attempts_fails_its_row(kept) -> None:
+    def reply(n: int) -> Reply:
+        return Reply(YES, call_id=f"c{n}", attempts=10**30 if n == 5 else 1)
+
+    result = kept(Model(reply))
+    assert (result.to_arrow().num_rows, len(result.failed)) == (14, 1)
+    assert "attempts 1000" in result.failed[0].error
+
+
+async def test_an_answer_that_was_cut_is_an_error_now_and_in_a_later_run(journal: Journal) -> None:
+    model = Model(lambda n: Reply(YES, Usage(10, 0, 2), call_id=f"c{n}", finish="length"))
+    request = Request("default", (Message("user", "Keep?"),), "")
+    for attempts in (1, 0):
+        with pytest.raises(RowError, match="answer cut at 2,048 tokens") as caught:
+            await Stack(journal=journal).model(model, Limiter()).complete(request)
+        assert (caught.value.kind, caught.value.attempts) == ("truncated", attempts)
+        assert caught.value.spent.call_id == "c1"
+    assert model.asked == 1
+
+
 def test_numbers_of_numpy_and_texts_that_are_no_unicode_are_kept(kept, tmp_path: Path) -> None:
     def reply(n: int) -> Reply:
         usage = Usage(np.int64(10), np.int32(0), np.int16(2))
@@ -175,8 +224,6 @@ class Embedder:
 
 
 async def embedded(vectors: Callable[[list[str]], Any]) -> Any:
-    from semgraph.llm.stack import Limiter, Stack
-
     return await Stack().embedder(Embedder(vectors), Limiter()).embed(["a", "b"])
 
 
@@ -202,3 +249,47 @@ async def test_what_is_not_one_vector_for_each_text_names_the_class(vectors: Any
         EngineError, match=r"Embedder\.embed returned .* one vector for each of 2 texts"
     ):
         await embedded(vectors)
+
+
+@pytest.mark.parametrize(
+    ("odd", "found"),
+    [
+        ({"usage": None}, "usage None"),
+        ({"usage": {"prompt": 3}}, "usage {'prompt': 3}"),
+        ({"usage": Usage(None)}, "usage Usage(prompt=None"),
+        ({"calls": None}, "calls None"),
+        ({"attempts": None}, "attempts None"),
+        ({"seconds": None}, "seconds None"),
+        ({"dollars": "x"}, "dollars 'x'"),
+        ({"replayed": None}, "replayed None"),
+        ({"replayed": ("a",)}, "replayed ('a',)"),
+        ({"failed": None}, "failed None"),
+        ({"failed": {0: "x"}}, "failed {0: 'x'}"),
+    ],
+)
+async def test_an_odd_member_of_embeddings_fails_their_texts_and_names_the_class(
+    journal: Journal, odd: dict[str, Any], found: str
+) -> None:
+    def vectors(texts: list[str]) -> Embeddings:
+        given = {"usage": Usage(3), "calls": 1, "attempts": 1}
+        return Embeddings(np.ones((len(texts), 4)), **(given | odd))
+
+    budget = Budget()
+    stack = Stack(budget=budget, journal=journal)
+    done = await stack.embedder(Embedder(vectors), Limiter()).embed(["a", "b"])
+    assert list(done.failed) == [0, 1]
+    assert (
+        f"malformed: Embedder.embed returned Embeddings with {found}"
+        in f"malformed: {done.failed[0]}"
+    )
+    assert budget.spent.tokens == (0 if "usage" in odd else 3), "it is paid, so it is counted"
+
+
+async def test_an_error_of_a_text_that_is_not_there_is_ignored(journal: Journal) -> None:
+    def vectors(texts: list[str]) -> Embeddings:
+        failed = {7: RowError("x", "no"), "a": RowError("x", "no"), 1: RowError("x", "this")}
+        return Embeddings(np.ones((len(texts), 4)), failed=failed)
+
+    for stack in (Stack(), Stack(journal=journal)):
+        done = await stack.embedder(Embedder(vectors), Limiter()).embed(["a", "b"])
+        assert {place: str(error) for place, error in done.failed.items()} == {1: "this"}

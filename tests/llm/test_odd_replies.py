@@ -167,6 +167,7 @@ CASES = [
     Case("finish_reason a number", choice(finish_reason=3), "Riga"),
     Case("finish_reason a list", choice(finish_reason=["stop"]), "Riga"),
     Case("finish_reason of another API", choice(finish_reason="max_tokens"), "truncated"),
+    Case("finish_reason in capitals", choice(finish_reason="MAX_TOKENS"), "truncated"),
     Case("model a number", changed(model=7), "Riga"),
     Case("model null", changed(model=None), "Riga"),
     Case("logprobs a text", choice(logprobs="none"), "Riga"),
@@ -186,6 +187,8 @@ CASES = [
     Case("an error with an odd code", body({"error": {"code": True, "message": None}}), "server"),
     Case("an error with its status as text", body({"error": {"code": "400", "message": "no"}}),
          "rejected"),
+    Case("an error with a code of 5,000 digits",
+         body({"error": {"code": "9" * 5000, "message": "no"}}), "server"),
     Case("an error beside null choices", changed(error={"message": "x"}, choices=None), "server"),
     # statuses and headers
     Case("204", raw(b"HTTP/1.1 204 No Content\r\n\r\n"), "server"),

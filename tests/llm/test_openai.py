@@ -18,8 +18,9 @@ import pytest
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import Limits, Usage
+from semgraph.llm.faults import Transient
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.stack import Retried, RetryPolicy, Transient
+from semgraph.llm.stack import Retried, RetryPolicy
 from tests.llm.conftest import SCHEMA
 from tests.llm.server import Answer, Fault, ModelServer, completion, error
 from tests.patience import HANGS

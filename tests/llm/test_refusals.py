@@ -12,7 +12,9 @@ import semgraph as sg
 from semgraph.errors import RowError
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.journal import Journal
+from semgraph.llm.openai import OpenAI
 from semgraph.llm.replies import repaired
+from semgraph.llm.stack import Limiter, RetryPolicy, Stack
 from tests.llm.server import Answer, Fault, ModelServer, error
 from tests.llm.test_batch import batches, rows, texts
 from tests.partial import maybe_partial
@@ -315,3 +317,20 @@ async def test_a_schema_that_groq_could_not_keep_is_asked_for_again(server: Mode
     server.answer = answer
     assert [row["city"] for row in (await run(server, 1)).rows()] == ["Riga"]
     assert form(server.requests[1]) == "json_schema"
+
+
+@pytest.mark.parametrize("status", [400, 500])
+async def test_a_refused_attempt_is_counted_when_the_next_one_fails(
+    server: ModelServer, ask: Any, status: int
+) -> None:
+    async def answer(body: dict[str, Any]) -> Fault:
+        refused = "temperature" in body
+        return error(400, DEFAULT) if refused else error(status, "too long")
+
+    server.answer = answer
+    endpoint = OpenAI("m", server.base_url)
+    model = Stack(RetryPolicy(3, first=0.001)).model(endpoint, Limiter())
+    with pytest.raises(RowError, match="too long") as caught:
+        await model.complete(ask())
+    await model.aclose()
+    assert caught.value.attempts == len(server.requests) == (2 if status == 400 else 4)

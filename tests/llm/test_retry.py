@@ -8,7 +8,8 @@ import statistics
 import pytest
 
 from semgraph.errors import ModelUnavailable, RowError
-from semgraph.llm.stack import Limited, Limiter, Retried, RetryPolicy
+from semgraph.llm.journal import Journal
+from semgraph.llm.stack import Limited, Limiter, Retried, RetryPolicy, Stack
 from tests.llm.server import Answer, Fault, ModelServer, error
 
 QUICK = RetryPolicy(attempts=4, first=0.001, longest=0.002)
@@ -134,6 +135,24 @@ async def test_an_endpoint_that_answered_is_down_only_if_several_requests_fail(
             await model.complete(ask(text))
     with pytest.raises(ModelUnavailable, match="no other request was answered meanwhile"):
         await model.complete(ask("three"))
+
+
+@pytest.mark.parametrize("fault", [error(403, "blocked"), error(502, "gone"), Fault(body="<p>")])
+async def test_answers_in_the_journal_prove_that_an_endpoint_answers(
+    server: ModelServer, endpoint, ask, journal: Journal, fault
+):
+    def run():
+        return Stack(QUICK, journal=journal).model(endpoint, Limiter())
+
+    await run().complete(ask("before"))
+    server.answer = in_turn(fault)
+    endpoint.wire.proven = False  # another process
+    again = run()
+    for text in ("one", "two"):
+        with pytest.raises(RowError):
+            await again.complete(ask(text))
+    with pytest.raises(ModelUnavailable):
+        await again.complete(ask("three"))
 
 
 async def test_a_key_that_is_revoked_ends_the_run_soon(server: ModelServer, endpoint, ask):

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from semgraph.errors import RowError
-from semgraph.llm.base import Embeddings, Usage, Vectors
+from semgraph.llm.base import Embeddings, Usage, Vectors, comparable
+from semgraph.llm.faults import FaultKind, Transient
 from semgraph.llm.openai import Wire, effective_url, endpoint_name
 from semgraph.llm.prices import Price, Prices
 from semgraph.llm.replies import counts, vectors
-from semgraph.llm.stack import Doubtful, Transient
 from semgraph.llm.tokens import TokenCounter
+
+_LENGTH = FaultKind(
+    "vectors of another length than requested", "endpoint", "server",
+    remedy="Check the model and ?dimensions=", attempts=1,
+)  # fmt: skip
 
 
 class OpenAIEmbedder:
@@ -46,7 +53,8 @@ class OpenAIEmbedder:
         self.model = model
         options = [f"dimensions={dimensions}"] if dimensions else []
         self._name = endpoint_name(model, effective_url(base_url), options)
-        self._requested = self._dimensions = dimensions
+        self._requested = dimensions
+        self._lengths = Counter(() if dimensions is None else {dimensions: 1 << 40})
         self._base64 = True
         self._counter = TokenCounter(model)
         self._wire = Wire(self._name, base_url, api_key, timeout)
@@ -58,11 +66,11 @@ class OpenAIEmbedder:
         return self._name
 
     async def dimensions(self) -> int:
-        """Length of the vectors: as configured, else as the endpoint's first answer has it."""
-        if self._dimensions is None:
-            await self.embed(["dimensions"])
-        assert self._dimensions is not None
-        return self._dimensions
+        """Length of the vectors: as configured, else of most vectors so far."""
+        if not self._lengths:
+            for error in (await self.embed(["dimensions"])).failed.values():
+                raise error
+        return max(self._lengths, key=self._lengths.__getitem__)
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text, by OpenAI's tokenizer for its models, else one per four bytes."""
@@ -82,29 +90,31 @@ class OpenAIEmbedder:
         """
         if not texts:
             return Embeddings(np.empty((0, await self.dimensions()), np.float32))
+        base64 = self._base64
         try:
             return await self._ask(texts)
         except RowError as error:
-            if not self._learns(error):
+            if not base64 or "encoding_format" not in str(error):
                 if self._requested and "dimension" in str(error):
                     error.args = (f"{error}. It is set by ?dimensions={self._requested}",)
                 raise
-        return await self._ask(texts)
+        self._base64 = False
+        try:
+            done = await self._ask(texts)
+        except (RowError, Transient) as error:
+            error.attempts += 1
+            raise
+        return replace(done, attempts=done.attempts + 1)
 
     async def _ask(self, texts: Sequence[str]) -> Embeddings:
         def read(reply: Mapping[str, Any], seconds: float) -> Embeddings:
             prompt = counts(reply).prompt
             usage = Usage(sum(map(self.count_tokens, texts)) if prompt is None else prompt)
-            found, dollars = self._vectors(reply, len(texts)), self.dollars(usage)
-            return Embeddings(found, usage, calls=1, attempts=1, seconds=seconds, dollars=dollars)
+            found, failed = comparable(self._vectors(reply, len(texts)), self._lengths, {})
+            dollars = self.dollars(usage)
+            return Embeddings(found, usage, 1, 1, seconds=seconds, dollars=dollars, failed=failed)
 
         return await self._wire.ask("/embeddings", self._body(texts), read)
-
-    def _learns(self, error: RowError) -> bool:
-        """Whether the endpoint refused vectors in base64; it is then asked for numbers."""
-        refused = self._base64 and "encoding_format" in str(error)
-        self._base64 = self._base64 and not refused
-        return refused
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -118,25 +128,12 @@ class OpenAIEmbedder:
             body["dimensions"] = self._requested
         return json.dumps(body, separators=(",", ":")).encode()
 
-    def _vectors(self, reply: Mapping[str, Any], count: int) -> Vectors:
-        """The vectors in the order of the texts, shape (texts, dimensions). Raises UnreadableReply,
-        Doubtful, and RowError where the texts' vectors have several lengths.
+    def _vectors(self, reply: Mapping[str, Any], count: int) -> list[Vectors]:
+        """The vectors in the order of the texts. Raises UnreadableReply, and Transient if none of a
+        first reply has the length that is requested.
         """
-        found = vectors(reply, count)
-        lengths = sorted({len(vector) for vector in found})
-        expected = self._dimensions or lengths[0]
-        if lengths == [expected]:
-            stacked = np.stack(found)
-            if np.isfinite(stacked).all():  # an odd reply does not say how long vectors are
-                self._dimensions = expected
-            return stacked
-        if self._wire.proven or len(lengths) > 1:
-            other = next(length for length in lengths if length != expected)
-            what = f"its vector has {other:,} numbers, that of others {expected:,}"
-            raise RowError("vector", what, attempts=1)
-        message = (
-            f"{self._name} at {self._wire.base_url}: requested {count} vectors of {expected} dimensions, got "
-            f"{count} of {lengths[0]}"
-        )
-        failure = Transient("server", message, endpoint=True, attempts=1)
-        raise Doubtful(f"{message}. Check the model and ?dimensions=", failure)
+        found, size = vectors(reply, count), self._requested
+        if size is None or self._wire.proven or any(len(vector) == size for vector in found):
+            return found
+        what = f"requested {count} vectors of {size} dimensions, got {count} of {len(found[0])}"
+        raise Transient(_LENGTH, f"{self._name} at {self._wire.base_url}: {what}")

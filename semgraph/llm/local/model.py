@@ -14,7 +14,7 @@ from typing import Any
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.extras import install
 from semgraph.formats import size
-from semgraph.llm.base import Limits, Reply, Request, Usage
+from semgraph.llm.base import Limits, Reply, Request, Usage, cut
 from semgraph.llm.local.catalogue import (
     DEFAULT_MODEL,
     CatalogueModel,
@@ -158,9 +158,7 @@ class Local:
             logprobs=word_logprobs(request.words, answer.first),
         )
         if answer.finish == "length" and not request.words:
-            raise RowError(
-                "truncated", f"answer cut at {request.max_tokens:,} tokens", attempts=1, spent=reply
-            )
+            raise cut(request, reply)
         if request.schema and not cancelled() and not _is_json(reply.text):
             # llama.cpp ignores a schema that it cannot translate into a grammar.
             message = (
