@@ -54,14 +54,13 @@ fuzz: $(VENV)/.installed
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 # What takes too long for every change: 3,000 random plans, the fuzzer over an engine with injected faults, property tests with new
-# cases, the tests of the plans with both executors of relational steps, the store's tests over shards on two Neo4j servers, 200 kills, soak, and the benchmarks of the engine and of searches
+# cases, the tests of the plans with both executors of relational steps, 200 kills, soak, and the benchmarks of the engine and of searches
 # with their largest cases, graphiti-core beside (their lines and pages are left in .semgraph/nightly), every extra, and the suite without constraints.
 nightly: $(VENV)/.installed $(VENV_GRAPHITI)/.installed $(VENV_RAY)/.installed
 	$(BIN)/python -m tests.fuzz --plans 3000
 	$(BIN)/python -m tests.fuzz.check_the_checker
 	$(BIN)/python -m pytest -q --hypothesis-profile random $$(grep -rl "from hypothesis" tests --include="test_*.py")
 	SEMGRAPH_SEGMENTS=both $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/plans -k "not neo4j"
-	SEMGRAPH_SERVERS=2 $(BIN)/python -m pytest -q -k shards tests/stores/test_conformance_*.py tests/stores/test_differential.py
 	$(MAKE) kill KILLS=200
 	$(MAKE) soak
 	$(BIN)/python -m benchmarks run engine search --full --into .semgraph/nightly

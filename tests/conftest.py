@@ -182,15 +182,6 @@ def neo4j_server(neo4j_folder: Path) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(scope="session")
-def second_neo4j_server(neo4j_folder: Path) -> Iterator[Server]:
-    """A second server, for stores of several."""
-    folder = neo4j_folder / "second"
-    (folder / "users").mkdir(parents=True, exist_ok=True)
-    with _local_server(folder) as server:
-        yield server
-
-
 @contextmanager
 def _local_server(folder: Path) -> Iterator[Server]:
     """The server of a folder; the last test process that uses it stops it."""
@@ -292,13 +283,6 @@ def neo4j_database(neo4j_server: Server, neo4j_folder: Path) -> Iterator[Server]
     with FileLock(neo4j_folder / "database.lock"):
         _empty(neo4j_server)
         yield neo4j_server
-
-
-@pytest.fixture
-def neo4j_databases(neo4j_database: Server, second_neo4j_server: Server) -> tuple[Server, Server]:
-    """Two servers with empty databases, for this test alone."""
-    _empty(second_neo4j_server)
-    return neo4j_database, second_neo4j_server
 
 
 def without_schema(driver: Any) -> None:

@@ -38,7 +38,7 @@ class Carried:
         engine: As settings name it; ALONE: none.
         groups: Of the messages.
         each: Messages of a group.
-        shards: Of the store, an SQLite file each, and of the engine.
+        shards: Of the engine.
         latency: Seconds that the model takes.
         in_flight: Requests at one time.
         url: Of the model.
@@ -107,17 +107,18 @@ def _wait(process: subprocess.Popen[str], usage: Usage | None = None) -> None:
         raise EOFError
 
 
-def _settings(task: Carried, folder: Path, shards: int) -> dict[str, Any]:
+def _settings(task: Carried, folder: Path) -> dict[str, Any]:
     """Of a session in a folder."""
     folder.mkdir()
     (folder / "semgraph.toml").write_text(f"[limits]\nin_flight = {task.in_flight}\n")
     given: dict[str, Any] = {
         "llm": f"openai:stand-in@{task.url}",
         "embedder": f"openai:stand-in@{task.url}?dimensions={DIMENSIONS}",
-        "store": f"shards:sqlite:{folder}/graph?n={shards}",
+        "store": f"sqlite:{folder}/graph.db",
         "folder": folder,
     }
-    return given if task.engine == ALONE else {**given, "engine": task.engine}
+    engine = f"{task.engine}&shards={task.shards}"
+    return given if task.engine == ALONE else {**given, "engine": engine}
 
 
 async def _run(settings: dict[str, Any], rows: list[dict[str, Any]]) -> Result:
@@ -133,12 +134,12 @@ def _turn() -> None:
 
 async def measured(task: Carried, folder: Path) -> Figures:
     """The run in this process, after a small one: imports are paid for, and workers are started."""
-    await _run(_settings(task, folder / "warm", 2), groups(12, 4))
+    await _run(_settings(task, folder / "warm"), groups(12, 4))
     rows, server = groups(task.groups * task.each, task.groups), Server(task.url)
     server.reset()
     _turn()
     began = time.perf_counter()
-    result = await _run(_settings(task, folder / "run", task.shards), rows)
+    result = await _run(_settings(task, folder / "run"), rows)
     seconds = time.perf_counter() - began
     _turn()
     same_as_counted(result.meter.total(), on_wire(server))

@@ -34,8 +34,7 @@ from benchmarks.world import StandIn
 from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
 from semgraph.session import Session
-from semgraph.stores.shards.places import FolderPlaces
-from semgraph.stores.shards.store import ShardedStore
+from semgraph.stores.sqlite.store import SqliteStore
 
 Figures = dict[str, float | int]
 GROUPS, EPISODES, IN_FLIGHT = 7, 28, 4
@@ -64,7 +63,7 @@ class Runs:
     folder: Path
     rows: list[dict[str, Any]] = field(default_factory=lambda: groups(EPISODES, GROUPS))
 
-    def settings(self, name: str, shards: int, **more: Any) -> dict[str, Any]:
+    def settings(self, name: str, **more: Any) -> dict[str, Any]:
         """Of a session in a folder with this name; as few requests are in flight as limits allow."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
@@ -72,7 +71,7 @@ class Runs:
         return {
             "llm": f"openai:stand-in@{self.server.base_url}",
             "embedder": f"openai:stand-in@{self.server.base_url}?dimensions={DIMENSIONS}",
-            "store": f"shards:sqlite:{folder}/graph?n={shards}",
+            "store": f"sqlite:{folder}/graph.db",
             "folder": str(folder),
             **more,
         }
@@ -96,10 +95,10 @@ class Runs:
         """The last run in a folder."""
         return max(p.name for p in (self.folder / name / ".semgraph" / "runs").iterdir())
 
-    async def graph(self, name: str, shards: int) -> Contents:
+    async def graph(self, name: str) -> Contents:
         """The graph in a folder."""
-        places = FolderPlaces(self.folder / name / "graph", shards)
-        return await contents(ShardedStore(places), load_plan(PLAN).graph)
+        store = SqliteStore(self.folder / name / "graph.db")
+        return await contents(store, load_plan(PLAN).graph)
 
 
 @dataclass(frozen=True)
@@ -178,18 +177,18 @@ class Way:
 
     async def differences(self, runs: Runs, cluster: Any) -> Figures:
         """Run all, and compare each with the run in one process."""
-        await runs.run(runs.settings("alone", 1))
-        graph, asked = await runs.graph("alone", 1), wire(runs.server.requests)
+        await runs.run(runs.settings("alone"))
+        graph, asked = await runs.graph("alone"), wire(runs.server.requests)
         found: Counter[str] = Counter()
         for number, (shards, many) in enumerate(self.counts):
             runs.server.reset()
             engine = f"{self.engine}?shards={shards}&workers={many}"
             name = f"run{number}"
-            settings = runs.settings(name, shards, engine=engine, max_calls=self.max_calls)
+            settings = runs.settings(name, engine=engine, max_calls=self.max_calls)
             await self.scenario(Attempt(runs, name, settings, cluster))
             sent = wire(runs.server.requests)
             found += Counter(beyond=(sent - asked).total(), lacking=(asked - sent).total())
-            other = self.max_calls is None and await runs.graph(name, shards) != graph
+            other = self.max_calls is None and await runs.graph(name) != graph
             found["graphs"] += other
             found["different"] += other or self._different(asked, sent)
             found["requests"] += sent.total()

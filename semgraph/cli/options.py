@@ -155,7 +155,7 @@ class CommonOptions:
         str | None,
         typer.Option(
             metavar="STORE",
-            help="sqlite:PATH, memory, neo4j, neo4j-local, URI; shards:URI,URI, shards:sqlite:DIR?n=64.",
+            help="sqlite:PATH, memory, neo4j, neo4j-local, neo4j://HOST.",
             autocompletion=completion.stores,
             rich_help_panel=_PANEL,
         ),

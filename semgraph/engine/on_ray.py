@@ -292,12 +292,7 @@ class RayEngine:
             raise PlanError(Problem(what, hint='name them: llm="openai:NAME@URL"'))
         if not job.request.plan.uses_store:
             return
-        if store.startswith("sqlite:"):
-            what = "shards write side by side, and one SQLite file takes one writer at a time"
-            folder = store.removeprefix("sqlite:").removesuffix(".db")
-            hint = f"--store 'shards:sqlite:{folder}?n={job.shards}' has a file for each"
-            raise PlanError(Problem(what, hint=hint))
-        local = store.startswith("shards:sqlite:") or store == "neo4j-local"
+        local = store.startswith("sqlite:") or store == "neo4j-local"
         if local and len(self.machines) > 1:
             what = f"store {store} is on one machine, and the cluster has {len(self.machines)}"
             there = f"machines: {', '.join(sorted(self.machines))}"

@@ -242,11 +242,19 @@ def _path(value: str | Path, base: Path) -> Path:
     return base / Path(value).expanduser()
 
 
+DIVIDED = "a graph is in one store: stores divided into shards are no longer written"
+ONE_STORE = (
+    "name a server for several machines (--store neo4j://HOST) or a file, which several processes may write "
+    "(--store sqlite:PATH), and run the plans again: the journal answers their requests"
+)
+
+
 def _store(text: str, base: Path) -> str:
-    """A store, `sqlite:PATH` and `shards:sqlite:PATH` with an absolute path."""
-    shards = "shards:" if text.startswith("shards:") else ""
-    scheme, colon, path = text.removeprefix(shards).partition(":")
-    return f"{shards}sqlite:{_path(path, base)}" if scheme == "sqlite" and colon and path else text
+    """A store, `sqlite:PATH` with an absolute path."""
+    if text.startswith("shards:"):
+        raise _Wrong(DIVIDED, hint=ONE_STORE)
+    scheme, colon, path = text.partition(":")
+    return f"sqlite:{_path(path, base)}" if scheme == "sqlite" and colon and path else text
 
 
 def _number(key: str, value: Any, type_: type) -> float | int:
@@ -373,9 +381,7 @@ class Settings:
 
     @property
     def store(self) -> str:
-        """The store as named: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`,
-        `shards:...`.
-        """
+        """The store as named: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`."""
         return str(self["store"].value)
 
     @property

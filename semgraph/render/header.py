@@ -21,7 +21,6 @@ from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
 from semgraph.logical.sinks import Merge
-from semgraph.stores.shards.places import SCHEME, FolderPlaces, Places, places_of
 
 if TYPE_CHECKING:
     from semgraph.llm.local.catalogue import CatalogueModel
@@ -230,23 +229,13 @@ def local(spec: ModelSpec) -> CatalogueModel:
 
 
 def store(settings: Settings) -> str:
-    """The store in words; for files, whether they exist; for shards, how many there are."""
-    if settings.store.startswith(SCHEME):
-        return _shards(places_of(settings.store, settings.cwd, settings.environment), settings)
+    """The store in words; for a file, whether it exists."""
     kind, _, path = settings.store.partition(":")
     if kind != "sqlite":
         return {"memory": "memory: gone when this ends"}.get(settings.store, settings.store)
     file = Path(path)
     state = f"SQLite, {size(file.stat().st_size)}" if file.exists() else "new, SQLite"
     return f"{_short(file, settings)} ({state})"
-
-
-def _shards(places: Places, settings: Settings) -> str:
-    if not isinstance(places, FolderPlaces):
-        return f"{places.name.removeprefix(SCHEME)} (shards: {places.count})"
-    files = places.files()
-    held = f"SQLite, {size(sum(file.stat().st_size for file in files))}" if files else "new, SQLite"
-    return f"{_short(places.folder, settings)} (shards: {places.count}, {held})"
 
 
 def _short(path: Path, settings: Settings) -> Path:

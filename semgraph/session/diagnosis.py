@@ -32,7 +32,6 @@ from semgraph.render.machine import BAD, GOOD, NOTE, Fact
 from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, parse
 from semgraph.session.session import Session
 from semgraph.stores.base import Statistics
-from semgraph.stores.shards.places import SCHEME, folder_of
 
 _LEAST_FREE = 2e9
 _REACH_SECONDS = 5.0
@@ -173,7 +172,7 @@ def _called(spec: ModelSpec, settings: Settings) -> Fact:
 
 def _store(session: Session) -> Fact:
     name = session.settings.store
-    path = folder_of(name) if name.startswith(SCHEME) else name.partition("sqlite:")[2]
+    path = name.partition("sqlite:")[2]
     if path and not Path(path).exists():
         return Fact(GOOD, "store", f"{name}: not there yet; the first run that writes makes it")
     if name == "memory":

@@ -38,7 +38,7 @@ from semgraph.physical.planner import compile_plan
 from semgraph.semantic.library import Library
 from semgraph.session.inputs import Sample, example_rows
 from semgraph.session.resources import Resources
-from semgraph.stores.base import Attachable, Sharded, Store, Surveyable, open_for_reading
+from semgraph.stores.base import Attachable, Store, Surveyable, open_for_reading
 from semgraph.stores.sqlite.store import SqliteStore
 
 _LENGTH = 4  # of vectors, where none are stored
@@ -85,14 +85,13 @@ class Explanation:
         async with self.resources.opened_store(self.plan.graph) as store:
             await self._survey(optimized, store)
             physical = self._compiled(optimized, store)
-            shards = _shards(self.plan, store)
         if form == "prompts":
             return await self._prompts(physical)
         if form in {"mermaid", "dot"}:
             return mermaid(physical) if form == "mermaid" else dot(physical)
         if form == "queries":
             return await self._queries(physical)
-        return await self._estimated(physical, rewrites.names(changes), form, note, shards)
+        return await self._estimated(physical, rewrites.names(changes), form, note)
 
     async def _survey(self, plan: LogicalPlan, store: Store) -> None:
         """Count the large partitions of the store, if the plan compares vectors with it."""
@@ -112,7 +111,6 @@ class Explanation:
         names: list[str],
         form: ExplainFormat,
         note: str,
-        shards: str,
     ) -> str:
         memory = self.resources.observations()
         forecast, batched, skipped = None, await self._in_batches(physical), ""
@@ -125,8 +123,6 @@ class Explanation:
         engine = self._engine(forecast)
         if form == "json":
             data = as_data(physical, actual, forecast, names, note, batched)
-            if shards:
-                data["store"] = shards
             if skipped:
                 data["skipped"] = skipped
             if engine:
@@ -135,7 +131,7 @@ class Explanation:
                 data["sample"] = self.sample.as_data()
             return json.dumps(data, indent=1, ensure_ascii=False, default=str)
         lines = [tree(physical, actual, forecast, names, self.width, note, batched)]
-        lines += [line for line in (skipped, engine, shards) if line]
+        lines += [line for line in (skipped, engine) if line]
         return "\n".join([*lines, *(self.sample.lines() if self.sample is not None else [])])
 
     async def _pending(self, inputs: Mapping[str, pa.Table]) -> tuple[Mapping[str, pa.Table], str]:
@@ -234,7 +230,6 @@ class Explanation:
                 plan = self._compiled(physical.logical, store)
                 length = next(iter(lengths), _LENGTH)
                 statements = await store_queries.store_queries(plan, store, length)
-                parts += [f"-- {shards}" for shards in [_shards(self.plan, store)] if shards]
                 parts.append(store_queries.text(statements))
         return "\n\n".join(part for part in parts if part)
 
@@ -252,15 +247,6 @@ class Explanation:
             now = datetime.now(UTC)
             prompts = await first_prompts.first_prompts(plan, opened.llm, store, inputs, now)
             return first_prompts.text(prompts, exact=opened.llm.exact_tokens)
-
-
-def _shards(plan: LogicalPlan, store: Store) -> str:
-    """How many shards the store of a plan has; "" if it is whole, or not used."""
-    return (
-        f"store {store.name} · shards: {store.shards}"
-        if plan.uses_store and isinstance(store, Sharded)
-        else ""
-    )
 
 
 def _note(run: Run, plan: LogicalPlan) -> str:

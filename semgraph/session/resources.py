@@ -37,7 +37,7 @@ from semgraph.llm.endpoints import (
 )
 from semgraph.llm.journal import Journal, JournalLocked
 from semgraph.llm.recording import Recorder
-from semgraph.llm.settings import Settings
+from semgraph.llm.settings import DIVIDED, ONE_STORE, Settings
 from semgraph.llm.stack import Budget, Limiter, Stack, bound
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
@@ -45,7 +45,6 @@ from semgraph.meter import StepMetrics
 from semgraph.render.header import Needs
 from semgraph.stores.base import Shareable, Store
 from semgraph.stores.confined import ConfinedStore
-from semgraph.stores.shards.places import FORMS, SCHEME, FolderPlaces, Places, folder_of, places_of
 
 _PATIENCE = 30.0
 _PAUSE = 0.05
@@ -599,12 +598,9 @@ class Resources:
             return local_store(self.settings.cwd / ".semgraph" / "neo4j"), None
         if name == "neo4j" or name.split(":")[0].split("+")[0] in {"neo4j", "bolt"}:
             return _neo4j(name, env), None
-        if name.startswith(SCHEME):
-            from semgraph.stores.shards.store import ShardedStore
-
-            places = places_of(name, self.settings.cwd, env)
-            return ShardedStore(places), _folder(places)
-        known = f"sqlite:PATH, memory, neo4j, neo4j://HOST:PORT, neo4j-local, {FORMS}"
+        if name.startswith("shards:"):  # of a record
+            raise PlanError(Problem(DIVIDED, hint=ONE_STORE))
+        known = "sqlite:PATH, memory, neo4j, neo4j://HOST:PORT, neo4j-local"
         hint = did_you_mean(name, ("memory", "neo4j", "neo4j-local"))
         if name == "sqlite" or name.endswith((".db", ".sqlite", ".sqlite3")):
             hint = f"write sqlite:{'graph.db' if name == 'sqlite' else name}"
@@ -645,9 +641,8 @@ class Resources:
 
     @property
     def _path(self) -> Path | None:
-        """The file of the store, or the folder of its shards; None: it has none."""
-        name = self.settings.store
-        path = folder_of(name) if name.startswith(SCHEME) else name.partition("sqlite:")[2]
+        """The file of the store; None: it has none."""
+        path = self.settings.store.partition("sqlite:")[2]
         return self.settings.cwd / path if path else None
 
     def need_graph(self) -> None:
@@ -680,10 +675,6 @@ def journals_of_shards(journal: Path) -> list[Path]:
     """The journals of all shards of all runs."""
     found = journal_of_shard(journal, 1, 0).parents[1].glob("*/*.db")
     return sorted(path for path in found if path.stem.isdecimal())
-
-
-def _folder(places: Places) -> Path | None:
-    return places.folder if isinstance(places, FolderPlaces) else None
 
 
 def _neo4j(name: str, env: Mapping[str, str]) -> Store:

@@ -80,8 +80,7 @@ class Session:
             the session wraps.
         embedder: Likewise, such as `local` or `openai:text-embedding-3-small`, or an `Embedder`
             object.
-        store: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`, the shards
-            `shards:neo4j://a,neo4j://b` or `shards:sqlite:FOLDER?n=64`, or a `Store`, which the
+        store: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`, or a `Store`, which the
             session leaves open.
         engine: What carries runs: `ray`, `ray://HOST:10001?shards=256`, `local?shards=8`. Without one, they are
             in this process.

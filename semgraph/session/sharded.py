@@ -60,7 +60,6 @@ from semgraph.session.run import (
     settings_facts,
     trimmed,
 )
-from semgraph.stores.shards.places import SCHEME, places_of
 
 _BATCH = 50_000  # rows that are laid out at one time
 _SHOWN = 3  # errors of shards beside the first
@@ -216,7 +215,7 @@ async def run_sharded(request: RunRequest, resources: Resources, spec: EngineSpe
         return await run_plan(request, resources)
     engine = await asyncio.to_thread(engine_of, spec)
     try:
-        count = _count(division, rows, resources.settings, spec, engine.workers)
+        count = _count(division, rows, spec, engine.workers)
         run = _ShardedRun(request, resources, spec, division, count)
         engine.refuse(run.job)
         await prepare_store(request, resources)
@@ -232,13 +231,13 @@ def foreseen(
     without a number of shards or workers, those of this machine are assumed.
 
     Raises:
-        PlanError: The plan cannot be run in shards, or the number of shards does not fit the store.
+        PlanError: The plan cannot be run in shards.
     """
     spec = EngineSpec.parse(str(settings["engine"].value))
     division = Division.of(plan, _sizes(inputs))
     rows = inputs[division.input]
     workers = spec.workers or os.cpu_count() or 1
-    count = _count(division, rows, settings, spec, workers)
+    count = _count(division, rows, spec, workers)
     return spec, Shards.of(division, rows, count, workers)
 
 
@@ -246,31 +245,12 @@ def _sizes(inputs: Mapping[str, pa.Table]) -> dict[str, int]:
     return {name: table.num_rows for name, table in inputs.items()}
 
 
-def _count(
-    division: Division, rows: pa.Table, settings: Settings, spec: EngineSpec, workers: int
-) -> int:
+def _count(division: Division, rows: pa.Table, spec: EngineSpec, workers: int) -> int:
     """How many shards there are."""
     if division.windows is None:
         return spec.shards or shards_for(rows.num_rows, workers)
     groups = len(rows.column(division.windows.partition).unique())
-    return _files_of(settings, spec) or spec.shards or shards_for(groups, workers)
-
-
-def _files_of(settings: Settings, spec: EngineSpec) -> int | None:
-    """How many files a store has, each of which takes the rows of one shard; None if others keep them.
-
-    Raises:
-        PlanError: The engine has another number of shards, so that two would write one file.
-    """
-    if not settings.store.startswith(f"{SCHEME}sqlite:"):
-        return None
-    files = places_of(settings.store, settings.cwd, settings.environment).count
-    if spec.shards not in {None, files}:
-        what = f"the engine has {spec.shards} shards and the store {files} files: two shards would write one file"
-        raise PlanError(
-            Problem(what, hint="leave shards out of the engine, or name a store of as many")
-        )
-    return files
+    return spec.shards or shards_for(groups, workers)
 
 
 class _ShardedRun:

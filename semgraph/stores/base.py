@@ -7,7 +7,7 @@ come from the `Graph`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -270,25 +270,15 @@ class Statistics:
     dimensions: Mapping[tuple[str, str], int]
 
 
-@dataclass(frozen=True)
-class Shard:
-    """Which of the shards of a store a file or server is.
-
-    Args:
-        number: From 0.
-        count: How many shards there are.
+def part_of(number: int, count: int) -> str:
+    """A sentence for a file or server that an earlier version recorded as part `number`, from 0, of
+    a store.
     """
-
-    number: int
-    count: int
-
-    def __str__(self) -> str:
-        return f"shard {self.number + 1} of {self.count}"
-
-
-BeforeCommit = Callable[[], Awaitable[None]]
-"""Awaited when a transaction has written all and before it ends; if it raises, nothing is written.
-"""
+    return (
+        f"is part {number + 1} of {count} of a store that an earlier version divided: it has rows of some groups "
+        "only, and is only read. To write, run the plans that filled it again with another --store: the journal "
+        "answers their requests"
+    )
 
 
 class StoreReads(Protocol):
@@ -439,16 +429,6 @@ class Shareable(Protocol):
         """A store over the same connection, not opened for a graph yet. Closing one closes the
         connection of all.
         """
-        ...
-
-
-@runtime_checkable
-class Sharded(Protocol):
-    """A store whose partitions are divided among shards."""
-
-    @property
-    def shards(self) -> int:
-        """How many shards it has."""
         ...
 
 

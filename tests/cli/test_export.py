@@ -7,7 +7,6 @@ import json
 import networkx as nx
 
 from tests.cli.conftest import Project
-from tests.cli.test_shards import STORE, filled
 
 
 def test_a_group_is_written_and_counted(project: Project) -> None:
@@ -27,14 +26,6 @@ def test_the_format_json_tells_the_path_and_the_counts(project: Project) -> None
     assert json.loads(done.out) == {
         "path": str(project.folder / "demo.parquet"), "nodes": 6, "edges": 3, "notes": [],
     }  # fmt: skip
-
-
-def test_a_group_of_a_shard_is_written(project: Project) -> None:
-    filled(project)
-    done = project("export", "i", "-o", "i.json", "--store", STORE)
-    assert done.out == "i.json   5 nodes, 2 edges\n"
-    data = json.loads((project.folder / "i.json").read_text(encoding="utf-8"))
-    assert {node["group_id"] for node in data["nodes"]} == {"i"}
 
 
 def test_mistakes_are_messages_with_the_right_word(project: Project) -> None:

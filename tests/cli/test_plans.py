@@ -471,6 +471,27 @@ def test_what_a_run_did_stands_beside_the_steps(project: Project) -> None:
     assert any(line.startswith("was: 3 calls (3 issued)") for line in lines)
 
 
+def test_explain_says_how_an_engine_divides_the_rows(project: Project) -> None:
+    rows = [
+        {"group_id": group, "at": f"2025-01-1{day}T09:00:00Z", "text": "Ann knows Bob."}
+        for day, group in enumerate("giaggia"[:7])
+    ]
+    project.write("notes.jsonl", "\n".join(map(json.dumps, rows)))
+    words = ("explain", "people", "-i", "notes=notes.jsonl", "--engine")
+    done = project(*words, "local?shards=2&workers=2").out
+    assert (
+        "engine local?shards=2&workers=2 · 2 shards, 2 workers · 3 groups, 1 to 2 a shard · "
+        'longest chain: 3 windows of "g"'
+    ) in done
+    ray = project(*words, "ray?shards=3&workers=2", "--format", "json").out
+    assert "3 shards, 2 workers · 3 groups, 1 a shard" in json.loads(ray)["engine"]
+    whole = project("explain", "find", "--engine", "local")
+    assert whole.code == 2
+    assert "asks about no row of an input by itself" in whole.err
+    project.write("semgraph.toml", 'engine = "local"\n')
+    assert "engine local: none, in this process" in project("explain", "find").out
+
+
 def test_a_way_that_is_none_is_refused_when_a_plan_is_explained(project: Project) -> None:
     done = project("explain", "people", "--use", "told=pakced")
     assert done.code == 2

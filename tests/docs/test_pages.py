@@ -59,7 +59,6 @@ NOT_RUN = {
     "ollama.md": ["needs Ollama"],
     "plan-language.md": ["all keys at once, with names of several plans"],
     "resume.md": ["of a run with failed rows"],
-    "shards.md": ["needs two Neo4j servers; tests/stores has them"],
     "vllm.md": ["needs a GPU with vLLM"],
     "your-own-operator.md": [
         "the example with an error in it; tests/conformance/test_checking.py makes one"

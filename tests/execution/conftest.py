@@ -237,12 +237,6 @@ def place_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
         from semgraph.stores.sqlite.store import SqliteStore
 
         return Place(f"sqlite:{folder / 'graph.db'}", lambda: SqliteStore(folder / "graph.db"))
-    if kind == "shards":  # groups "g" and "h" lie apart
-        from semgraph.stores.shards.places import FolderPlaces
-        from semgraph.stores.shards.store import ShardedStore
-
-        path = folder / "graphs"
-        return Place(f"shards:sqlite:{path}?n=5", lambda: ShardedStore(FolderPlaces(path, 5)))
     from semgraph.stores.neo4j.store import Neo4jStore
 
     server = request.getfixturevalue("neo4j_database")

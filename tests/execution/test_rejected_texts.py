@@ -220,14 +220,10 @@ async def test_a_rejected_text_costs_the_rows_that_embed_or_search_it(
     assert hits <= {"a", "c", "e"}
 
 
-async def test_the_same_holds_over_shards_and_in_memory(
-    server: ModelServer, request, tmp_path: Path, monkeypatch
-) -> None:
+async def test_the_same_holds_in_memory(server: ModelServer, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    for name, place in (("shards", place_of("shards", request, tmp_path)), ("memory", "memory")):
-        (tmp_path / name).mkdir()
-        result = await Notes(server, place, tmp_path / name).run(WINDOWS % "all" + WRITES, NOTES)
-        assert (sorted(failed(result)), result.committed) == (["b", "d"], 3)
+    result = await Notes(server, "memory", tmp_path).run(WINDOWS % "all" + WRITES, NOTES)
+    assert (sorted(failed(result)), result.committed) == (["b", "d"], 3)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -318,8 +318,7 @@ def files_of(place: Place) -> list[Path]:
     """The files of a store; none if it is a server."""
     if "sqlite:" not in place.spec:
         return []
-    path = Path(place.spec.partition("sqlite:")[2].partition("?")[0])
-    return sorted(path.glob("*.db")) if place.spec.startswith("shards:") else [path]
+    return [Path(place.spec.partition("sqlite:")[2])]
 
 
 def layout(place: Place) -> list[Any]:
@@ -388,7 +387,7 @@ def fresh(place: Place, folder: Path, server: Server, forks: Forks, *, setup: bo
     return World(place, folder, server, forks)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "shards", "neo4j"])
+@pytest.mark.parametrize("kind", ["sqlite", "neo4j"])
 async def test_a_killed_run_is_finished_by_the_next_with_the_same_graph_and_no_answer_paid_twice(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, server: Server, forks: Forks
 ) -> None:
@@ -397,7 +396,7 @@ async def test_a_killed_run_is_finished_by_the_next_with_the_same_graph_and_no_a
     truth = await Truth.of(partial(begin, setup=True))
     killed: list[str] = []
     drawn = draws(kind, truth.passed)
-    while len(killed) < KILLS // (4 if kind == "shards" else 2):
+    while len(killed) < KILLS // 2:
         draw, point, number = next(drawn)
         world = begin(setup=point == "store setup")
         for _ in range(draw.randint(1, 3)):

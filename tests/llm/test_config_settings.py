@@ -213,6 +213,8 @@ class TestMistakes:
             ("[models]\ndefault = 3", "models.default must be text"),
             ('[models]\ndefault = "local:Qwen"', 'unknown local model "Qwen"'),
             ('llm = "local"', 'unknown setting "llm"'),
+            ('store = "shards:sqlite:g?n=3"', "a graph is in one store"),
+            ('store = "shards:neo4j://a,neo4j://b"', "Name a server for several machines"),
         ],
     )
     def test_a_wrong_value_is_named_with_its_file(self, load, toml, said):

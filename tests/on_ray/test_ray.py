@@ -13,6 +13,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -26,8 +27,7 @@ from semgraph.execution.result import Result
 from semgraph.llm.settings import Setting
 from semgraph.session import sharded
 from semgraph.session.sharded import Job, run_shard
-from semgraph.stores.shards.places import FolderPlaces
-from semgraph.stores.shards.store import ShardedStore
+from semgraph.stores.sqlite.store import SqliteStore
 from tests.engine.test_local import alone, assert_same, rows_of_groups, visible
 from tests.execution.conftest import PLAN, ROOT, Work, said, wire
 from tests.patience import HANGS, default_signals
@@ -38,15 +38,15 @@ PART = 36  # requests, after which something happens
 
 
 async def graph_of(work: Work):
-    """The graph in a store of shards."""
-    places = FolderPlaces(work.folder / "graph", SHARDS)
-    return await replace(work.place, look=lambda: ShardedStore(places)).dump()
+    """The graph that all shards wrote."""
+    store = partial(SqliteStore, work.folder / "shared.db")
+    return await replace(work.place, look=store).dump()
 
 
 def settings(work: Work, workers: int = 2, **more) -> dict:
     """Of a run in shards; as few requests are in flight as limits allow."""
     (work.folder / "semgraph.toml").write_text(f"[limits]\nin_flight = {IN_FLIGHT}\n")
-    store = f"shards:sqlite:{work.folder}/graph?n={SHARDS}"
+    store = f"sqlite:{work.folder}/shared.db"
     return {"engine": f"ray?shards={SHARDS}&workers={workers}", "store": store, **more}
 
 
@@ -255,22 +255,7 @@ async def test_a_shard_on_a_full_disk_fails_and_is_resumed(simple: Work, monkeyp
     assert wire(simple.model.requests).keys() == asked.keys()
 
 
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        ({"store": "sqlite:graph.db"}, "one SQLite file takes one writer at a time"),
-        ({"engine": "ray?shards=3"}, "the engine has 3 shards and the store 4 files"),
-        ({"store": "shards:sqlite:graph?n=2"}, "the engine has 4 shards and the store 2 files"),
-    ],
-)
-async def test_stores_that_do_not_fit_are_refused(simple: Work, change, what):
-    with pytest.raises(PlanError, match=what):
-        await in_shards(simple, rows_of_groups(), **change)
-    assert not simple.model.requests
-    assert not list(simple.folder.glob(".semgraph/runs/*"))
-
-
-async def test_files_on_one_of_several_machines_are_refused(simple: Work, monkeypatch):
+async def test_a_file_on_one_of_several_machines_is_refused(simple: Work, monkeypatch):
     monkeypatch.setattr(RayEngine, "machines", {"one", "two"})
     with pytest.raises(
         PlanError, match="is on one machine, and the cluster has 2. Machines: one, two"
@@ -306,7 +291,7 @@ def with_store(job: Job, store: str) -> Job:
     ("store", "server", "what"),
     [
         ("neo4j://graph.invalid:7687", True, "neo4j://graph.invalid:7687  no answer in 5 s (unknown host)"),
-        ("shards:sqlite:/proc/nowhere?n=4", False, "its folder cannot be made"),
+        ("sqlite:/proc/nowhere/g.db", False, "its folder cannot be made"),
     ],
 )  # fmt: skip
 async def test_a_store_that_workers_do_not_reach_is_told(
@@ -343,7 +328,7 @@ async def test_models_that_are_objects_are_refused(simple: Work):
 
 async def test_a_cluster_that_does_not_answer_is_told(tmp_path: Path):
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", "from semgraph.cli import main; main()", "run", str(PLAN), "--llm", "recorded", "--store", "shards:sqlite:g?n=2",
+    command = [sys.executable, "-c", "from semgraph.cli import main; main()", "run", str(PLAN), "--llm", "recorded", "--store", "sqlite:g.db",
                "--engine", "ray://127.0.0.1:9?shards=2"]  # fmt: skip
     process = await asyncio.create_subprocess_exec(
         *command, cwd=tmp_path, env=env, stdout=PIPE, stderr=PIPE

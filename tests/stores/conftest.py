@@ -6,14 +6,12 @@ A new store joins the whole suite by one entry in `HOMES`.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
@@ -23,7 +21,6 @@ from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.expr.scalar import parse_scalar
 from semgraph.logical.graph import parse_pattern
 from semgraph.logical.schema import Graph, Label
-from semgraph.shards import shard_of
 from semgraph.stores.base import (
     CommitMarker,
     Deletion,
@@ -36,9 +33,6 @@ from semgraph.stores.base import (
     WriteBatch,
     Written,
 )
-from semgraph.stores.shards import answers, batches
-from semgraph.stores.shards import store as sharded_store
-from semgraph.stores.shards.places import FolderPlaces, places_of
 
 DIMENSIONS = 4
 GRAPH = Graph.build(
@@ -150,16 +144,6 @@ def _sqlite(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
     return Home("sqlite", lambda: SqliteStore(tmp_path / "graph.db"))
 
 
-def sharded(folder: Path, count: int) -> Store:
-    """A store of so many files, not opened yet."""
-    return sharded_store.ShardedStore(FolderPlaces(folder, count))
-
-
-def _shards(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
-    """Groups "g", "h" and "" are in three of seven files."""
-    return Home("shards", lambda: sharded(tmp_path / "shards", 7))
-
-
 def _neo4j(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
     from semgraph.stores.neo4j.store import Neo4jStore
 
@@ -167,47 +151,16 @@ def _neo4j(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
     return Home("neo4j", lambda: Neo4jStore(server.uri, server.user, server.password), longest=8000)
 
 
-def address_of(*servers: Any) -> str:
-    """The address of a store whose shards are servers."""
-    access = (
-        f"bolt://{quote(server.user)}:{quote(server.password)}@{server.uri.partition('://')[2]}"
-        for server in servers
-    )
-    return "shards:" + ",".join(access)
-
-
-def on_servers(address: str) -> Store:
-    """A store of servers, not opened yet."""
-    return sharded_store.ShardedStore(places_of(address, Path(), {}))
-
-
-def _servers(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
-    """Group "g" is on the second of two servers, "h" and "" are on the first."""
-    patch = request.getfixturevalue("monkeypatch")
-    for module in (answers, batches, sharded_store):
-        patch.setattr(module, "shard_of", lambda value, _: shard_of(value, 7) % 2)
-    address = address_of(*request.getfixturevalue("neo4j_databases"))
-    return Home("neo4j shards", lambda: on_servers(address), longest=8000)
-
-
 HOMES: dict[str, Callable[[pytest.FixtureRequest, Path], Home]] = {
     "memory": _memory,
     "sqlite": _sqlite,
-    "shards": _shards,
     "neo4j": _neo4j,
-    "neo4j shards": _servers,
 }
-USED = ["neo4j shards"] if os.environ.get("SEMGRAPH_SERVERS") else list(HOMES)[:-1]
-"""Two servers take too long for every change: make nightly."""
-SHARED = [name for name in USED if name != "memory"]
+SHARED = [name for name in HOMES if name != "memory"]
 PAIRS = [("memory", "sqlite")]
-whole = pytest.mark.parametrize("home", [n for n in USED if "shards" not in n], indirect=True)
-"""For stores in one place: in shards a key is one for the groups of a shard, edges stay in a shard, and
-rows that name no group are looked for. `test_shards.py` has what shards do.
-"""
 
 
-@pytest.fixture(params=USED)
+@pytest.fixture(params=HOMES)
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
     """Each kind of place in turn."""
     return HOMES[request.param](request, tmp_path)
@@ -224,13 +177,6 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Home, Home]:
     """Two kinds of places that must answer alike."""
     left, right = (HOMES[name](request, tmp_path) for name in request.param)
     return left, right
-
-
-@pytest.fixture
-def shards_pair(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Home, Home]:
-    """The simplest store, and shards."""
-    shards = _servers if "neo4j shards" in USED else _shards
-    return _memory(request, tmp_path), shards(request, tmp_path)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from semgraph.errors import ConcurrentWrite, EngineError, StoreUnavailable
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import CommittedRow, Method, PartitionState, Store, in_pieces
 from semgraph.stores.batch_io import RowsRefused
-from tests.stores.conftest import whole
 
 
 async def notes(store):
@@ -382,7 +381,6 @@ async def test_clear_some_partitions(groups):
     assert (found["h"].head, list(found["h"].committed)) == ("head h", ["h1"])
 
 
-@whole
 async def test_clear_deletes_edges_of_deleted_nodes(groups, world):
     await world.commit(
         groups,
@@ -479,7 +477,6 @@ async def test_of_two_first_writes_at_once_only_one_decides_on_the_length_of_vec
         assert (await store.statistics()).counts["Person"] == 1
 
 
-@whole
 async def test_each_row_that_cannot_be_written_is_named_once(store, world):
     await world.commit(
         store, world.write("Person", {"uuid": "x", "name": "X", "group_id": "other"})

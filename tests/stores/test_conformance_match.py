@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 from semgraph.expr.scalar import parse_scalar
-from tests.stores.conftest import whole
 
 
 @pytest.fixture
@@ -187,7 +186,6 @@ async def test_a_path_lies_in_the_rows_partition(circle, world):
     ]
 
 
-@whole
 async def test_an_edge_of_another_partition_is_not_seen(circle, world):
     await world.commit(
         circle, world.write("KNOWS", {"uuid": "x", "source": "a", "target": "c", "group_id": None})

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import Method, Migratable
-from tests.stores.conftest import whole
 
 
 def before(graph: Graph) -> Graph:
@@ -65,7 +64,6 @@ async def test_rows_older_than_a_derived_property_are_found_by_it(shared_home, w
         assert world.keys(found) == {0: ["a"]}
 
 
-@whole
 async def test_rows_with_a_text_and_no_vector_are_counted(store, world):
     vector = [1, 0, 0, 0]
     await world.commit(

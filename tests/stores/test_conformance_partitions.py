@@ -7,7 +7,6 @@ import pytest
 
 from semgraph.errors import DataError
 from semgraph.stores.base import Deletion, PartitionState
-from tests.stores.conftest import whole
 
 
 @pytest.fixture
@@ -56,7 +55,6 @@ async def refused(store, world, what, *writes):
     assert await everything(store) == before
 
 
-@whole
 @pytest.mark.parametrize("only_existing", [False, True])
 async def test_a_node_of_another_partition_is_not_written(two, world, only_existing):
     rows = {"uuid": "g2", "name": "fine"}, {"uuid": "h1", "name": "theirs", "labels": ["Boss"]}
@@ -64,7 +62,6 @@ async def test_a_node_of_another_partition_is_not_written(two, world, only_exist
     await refused(two, world, "the key of Person h1 is taken", write)
 
 
-@whole
 @pytest.mark.parametrize("only_existing", [False, True])
 async def test_properties_for_new_nodes_only_are_refused_too(two, world, only_existing):
     create = frozenset({"name", "group_id", "labels"})
@@ -74,7 +71,6 @@ async def test_properties_for_new_nodes_only_are_refused_too(two, world, only_ex
     await refused(two, world, "the key of Person h1 is taken", write)
 
 
-@whole
 async def test_the_empty_partition_is_one_as_others(two, world):
     await refused(
         two,
@@ -87,14 +83,12 @@ async def test_the_empty_partition_is_one_as_others(two, world):
     await refused(two, world, "the key of Person e is taken", world.write("Person", {"uuid": "e"}))
 
 
-@whole
 @pytest.mark.parametrize("ends", [("h1", "h2"), ("g1", "g2")])
 async def test_an_edge_of_another_partition_is_not_written(two, world, ends):
     edge = {"uuid": "hk", "source": ends[0], "target": ends[1], "fact": "theirs"}
     await refused(two, world, "the key of KNOWS hk is taken", world.write("KNOWS", edge))
 
 
-@whole
 async def test_an_existing_edge_of_another_partition_is_not_written(two, world):
     edge = {"uuid": "hk", "source": "h1", "target": "h2", "fact": "theirs"}
     write = world.write("KNOWS", edge, only_existing=True)
@@ -113,7 +107,6 @@ async def test_an_edge_does_not_lead_into_another_partition(two, world, source, 
     await refused(two, world, what, world.write("KNOWS", *edges))
 
 
-@whole
 @pytest.mark.parametrize("end", ["source", "target"])
 async def test_an_error_does_not_reveal_what_another_partition_stores(two, world, end):
     """An end in another partition and an end that nobody has give the same error, but for the key
@@ -131,7 +124,6 @@ async def test_an_error_does_not_reveal_what_another_partition_stores(two, world
     assert '"h"' not in str(caught.value)
 
 
-@whole
 async def test_rows_without_a_partition_are_merged_wherever_their_key_is(two, world):
     row = {"uuid": "h1", "name": "changed"}
     table = world.table("Person", [row]).drop_columns(["group_id"])
@@ -178,7 +170,6 @@ async def test_rows_of_the_partition_are_deleted_with_edges_and_commit_markers(t
     assert states["g"] == PartitionState("head g")
 
 
-@whole
 async def test_a_delete_within_a_partition_keeps_commit_markers_of_others(two, world):
     marker = world.marker("later", before="head g", rows=("h2",), witness="Person")
     await world.commit(two, marker=marker)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tests.stores.conftest import whole
-
 
 @pytest.fixture
 async def ring(store, world):
@@ -172,7 +170,6 @@ async def test_a_variable_length_path_lies_in_one_partition(ring, world):
     ]
 
 
-@whole
 async def test_an_edge_of_another_partition_is_not_walked_along(ring, world):
     await world.commit(
         ring, world.write("KNOWS", {"uuid": "bd", "source": "b", "target": "d", "group_id": None})
@@ -255,7 +252,6 @@ async def test_the_end_of_a_variable_length_path_may_be_known_and_conditions_rea
     ]
 
 
-@whole
 async def test_the_rest_of_a_pattern_lies_in_the_partition_of_its_path(ring, world):
     await world.commit(
         ring, world.write("KNOWS", {"uuid": "bd", "source": "b", "target": "d", "group_id": None})

@@ -10,7 +10,6 @@ import pytest
 
 from semgraph.errors import DataError, StoreUnavailable
 from semgraph.stores.base import Method, NodeWrite
-from tests.stores.conftest import whole
 
 
 async def scan(store, label, *properties):
@@ -402,7 +401,6 @@ async def test_vectors_of_another_length_are_refused(store, world):
     assert list(await scan(store, "Person")) == ["a"]
 
 
-@whole
 async def test_a_commit_is_one_round_trip_and_an_empty_one_none(store, world):
     first = world.write("Person", {"uuid": "z", "name_embedding": [0, 1, 0, 0]})
     await world.commit(

@@ -273,33 +273,6 @@ def test_neo4j_agrees_with_them(neo4j_pair, world, steps, asked, where, partitio
     asyncio.run(compare(neo4j_pair, world, steps, asked, where, partition))
 
 
-def within_groups(step):
-    """A step whose rows are of the groups of their keys."""
-    return [
-        one
-        if isinstance(one[1], str)
-        else (one[0], [in_group_of_key(row) for row in one[1]], one[2])
-        for one in step
-    ]
-
-
-def in_group_of_key(row):
-    key = row.get("source", row["uuid"]) if "target" in row else row["uuid"]
-    return {**row, "group_id": group_of(key)}
-
-
-@given(steps, questions, st.sampled_from(WHERES), st.sampled_from(["group_id", "group_ids", None]))
-@settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-def test_shards_agree_with_one_store(shards_pair, world, steps, asked, where, partition):
-    """Groups "g" and "h" lie apart, so a key is of one of them."""
-    told = [step if isinstance(step, str) else within_groups(step) for step in steps]
-    asyncio.run(compare(shards_pair, world, told, asked, where, partition))
-
-
 @pytest.mark.parametrize("name", ["stored", "answers"])
 async def test_the_comparison_detects_differences(world, name):
     """A store that loses the last row of each write is told apart from one that does not."""

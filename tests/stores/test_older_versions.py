@@ -17,6 +17,7 @@ from typing import Any
 import neo4j
 import pytest
 
+from semgraph.errors import StoreUnavailable
 from semgraph.stores.base import Method, Store
 from semgraph.stores.neo4j.store import Neo4jStore
 from semgraph.stores.sqlite.store import SqliteStore
@@ -203,3 +204,47 @@ def restore(data: dict[str, Any], run: Callable[..., list[dict[str, Any]]]) -> N
             a=source, b=target, values=values,
         )  # fmt: skip
     run("CALL db.awaitIndexes(600)")
+
+
+async def test_a_file_that_was_a_part_of_a_divided_store_is_only_read(
+    tmp_path: Path, world: World
+) -> None:
+    path = tmp_path / "shard-2-of-3.db"
+    store = SqliteStore(path)
+    await store.ensure(GRAPH, 4)
+    await world.commit(store, world.write("Person", {"uuid": "a", "name": "Ann"}))
+    assert not store.notes
+    await store.aclose()
+    with sqlite3.connect(path) as file:
+        file.executemany('INSERT INTO "#meta" VALUES (?, ?)', [("shard", 1), ("shards", 3)])
+    before = path.read_bytes()
+    part = SqliteStore(path)
+    with pytest.raises(StoreUnavailable, match="is part 2 of 3 of a store .* run the plans"):
+        await part.ensure(GRAPH, 4)
+    assert path.read_bytes() == before
+    await part.attach(GRAPH)
+    rows = await part.scan("Person", ["name"], None, ())
+    assert rows.column("name").to_pylist() == ["Ann"]
+    [note] = part.notes
+    assert "rows of some groups only" in note
+    await part.aclose()
+
+
+async def test_a_server_that_was_a_part_of_a_divided_store_is_only_read(
+    neo4j_database: Any, world: World
+) -> None:
+    server = neo4j_database
+    store = Neo4jStore(server.uri, server.user, server.password)
+    await store.ensure(GRAPH, 4)
+    await world.commit(store, world.write("Person", {"uuid": "a", "name": "Ann"}))
+    with neo4j.GraphDatabase.driver(server.uri, auth=(server.user, server.password)) as driver:
+        driver.execute_query("CREATE (:_SemgraphShard {number: 1, count: 2})")
+    part = Neo4jStore(server.uri, server.user, server.password)
+    await part.attach(GRAPH, 4)
+    rows = await part.scan("Person", ["name"], None, ())
+    assert rows.column("name").to_pylist() == ["Ann"]
+    assert any("is part 2 of 2 of a store" in note for note in part.notes)
+    with pytest.raises(StoreUnavailable, match="is part 2 of 2 of a store .* run the plans"):
+        await part.ensure(GRAPH, 4)
+    await part.aclose()
+    await store.aclose()

@@ -379,7 +379,7 @@ def fill(graph: Graph, label: Label, derived: Derived) -> str:
 
 def statistics(graph: Graph) -> str:
     """A query for the number of rows of each label, the usual length of the stored vectors of each
-    vector property, and which shard of how many the database is, if it is one.
+    vector property, and which part of a store the database is, if an earlier version recorded one.
     """
     parts = [
         f"MATCH (s:{SHARD}) RETURN {string(SHARD)} AS label, toString(s.count) AS name, s.number AS number"

@@ -26,17 +26,16 @@ from semgraph.logical.graph import elements_of
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import (
     Alias,
-    BeforeCommit,
     CommitMarker,
     CommittedRow,
     MatchQuery,
     PartitionState,
     SearchQuery,
-    Shard,
     Statistics,
     WriteBatch,
     Written,
     in_pieces,
+    part_of,
 )
 from semgraph.stores.batch_io import (
     check_lengths,
@@ -134,7 +133,6 @@ class Neo4jStore:
         user: "" for a server without authentication.
         password: Of the user.
         database: None: the user's home database.
-        shard: Which of the shards of a store the database is; None: a whole store.
     """
 
     def __init__(
@@ -143,17 +141,14 @@ class Neo4jStore:
         user: str,
         password: str,
         database: str | None = None,
-        shard: Shard | None = None,
     ) -> None:
         self._bolt = Bolt(uri, user, password, database)
-        self.shard = shard
-        self.recorded: Shard | None = None
-        self.holds_rows = False
         self._begin()
 
     def _begin(self) -> None:
         self._graph: Graph | None = None
         self._opened: OpenedState | None = None
+        self._part = ""  # in words, if an earlier version recorded it as a part of a store
         self._lengths = Lengths()
         self._indexes = Indexes()
         self._missing_derived = MissingDerived(self._bolt, Graph("", "", "", {}))
@@ -177,19 +172,6 @@ class Neo4jStore:
     def round_trips(self) -> int:
         """Statements run so far."""
         return self._bolt.round_trips
-
-    @property
-    def lengths(self) -> Mapping[tuple[str, str], int]:
-        """Lengths of vectors, by label and vector property, as far as they are known."""
-        return self._lengths.known
-
-    async def record_shard(self) -> None:
-        """Record which shard the database is. Raises StoreUnavailable."""
-        if self.shard is not None:
-            parameters = {"number": self.shard.number, "count": self.shard.count}
-            text = f"MERGE (:{SHARD} {{number: $number, count: $count}})"
-            await self._bolt.write(lambda tx: self._bolt.run(tx, text, parameters))
-            self.recorded = self.shard
 
     @property
     def graph(self) -> Graph:
@@ -244,12 +226,6 @@ class Neo4jStore:
         await self._bolt.open()
         self._graph, self._opened = graph, None
         existing, statistics = await Setup(self._bolt, graph).indexes(), await self.statistics()
-        self.holds_rows = any(statistics.counts.values())
-        if self.shard is None and self.recorded is not None:
-            raise StoreUnavailable(
-                f"{self.name}  is {self.recorded} and has rows of some groups only. Name all servers, in "
-                "their order: --store shards:neo4j://HOST,neo4j://HOST. Nothing was written"
-            )
         check_lengths(self.name, statistics.dimensions, dimensions)
         self._lengths.stored = set(statistics.dimensions)
         return existing, statistics
@@ -282,9 +258,11 @@ class Neo4jStore:
             StoreUnavailable: It does not answer, rejects the password, is too old or read-only, or
                 holds vectors of a different length. Nothing was changed.
         """
-        if self._reopened(graph, dimensions):
+        if not self._part and self._reopened(graph, dimensions):
             return
         existing, statistics = await self._inspect(graph, dimensions)
+        if self._part:
+            raise StoreUnavailable(f"{self.name}  {self._part}. Nothing was written.")
         setup = Setup(self._bolt, graph)
         self._undone = await setup.create_missing(dimensions, existing, statistics.counts)
         self._take(OpenedState.of(graph, dimensions, await setup.indexes(), statistics.dimensions))
@@ -302,7 +280,8 @@ class Neo4jStore:
     @property
     def notes(self) -> tuple[str, ...]:
         """As `Migratable.notes`, as far as it is known so far."""
-        return (*self._undone, *self._missing_derived.notes, *self._left_out.notes)
+        part = [f"{self.name} {self._part}"] if self._part else []
+        return (*part, *self._undone, *self._missing_derived.notes, *self._left_out.notes)
 
     async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
         """As `Migratable.check_derived`."""
@@ -428,7 +407,6 @@ class Neo4jStore:
         self,
         batch: WriteBatch,
         marker: CommitMarker | None = None,
-        before_commit: BeforeCommit | None = None,
     ) -> Written:
         """Write all of a batch, or nothing, in one transaction and one round trip.
 
@@ -441,16 +419,14 @@ class Neo4jStore:
         self._searches.shrunk(batch.deletes)
         first = new_lengths(self._bolt, self.graph, self._lengths, batch)
         async with self._measuring if first else nullcontext():  # the first vectors fix the length
-            return await commit(
-                self._bolt, self.graph, self._indexes, self._lengths, batch, marker, before_commit
-            )
+            return await commit(self._bolt, self.graph, self._indexes, self._lengths, batch, marker)
 
     async def statistics(self) -> Statistics:
         """Counts and dimensions, for EXPLAIN, `doctor` and checks."""
         records = await self._bolt.read(schema.statistics(self.graph))
         counts = {label: number for label, name, number in records if not name}
-        shards = [Shard(number, int(count)) for label, count, number in records if label == SHARD]
-        self.recorded = next(iter(shards), None)
+        parts = [part_of(number, int(n)) for label, n, number in records if label == SHARD]
+        self._part = next(iter(parts), "")
         lengths = {(label, n): size for label, n, size in records if n and label != SHARD}
         return Statistics(counts, lengths)
 

@@ -16,7 +16,6 @@ from semgraph.expr import Type
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import (
-    BeforeCommit,
     CommitMarker,
     Deletion,
     EdgeWrite,
@@ -397,7 +396,6 @@ async def commit(
     lengths: Lengths,
     batch: WriteBatch,
     marker: CommitMarker | None,
-    before_commit: BeforeCommit | None = None,
 ) -> Written:
     """Write all of a batch, or nothing; `lengths` takes in those of vectors that are the first.
 
@@ -420,8 +418,6 @@ async def commit(
             if not isinstance(write, Deletion) and records[0][i] < write.rows.num_rows:
                 await _refuse(partial(bolt.run, tx), graph, indexes, write, refusals)
         refusals.check()
-        if before_commit is not None:
-            await before_commit()
         return [int(count) for count in records[0][: len(batch.writes)]]
 
     try:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr.functions import words
 from semgraph.private import create_private, private_folder, refusal
-from semgraph.stores.base import BeforeCommit, record_round_trip
+from semgraph.stores.base import record_round_trip
 from semgraph.stores.sqlite.values import add_labels, list_holds, lists_meet, partition_words, unite
 from semgraph.turns import Turns
 
@@ -180,7 +180,6 @@ class File:
         *,
         writes: bool = False,
         large: bool = False,
-        before_commit: BeforeCommit | None = None,
     ) -> T:
         """One transaction, which is one round trip.
 
@@ -188,7 +187,6 @@ class File:
             work: What to do; restarted if another process holds the lock.
             writes: Whether to take the lock that only one writer can have, before anything is read.
             large: Whether to leave the event loop's thread.
-            before_commit: Awaited between the work and the end of the transaction.
 
         Raises:
             StoreUnavailable: The file cannot be read or written; nothing was.
@@ -199,8 +197,6 @@ class File:
                 raise EngineError(f"{self.name}  is not open: call ensure first, or it was closed")
             self.round_trips += 1
             record_round_trip()
-            if before_commit is not None:
-                return await self._joint_transaction(con, work, before_commit)
             if not large:
                 try:
                     return self._transaction(con, work, writes)
@@ -212,37 +208,11 @@ class File:
         self, con: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], writes: bool
     ) -> T:
         with self._rolled_back(con):
-            result = self._begun(con, work, writes)
+            con.set_trace_callback(self.observer)
+            con.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            result = work(con)
             con.execute("COMMIT")
         return result
-
-    async def _joint_transaction(
-        self,
-        con: sqlite3.Connection,
-        work: Callable[[sqlite3.Connection], T],
-        before_commit: BeforeCommit,
-    ) -> T:
-        """A transaction that writes, and ends after others did."""
-
-        def begin() -> T:
-            with self._rolled_back(con):
-                return self._begun(con, work, writes=True)
-
-        try:
-            with self._rolled_back(con):
-                result = await self._patiently(begin, con)
-                await before_commit()
-                con.execute("COMMIT")
-        except _Busy:  # only where readers lock a file: not every file system lets them write ahead
-            raise StoreUnavailable(f"{self.name}  is read by another process. Run again") from None
-        return result
-
-    def _begun(
-        self, con: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], writes: bool
-    ) -> T:
-        con.set_trace_callback(self.observer)
-        con.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-        return work(con)
 
     @contextmanager
     def _rolled_back(self, con: sqlite3.Connection) -> Iterator[None]:

@@ -30,7 +30,7 @@ from semgraph.errors import EngineError, PlanError, Problem, StoreUnavailable
 from semgraph.expr import Type
 from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.logical.schema import Graph, Label
-from semgraph.stores.base import Shard
+from semgraph.stores.base import part_of
 from semgraph.stores.batch_io import check_lengths
 from semgraph.stores.left_out import LeftOut
 from semgraph.stores.sqlite.values import AFFINITY
@@ -321,38 +321,13 @@ def check_file(con: sqlite3.Connection, store: str) -> None:
         )
 
 
-def read_shard(con: sqlite3.Connection) -> Shard | None:
-    """Which shard of a store the file is, if it is one."""
+def part_in(con: sqlite3.Connection) -> str:
+    """Which part of a store the file is, in words; "": a whole store."""
     if con.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-        return None
+        return ""
     sql = "SELECT name, value FROM \"#meta\" WHERE name IN ('shard', 'shards')"
     recorded = dict(con.execute(sql).fetchall())
-    return Shard(recorded["shard"], recorded["shards"]) if recorded else None
-
-
-def record_shard(con: sqlite3.Connection, shard: Shard) -> None:
-    """Record which shard of a store the file is, within a transaction that writes."""
-    values = (("shard", shard.number), ("shards", shard.count))
-    con.executemany('INSERT OR REPLACE INTO "#meta" VALUES (?, ?)', values)
-
-
-def check_shard(con: sqlite3.Connection, store: str, shard: Shard | None) -> None:
-    """Refuse a file that is another shard than `shard`, a shard that is opened as a whole store,
-    and rows in a new shard. Raises StoreUnavailable.
-    """
-    recorded = read_shard(con)
-    if recorded == shard:
-        return
-    folder = f"--store 'shards:sqlite:FOLDER?n={recorded.count if recorded else 0}'"
-    if recorded is not None and shard is None:
-        reason = f"is {recorded} and has rows of some groups only. Name the folder of all: {folder}"
-    elif recorded is not None:
-        reason = f"is {recorded}, not {shard}. Name its file as it was named"
-    elif any(con.execute(f"SELECT 1 FROM {quote(n)} LIMIT 1").fetchone() for n in labels_in(con)):
-        reason = f"holds a graph and is not {shard}. Move the file elsewhere, and name it: --store sqlite:PATH"
-    else:
-        return
-    raise StoreUnavailable(f"{store}  {reason}. Nothing was written.")
+    return part_of(recorded["shard"], recorded["shards"]) if recorded else ""
 
 
 def is_current(

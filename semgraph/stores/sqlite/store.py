@@ -11,23 +11,22 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Self, TypeVar
 
 import pyarrow as pa
 
-from semgraph.errors import EngineError
+from semgraph.errors import EngineError, StoreUnavailable
 from semgraph.expr import Scalar
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import (
     Alias,
-    BeforeCommit,
     CommitMarker,
     MatchQuery,
     PartitionState,
     SearchQuery,
-    Shard,
     Statistics,
     WriteBatch,
     Written,
@@ -52,15 +51,13 @@ from semgraph.stores.sqlite.schema import (
     bring_up_to_date,
     check_dimensions,
     check_file,
-    check_shard,
     count_unembedded,
     fill_derived,
     is_current,
     labels_in,
+    part_in,
     quote,
     read_dimensions,
-    read_shard,
-    record_shard,
     tables_of,
 )
 from semgraph.stores.sqlite.search import PreparedSearch
@@ -80,25 +77,23 @@ class SqliteStore:
     Args:
         path: Of the file, which is created with its folder if missing; ":memory:" keeps all in memory,
             for this store alone.
-        shard: Which of the shards of a store the file is; None: a whole store.
         exact_up_to: How many vectors of a partition are searched without an index.
     """
 
     def __init__(
         self,
         path: str | PathLike[str],
-        shard: Shard | None = None,
         *,
         exact_up_to: int = EXACT_UP_TO,
     ) -> None:
         self.path = fspath(path)
-        self.shard = shard
         folder = None if self.path == ":memory:" else Path(f"{self.path}.vectors")
         self._indexes = IndexFolder(folder, exact_up_to)
         self._file = self._main = File(self.path, self.name)
         self._tables: dict[str, Table] = {}
         self._memory = self._of_main = Memory(self._indexes)
         self._readers: dict[File, Memory] = {}  # connections that neither make nor change the file
+        self._part = ""  # in words, if an earlier version recorded it as a part of a store
         self._attaching = Turns()
         self._dimensions: dict[tuple[str, str], int] = {}
 
@@ -124,11 +119,6 @@ class SqliteStore:
         return "exact" if self.path == ":memory:" else self._indexes.describe()
 
     @property
-    def lengths(self) -> Mapping[tuple[str, str], int]:
-        """Lengths of the stored vectors as last read, by label and vector property."""
-        return self._dimensions
-
-    @property
     def graph(self) -> Graph:
         """The graph that it was opened for. Raises EngineError before `ensure`."""
         if not self._tables:
@@ -144,7 +134,7 @@ class SqliteStore:
         PlanError.
         """
         self._file, self._memory = self._main, self._of_main
-        await self._file.open(self._check)
+        await self._file.open(partial(self._check, writes=True))
         await self._make_ready(tables_of(graph), dimensions)
 
     async def attach(self, graph: Graph, dimensions: int | None = None) -> None:
@@ -186,18 +176,18 @@ class SqliteStore:
         return reader
 
     async def _has(self, file: File, tables: dict[str, Table]) -> bool:
-        return await file.run(
-            lambda con: is_current(con, tables, file.layouts) and read_shard(con) == self.shard
-        )
+        return await file.run(lambda con: is_current(con, tables, file.layouts))
 
-    def _check(self, con: sqlite3.Connection) -> None:
+    def _check(self, con: sqlite3.Connection, *, writes: bool = False) -> None:
         check_file(con, self.name)
-        check_shard(con, self.name, self.shard)
+        self._part = part_in(con)
+        if writes and self._part:
+            raise StoreUnavailable(f"{self.name}  {self._part}. Nothing was written.")
 
     async def _make_ready(self, tables: dict[str, Table], dimensions: int | None) -> None:
         def is_ready(con: sqlite3.Connection) -> bool:
             self._check(con)
-            ready = is_current(con, tables, self._file.layouts) and read_shard(con) == self.shard
+            ready = is_current(con, tables, self._file.layouts)
             if ready:
                 check_dimensions(con, tables, dimensions, self.name)
                 self._dimensions = read_dimensions(con)
@@ -206,8 +196,6 @@ class SqliteStore:
         def make_ready(con: sqlite3.Connection) -> None:
             self._check(con)
             bring_up_to_date(con, tables)
-            if self.shard is not None:
-                record_shard(con, self.shard)
             next_version(con)
             fill_derived(con, tables)
             check_dimensions(con, tables, dimensions, self.name)
@@ -222,8 +210,9 @@ class SqliteStore:
         """Why searches of large partitions are slow, and rows that reads left out. Nothing else is
         lacking: a file belongs to semgraph, and `ensure` migrates it.
         """
+        part = [f"{self.name} {self._part}"] if self._part else []
         left_out = [note for table in self._tables.values() for note in table.left_out.notes]
-        return tuple(dict.fromkeys((*self._indexes.notes, *left_out)))
+        return tuple(dict.fromkeys((*part, *self._indexes.notes, *left_out)))
 
     async def survey(self) -> None:
         """Count the vectors of the large partitions; `nearest` then reports them."""
@@ -342,7 +331,6 @@ class SqliteStore:
         self,
         batch: WriteBatch,
         marker: CommitMarker | None = None,
-        before_commit: BeforeCommit | None = None,
     ) -> Written:
         """Write a batch and its commit marker in one transaction. Raises ConcurrentWrite, DataError,
         StoreUnavailable.
@@ -364,11 +352,7 @@ class SqliteStore:
         def work(con: sqlite3.Connection) -> dict[str, int]:
             return commit(con, tables, batch, merges, marker)
 
-        return Written(
-            await self._file.run(
-                work, writes=True, large=_large(count), before_commit=before_commit
-            )
-        )
+        return Written(await self._file.run(work, writes=True, large=_large(count)))
 
     async def statistics(self) -> Statistics:
         """Counts by label, of other graphs in the file too, and lengths of the stored vectors."""
