@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.frame.processes import serve
+from benchmarks.frame.serving import Server, on_wire, same_as_counted
 from benchmarks.operators.cases import Task, tasks
-from benchmarks.suite.peers import serve
-from benchmarks.suite.serving import Server, on_wire, same_as_counted
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.journal import Journal
 from semgraph.llm.openai import OpenAI

@@ -132,7 +132,9 @@ def failure_of_line(status: int, body: Any, name: str) -> Exception:
     return _status(name, status, _code(error), _message(error), 0.0, {})
 
 
-def unreadable(error: UnreadableReply, name: str, url: str, text: str, *, proven: bool) -> Exception:
+def unreadable(
+    error: UnreadableReply, name: str, url: str, text: str, *, proven: bool
+) -> Exception:
     """The error to raise for a reply that cannot be read.
 
     Args:

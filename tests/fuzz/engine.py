@@ -102,9 +102,7 @@ class Engine:
         self, plan: LogicalPlan, inputs: Mapping[str, Sequence[Mapping[str, Any]]]
     ) -> Result:
         if not plan.writes:
-            return await maybe_partial(
-                self._session.arun(plan, again=True, inputs=dict(inputs))
-            )
+            return await maybe_partial(self._session.arun(plan, again=True, inputs=dict(inputs)))
         session = self._new_session()
         try:
             return await maybe_partial(session.arun(plan, inputs=dict(inputs)))
