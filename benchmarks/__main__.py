@@ -5,7 +5,6 @@ results.
 from __future__ import annotations
 
 import signal
-import time
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -86,11 +85,7 @@ def run(
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="only cases with this key, such as facts=1000"),
     ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="the most trials of each case")] = None,
     again: Annotated[bool, typer.Option(help="measure existing trials again")] = False,
-    budget: Annotated[
-        float | None, typer.Option("--minutes", min=0.01, help="start nothing after this time")
-    ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="SPEC", help="for quality: openai:NAME, local")
     ] = None,
@@ -107,9 +102,8 @@ def run(
     continues.
     """
     folder = into or (QUICK if quick else RESULTS)
-    until = time.monotonic() + 60 * budget if budget else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    console, broken, missing = Console(stderr=True), 0, 0
+    console, broken = Console(stderr=True), 0
     INPUTS.model, INPUTS.max_usd, INPUTS.data = model, max_usd, data
     if wrongly := [text for text in where or () if "=" not in text]:
         _stop(f'--where "{wrongly[0]}": use KEY=VALUE, such as facts=1000')
@@ -117,15 +111,13 @@ def run(
     try:
         for one in _ready(_chosen(given), named=bool(given)):
             lines, reported = Lines(one.name, folder), set[str]()
-            todo = work(one, quick=quick, full=full, trials=trials, where=keys)
+            todo = work(one, quick=quick, full=full, where=keys)
             left = todo if again else outstanding(one, todo, lines)
             console.print(
                 f"{one.name}: {len(left)} trials to measure, {len(todo) - len(left)} exist already"
             )
-            missing += len(left)
-            done = measure(one, left, lines, until)
+            done = measure(one, left, lines)
             for line in track(done, description=one.name, total=len(left), console=console):
-                missing -= 1
                 broken += bool(line.failed) and not line.failed.startswith(UNMEASURED)
                 if line.failed and line.failed not in reported:
                     reported.add(line.failed)
@@ -140,11 +132,7 @@ def run(
     _write(folder)
     if INPUTS.left is not None:
         console.print(f"${INPUTS.spent:.4f} spent, ${INPUTS.left:.4f} of ${INPUTS.max_usd:g} left.")
-    if missing:
-        console.print(
-            f"{missing} trials did not start within {budget:g} min; the same command continues with them."
-        )
-    if broken or missing:
+    if broken:
         raise typer.Exit(1)
 
 

@@ -103,24 +103,17 @@ def each(ask: Ask) -> Run:
     return run
 
 
-async def sdk(url: str, closing: AsyncExitStack, **options: Any) -> Run:
+async def sdk(url: str, closing: AsyncExitStack) -> Run:
     """`chat.completions.create` alone: the answer is not even parsed as JSON."""
     import openai
 
-    client = openai.AsyncOpenAI(base_url=url, api_key="none", **options)
+    client = openai.AsyncOpenAI(base_url=url, api_key="none")
     await closing.enter_async_context(client)
 
     async def ask(number: int) -> None:
         await client.chat.completions.create(**body(number))
 
     return each(ask)
-
-
-async def sdk_aiohttp(url: str, closing: AsyncExitStack) -> Run:
-    """The same over the package's aiohttp transport."""
-    import openai
-
-    return await sdk(url, closing, http_client=openai.DefaultAioHttpClient())
 
 
 async def bare_aiohttp(url: str, closing: AsyncExitStack) -> Run:
@@ -133,17 +126,6 @@ async def bare_aiohttp(url: str, closing: AsyncExitStack) -> Run:
     async def ask(number: int) -> None:
         async with session.post(f"{url}/chat/completions", json=body(number)) as response:
             check(json.loads(await response.read())["choices"][0]["message"]["content"])
-
-    return each(ask)
-
-
-async def endpoint_alone(url: str, closing: AsyncExitStack) -> Run:
-    """`semgraph.llm.openai` without any wrapper."""
-    endpoint = OpenAI(MODEL, url, price=FlatPrice(0.4, 1.6, 0.1))
-    closing.push_async_callback(endpoint.aclose)
-
-    async def ask(number: int) -> None:
-        check((await endpoint.complete(request(number))).text)
 
     return each(ask)
 
@@ -163,14 +145,14 @@ def stacked(url: str, closing: AsyncExitStack) -> LLM:
     return model
 
 
-async def whole_stack(url: str, closing: AsyncExitStack, *, rows: int = 100_000) -> Run:
-    """A request made by hand, through the whole stack, and its answer checked; with other `rows` in
-    every turn, or the journal would know them.
+async def whole_stack(url: str, closing: AsyncExitStack) -> Run:
+    """A request made by hand, through the whole stack, and its answer checked; other rows in every
+    turn, or the journal would know them.
     """
     model, turn = stacked(url, closing), iter(range(10**9))
 
     async def run(calls: int, in_flight: int) -> None:
-        first = next(turn) * rows
+        first = next(turn) * 100_000
 
         async def ask(number: int) -> None:
             check((await model.complete(request(first + number))).text)
@@ -178,11 +160,6 @@ async def whole_stack(url: str, closing: AsyncExitStack, *, rows: int = 100_000)
         await each(ask)(calls, in_flight)
 
     return run
-
-
-async def replay(url: str, closing: AsyncExitStack) -> Run:
-    """The whole stack, answering from the journal."""
-    return await whole_stack(url, closing, rows=0)
 
 
 async def operator(url: str, closing: AsyncExitStack) -> Run:
@@ -214,12 +191,9 @@ async def operator(url: str, closing: AsyncExitStack) -> Run:
 
 WAYS: dict[str, Callable[[str, AsyncExitStack], Awaitable[Run]]] = {
     "openai: chat.completions.create": sdk,
-    "openai: create, aiohttp transport": sdk_aiohttp,
     "bare aiohttp and json": bare_aiohttp,
-    "semgraph: endpoint alone": endpoint_alone,
     "semgraph: whole stack": whole_stack,
     "semgraph: sem_filter, all included": operator,
-    "semgraph: from the journal": replay,
 }
 
 

@@ -17,7 +17,9 @@ from benchmarks.frame.processes import figures_of, interpreter, printed
 from benchmarks.frame.serving import Server, on_wire, same_as_counted, serving
 from benchmarks.ingest.ours import neo4j
 from benchmarks.ingest.streams import groups
+from semgraph.frontend.load import load_plan
 from semgraph.session import Session
+from semgraph.stores.neo4j.local.server import status
 from semgraph.stores.neo4j.store import local_store
 
 ALONE = "no engine"
@@ -28,22 +30,24 @@ def measured(engine: str, _: int) -> dict[str, float]:
     """Episodes of many groups over the local Neo4j; all by the interpreter that has Ray. CPU is that
     of the process and of all that it started. Raises Unmeasured.
     """
+    python = interpreter("ray")
     with serving("--latency", str(LATENCY)) as server:
-        python = interpreter("ray")
         return figures_of("benchmarks.engine.workers", engine, server.url, python=python)
 
 
-async def _run(engine: str, server: Server, folder: Path, episodes: int, number: int) -> Any:
+async def _run(engine: str, url: str, folder: Path, episodes: int, number: int) -> Any:
     given: dict[str, Any] = {
-        "llm": f"openai:stand-in@{server.url}",
-        "embedder": f"openai:stand-in@{server.url}?dimensions={DIMENSIONS}",
-        "store": "neo4j-local",
+        "llm": f"openai:stand-in@{url}",
+        "embedder": f"openai:stand-in@{url}?dimensions={DIMENSIONS}",
+        "store": "neo4j",
         "folder": folder,
+        **({} if engine == ALONE else {"engine": engine}),
     }
-    store = local_store(folder / ".semgraph" / "neo4j")
+    store = local_store(neo4j())
+    await store.ensure(load_plan(PLAN).graph, DIMENSIONS)
     await store.clear()
     await store.aclose()
-    async with Session(**given, **({} if engine == ALONE else {"engine": engine})) as session:
+    async with Session(**given) as session:
         return await session.arun(PLAN, episodes=groups(episodes, number))
 
 
@@ -54,12 +58,12 @@ def _cpu() -> float:
 
 async def _measured(engine: str, server: Server, folder: Path) -> dict[str, float]:
     (folder / "semgraph.toml").write_text(f"[limits]\nin_flight = {FLIGHT}\n")
-    (folder / ".semgraph").mkdir()
-    (folder / ".semgraph" / "neo4j").symlink_to(neo4j())
-    await _run(engine, server, folder, 12, 4)  # imports, and workers that start
+    at = status(neo4j())
+    os.environ |= {"NEO4J_URI": at.uri, "NEO4J_USER": at.user, "NEO4J_PASSWORD": at.password}
+    await _run(engine, server.url, folder, 12, 4)  # imports, and workers that start
     server.reset()
     began, cpu = time.perf_counter(), _cpu()
-    result = await _run(engine, server, folder, EPISODES, GROUPS)
+    result = await _run(engine, server.url, folder, EPISODES, GROUPS)
     seconds, cpu = time.perf_counter() - began, _cpu() - cpu
     total = result.meter.total()
     same_as_counted(total, on_wire(server))

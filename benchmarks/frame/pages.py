@@ -28,6 +28,12 @@ DOCUMENTS = {
 }
 """Pages with generated parts, and the folder that their links start from."""
 _HERE = "benchmarks/results"
+_VERSIONS = (
+    "semgraph",
+    "graphiti-core in .venv-graphiti",
+    "lotus-ai in .venv-extras",
+    "neo4j server, local",
+)
 _PART = re.compile(r"(<!-- made: (\S+) -->\n)(.*?)(<!-- /made -->)", re.DOTALL)
 Measured = Mapping[str, tuple[Benchmark, Sequence[Line]]]
 
@@ -77,30 +83,18 @@ def _made(benchmark: Benchmark, lines: Sequence[Line]) -> str:
     if not lines:
         return f"Not measured yet: `{benchmark.command}`.\n"
     made = [line.made for line in lines]
-    machines = sorted(
-        {
-            f"{m['cores']} × {m['processor']}, {m['memory_gib']} GiB"
-            for m in (o["machine"] for o in made)
-        }
-    )
-    commits = sorted({one["commit"] + "+" * one["changed"] for one in made})
-    versions: dict[str, set[str]] = {"Python": {one["python"] for one in made if "python" in one}}
-    for one in made:
-        for name in (
-            "semgraph",
-            "graphiti-core in .venv-graphiti",
-            "lotus-ai in .venv-extras",
-            "neo4j server, local",
-        ):
-            if version := one.get("versions", {}).get(name):
-                versions.setdefault(name.partition(" in ")[0], set()).add(version)
-    dates = sorted({one["at"][:10] for one in made})
-    loads = [one["load"] for one in made if "load" in one] or [0]
-    used = "; ".join(f"{name} {', '.join(sorted(some))}" for name, some in versions.items() if some)
+    machines = {"{cores} × {processor}, {memory_gib} GiB".format(**one["machine"]) for one in made}
+    commits = {one["commit"] + "+" * one["changed"] for one in made}
+    dates, used = sorted({one["at"][:10] for one in made}), list[str]()
+    for name in _VERSIONS:
+        found = {v for one in made if (v := one.get("versions", {}).get(name))}
+        used += [f"{name.partition(' in ')[0]} {', '.join(sorted(found))}"] if found else []
+    loads = [one.get("load", 0) for one in made]
+    failed = sum(bool(line.failed) for line in lines)
     return (
-        f"Measured {' to '.join(dict.fromkeys((dates[0], dates[-1])))} on {', '.join(machines)}, commit {', '.join(commits)}; "
-        f"{len(lines)} trials, load {min(loads):g}–{max(loads):g} at the start, {minutes(lines):.0f} min; "
-        f"{sum(bool(line.failed) for line in lines)} failed. {used}. All trials, with versions and settings: "
+        f"Measured {' to '.join(dict.fromkeys((dates[0], dates[-1])))} on {', '.join(sorted(machines))}, commit "
+        f"{', '.join(sorted(commits))}; {len(lines)} trials, load {min(loads):g}–{max(loads):g} at the start, "
+        f"{minutes(lines):.0f} min; {failed} failed. {'; '.join(used)}. All trials, with versions and settings: "
         f"[{benchmark.name}.jsonl]({benchmark.name}.jsonl). Reproduce: `{benchmark.command}` (`--again` if the code has not "
         "changed).\n"
     )  # fmt: skip

@@ -31,11 +31,10 @@ def work(
     *,
     quick: bool,
     full: bool,
-    trials: int | None = None,
     where: Mapping[str, str] | None = None,
 ) -> list[Work]:
-    """The cases and trials, in the order of the run; one trial each with `quick`, at most `trials`
-    otherwise. `where` selects cases by their keys.
+    """The cases and trials, in the order of the run; one trial each with `quick`. `where` selects
+    cases by their keys.
     """
     wanted = {_HEADINGS.get(name, name): value for name, value in (where or {}).items()}
     chosen = [
@@ -44,8 +43,7 @@ def work(
         if (case.quick if quick else full or not case.full)
         and all(str(case.key.get(name)) == value for name, value in wanted.items())
     ]
-    most = max((case.trials for case in chosen), default=0)
-    times = 1 if quick else min(most, trials or most)
+    times = 1 if quick else max((case.trials for case in chosen), default=0)
     return [(case, n) for n in range(times) for case in chosen if n < case.trials]
 
 
@@ -56,15 +54,11 @@ def outstanding(benchmark: Benchmark, todo: Sequence[Work], lines: Lines) -> lis
     return [one for one in todo if _line(benchmark, *one, made).identity not in done]
 
 
-def measure(
-    benchmark: Benchmark, todo: Sequence[Work], lines: Lines, until: float | None = None
-) -> Iterator[Line]:
+def measure(benchmark: Benchmark, todo: Sequence[Work], lines: Lines) -> Iterator[Line]:
     """Measure, and write each line immediately. Cases that cannot be measured here are skipped with
-    a reason. Nothing starts after `until`, in seconds of `time.monotonic`.
+    a reason.
     """
     for case, trial in todo:
-        if until is not None and time.monotonic() >= until:
-            return
         made = made_by(benchmark.name, benchmark.sources) | {"seed": trial}
         began, figures, failed = time.perf_counter(), {}, ""
         try:

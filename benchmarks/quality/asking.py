@@ -190,12 +190,10 @@ class Asking:
     def figures(self) -> Figures:
         """The cost of all runs, and the name of the model."""
         total = self.total
+        counted = ("attempts", "tokens_in", "tokens_cached", "tokens_out")
         return {
             "calls": total.calls_issued,
-            "attempts": total.attempts,
-            "tokens_in": total.tokens_in,
-            "tokens_cached": total.tokens_cached,
-            "tokens_out": total.tokens_out,
+            **{name: getattr(total, name) for name in counted},
             "usd": None if total.dollars is None else round(total.dollars, 6),
             # nobody timed the first part of a resumed trial
             "seconds": None if self.resumed else round(self.seconds, 2),

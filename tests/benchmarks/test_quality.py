@@ -16,7 +16,6 @@ from benchmarks.frame import Unmeasured
 from benchmarks.memories.memories import MEMORIES
 from benchmarks.quality import labelled, public
 from benchmarks.quality.asking import Asking, Noted, Stopped, refuse_simulated
-from benchmarks.quality.contradictions import SPLITS, stories
 from benchmarks.quality.inputs import UserInputs
 from benchmarks.quality.scores import all_at, any_at, locomo, recall_at
 from benchmarks.quality.tasks import remembered
@@ -102,13 +101,9 @@ def test_a_model_with_a_price_needs_a_limit(monkeypatch: pytest.MonkeyPatch) -> 
 def test_labelled_rows_are_as_many_as_their_names_say() -> None:
     asked, labels = labelled.texts()
     assert (len(asked), len(labels)) == (400, 32)
-    joined, ranked = (
-        labelled.labelled(labelled.JOIN, "block"),
-        labelled.labelled(labelled.RANKING, "logit"),
-    )
+    joined, ranked = (labelled.joined(), labelled.ranked())
     assert (len(joined.truth), sum(joined.truth)) == (200, 49)
     assert len(ranked.rows.groups()) == 20
-    assert [len(stories(split)) for split in SPLITS] == [20, 34]
 
 
 def test_scores_are_those_of_the_communities() -> None:
