@@ -17,7 +17,7 @@ VENV_EXTRAS := .venv-extras
 # graphiti-core, whose databases semgraph shares
 VENV_GRAPHITI := .venv-graphiti
 
-# Ray, which asks for versions of its own, and faiss beside it
+# Ray, which asks for versions of its own
 VENV_RAY := .venv-ray
 
 # Pythons that the suite is run with, each at the newest versions allowed, and the oldest of them at the oldest too: make nightly
@@ -28,9 +28,8 @@ TRIED ?= not torch
 KILLS ?= 20
 SECONDS ?= 60
 SEED ?=
-FULL ?=
 
-.PHONY: demo fuzz kill soak nightly test test-extras test-graphiti test-newest test-ray check fmt recordings pages schemas docs bench bench-full bench-scale bench-quick clean
+.PHONY: demo fuzz kill soak nightly test test-extras test-graphiti test-newest test-ray check fmt recordings pages schemas docs bench bench-full bench-quick clean
 
 # a knowledge graph from three chat messages, by a model on this machine (fetched once, 1.1 GB)
 demo: $(VENV)/.demo
@@ -117,13 +116,9 @@ docs: $(VENV)/.installed
 bench: $(VENV)/.installed $(VENV_EXTRAS)/.installed $(VENV_GRAPHITI)/.installed
 	$(BIN)/python -m benchmarks run
 
-# what takes longer too
-bench-full: $(VENV)/.installed $(VENV_EXTRAS)/.installed $(VENV_GRAPHITI)/.installed
+# what takes longer too, workers of Ray among it
+bench-full: $(VENV)/.installed $(VENV_EXTRAS)/.installed $(VENV_GRAPHITI)/.installed $(VENV_RAY)/.installed
 	$(BIN)/python -m benchmarks run --full
-
-# several workers and large graphs: 50 minutes; FULL=--full for 100,000 episodes, 40 minutes more
-bench-scale: $(VENV)/.installed $(VENV_RAY)/.faiss
-	$(BIN)/python -m benchmarks run scale $(FULL)
 
 # does it all run here? Four minutes; the results are left alone
 bench-quick: $(VENV)/.installed
@@ -162,10 +157,6 @@ $(VENV_GRAPHITI)/.installed: pyproject.toml constraints.txt constraints-graphiti
 $(VENV_RAY)/.installed: pyproject.toml constraints.txt
 	test -x $(VENV_RAY)/bin/python || $(PYTHON) -m venv $(VENV_RAY)
 	$(VENV_RAY)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[ray,dev]"
-	touch $@
-
-$(VENV_RAY)/.faiss: $(VENV_RAY)/.installed
-	$(VENV_RAY)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[ray,faiss,dev]"
 	touch $@
 
 clean:

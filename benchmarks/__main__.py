@@ -5,7 +5,6 @@ results.
 from __future__ import annotations
 
 import signal
-import time
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -14,17 +13,16 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from benchmarks.suite.benchmark import Benchmark, load, names
-from benchmarks.suite.inputs import INPUTS
-from benchmarks.suite.lines import RESULTS, Line, Lines
-from benchmarks.suite.made import ROOT
-from benchmarks.suite.pages import files, minutes, page, wrong
-from benchmarks.suite.running import UNMEASURED, Work, measure, outstanding, work
+from benchmarks.frame import Benchmark, Lines
+from benchmarks.frame.cases import load, names
+from benchmarks.frame.lines import RESULTS, ROOT
+from benchmarks.frame.pages import files, minutes, page, read, wrong
+from benchmarks.frame.run import UNMEASURED, measure, outstanding, work
+from benchmarks.quality.inputs import INPUTS
 from semgraph.errors import PlanError
 
 QUICK = ROOT / ".semgraph" / "benchmarks"
 """The folder of quick runs, so that they do not change the results."""
-_REAL = "public and real"
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__
 )
@@ -33,46 +31,29 @@ Names = Annotated[
 ]
 Into = Annotated[
     Path | None,
-    typer.Option(
-        "--into", metavar="FOLDER", help="write lines and pages here in place of the results"
-    ),
+    typer.Option(metavar="FOLDER", help="write lines and pages here in place of the results"),
 ]
 
 
 def _chosen(chosen: list[str] | None) -> list[Benchmark]:
-    try:
-        return [load(name) for name in chosen or names()]
-    except KeyError as error:
-        close = [
-            m
-            for name in chosen or ()
-            if name not in names()
-            for m in get_close_matches(name, names(), 1)
-        ]
-        hint = f'. Did you mean "{close[0]}"?' if close else ""
-        _stop(f"{error.args[0]}{hint}")
+    for name in chosen or ():
+        if name not in names():
+            close = get_close_matches(name, names(), 1)
+            hint = f'. Did you mean "{close[0]}"?' if close else ""
+            _stop(f'no benchmark "{name}"; known: {", ".join(names())}{hint}')
+    return [load(name) for name in chosen or names()]
 
 
 def _ready(chosen: list[Benchmark], *, named: bool) -> list[Benchmark]:
     """The benchmarks that can run. A named benchmark that lacks something ends the run before it
     starts.
     """
-    try:
-        lacking = {benchmark.name: benchmark.lacks() for benchmark in chosen}
-    except PlanError as error:
-        _stop(str(error))
+    lacking = {benchmark.name: benchmark.lacks() for benchmark in chosen}
     for name in filter(lacking.get, lacking):
         typer.echo(f"{name}: {'' if named else 'skipped: '}{lacking[name]}", err=True)
     if named and any(lacking.values()):
         raise typer.Exit(2)
     return [benchmark for benchmark in chosen if not lacking[benchmark.name]]
-
-
-def _where(conditions: list[str]) -> dict[str, str]:
-    for text in conditions:
-        if "=" not in text:
-            _stop(f'--where "{text}": use KEY=VALUE, such as facts=1000')
-    return dict(text.split("=", 1) for text in conditions)
 
 
 def _stop(text: str) -> NoReturn:
@@ -83,51 +64,37 @@ def _stop(text: str) -> NoReturn:
 @app.command(name="list")
 def list_(into: Into = None) -> None:
     """List the benchmarks: question, cases, existing trials and their time."""
-    for benchmark in _chosen(None):
-        cases, lines = benchmark.cases(), _read(benchmark, into or RESULTS)
+    for name, (benchmark, lines) in read(into or RESULTS).items():
+        cases = benchmark.cases()
         quick, full = sum(case.quick for case in cases), sum(case.full for case in cases)
-        trials = sum(case.trials for case in cases if not case.full)
-        typer.echo(f"{benchmark.name:<12} {benchmark.question}")
-        chosen = f"{len(cases)} cases, {quick} quick, {full} with --full only; {trials} trials by default"
-        existing = f"{len(lines)} exist, which took {minutes(lines):.1f} min"
-        typer.echo(f"{'':<12} {benchmark.kind}; {chosen}; {existing}")
+        typer.echo(f"{name:<10} {benchmark.question}")
+        chosen = f"{len(cases)} cases, {quick} quick, {full} with --full only"
+        typer.echo(
+            f"{'':<10} {benchmark.kind}; {chosen}; {len(lines)} trials exist, {minutes(lines):.1f} min"
+        )
 
 
 @app.command()
 def run(
     given: Names = None,
     quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", help="two minutes of cases, one trial each; does not change the results"
-        ),
+        bool, typer.Option(help="few cases, one trial each; leaves the results alone")
     ] = False,
-    full: Annotated[bool, typer.Option("--full", help="include the cases that take long")] = False,
-    only: Annotated[
+    full: Annotated[bool, typer.Option(help="include the cases that take long")] = False,
+    where: Annotated[
         list[str] | None,
-        typer.Option(
-            "--where", metavar="KEY=VALUE", help="only cases with this key, such as facts=1000"
-        ),
+        typer.Option(metavar="KEY=VALUE", help="only cases with this key, such as facts=1000"),
     ] = None,
-    trials: Annotated[
-        int | None, typer.Option(min=1, help="the most trials of each case; a later run continues")
-    ] = None,
-    again: Annotated[bool, typer.Option("--again", help="measure existing trials again")] = False,
-    budget: Annotated[
-        float | None,
-        typer.Option(
-            "--minutes", min=0.01, help="start nothing after this time; a later run continues"
-        ),
-    ] = None,
+    again: Annotated[bool, typer.Option(help="measure existing trials again")] = False,
     model: Annotated[
-        str | None, typer.Option(metavar="SPEC", help=f"for {_REAL}: openai:NAME, local")
+        str | None, typer.Option(metavar="SPEC", help="for quality: openai:NAME, local")
     ] = None,
     max_usd: Annotated[
         float | None, typer.Option(min=0, help="the limit for the model's cost in this run")
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="for public: the folder with your downloads"),
+        typer.Option(metavar="FOLDER", help="for quality: your downloads of public data sets"),
     ] = None,
     into: Into = None,
 ) -> None:
@@ -135,24 +102,28 @@ def run(
     continues.
     """
     folder = into or (QUICK if quick else RESULTS)
-    until = time.monotonic() + 60 * budget if budget else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    console, broken, missing = Console(stderr=True), 0, 0
+    console, broken = Console(stderr=True), 0
     INPUTS.model, INPUTS.max_usd, INPUTS.data = model, max_usd, data
-    where = _where(only or [])
+    if wrongly := [text for text in where or () if "=" not in text]:
+        _stop(f'--where "{wrongly[0]}": use KEY=VALUE, such as facts=1000')
+    keys = dict(text.split("=", 1) for text in where or ())
     try:
-        for benchmark in _ready(_chosen(given), named=bool(given)):
-            lines = Lines(benchmark.name, folder)
-            _read(benchmark, folder)
-            todo = work(benchmark, quick=quick, full=full, trials=trials, where=where)
-            left = todo if again else outstanding(benchmark, todo, lines)
-            note = f", {len(todo) - len(left)} exist already" if len(left) < len(todo) else ""
-            console.print(f"{benchmark.name}: {len(left)} trials to measure{note}")
-            done = _measured(benchmark, left, lines, until, console)
-            broken += sum(
-                bool(line.failed) and not line.failed.startswith(UNMEASURED) for line in done
+        for one in _ready(_chosen(given), named=bool(given)):
+            lines, reported = Lines(one.name, folder), set[str]()
+            todo = work(one, quick=quick, full=full, where=keys)
+            left = todo if again else outstanding(one, todo, lines)
+            console.print(
+                f"{one.name}: {len(left)} trials to measure, {len(todo) - len(left)} exist already"
             )
-            missing += len(left) - len(done)
+            done = measure(one, left, lines)
+            for line in track(done, description=one.name, total=len(left), console=console):
+                broken += bool(line.failed) and not line.failed.startswith(UNMEASURED)
+                if line.failed and line.failed not in reported:
+                    reported.add(line.failed)
+                    console.print(f"{one.name} {dict(line.key)}: {line.failed}", markup=False)
+    except (PlanError, ValueError) as error:
+        _stop(str(error))
     except KeyboardInterrupt:
         console.print(
             "Interrupted. Finished trials are recorded; the same command continues with the rest."
@@ -161,56 +132,27 @@ def run(
     _write(folder)
     if INPUTS.left is not None:
         console.print(f"${INPUTS.spent:.4f} spent, ${INPUTS.left:.4f} of ${INPUTS.max_usd:g} left.")
-    if missing:
-        console.print(
-            f"{missing} trials did not start within {budget:g} min; the same command continues with them."
-        )
-    if broken or missing:
+    if broken:
         raise typer.Exit(1)
-
-
-def _measured(
-    benchmark: Benchmark, left: list[Work], lines: Lines, until: float | None, console: Console
-) -> list[Line]:
-    """Measure with a progress bar; report each reason for a missing figure once."""
-    done, reported = list[Line](), set[str]()
-    trials = measure(benchmark, left, lines, until)
-    for line in track(trials, description=benchmark.name, total=len(left), console=console):
-        done.append(line)
-        if line.failed and line.failed not in reported:
-            reported.add(line.failed)
-            console.print(f"{benchmark.name} {dict(line.key)}: {line.failed}", markup=False)
-    return done
 
 
 @app.command()
 def table(given: Names = None, into: Into = None) -> None:
     """Generate the pages from the results, and print them."""
-    folder = into or RESULTS
-    chosen = [(benchmark, _read(benchmark, folder)) for benchmark in _chosen(given)]
-    _write(folder)
-    for benchmark, lines in chosen:
-        typer.echo(page(benchmark, lines))
+    chosen, measured = _chosen(given), read(into or RESULTS)
+    _write(into or RESULTS)
+    for benchmark in chosen:
+        typer.echo(page(*measured[benchmark.name]))
 
 
 @app.command()
 def check(into: Into = None) -> None:
     """Check that the pages agree with the results."""
-    for benchmark in _chosen(None):
-        _read(benchmark, into or RESULTS)
     different = wrong(into or RESULTS)
     for path in different:
         typer.echo(f"{path}: differs from the results. Run: semgraph-bench table", err=True)
     if different:
         raise typer.Exit(1)
-
-
-def _read(benchmark: Benchmark, folder: Path) -> list[Line]:
-    """All lines; the command ends if one cannot be read."""
-    try:
-        return list(Lines(benchmark.name, folder))
-    except ValueError as error:
-        _stop(str(error))
 
 
 def _write(folder: Path) -> None:

@@ -26,9 +26,8 @@ def memory_at(bolt: Sequence[str], url: str, dimensions: int) -> Any:
     from graphiti_core.llm_client.config import LLMConfig
     from graphiti_core.llm_client.openai_generic_client import OpenAIGenericClient
 
-    config = LLMConfig(
-        api_key="none", model="gpt-4.1-mini", small_model="gpt-4.1-mini", base_url=url
-    )
+    model = "gpt-4.1-mini"
+    config = LLMConfig(api_key="none", model=model, small_model=model, base_url=url)
     vectors = OpenAIEmbedderConfig(
         api_key="none", base_url=url, embedding_model="stand-in", embedding_dim=dimensions
     )
@@ -72,18 +71,9 @@ def counting() -> Iterator[Statements]:
             kind.run = run  # type: ignore[method-assign]
 
 
-def reset(url: str) -> None:
-    """Reset the counters of the model server."""
-    _request(url, "reset", "POST")
-
-
-def calls(url: str) -> int:
-    """Calls that the model server has answered since the reset, without embeddings."""
-    count: int = _request(url, "counters", "GET")["calls"]
-    return count
-
-
-def _request(url: str, path: str, method: str) -> Any:
+def asked(url: str, path: str) -> Any:
+    """What the model server says: `reset` its counters, or its `counters`."""
+    method = "POST" if path == "reset" else "GET"
     request = urllib.request.Request(f"{url.removesuffix('/v1')}/{path}", method=method)
     with urllib.request.urlopen(request) as answer:
         return json.load(answer)

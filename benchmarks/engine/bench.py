@@ -1,182 +1,141 @@
-"""The cost of the engine itself."""
+"""The cost of the engine itself: of a call, many episodes, a start, a plan, workers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
-from benchmarks.engine import goals, own
-from benchmarks.engine.calls import WAYS, cpu_of
-from benchmarks.engine.planning import planned
-from benchmarks.suite import Benchmark, Case, Chart, Column, Contest, Table, Target
+from benchmarks.engine import own, workers
+from benchmarks.engine.calls import WAYS as CALLS
+from benchmarks.engine.calls import cpu_of
+from benchmarks.engine.growth import grown
+from benchmarks.frame import Benchmark, Case, Chart, Table
+from benchmarks.search.bench import LARGE
 
-SDK, WHOLE = "openai: chat.completions.create", "semgraph: sem_filter, all included"
+SDK = "openai: chat.completions.create"
 STARTS = {
-    "import semgraph": ("-c", "import semgraph"),
-    "semgraph --help": ("-m", "semgraph", "--help"),
+    "import semgraph": partial(own.started, ("-c", "import semgraph")),
+    "semgraph --help": partial(own.started, ("-m", "semgraph", "--help")),
+    "import lotus": partial(own.imported, "lotus", "lotus"),
+    "import graphiti_core": partial(own.imported, "graphiti-core", "graphiti_core"),
 }
-IMPORTS = {
-    "import lotus": ("lotus", "lotus"),
-    "import graphiti_core": ("graphiti-core", "graphiti_core"),
+COMMANDS = {
+    "semgraph run add_episode": ("run", "add_episode", "--llm", "recorded", "--store", "memory"),
+    "semgraph plans check add_episode": ("plans", "check", "add_episode"),
 }
 STEPS = (0, 10, 30, 100, 300)
 """Of plans; 0: the shipped add_episode."""
-CALL, START, PLAN = "CPU of a call", "start", "plan"
+CALL, GROWTH, COMMAND, START, PLAN = "CPU of a call", "many episodes", "command", "start", "plan"
+TWO = "two workers"
+EPISODES = {100: 10, 3_000: 30, 10_000: 100}
+"""The number of episodes, and of groups: from 3,000 on, a hundred episodes of each group."""
 
 
 def cases() -> Sequence[Case]:
-    """The goals; CPU for each call, start-up, planning."""
-    found = [*goals.cases()]
-    found += [
-        Case({"what": CALL, "way": way}, lambda _, way=way: cpu_of(way), seconds=120)
-        for way in WAYS
-    ]
-    found += [
-        Case({"what": START, "way": name}, partial(own.started, words), quick=True)
-        for name, words in STARTS.items()
-    ]
-    found += [
-        Case({"what": START, "way": name}, partial(own.imported, *of), trials=1)
-        for name, of in IMPORTS.items()
-    ]
-    return [*found, *_plans()]
-
-
-def _plans() -> Iterator[Case]:
+    """All cases; those that take long with --full only."""
+    found = [*_many()]
+    found += [Case({"what": CALL, "way": way}, partial(cpu_of, way)) for way in CALLS]
+    for name, words in COMMANDS.items():
+        found.append(Case({"what": COMMAND, "way": name}, partial(own.command, words), trials=1))
+    for name, start in STARTS.items():
+        ours = "semgraph" in name
+        found.append(Case({"what": START, "way": name}, start, quick=ours, trials=3 if ours else 1))
     for steps in STEPS:
+        way = f"{steps} steps" if steps else "add_episode"
+        key = {"what": PLAN, "way": way, "kind": "a chain of steps", "steps": steps}
+        found.append(Case(key, partial(own.planned, steps), quick=steps <= 10, full=steps > 100))
+    settings = {"latency_s": workers.LATENCY, "in_flight": workers.FLIGHT, "store": "Neo4j"}
+    for engine in (workers.ALONE, "ray?workers=1", "ray?workers=2"):
+        run = partial(workers.measured, engine)
+        found.append(Case({"what": TWO, "way": engine}, run, settings, full=True, trials=1))
+    return found
+
+
+def _many() -> Iterator[Case]:
+    """Growing numbers of episodes over an empty store, over one that holds many facts, and over one
+    whose groups hold what a hundred episodes stated.
+    """
+    for episodes, facts, before in (
+        (100, 0, 0),
+        (3_000, 0, 0),
+        (3_000, LARGE, 0),
+        (3_000, 0, 100),
+        (10_000, 0, 0),
+    ):
+        kind = f"{facts:,} facts at the start" if facts else "an empty store"
+        kind = f"{before} episodes in each group before" if before else kind
         key = {
-            "what": PLAN,
-            "way": f"{steps} steps" if steps else "add_episode",
-            "kind": "a chain of steps",
-            "steps": steps,
+            "way": f"{episodes:,} of {EPISODES[episodes]} groups",
+            "kind": kind,
+            "episodes": episodes,
         }
-        yield Case(key, partial(planned, steps), quick=steps <= 10, full=steps > 100)
+        yield _grown(key, episodes, EPISODES[episodes], facts, before)
+    for episodes, number, before in (
+        (500, 5, 0),
+        (10_000, 1_000, 0),
+        (10_000, 100, 100),
+        (100_000, 1_000, 0),
+    ):
+        kind = f"{before} episodes in each group before" if before else "groups that begin empty"
+        key = {"way": f"{episodes:,} episodes of {number:,} groups", "kind": kind}
+        yield _grown(key, episodes, number, 0, before, quick=episodes < 1_000)
 
 
-def _chart(name: str, title: str, what: str, x: str, figure: str, axis: str) -> Chart:
-    note = "Both axes are logarithmic; x^e is fitted to all trials, with the 95 % interval of e. Bars: all trials."
-    where = {"what": what, x: tuple(STEPS[1:]) if x == "steps" else tuple(goals.EPISODES)}
-    return Chart(name, title, x, figure, "kind", (axis, title), where, "xy", grows=True, note=note)
+def _grown(key: Mapping[str, Any], episodes: int, *of: int, quick: bool = False) -> Case:
+    more: dict[str, Any] = {
+        "trials": 3 if episodes == 100 else 1,
+        "quick": quick,
+        "full": episodes > 3_000,
+    }
+    return Case({"what": GROWTH, **key}, partial(grown, episodes, *of), seconds=7_200, **more)
 
 
 BENCHMARK = Benchmark(
-    name="engine",
-    question="What does semgraph itself cost, without models and stores?",
-    kind="simulated",
-    cases=cases,
-    tables=(
+    "engine",
+    "What does semgraph itself cost, without models and stores?",
+    cases,
+    (
         Table(
-            "How much CPU does a model call take?",
-            ("way",),
-            (Column("cpu_ms_per_call", "ms a call", "{:.3f}", ratio=True), Column("seconds", "s", "{:.2f}")),
-            where={"what": CALL},
-            baseline={"way": SDK},
-            note="1,000 calls of 50 ms, 64 in flight, the server in another process. × is the multiple of the SDK's own call.",
+            "How much CPU does a model call take?", "way", "ms a call=cpu_ms_per_call:.3f ×; s=seconds:.2f", {"what": CALL},
+            {"way": SDK},
+            "1,000 calls of 50 ms, 64 in flight, the server in another process. × is the multiple of the SDK's own call.",
         ),
         Table(
-            "How much CPU does one more episode take, and how much without the executor for few rows?",
-            ("way",),
-            (
-                Column("own_ms", "own ms", "{:.1f}"),
-                Column("model_ms", "model layer ms", "{:.1f}"),
-                Column("store_ms", "store ms", "{:.1f}"),
-                Column("duckdb_ms", "own ms, DuckDB alone", "{:.1f}"),
-                Column("ratio", "ratio", "{:.2f}"),
-            ),
-            where={"what": goals.EXECUTORS},
-            note="add_episode as shipped, a store in memory; costs that occur once in a run are excluded. Medians of three "
-            "runs of each, in turn, in one process.",
+            "Do CPU and memory stay flat over many episodes?", "way, kind",
+            """s=seconds:.1f; CPU ms an episode=cpu_ms_each:.1f; first tenth=first_ms:.1f; last tenth=last_ms:.1f;
+            last / first=growth:.2f; MiB after the first tenth=first_mib; at the end=last_mib; peak=peak_mib; calls;
+            second run: s=again_s:.1f; calls=again_calls""",
+            {"what": GROWTH},
+            note="One process, an SQLite file, a model that answers immediately; from 500 episodes on measured once. Facts at "
+            "the start belong to another group. In groups that begin empty an episode has more candidates at the end than at "
+            "the beginning; where each had 100 episodes before, the graph hardly grows, and what grows is the run. The peak "
+            "includes the episodes before. The messages of a group name fourteen people, four in each.",
         ),
         Table(
-            "How long does a stream of messages take on Neo4j, and how much CPU of the client?",
-            ("stream", "way"),
-            (
-                Column("seconds", "s", "{:.2f}", ratio=True),
-                Column("cpu_ms", "CPU ms", ratio=True),
-                Column("calls", "calls"),
-                Column("queries", "store queries"),
-            ),
-            where={"what": goals.STREAM},
-            baseline={"way": goals.GRAPHITI},
-            note="The model takes 200 ms a call. × is the multiple of graphiti-core, in the same trials.",
+            "How much faster are two workers than one?", "way", "s=seconds:.1f ×; CPU s=cpu_s:.1f ×; calls", {"what": TWO},
+            {"way": "ray?workers=1"},
+            f"add_episode, {workers.EPISODES:,} episodes of {workers.GROUPS} groups, {workers.FLIGHT} requests at one time; "
+            "the model takes 200 ms a call. The model server takes one of the two cores when it is asked.",
         ),
         Table(
-            "What do many episodes cost, at the beginning and at the end, and running them again?",
-            ("way", "kind"),
-            (
-                Column("seconds", "s", "{:.1f}"),
-                Column("cpu_ms_each", "CPU ms an episode", "{:.1f}"),
-                Column("first_ms", "first tenth", "{:.1f}"),
-                Column("last_ms", "last tenth", "{:.1f}"),
-                Column("growth", "last / first", "{:.2f}"),
-                Column("first_mib", "MiB after the first tenth"),
-                Column("last_mib", "at the end"),
-                Column("peak_mib", "peak"),
-                Column("calls", "calls"),
-                Column("again_s", "second run: s", "{:.1f}"),
-                Column("again_calls", "calls"),
-            ),
-            where={"what": goals.GROWTH},
-            note="An SQLite file, a model that answers immediately; from 3,000 episodes on measured once. Facts at the start "
-            "belong to another group. In groups that begin empty an episode has more candidates at the end than at the "
-            "beginning; where each had 100 episodes before, the graph hardly grows. The messages of a group name fourteen "
-            "people, four in each.",
-        ),
-        Table(
-            "How long does a search take?",
-            ("way", "part", "facts"),
-            (
-                Column("p50_ms", "ms p50", "{:.1f}"),
-                Column("cpu_ms", "CPU ms", "{:.1f}"),
-                Column("each_ms", "ms each, 100 at once", "{:.1f}"),
-            ),
-            where={"what": goals.SEARCH},
-            note=f"{goals.RECIPE} in a warm session, queries one by one; the store alone: per query, 100 in one request. "
-            "The benchmark `search` has the quality, all recipes and sizes.",
-        ),
-        Table(
-            "How long does a command take, as a whole process?",
-            ("way",),
-            (Column("ms", "ms"), Column("cpu_ms", "CPU ms")),
-            where={"what": goals.COMMAND},
+            "How long does a command take, as a whole process?", "way", "ms; CPU ms=cpu_ms", {"what": COMMAND},
             note="The best of five, with the start of Python; recorded answers, a store in memory.",
         ),
         Table(
-            "How long does it take to start, beyond Python's own start?",
-            ("way",),
-            (Column("seconds", "s", "{:.3f}"), Column("python_s", "Python alone s", "{:.3f}")),
-            where={"what": START},
-            note="The imports of other engines are measured once, after one that fills the disk cache.",
+            "How long does it take to start, beyond Python's own start?", "way", "s=seconds:.3f; Python alone s=python_s:.3f",
+            {"what": START}, note="The imports of other engines are measured once, after one that fills the disk cache.",
         ),
         Table(
-            "How long does it take to plan?",
-            ("way",),
-            (Column("load_ms", "read and bind ms", "{:.0f}"), Column("optimize_ms", "optimize ms", "{:.0f}")),
-            where={"what": PLAN},
+            "How long does it take to plan?", "way", "read and bind ms=load_ms; optimize ms=optimize_ms", {"what": PLAN},
             note="These plans are chains: each step has a filter and an expression, every tenth a model call.",
         ),
     ),
-    charts=(
-        _chart("planning", "ms to plan", PLAN, "steps", "total_ms", "steps of the plan"),
-        _chart("cpu", "CPU ms an episode", goals.GROWTH, "episodes", "cpu_ms_each", "episodes"),
-        _chart("memory", "peak memory, MiB", goals.GROWTH, "episodes", "peak_mib", "episodes"),
-    ),
-    targets=(
-        *goals.TARGETS,
-        Target(
-            "CPU of a call, all included, against the SDK's", {"way": WHOLE}, "cpu_ms_per_call", 0.75, of={"way": SDK},
+    (
+        Chart(
+            "cpu", "CPU ms an episode", "episodes", "cpu_ms_each", "kind", ("episodes", "CPU ms an episode"),
+            {"what": GROWTH, "episodes": tuple(EPISODES)}, "xy",
         ),
-        Target("import semgraph: s", {"way": "import semgraph"}, "seconds", 0.3, others={"way": "import lotus"}),
-        Target("semgraph --help: s", {"way": "semgraph --help"}, "seconds", 0.5, others={"way": "import lotus"}),
-    ),
-    targets_note="“must” is what every release reaches, “aim” what to work towards. “others” is graphiti-core in the same "
-    "trials (for imports: LOTUS); its search among 100,000 facts is measured with `--full` only, as are 10,000 episodes. "
-    "F1 is that of the facts of a small world ingested in the same way. Each row is measured alone by "
-    "`--where`: `--where what=stream`, `--where what=search`.",
-    contests=(
-        Contest("way", (SDK, "bare aiohttp and json"), {"cpu_ms_per_call": "CPU ms a call", "seconds": "s"},
-                where={"what": CALL}, ours=tuple(way for way in WAYS if way.startswith("semgraph"))),
-        Contest("way", tuple(IMPORTS), {"seconds": "s"}, where={"what": START}),
     ),
     sources=(*Benchmark.sources, "benchmarks/ingest", "benchmarks/search", "benchmarks/graphiti_core.py"),
 )  # fmt: skip

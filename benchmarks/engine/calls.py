@@ -1,25 +1,25 @@
 """The client's CPU of a model call: semgraph's whole stack against the openai package and bare
 HTTP.
 
-The model is a stand-in in a separate process, so only the client's CPU is counted. All clients send
-equal requests with equal concurrency, in turns within one run; the median of the turns counts.
+The model is a server in a separate process (this module), so only the client's CPU is counted. All
+clients send equal requests with equal concurrency.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.frame.processes import Child
 from semgraph.llm.base import LLM, Message, Request
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.journal import Journal
@@ -37,13 +37,13 @@ from semgraph.semantic.library import Library
 
 Ask = Callable[[int], Awaitable[None]]
 Run = Callable[[int, int], Awaitable[None]]  # so many calls, so many in flight
-
-MODEL = "gpt-4.1-mini"
+MODEL, MAX_TOKENS = "gpt-4.1-mini", 256
 RULES = (
     "You read messages of customers and decide about each of them. Answer with the JSON document asked for. "
     * 15
 )
-ITEM = "Message {number} of customer {customer}: {text}\nDoes it complain about a product? Say true or false in `keep`."
+ITEM = "Message {number} of customer {customer}: {text}\nDoes it complain about a product? "
+ASKED = "Say true or false in `keep`."
 TEXT = (
     "The kettle that I bought in May has been leaking since Monday, and nobody answers the phone. "
 )
@@ -53,29 +53,30 @@ SCHEMA: dict[str, Any] = {
     "required": ["keep"],
     "additionalProperties": False,
 }
-MAX_TOKENS = 256
+_SCHEMA_TEXT = json.dumps(SCHEMA, sort_keys=True, separators=(",", ":"))
 
 
 def prompt(number: int) -> str:
     """The message about one row."""
-    return ITEM.format(number=number, customer=f"c{number % 97}", text=TEXT * (1 + number % 4))
+    return (ITEM + ASKED).format(
+        number=number, customer=f"c{number % 97}", text=TEXT * (1 + number % 4)
+    )
 
 
 def body(number: int) -> dict[str, Any]:
     """The body of the HTTP request."""
+    schema = {"name": "answer", "strict": True, "schema": SCHEMA}
+    messages = [{"role": "system", "content": RULES}, {"role": "user", "content": prompt(number)}]
     return {
-        "model": MODEL,
-        "messages": [
-            {"role": "system", "content": RULES},
-            {"role": "user", "content": prompt(number)},
-        ],
-        "max_tokens": MAX_TOKENS,
-        "temperature": 0,
-        "response_format": {
-            "type": "json_schema",
-            "json_schema": {"name": "answer", "strict": True, "schema": SCHEMA},
-        },
-    }
+        "model": MODEL, "messages": messages, "max_tokens": MAX_TOKENS, "temperature": 0,
+        "response_format": {"type": "json_schema", "json_schema": schema},
+    }  # fmt: skip
+
+
+def request(number: int) -> Request:
+    """The request about one row, as operators make it."""
+    messages = (Message("system", RULES), Message("user", prompt(number)))
+    return Request("default", messages, _SCHEMA_TEXT, MAX_TOKENS, partition="g", step="kept")
 
 
 def check(text: str) -> None:
@@ -102,13 +103,12 @@ def each(ask: Ask) -> Run:
     return run
 
 
-async def sdk(url: str, closing: AsyncExitStack, **options: Any) -> Run:
+async def sdk(url: str, closing: AsyncExitStack) -> Run:
     """`chat.completions.create` alone: the answer is not even parsed as JSON."""
     import openai
 
-    client = await closing.enter_async_context(
-        openai.AsyncOpenAI(base_url=url, api_key="none", **options)
-    )
+    client = openai.AsyncOpenAI(base_url=url, api_key="none")
+    await closing.enter_async_context(client)
 
     async def ask(number: int) -> None:
         await client.chat.completions.create(**body(number))
@@ -116,44 +116,16 @@ async def sdk(url: str, closing: AsyncExitStack, **options: Any) -> Run:
     return each(ask)
 
 
-async def sdk_aiohttp(url: str, closing: AsyncExitStack) -> Run:
-    """The same over the package's aiohttp transport."""
-    import openai
-
-    return await sdk(url, closing, http_client=openai.DefaultAioHttpClient())
-
-
 async def bare_aiohttp(url: str, closing: AsyncExitStack) -> Run:
     """No more than HTTP and JSON."""
     import aiohttp
 
-    session = await closing.enter_async_context(
-        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
-    )
+    session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+    await closing.enter_async_context(session)
 
     async def ask(number: int) -> None:
         async with session.post(f"{url}/chat/completions", json=body(number)) as response:
             check(json.loads(await response.read())["choices"][0]["message"]["content"])
-
-    return each(ask)
-
-
-def request(number: int) -> Request:
-    """The request about one row, as operators make it."""
-    messages = (Message("system", RULES), Message("user", prompt(number)))
-    return Request("default", messages, _SCHEMA_TEXT, MAX_TOKENS, partition="g", step="kept")
-
-
-_SCHEMA_TEXT = json.dumps(SCHEMA, sort_keys=True, separators=(",", ":"))
-
-
-async def endpoint_alone(url: str, closing: AsyncExitStack) -> Run:
-    """`semgraph.llm.openai` without any wrapper."""
-    endpoint = OpenAI(MODEL, url, price=FlatPrice(0.4, 1.6, 0.1))
-    closing.push_async_callback(endpoint.aclose)
-
-    async def ask(number: int) -> None:
-        check((await endpoint.complete(request(number))).text)
 
     return each(ask)
 
@@ -167,19 +139,20 @@ def stacked(url: str, closing: AsyncExitStack) -> LLM:
     journal = Journal(Path(folder) / "journal.db")
     closing.callback(journal.close)
     budget = Budget(max_calls=10**9, max_tokens=10**12, max_usd=10**6, max_seconds=10**6)
-    model = Stack(budget=budget, journal=journal).model(
-        endpoint, Limiter(in_flight=64, rpm=10**7, tpm=10**10)
-    )
+    limiter = Limiter(in_flight=64, rpm=10**7, tpm=10**10)
+    model = Stack(budget=budget, journal=journal).model(endpoint, limiter)
     closing.push_async_callback(model.aclose)
     return model
 
 
 async def whole_stack(url: str, closing: AsyncExitStack) -> Run:
-    """A request made by hand, through the whole stack, and its answer checked."""
+    """A request made by hand, through the whole stack, and its answer checked; other rows in every
+    turn, or the journal would know them.
+    """
     model, turn = stacked(url, closing), iter(range(10**9))
 
     async def run(calls: int, in_flight: int) -> None:
-        first = next(turn) * 100_000  # other rows in every turn, or the journal would know them
+        first = next(turn) * 100_000
 
         async def ask(number: int) -> None:
             check((await model.complete(request(first + number))).text)
@@ -194,19 +167,10 @@ async def operator(url: str, closing: AsyncExitStack) -> Run:
     between.
     """
     model, turn = stacked(url, closing), iter(range(10**9))
-    item = Template.parse(ITEM.replace("Say true or false in `keep`.", ""))
-    columns: Any = pa.schema(
-        [
-            pa.field("number", pa.int64()),
-            pa.field("customer", pa.string()),
-            pa.field("text", pa.string()),
-        ]
-    )
-    node = SemFilter(
-        prompt=PromptSet((("", Prompt("complains", (), rules=RULES, item=item)),)),
-        input=Input(name="rows", columns=columns, step="rows"),
-        step="kept",
-    )
+    columns: Any = pa.schema({"number": pa.int64(), "customer": pa.string(), "text": pa.string()})
+    asked = Prompt("complains", (), rules=RULES, item=Template.parse(ITEM))
+    source = Input(name="rows", columns=columns, step="rows")
+    node = SemFilter(prompt=PromptSet((("", asked),)), input=source, step="kept")
     way = Library().get("sem_filter", Choice.parse("per_row"))
     embedder = OpenAIEmbedder("none", base_url=url)  # no filter reads it
 
@@ -225,61 +189,65 @@ async def operator(url: str, closing: AsyncExitStack) -> Run:
     return run
 
 
-async def replay(url: str, closing: AsyncExitStack) -> Run:
-    """The whole stack, answering from the journal."""
-    model = stacked(url, closing)
-
-    async def ask(number: int) -> None:
-        check((await model.complete(request(number))).text)
-
-    return each(ask)
-
-
 WAYS: dict[str, Callable[[str, AsyncExitStack], Awaitable[Run]]] = {
     "openai: chat.completions.create": sdk,
-    "openai: create, aiohttp transport": sdk_aiohttp,
     "bare aiohttp and json": bare_aiohttp,
-    "semgraph: endpoint alone": endpoint_alone,
     "semgraph: whole stack": whole_stack,
     "semgraph: sem_filter, all included": operator,
-    "semgraph: from the journal": replay,
 }
 
 
-@contextmanager
-def model_server(latency: float) -> Iterator[str]:
-    """The stand-in, in a separate process; its base URL."""
-    script = Path(__file__).with_name("calls_server.py")
-    process = subprocess.Popen(
-        [sys.executable, script, str(latency)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    try:
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
-
-async def spend(run: Run, calls: int, in_flight: int) -> tuple[float, float]:
-    """Seconds of CPU and of the clock for so many calls."""
-    cpu, clock = time.process_time(), time.perf_counter()
-    await run(calls, in_flight)
-    return time.process_time() - cpu, time.perf_counter() - clock
-
-
-def cpu_of(
-    way: str, calls: int = 1000, in_flight: int = 64, latency: float = 0.05
-) -> dict[str, float]:
+def cpu_of(way: str, _: int, calls: int = 1000, in_flight: int = 64) -> dict[str, float]:
     """One client, after a warm-up turn: CPU for each call, and wall seconds of all."""
-    with model_server(latency) as url:
-        cpu, clock = asyncio.run(_turn(url, way, calls, in_flight))
+    server = Child(["benchmarks.engine.calls", "0.05"])
+    try:
+        cpu, clock = asyncio.run(_turn(server.line(), way, calls, in_flight))
+    finally:
+        server.stop()
     return {"cpu_ms_per_call": round(1000 * cpu / calls, 4), "seconds": round(clock, 3)}
 
 
 async def _turn(url: str, way: str, calls: int, in_flight: int) -> tuple[float, float]:
     async with AsyncExitStack() as closing:
         run = await WAYS[way](url, closing)
-        await spend(run, calls // 4, in_flight)
-        return await spend(run, calls, in_flight)
+        await run(calls // 4, in_flight)
+        cpu, clock = time.process_time(), time.perf_counter()
+        await run(calls, in_flight)
+        return time.process_time() - cpu, time.perf_counter() - clock
+
+
+async def _serve(latency: float) -> None:
+    """A model: each chat gets one answer after a fixed time, in the requested form."""
+    from aiohttp import web
+
+    message = {"role": "assistant", "content": '{"keep": true}', "refusal": None, "annotations": []}
+    details = {
+        "prompt_tokens_details": {"cached_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    }
+    answer = {
+        "id": "chatcmpl-0", "object": "chat.completion", "created": 1_700_000_000, "model": f"{MODEL}-2025-04-14",
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 420, "completion_tokens": 6, "total_tokens": 426, **details},
+    }  # fmt: skip
+    keep = json.dumps(answer).encode()
+    verdict = keep.replace(b'{\\"keep\\": true}', b'{\\"answer\\": \\"yes\\"}')
+
+    async def chat(request: web.Request) -> web.Response:
+        asked = await request.read()
+        await asyncio.sleep(latency)
+        return web.Response(
+            body=keep if b'"keep"' in asked else verdict, content_type="application/json"
+        )
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", chat)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(float(sys.argv[1])))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import resource
 import shutil
@@ -15,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engine.own import DIMENSIONS, PLAN
-from benchmarks.ingest.messages import groups
+from benchmarks.frame.processes import figures_of, printed
+from benchmarks.frame.serving import on_wire, same_as_counted, serving
+from benchmarks.ingest.streams import groups
 from benchmarks.search.stored import file_of
-from benchmarks.suite.children import last_line_of
-from benchmarks.suite.serving import on_wire, same_as_counted, serving
 from semgraph.execution.result import Progress
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
@@ -35,9 +34,7 @@ def grown(episodes: int, number: int, facts: int, before: int, _: int) -> Figure
     the memory of the process at its end.
     """
     file = str(file_of(facts)) if facts else ""
-    words = (str(episodes), str(number), file, str(before))
-    figures: Figures = json.loads(last_line_of("benchmarks.engine.growth", *words))
-    return figures
+    return figures_of("benchmarks.engine.growth", str(episodes), str(number), file, str(before))
 
 
 @dataclass
@@ -118,4 +115,4 @@ async def measured(episodes: int, number: int, file: str, before: int) -> Figure
 if __name__ == "__main__":
     os.environ.setdefault("OPENAI_API_KEY", "none")
     many, number, file, before = sys.argv[1:]
-    print(json.dumps(asyncio.run(measured(int(many), int(number), file, int(before)))))
+    printed(asyncio.run(measured(int(many), int(number), file, int(before))))

@@ -2,216 +2,186 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
-from benchmarks.ingest.cases import (
-    GRAPHITI,
-    LATENCY,
-    PEERS,
-    SHIPPED,
-    SHORT,
-    WORLDS,
-    cases,
-    stream_of,
-)
-from benchmarks.suite import Benchmark, Chart, Column, Contest, Entry, Table, Target
+from benchmarks.frame import Benchmark, Case, Chart, Table
+from benchmarks.ingest.ours import graphiti, grown, run
+from benchmarks.ingest.streams import MADE
 
-COSTS = {
-    "calls": "calls", "rounds": "rounds", "tokens_in": "tokens in", "tokens_out": "tokens out", "seconds": "s",
-    "queries": "store queries", "cpu_ms": "CPU ms", "peak_mib": "memory MiB",
-}  # fmt: skip
-QUALITIES = {
-    "entities_f1": "entities F1", "facts_f1": "facts F1", "valid_f1": "validity F1",
-    "ended_precision": "ended P", "ended_recall": "ended R",
-}  # fmt: skip
-CALLS = (
-    Column("calls", "calls", ratio=True),
-    Column("rounds", "rounds"),
-    Column("tokens_in", "tokens in", ratio=True),
-    Column("tokens_out", "out"),
-    Column("usd", "$ at gpt-4.1-mini", "{:.4f}"),
-    Column("queries", "store queries"),
-    Column("seconds", "s", "{:.2f}", ratio=True),
-    Column("cpu_ms", "CPU ms", ratio=True),
-    Column("graph", "in the store"),
-)
-QUALITY = (
-    Column("calls", "calls", ratio=True),
-    Column("tokens_in", "tokens in", ratio=True),
-    Column("usd", "$ at gpt-4.1-mini", "{:.4f}"),
-    *(Column(name, title, "{:.3f}") for name, title in QUALITIES.items()),
-)
-GROWTH = (
-    Column("ms_each", "ms an episode", "{:.0f}"),
-    Column("calls_each", "calls", "{:.2f}"),
-    Column("cpu_ms_each", "CPU ms", "{:.0f}"),
-    Column("queries_each", "store queries", "{:.2f}"),
-    Column("tokens_in_each", "tokens in", "{:,.0f}"),
-    Column("peak_mib", "memory MiB, whole process", "{:,.0f}"),
-    Column("entities", "entities"),
-    Column("facts", "facts"),
-    Column("entities_f1", "entities F1", "{:.3f}"),
-    Column("facts_f1", "facts F1", "{:.3f}"),
-)
-NOTE = (
-    "× is the multiple of graphiti-core's defaults in the same trials, with its 95 % interval. graphiti-core runs on the same "
-    "Neo4j with the same server, embeddings and messages; “bulk” is its add_episode_bulk, “100 at once” SEMAPHORE_LIMIT=100. "
-    "Its 0.6 of similarity on Neo4j is a raw cosine of 0.2: “similar 0.2” is as shipped with that."
-)
-TOLD = tuple(map(stream_of, SHORT))
-STREAMED, AT_ONCE = stream_of("meetings 20"), stream_of("meetings 1000")
-OTHERS = tuple(map(stream_of, WORLDS))
-
-
-def _key(stream: str, way: str) -> Mapping[str, Any]:
-    return {"stream": stream_of(stream), "way": way, "store": "Neo4j"}
-
-
-def _target(stream: str, way: str, figure: str, most: float) -> Target:
-    what = f"{stream_of(stream)}, {way}: {TITLES.get(figure, figure)}"
-    others = _key(stream, "graphiti-core, bulk" if way.startswith("bulk") else GRAPHITI)
-    known = {"stream": stream_of("small world"), "way": way, "store": "SQLite"}
-    return Target(
-        what,
-        _key(stream, way),
-        figure,
-        most,
-        others=others,
-        quality="facts_f1",
-        quality_where=known,
-    )
-
-
-def _calls(stream: str, ways: Mapping[str, int]) -> tuple[Target, ...]:
-    return tuple(_target(stream, way, "calls", most) for way, most in ways.items())
-
-
-def _entry(way: str, **more: bool) -> Entry:
-    """A row of the overview: a stream of messages, with the F1 of a small world."""
-    world = {
-        "stream": stream_of("small world"),
-        "way": way,
-        "store": "Neo4j" if way in PEERS else "SQLite",
-    }
-    engine = way if way in PEERS else f"semgraph, {way}"
-    task = f"{STREAMED}, Neo4j"
-    return Entry(task, engine, _key("meetings 20", way), "facts_f1", world, **more)
-
-
-TITLES = {
-    "seconds": "s",
-    "queries": "store round trips",
-    "queries_each": "store round trips an episode",
+STORES = {"SQLite": "memory", "Neo4j": "neo4j-local"}
+LATENCY = 0.2
+"""Latency of the model in seconds: longer than the work between calls, so that rounds are calls
+that wait for each other.
+"""
+SHIPPED, GRAPHITI = "as shipped", "graphiti-core"
+WAYS: dict[str, dict[str, Any]] = {
+    SHIPPED: {},
+    "asking as Graphiti": {"preset": "graphiti"},
+    "similar 0.2": {"params": {"similar": 0.2}},
+    "dates fused": {"use": {"ask": "ask_together"}},
+    "combined": {"preset": "combined"},
+    "combined, dates fused": {"preset": "combined", "use": {"ask": "ask_together"}},
+    "fused": {"preset": "fused"},
+    "lean": {"preset": "lean"},
+    "window: ready": {"preset": "ready"},
+    "bulk": {"preset": "bulk"},
+    "bulk, packed by 5": {"preset": "bulk", "use": {"graphs": "packed(rows=5)"}},
 }
-TARGETS = (
-    *_calls(
-        "turns dated",
-        {
-            SHIPPED: 8,
-            "dates fused": 8,
-            "asking as Graphiti": 9,
-            "combined": 5,
-            "fused": 5,
-            "lean": 3,
-            "bulk": 4,
-        },
+"""Variants of add_episode, with their options."""
+PEERS: dict[str, dict[str, Any]] = {
+    GRAPHITI: {},
+    "graphiti-core, bulk": {"bulk": True},
+    "graphiti-core, bulk, 100 at once": {"bulk": True, "environment": {"SEMAPHORE_LIMIT": "100"}},
+}
+"""graphiti-core with its defaults: one episode after another, as its documentation demands; in
+bulk; and with a higher limit.
+"""
+SHORT: dict[str, tuple[str, ...]] = {
+    "turns dated": (
+        SHIPPED,
+        "asking as Graphiti",
+        "dates fused",
+        "combined",
+        "fused",
+        "lean",
+        "bulk",
     ),
-    *_calls(
-        "turns undated",
-        {SHIPPED: 11, "dates fused": 9, "asking as Graphiti": 13, "fused": 6, "bulk": 5},
-    ),
-    _target("turns dated", "bulk", "rounds", 2),
-    _target("turns undated", "bulk", "rounds", 2),
-    *_calls("dense dated", {SHIPPED: 4, "combined, dates fused": 2, "fused": 2, "lean": 2}),
-    *_calls(
-        "dense undated",
-        {SHIPPED: 5, "combined, dates fused": 2, "fused": 2, "lean": 2},
-    ),
-    _target("dense undated", SHIPPED, "rounds", 3),
-    *_calls("meetings 20", {SHIPPED: 80}),
-    _target("meetings 20", SHIPPED, "queries_each", 5),
-    *_calls("meetings 20", {"combined, dates fused": 42, "fused": 42, "lean": 26}),
-    _target("meetings 20", "combined, dates fused", "seconds", 6),
-    *_calls("meetings 1000", {"bulk": 1200, "bulk, packed by 5": 400}),
-    _target("meetings 1000", "bulk", "rounds", 3),
-)
+    "turns undated": (SHIPPED, "asking as Graphiti", "dates fused", "fused", "bulk"),
+    "dense dated": (SHIPPED, "similar 0.2", "combined, dates fused", "fused", "lean"),
+    "dense undated": (SHIPPED, "dates fused", "combined, dates fused", "fused", "lean"),
+}
+STREAM = (SHIPPED, "combined, dates fused", "fused", "lean", "window: ready", "bulk")
+WORLDS = ("small world", "world 0", "world 1", "world 2")
+GROWN = {10: 3, 100: 3, 1_000: 1, 10_000: 1}
+"""How many messages of a world, and how often."""
+GROWING = {SHIPPED: 100, "bulk": 1_000, "lean": 0}
+"""How many of them by default; more with --full, ten of each with --quick."""
 
+
+@cache
+def stream_of(short: str) -> str:
+    """A stream's name in the tables."""
+    return MADE[short](0).name
+
+
+def _case(stream: str, name: str, store: str, latency: float, **more: Any) -> Case:
+    key = {"stream": stream_of(stream), "way": name, "store": store}
+    if name in PEERS:
+        measure = partial(graphiti, stream, PEERS[name], latency)
+        return Case(key, measure, {"latency_s": latency, **PEERS[name]}, **more)
+    measure = partial(run, "add_episode", stream, STORES[store], WAYS[name], latency)
+    return Case(key, measure, {"plan": "add_episode", "latency_s": latency, **WAYS[name]}, **more)
+
+
+def cases() -> Sequence[Case]:
+    """A few messages, a stream, very many at once, growing streams, and worlds with a known truth."""
+    found = [
+        _case(
+            "turns dated",
+            way,
+            "SQLite",
+            LATENCY,
+            quick=way in (SHIPPED, "bulk"),
+            full=way not in (SHIPPED, "bulk"),
+        )
+        for way in (SHIPPED, "combined", "lean", "bulk")
+    ]
+    for stream, ways in SHORT.items():
+        found += [_case(stream, way, "Neo4j", LATENCY) for way in (*ways, GRAPHITI)]
+    found.append(_case("turns dated", "graphiti-core, bulk", "Neo4j", LATENCY))
+    found += [_case("meetings 20", way, "Neo4j", LATENCY) for way in (*STREAM, *PEERS)]
+    many = ("bulk", "bulk, packed by 5")
+    found += [_case("meetings 1000", way, "Neo4j", LATENCY, trials=1, seconds=900) for way in many]
+    found += _growing()
+    found += [_case("small world", way, "SQLite", 0) for way in (*STREAM, "bulk, packed by 5")]
+    found += [_case("small world", way, "Neo4j", 0) for way in (GRAPHITI, "graphiti-core, bulk")]
+    for stream in WORLDS[1:]:
+        found += [_case(stream, way, "SQLite", 0, full=True, seconds=900) for way in WAYS]
+        found += [_case(stream, name, "Neo4j", 0, full=True, seconds=1800) for name in PEERS]
+    return found
+
+
+def _growing() -> Iterator[Case]:
+    """Each in its own process, for a measure of its memory."""
+    for count, trials in GROWN.items():
+        for way, most in GROWING.items():
+            measure: Any = partial(grown, "add_episode", count, WAYS[way])
+            more: dict[str, Any] = {
+                "trials": trials,
+                "full": count > most,
+                "seconds": 60 + 2 * count,
+            }
+            yield Case(
+                _grown(count, way, "SQLite"),
+                measure,
+                {"latency_s": 0, **WAYS[way]},
+                quick=count == 10,
+                **more,
+            )
+        measure = partial(graphiti, f"grown {count}", {}, 0, alone=True)
+        more = {
+            "trials": 1 if count > 10 else trials,
+            "full": count > 10,
+            "seconds": 60 + 4 * count,
+        }
+        yield Case(_grown(count, GRAPHITI, "Neo4j"), measure, {"latency_s": 0}, **more)
+
+
+def _grown(count: int, way: str, store: str) -> Mapping[str, Any]:
+    return {"what": "growth", "episodes": count, "way": way, "store": store}
+
+
+CALLS = """calls ×; rounds; tokens in=tokens_in ×; out=tokens_out; $ at gpt-4.1-mini=usd:.4f; store queries=queries;
+    s=seconds:.2f ×; CPU ms=cpu_ms ×; in the store=graph"""
+SAME = (
+    "× is the multiple of graphiti-core's defaults in the same trials, with the lowest and the highest. graphiti-core runs on "
+    "the same Neo4j with the same server, embeddings and messages; “bulk” is its add_episode_bulk, “100 at once” "
+    "SEMAPHORE_LIMIT=100. Its 0.6 of similarity on Neo4j is a raw cosine of 0.2: “similar 0.2” is as shipped with that."
+)
 BENCHMARK = Benchmark(
-    name="ingest",
-    question="What does it cost to ingest messages, and how good is the graph?",
-    kind="simulated",
-    cases=cases,
-    sources=(*Benchmark.sources, "benchmarks/graphiti_core.py"),
-    tables=(
+    "ingest",
+    "What does it cost to ingest messages, and how good is the graph?",
+    cases,
+    (
         Table(
-            "What do a few messages cost in each variant?",
-            ("stream", "way", "store"),
-            CALLS,
-            where={"stream": TOLD},
-            baseline={"way": GRAPHITI, "store": "Neo4j"},
-            note=f"The model takes {1000 * LATENCY:g} ms a call. {NOTE}",
+            "What do a few messages cost in each variant?", "stream, way, store", CALLS,
+            {"stream": tuple(map(stream_of, SHORT))}, {"way": GRAPHITI, "store": "Neo4j"},
+            f"The model takes {1000 * LATENCY:g} ms a call. {SAME}",
         ),
         Table(
-            "What does a stream of messages of one group cost, on a warm Neo4j?",
-            ("stream", "way"),
-            CALLS,
-            where={"stream": STREAMED},
-            baseline={"way": GRAPHITI},
-            note=f"The model takes {1000 * LATENCY:g} ms a call. {NOTE}",
+            "What does a stream of messages of one group cost, on a warm Neo4j?", "stream, way", CALLS,
+            {"stream": stream_of("meetings 20")}, {"way": GRAPHITI}, f"The model takes {1000 * LATENCY:g} ms a call. {SAME}",
         ),
         Table(
-            "And a thousand messages of one group at once?",
-            ("stream", "way"),
-            CALLS,
-            where={"stream": AT_ONCE},
+            "And a thousand messages of one group at once?", "stream, way", CALLS, {"stream": stream_of("meetings 1000")},
             note=f"The model takes {1000 * LATENCY:g} ms a call, 64 are in flight. Measured once.",
         ),
         Table(
-            "What does an episode cost as the graph grows?",
-            ("episodes", "way", "store"),
-            GROWTH,
-            where={"what": "growth"},
+            "What does an episode cost as the graph grows?", "episodes, way, store",
+            """ms an episode=ms_each; calls=calls_each:.2f; CPU ms=cpu_ms_each; store queries=queries_each:.2f;
+            tokens in=tokens_in_each; memory MiB, whole process=peak_mib; entities; facts; entities F1=entities_f1:.3f;
+            facts F1=facts_f1:.3f""",
+            {"what": "growth"},
             note="The first messages of a world as large as they need; the model answers immediately, so the time is that of "
-            "engine, store and simulator. Each row is a process of its own; from 1,000 on (graphiti-core: 100) once.",
+            "engine, store and simulator. Each row is a process of its own; from 1,000 on (graphiti-core: 100) once. "
+            "semgraph writes to SQLite, graphiti-core to Neo4j.",
         ),
         Table(
-            "Is the graph right?",
-            ("stream", "way"),
-            QUALITY,
-            where={"stream": OTHERS},
-            baseline={"way": SHIPPED, "store": "SQLite"},
-            note="Each trial is another world. F1 of pairs of mentions, facts, facts at times; P, R of ended facts. × is "
-            "the multiple of “as shipped”.",
+            "Is the graph right?", "stream, way",
+            """calls ×; tokens in=tokens_in ×; $ at gpt-4.1-mini=usd:.4f; entities F1=entities_f1:.3f; facts F1=facts_f1:.3f;
+            validity F1=valid_f1:.3f; ended P=ended_precision:.3f; ended R=ended_recall:.3f""",
+            {"stream": tuple(map(stream_of, WORLDS))}, {"way": SHIPPED, "store": "SQLite"},
+            "Each trial is another world. F1 of pairs of mentions, facts, facts at times; P, R of ended facts. × is the "
+            "multiple of “as shipped”. semgraph writes to SQLite, graphiti-core to Neo4j.",
         ),
     ),
-    charts=(
-        *(
-            Chart(
-                f"growth-{figure}", f"{title}, as the graph grows", "episodes", figure, "way", ("episodes", title),
-                where={"what": "growth"}, log="xy", grows=True,
-                note="Both axes are logarithmic; x^e is fitted to all trials, with the 95 % interval of e. Bars: all trials.",
-            )
-            for figure, title in (
-                ("ms_each", "ms an episode"), ("cpu_ms_each", "CPU ms an episode"), ("calls_each", "calls an episode"),
-                ("queries_each", "store queries an episode"), ("peak_mib", "memory of the process, MiB"),
-            )
+    (
+        Chart(
+            "growth", "CPU ms an episode, as the graph grows", "episodes", "cpu_ms_each", "way",
+            ("episodes", "CPU ms an episode"), {"what": "growth"}, "xy",
         ),
-        Chart("quality", "Quality and cost, a world of three people", "calls", "facts_f1", "way", ("calls", "facts F1"),
-              where={"stream": OTHERS[0]}, joined=False, note="Each point is the median of the trials with as many calls."),
     ),
-    targets=TARGETS,
-    overview=(
-        _entry(GRAPHITI, baseline=True),
-        _entry("graphiti-core, bulk"),
-        _entry(SHIPPED, charted=True),
-        _entry("window: ready", charted=True),
-    ),
-    contests=(
-        Contest("way", tuple(PEERS), COSTS, QUALITIES, where={"stream": (*TOLD, STREAMED, *OTHERS), "store": "Neo4j"}),
-        Contest("way", tuple(PEERS), {}, QUALITIES, where={"stream": OTHERS, "store": "SQLite"}, instead={"store": "Neo4j"}),
-        Contest("way", (GRAPHITI,), {k: v for k, v in COSTS.items() if k not in {"rounds", "seconds"}}, QUALITIES,
-                where={"what": "growth"}, instead={"store": "Neo4j"}),
-    ),
-    loses="For growth and worlds, semgraph writes to SQLite and graphiti-core to Neo4j.",
+    sources=(*Benchmark.sources, "benchmarks/graphiti_core.py"),
 )  # fmt: skip

@@ -1,8 +1,6 @@
 """graphiti-core over a stream, as its users call it; it runs in its own environment, without
-semgraph.
-
-For each line of JSON from standard input (see `IngestJob`) it adds the messages and prints a line:
-seconds, CPU, queries, memory.
+semgraph, and answers each job of standard input: url of the model, bolt (address, user, password),
+dimensions, messages before the measurement and measured, whether in bulk.
 """
 
 from __future__ import annotations
@@ -11,39 +9,19 @@ import asyncio
 import resource
 import time
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any
 
-from benchmarks.graphiti_core import counting, memory_at, reset
-from benchmarks.suite.peers import serve
-
-
-class IngestJob(TypedDict):
-    """A line of input.
-
-    Attributes:
-        url: The model server.
-        bolt: Address, user, password of Neo4j.
-        dimensions: The length of vectors.
-        before: Messages that are added before the measurement.
-        rows: The messages: group_id, valid_at, content.
-        bulk: Whether they are added in bulk.
-    """
-
-    url: str
-    bolt: list[str]
-    dimensions: int
-    before: list[dict[str, Any]]
-    rows: list[dict[str, Any]]
-    bulk: bool
+from benchmarks.frame.processes import serve
+from benchmarks.graphiti_core import asked, counting, memory_at
 
 
-async def run_job(job: IngestJob) -> dict[str, float]:
+async def run_job(job: dict[str, Any]) -> dict[str, float]:
     """Add the messages one after another, or in bulk."""
     memory = memory_at(job["bolt"], job["url"], job["dimensions"])
     try:
         await memory.build_indices_and_constraints()
         await _add(memory, job["before"], bulk=False)
-        reset(job["url"])
+        asked(job["url"], "reset")
         with counting() as statements:
             wall, cpu = time.perf_counter(), time.process_time()
             await _add(memory, job["rows"], bulk=job["bulk"])
@@ -51,10 +29,11 @@ async def run_job(job: IngestJob) -> dict[str, float]:
     finally:
         await memory.close()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    count = statements.count
     return {
         "seconds": round(wall, 3),
         "cpu_ms": round(1000 * cpu),
-        "queries": statements.count,
+        "queries": count,
         "peak_mib": round(peak),
     }
 

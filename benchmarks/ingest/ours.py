@@ -1,11 +1,13 @@
-"""One run of a plan of semgraph over a stream: its requests, its cost, and the quality of its
-graph.
+"""One run of a plan of semgraph over a stream, or of graphiti-core: its requests, its cost, and the
+quality of its graph.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,10 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ingest.streams import Stream, content_hash, made
-from benchmarks.suite.made import ROOT
-from benchmarks.suite.peers import request, run_once
-from benchmarks.suite.serving import Server, on_wire, same_as_counted, serving
+from benchmarks.frame.lines import ROOT
+from benchmarks.frame.processes import figures_of, printed, request
+from benchmarks.frame.serving import Server, on_wire, same_as_counted, serving
+from benchmarks.ingest.streams import Stream, made
 from benchmarks.world.scoring import PLAN, as_graph, held
 from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
@@ -32,7 +34,7 @@ from semgraph.stores.sqlite.store import SqliteStore
 
 DIMENSIONS = 256
 LABELS = ("Episodic", "Entity", "MENTIONS", "RELATES_TO")
-Figures = dict[str, float | int | str | None]
+Figures = dict[str, Any]
 _WARM: set[str] = set()
 
 
@@ -65,6 +67,15 @@ def tell(
     return asyncio.run(_run(plan, stream, store, options, server))
 
 
+def grown(plan: str, count: int, options: Mapping[str, Any], trial: int) -> Figures:
+    """Add so many messages of a world to a store in memory, in a process of its own, whose memory is
+    measured; the model answers immediately.
+    """
+    with serving(*switches(made(f"grown {count}", trial), 0)) as server:
+        words = plan, str(count), json.dumps(options), str(trial), server.url
+        return figures_of("benchmarks.ingest.ours", *words)
+
+
 @cache
 def _graph() -> Graph:
     """The graph schema of the shipped plans."""
@@ -87,31 +98,22 @@ async def _run(
     store = _opened(where)
     limits = {name: value for name, value in options.items() if name.startswith("max_")}
     chosen = {name: value for name, value in options.items() if name not in limits}
+    given: Any = {"llm": llm, "embedder": embedder, "store": store, "journal": False, "runs": ""}
     try:
         await store.ensure(_graph(), DIMENSIONS)
-        async with Session(
-            llm=llm, embedder=embedder, store=store, journal=False, runs="", **limits
-        ) as session:
+        async with Session(**given, **limits) as session:
             if stream.before:
                 whole(await session.arun(plan, episodes=stream.before, **chosen))
             server.reset()
             wall, cpu = time.perf_counter(), time.process_time()
             result = whole(await session.arun(plan, episodes=stream.rows, **chosen))
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        figures: Figures = {
-            **on_wire(server),
-            "seconds": round(wall, 3),
-            "cpu_ms": round(1000 * cpu),
-        }
-        total = result.meter.total()
-        same_as_counted(total, figures)
-        figures |= {
-            "episodes": len(stream.rows),
-            "queries": total.round_trips,
-            "data": content_hash(stream),
-        }
-        figures["peak_mib"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
-        return _by_episode(figures) | await _left(store, stream)
+        wire, total = on_wire(server), result.meter.total()
+        same_as_counted(total, wire)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+        spent = {"seconds": round(wall, 3), "cpu_ms": round(1000 * cpu)}
+        figures = {**wire, **spent, "queries": total.round_trips, "peak_mib": round(peak)}
+        return _by_episode(figures, stream) | await _left(store, stream)
     finally:
         await asyncio.gather(llm.aclose(), embedder.aclose(), store.aclose())
 
@@ -119,12 +121,10 @@ async def _run(
 def whole(result: Result) -> Result:
     """A complete result. Raises RuntimeError otherwise: an early stop must not look cheap."""
     if result.stopped:
-        msg = f"stopped before its end: {result.stopped}"
-        raise RuntimeError(msg)
+        raise RuntimeError(f"stopped before its end: {result.stopped}")
     if result.failed:
-        first = result.failed[0]
-        msg = f"{len(result.failed)} rows failed, the first at {first.step}: {first.error}"
-        raise RuntimeError(msg)
+        first = f"the first at {result.failed[0].step}: {result.failed[0].error}"
+        raise RuntimeError(f"{len(result.failed)} rows failed, {first}")
     return result
 
 
@@ -142,34 +142,26 @@ def graphiti(
     """
     told = made(stream, trial)
     running = status(neo4j())
-    given = {"bolt": [running.uri, running.user, running.password], "dimensions": DIMENSIONS}
-    given |= {"before": told.before, "rows": told.rows, "bulk": bool(options.get("bulk"))}
+    job = {"bolt": [running.uri, running.user, running.password], "dimensions": DIMENSIONS}
+    job |= {"before": told.before, "rows": told.rows, "bulk": bool(options.get("bulk"))}
     with serving(*switches(told, latency)) as server:
         asyncio.run(_cleared())
-        asking = (
-            "benchmarks.ingest.graphiti_itself",
-            {"url": server.url, **given},
-            options.get("environment"),
-        )
-        if alone:
-            found = run_once("graphiti-core", asking[0], payload=asking[1], environment=asking[2])
-        else:
-            found = request("graphiti-core", *asking)
-        figures: Figures = {
-            **on_wire(server),
-            **found,
-            "episodes": len(told.rows),
-            "data": content_hash(told),
-        }
-    return _by_episode(figures) | asyncio.run(_left_in_neo4j(told))
+        job["url"] = server.url
+        module, more = "benchmarks.ingest.graphiti_itself", options.get("environment")
+        found = request("graphiti-core", module, job, more, alone=alone)
+        figures = {**on_wire(server), **found}
+    return _by_episode(figures, told) | asyncio.run(_left_in_neo4j(told))
 
 
-def _by_episode(figures: Figures) -> Figures:
+def _by_episode(figures: Figures, stream: Stream) -> Figures:
     """With the average cost of an episode."""
-    episodes = figures["episodes"] or 1
-    each = {"calls": "calls", "queries": "queries", "cpu_ms": "cpu_ms", "tokens_in": "tokens_in"}
-    found = {f"{name}_each": round(figures[of] / episodes, 3) for name, of in each.items()}  # type: ignore[operator]
-    return figures | found | {"ms_each": round(1000 * figures["seconds"] / episodes, 2)}  # type: ignore[operator]
+    count = len(stream.rows) or 1
+    each = {
+        f"{name}_each": round(figures[name] / count, 3)
+        for name in ("calls", "queries", "cpu_ms", "tokens_in")
+    }
+    ms = round(1000 * figures["seconds"] / count, 2)
+    return {**figures, "episodes": len(stream.rows), "data": stream.hash, **each, "ms_each": ms}
 
 
 async def _cleared() -> None:
@@ -195,49 +187,37 @@ async def _left_in_neo4j(stream: Stream) -> Figures:
 
 async def _left(store: Store, stream: Stream) -> Figures:
     """The final content of the store, by either engine: counts, and quality if the truth is known."""
-    counts = {name: (await store.scan(name, [], groups_of(stream), ())).num_rows for name in LABELS}
+    counts = {name: (await store.scan(name, [], stream.groups, ())).num_rows for name in LABELS}
     said = ", ".join(f"{count} {label}" for label, count in sorted(counts.items()))
-    return {
-        "graph": said,
-        "entities": counts["Entity"],
-        "facts": counts["RELATES_TO"],
-    } | await worth(stream, store)
-
-
-def groups_of(stream: Stream) -> list[str]:
-    """The groups of a stream."""
-    return list(dict.fromkeys(row["group_id"] for row in (*stream.before, *stream.rows)))
+    figures = {"graph": said, "entities": counts["Entity"], "facts": counts["RELATES_TO"]}
+    if stream.world is None:
+        return figures
+    truth = as_graph(stream.world.gold(after=len(stream.rows)))
+    score = score_graph(await held(store, stream.world), truth)
+    shares = {
+        "entities_f1": score.pairs.f1,
+        "facts_f1": score.edges.f1,
+        "valid_f1": score.validity.f1 if score.validity else None,
+        "ended_precision": score.ended.precision,
+        "ended_recall": score.ended.recall,
+    }
+    return figures | {
+        name: None if share is None else round(share, 4) for name, share in shares.items()
+    }
 
 
 def _opened(where: str) -> Store:
-    """A store in memory, or the local Neo4j of the benchmarks, which is started if it does not
-    run.
-    """
     return SqliteStore(":memory:") if where == "memory" else local_store(neo4j())
 
 
 def neo4j() -> Path:
-    """The folder of the benchmarks' own Neo4j, running."""
+    """The folder of the benchmarks' own Neo4j, which is started if it does not run."""
     folder = ROOT / ".semgraph" / "neo4j"
     start(folder)
     return folder
 
 
-async def worth(stream: Stream, store: Store) -> Figures:
-    """How good the graph is, where the truth is known."""
-    if stream.world is None:
-        return {}
-    score = score_graph(
-        await held(store, stream.world), as_graph(stream.world.gold(after=len(stream.rows)))
-    )
-    return {
-        "entities_f1": _rounded(score.pairs.f1),
-        "facts_f1": _rounded(score.edges.f1),
-        "valid_f1": _rounded(score.validity.f1) if score.validity else None,
-        "ended_precision": _rounded(score.ended.precision),
-        "ended_recall": _rounded(score.ended.recall),
-    }
-
-
-def _rounded(share: float | None) -> float | None:
-    return None if share is None else round(share, 4)
+if __name__ == "__main__":
+    plan, count, options, trial, url = sys.argv[1:]
+    told = made(f"grown {count}", int(trial))
+    printed(tell(plan, told, "memory", json.loads(options), Server(url)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from benchmarks.public.scores import best_f1
+from benchmarks.quality.scores import best_f1
 from benchmarks.world.dates import iso
 from benchmarks.world.messages import speaker_of
 from benchmarks.world.questions import KINDS, WIDER, questions

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
+from benchmarks.frame.serving import dollars
 from benchmarks.memories import interface
 from benchmarks.memories.conversations import Conversation, Score, score
 from benchmarks.memories.memories import Memory
-from benchmarks.suite.serving import dollars
 from benchmarks.world import StandIn
 from semgraph.execution.result import Result
 from semgraph.llm.embed.openai import OpenAIEmbedder

@@ -61,19 +61,23 @@ class Task:
     k: int = 5
     again: bool = False
 
+    @property
+    def _column(self) -> str:
+        return "name" if self.operator == "sem_join" else "text"
+
     @cached_property
     def node(self) -> Any:
         """The node of the operator."""
-        column = "name" if self.operator == "sem_join" else "text"
-        source = Input(
-            name="rows", columns=pa.schema({column: pa.string(), "group": pa.int64()}), step="rows"
-        )
+        columns = pa.schema({self._column: pa.string(), "group": pa.int64()})
+        source = Input(name="rows", columns=columns, step="rows")
         returns = tuple((name, parse_type(kind)) for name, kind in RETURNS.get(self.operator, ()))
         item, rules = Template.parse(ASKED[self.operator]), RULES.get(self.operator, "")
-        prompts = PromptSet(
-            (("", Prompt(self.operator, returns, rules=rules, item=item, max_tokens=512)),)
-        )
-        given: dict[str, Any] = {"prompt": prompts, "input": source, "step": self.operator}
+        prompt = Prompt(self.operator, returns, rules=rules, item=item, max_tokens=512)
+        given: dict[str, Any] = {
+            "prompt": PromptSet((("", prompt),)),
+            "input": source,
+            "step": self.operator,
+        }
         if self.operator == "sem_join":
             other = Input(name="others", columns=pa.schema({"name": pa.string()}), step="others")
             return SemJoin(other=other, alias="c", **given)
@@ -92,10 +96,9 @@ class Task:
             columns = {"left": [i for i in range(n) for _ in range(m)], "right": list(range(m)) * n}
         if self.operator in {"sem_agg", "sem_topk"}:
             columns = {"group": self.group or [0] * n} | columns
-        name = "name" if self.operator == "sem_join" else "text"
         right = pa.table({"name": self.right}) if self.operator == "sem_join" else None
         items = pa.table({key: pa.array(values, pa.int64()) for key, values in columns.items()})
-        return Rows(pa.table({name: self.left}), right, items, ["bench"] * n, [0] * n)
+        return Rows(pa.table({self._column: self.left}), right, items, ["bench"] * n, [0] * n)
 
     def found(self, table: pa.Table) -> Truth:
         """The answers in a table, in the form of the truth."""
@@ -105,10 +108,8 @@ class Task:
         if self.operator == "sem_join":
             return {divmod(row["item"], len(self.right)) for row in rows if row["match"]}
         if self.operator == "sem_topk":
-            return {
-                row["item"]
-                for row in sorted(rows, key=lambda row: (-row["score"], row["item"]))[: self.k]
-            }
+            best = sorted(rows, key=lambda row: (-row["score"], row["item"]))
+            return {row["item"] for row in best[: self.k]}
         if self.operator == "sem_agg":
             return {(row["item"], name) for row in rows for name in row["people"] or []}
         return {(row["item"], row["person"], row["place"]) for row in rows}
@@ -123,34 +124,27 @@ def tasks() -> dict[str, Task]:
     mixed = [moves[i] if i % 3 == 0 else f"{folk[i]} works at {firms[i % 60]}." for i in range(100)]
     kept = {i for i in range(100) if i % 3 == 0}
     ranked = [f"Ada Costa moved to {towns[i]}." if i % 10 == 4 else moves[i] for i in range(50)]
+    refused = [f"{text[:-1]} {MARK}." if i == 42 else text for i, text in enumerate(mixed)]
+    ten, who = (
+        [mixed[i % 10] for i in range(100)],
+        {(i, folk[i], towns[i % 60]) for i in range(100)},
+    )
+    named, best = {(i // 10, folk[i]) for i in range(100)}, {i for i in range(50) if i % 10 == 4}
     made = [
         Task("sem_filter 100 rows", "sem_filter", mixed, kept),
         Task(
             "sem_filter 100 rows, 10 distinct",
             "sem_filter",
-            [mixed[i % 10] for i in range(100)],
-            _of(kept, 10),
+            ten,
+            {i for i in range(100) if i % 10 in kept},
         ),
+        Task("sem_filter 100 rows, one refused", "sem_filter", refused, kept - {42}, again=True),
+        Task("sem_map 100 rows", "sem_map", moves, who),
+        *(_join(draw, folk, n) for n in (20, 256)),
         Task(
-            "sem_filter 100 rows, one refused",
-            "sem_filter",
-            _refused(mixed, 42),
-            kept - {42},
-            again=True,
+            "sem_agg 10 groups of 10", "sem_agg", moves, named, group=[i // 10 for i in range(100)]
         ),
-        Task(
-            "sem_map 100 rows", "sem_map", moves, {(i, folk[i], towns[i % 60]) for i in range(100)}
-        ),
-        _join(draw, folk, 20),
-        _join(draw, folk, 256),
-        Task(
-            "sem_agg 10 groups of 10",
-            "sem_agg",
-            moves,
-            {(i // 10, folk[i]) for i in range(100)},
-            group=_tens(),
-        ),
-        Task("sem_topk 5 of 50", "sem_topk", ranked, {i for i in range(50) if i % 10 == 4}),
+        Task("sem_topk 5 of 50", "sem_topk", ranked, best),
     ]
     return {task.name: task for task in made}
 
@@ -158,30 +152,13 @@ def tasks() -> dict[str, Task]:
 def _join(draw: random.Random, folk: list[str], n: int) -> Task:
     order = draw.sample(range(n), n)
     right = [misspelt(draw, folk[i]) for i in order]
-    return Task(
-        f"sem_join {n} x {n}", "sem_join", folk[:n], {(i, j) for j, i in enumerate(order)}, right
-    )
-
-
-def _of(kept: set[int], distinct: int) -> Truth:
-    return {i for i in range(100) if i % distinct in kept}
-
-
-def _refused(texts: list[str], at: int) -> list[str]:
-    return [f"{text[:-1]} {MARK}." if i == at else text for i, text in enumerate(texts)]
-
-
-def _tens() -> list[int]:
-    return [i // 10 for i in range(100)]
+    truth = {(i, j) for j, i in enumerate(order)}
+    return Task(f"sem_join {n} x {n}", "sem_join", folk[:n], truth, right)
 
 
 WAYS: dict[str, list[str]] = {
     "sem_filter 100 rows": [
-        "per_row",
-        "packed(rows=10)",
-        "packed",
-        "cascade(sample=60, recall=0.9, precision=0.9)",
-        "vote",
+        "per_row", "packed(rows=10)", "packed", "cascade(sample=60, recall=0.9, precision=0.9)", "vote"
     ],
     "sem_filter 100 rows, 10 distinct": ["per_row", "packed(rows=10)"],
     "sem_filter 100 rows, one refused": ["per_row", "packed(rows=10)"],
@@ -190,23 +167,15 @@ WAYS: dict[str, list[str]] = {
     "sem_join 256 x 256": ["block(left=32, right=16)"],
     "sem_agg 10 groups of 10": ["single", "tree(fan_in=2)", "fold"],
     "sem_topk 5 of 50": ["pointwise", "packed(rows=10)", "listwise", "quickselect", "tournament"],
-}
-METHODS = ("heap", "naive", "quick-sem")
+}  # fmt: skip
 LOTUS: dict[str, list[str]] = {
-    name: (
-        [
-            "lotus",
-            *(f'lotus(method="{method}")' for method in METHODS),
-            "LOTUS (quick)",
-            "LOTUS (heap)",
-            "LOTUS (naive)",
-        ]
-        if name.startswith("sem_topk")
-        else ["lotus", "LOTUS"]
-    )
-    for name in WAYS
-    if name != "sem_join 256 x 256"
+    name: ["lotus", "LOTUS"] for name in WAYS if name != "sem_join 256 x 256"
 }
+LOTUS["sem_topk 5 of 50"] = [
+    "lotus",
+    *(f'lotus(method="{method}")' for method in ("heap", "naive", "quick-sem")),
+    *(f"LOTUS ({method})" for method in ("quick", "heap", "naive")),
+]
 """Implementations that need LOTUS: its code over semgraph's models (`lotus`), and the package as
 its users call it (`LOTUS`).
 """

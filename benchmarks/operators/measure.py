@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.frame.processes import serve
+from benchmarks.frame.serving import Server, on_wire, same_as_counted
 from benchmarks.operators.cases import Task, tasks
-from benchmarks.suite.peers import serve
-from benchmarks.suite.serving import Server, on_wire, same_as_counted
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.journal import Journal
 from semgraph.llm.openai import OpenAI
@@ -44,19 +44,12 @@ class Watch:
         self._began = time.perf_counter(), time.process_time()
 
     def __exit__(self, *_: object) -> None:
-        self.seconds, self.cpu = (
-            time.perf_counter() - self._began[0],
-            time.process_time() - self._began[1],
-        )
+        wall, cpu = self._began
+        self.seconds, self.cpu = time.perf_counter() - wall, time.process_time() - cpu
 
 
 def measured(
-    server: Server,
-    task: Task,
-    run: Callable[[Watch], Found],
-    *,
-    warm: bool,
-    counted: StepMetrics | None = None,
+    server: Server, task: Task, run: Callable[[Watch], Found], counted: StepMetrics | None = None
 ) -> Figures:
     """One run: its requests at the server, its time, its quality.
 
@@ -64,25 +57,19 @@ def measured(
         server: The model server.
         task: The task.
         run: Runs the operator under the watch; returns the answers, or the name of the error.
-        warm: Run once before, so that imports are not measured.
         counted: The counts of `run` itself; a difference to the server's is an error.
     """
     watch = Watch()
-    if warm:
-        run(watch)
     server.reset()
     _cleared()
     found = run(watch)
-    seconds, cpu = watch.seconds, watch.cpu
-    wire = on_wire(server)
+    seconds, cpu, wire = watch.seconds, watch.cpu, on_wire(server)
     if counted is not None:
         same_as_counted(counted, wire)
     figures: Figures = {**wire, "seconds": round(seconds, 3), "cpu_ms": round(1000 * cpu)}
     figures["cpu_ms_per_call"] = round(1000 * cpu / max(1, figures["calls"]), 2)
-    if isinstance(found, str):
-        figures |= {"recall": 0.0, "precision": 0.0, "f1": 0.0, "error": found}
-    else:
-        figures |= _quality(found, task.truth)
+    figures |= _quality(set() if isinstance(found, str) else found, task.truth)
+    figures |= {"error": found} if isinstance(found, str) else {}
     if task.again:
         server.reset(forgiving="1")
         run(watch)
@@ -115,27 +102,24 @@ def way_of(server: Server, name: str, text: str) -> Figures:
     if text.startswith("LOTUS"):
         from benchmarks.operators.lotus_itself import asking
 
-        cold = (name, text) not in _WARM and not task.again
-        _WARM.add((name, text))
         ask = asking(server.url, task, text)
 
         def timed(watch: Watch) -> Found:
             with watch:
                 return ask()
 
-        return measured(server, task, timed, warm=cold)
-    key = task.operator, text.partition("(")[0]
+        if (name, text) not in _WARM and not task.again:
+            timed(Watch())
+        _WARM.add((name, text))
+        return measured(server, task, timed)
+    key, counted = (task.operator, text.partition("(")[0]), StepMetrics()
     with tempfile.TemporaryDirectory() as folder:
         if key not in _WARM:
-            _WARM.add(key)
-            asyncio.run(
-                _run(server.url, task, text, Path(folder) / "warm.db", StepMetrics(), Watch())
-            )
-        counted = StepMetrics()
+            warm = _run(server.url, task, text, Path(folder) / "warm.db", StepMetrics(), Watch())
+            asyncio.run(warm)
+        _WARM.add(key)
         run = partial(_run, server.url, task, text, Path(folder) / "journal.db", counted)
-        return measured(
-            server, task, lambda watch: asyncio.run(run(watch)), warm=False, counted=counted
-        )
+        return measured(server, task, lambda watch: asyncio.run(run(watch)), counted)
 
 
 async def _run(

@@ -29,7 +29,7 @@ from benchmarks.world.life import Thing
 from benchmarks.world.questions import questions
 from benchmarks.world.vectors import vector_of
 from semgraph.expr.functions import key
-from semgraph.stores.base import EdgeWrite, NodeWrite, Write, WriteBatch
+from semgraph.stores.base import EdgeWrite, NodeWrite, WriteBatch
 
 GROUP, DIMENSIONS, SEED = "memory", 256, 1
 SCOPES = ("facts", "entities", "episodes", "communities")
@@ -69,7 +69,9 @@ class Memory:
             kind = NodeWrite if label in _NODES else EdgeWrite
             rows = sorted(self.rows[label], key=itemgetter("uuid"))
             for start in range(0, len(rows), size):
-                yield WriteBatch((_write(kind, label, rows[start : start + size]),))
+                part = rows[start : start + size]
+                columns = {name: _column(name, [row[name] for row in part]) for name in part[0]}
+                yield WriteBatch((kind(label, pa.table(columns)),))
 
     def asked(self, number: int, seed: int) -> list[Asked]:
         """So many answerable questions, in an order of their own; the same for the same
@@ -84,16 +86,14 @@ class Memory:
 
     def _asked(self, text: str, subject: Thing, keys: tuple[str, ...]) -> Asked:
         facts = [fact for fact in self.gold.facts if fact.key in keys]
+        ends = (end for fact in facts for end in (fact.source, fact.target))
         center = _uuid(0, subject.key)
+        of = (row["source"] for row in self.rows["HAS_MEMBER"] if row["target"] == center)
         found = {
             "facts": frozenset(_uuid(0, fact.key) for fact in facts),
-            "entities": frozenset(
-                _uuid(0, end) for fact in facts for end in (fact.source, fact.target)
-            ),
+            "entities": frozenset(_uuid(0, end) for end in ends),
             "episodes": frozenset(one for fact in facts for one in fact.episodes),
-            "communities": frozenset(
-                r["source"] for r in self.rows["HAS_MEMBER"] if r["target"] == center
-            ),
+            "communities": frozenset(of),
         }
         return Asked(text, center, found)
 
@@ -120,12 +120,8 @@ class _Telling:
         self._ending = _syllables(number)
         self._things = {thing.key: thing for thing in world.truth.things}
         self._lasts = {thing.name.split()[-1] for thing in self._things.values()}
-        self._first = {
-            s.span.key: s
-            for e in reversed(world.episodes)
-            for s in reversed(e.statements)
-            if s.span
-        }
+        told = (s for e in reversed(world.episodes) for s in reversed(e.statements))
+        self._first = {s.span.key: s for s in told if s.span}
 
     def add(self, most: int) -> None:
         """Add the rows of a world, with facts up to the limit."""
@@ -133,16 +129,20 @@ class _Telling:
         stated: dict[str, list[str]] = defaultdict(list)
         for fact in facts:
             for told in fact.episodes:
-                stated[told].append(_uuid(self._number, fact.key))
+                stated[told].append(self._id(fact.key))
         for entity in self._gold.entities:
-            self._entity(entity.key, entity.episodes)
-        for episode in self._world.episodes:
-            text = self._renamed(episode.content)
-            more = {"source": "message", "source_description": "", "valid_at": episode.at}
-            self._add(
-                "Episodic", episode.uuid, name=f"message {episode.number}", content=text, **more
-            )
-            self._rows["Episodic"][-1]["entity_edges"] = stated[episode.uuid]
+            name, own = self._name(entity.key), self._id(entity.key)
+            more: Row = {"summary": "", "name_key": key(name), "name_embedding": _vector(name)}
+            self._add("Entity", own, name=name, **more)
+            for episode in entity.episodes:
+                self._add(
+                    "MENTIONS", self._id(f"{entity.key} {episode}"), source=episode, target=own
+                )
+        for said in self._world.episodes:
+            text = re.sub(r"[A-Z]\w+", self._renamed, said.content)
+            more = {"source": "message", "source_description": "", "valid_at": said.at}
+            more["entity_edges"] = stated[said.uuid]
+            self._add("Episodic", said.uuid, name=f"message {said.number}", content=text, **more)
         for fact in facts:
             self._fact(fact)
         self._communities(facts)
@@ -150,27 +150,13 @@ class _Telling:
     def _add(self, label: str, own: str, **row: Any) -> None:
         self._rows[label].append({"uuid": own, "group_id": GROUP, "created_at": _MADE, **row})
 
-    def _entity(self, own: str, episodes: tuple[str, ...]) -> None:
-        name, entity = self._name(own), _uuid(self._number, own)
-        vector = vector_of(name, DIMENSIONS)
-        self._add(
-            "Entity", entity, name=name, summary="", name_key=key(name), name_embedding=vector
-        )
-        for episode in episodes:
-            self._add(
-                "MENTIONS", _uuid(self._number, f"{own} {episode}"), source=episode, target=entity
-            )
-
     def _fact(self, fact: Fact) -> None:
-        said = self._first[fact.key]
-        text = write(
-            said.kind, self._name(fact.source), said.phrase, self._name(fact.target), when=said.when
-        )
+        said, ends = self._first[fact.key], (self._name(fact.source), self._name(fact.target))
+        text = write(said.kind, ends[0], said.phrase, ends[1], when=said.when)
         self._add(
-            "RELATES_TO", _uuid(self._number, fact.key), name=fact.relation, fact=text, episodes=list(fact.episodes),
-            source=_uuid(self._number, fact.source), target=_uuid(self._number, fact.target),
-            valid_at=fact.valid_at, invalid_at=fact.invalid_at, expired_at=None if fact.invalid_at is None else _MADE,
-            reference_time=said.at, fact_embedding=vector_of(text, DIMENSIONS),
+            "RELATES_TO", self._id(fact.key), name=fact.relation, fact=text, episodes=list(fact.episodes),
+            source=self._id(fact.source), target=self._id(fact.target), valid_at=fact.valid_at, invalid_at=fact.invalid_at,
+            expired_at=None if fact.invalid_at is None else _MADE, reference_time=said.at, fact_embedding=_vector(text),
         )  # fmt: skip
 
     def _communities(self, facts: tuple[Fact, ...]) -> None:
@@ -180,32 +166,30 @@ class _Telling:
             if fact.relation == "WORKS_AT":
                 staff[fact.target][fact.source] = None
         for firm, members in staff.items():
-            community = _uuid(self._number, f"{firm} staff")
+            community = self._id(f"{firm} staff")
             name = f"{', '.join(map(self._name, members))} at {self._name(firm)}"
-            self._add(
-                "Community",
-                community,
-                name=name,
-                summary="",
-                name_embedding=vector_of(name, DIMENSIONS),
-            )
+            self._add("Community", community, name=name, summary="", name_embedding=_vector(name))
             for one in (*members, firm):
                 self._add(
-                    "HAS_MEMBER", _uuid(self._number, f"{firm} {one}"),
-                    source=community, target=_uuid(self._number, one),
-                )  # fmt: skip
+                    "HAS_MEMBER", self._id(f"{firm} {one}"), source=community, target=self._id(one)
+                )
+
+    def _id(self, own: str) -> str:
+        return _uuid(self._number, own)
 
     def _name(self, own: str) -> str:
         return self._things[own].name + self._ending
 
-    def _renamed(self, text: str) -> str:
-        return re.sub(
-            r"[A-Z]\w+", lambda m: m[0] + self._ending if m[0] in self._lasts else m[0], text
-        )
+    def _renamed(self, word: re.Match[str]) -> str:
+        return word[0] + self._ending * (word[0] in self._lasts)
 
 
 def _uuid(number: int, own: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{number} {own}"))
+
+
+def _vector(text: str) -> Any:
+    return vector_of(text, DIMENSIONS)
 
 
 def _syllables(number: int) -> str:
@@ -221,17 +205,10 @@ def _syllables(number: int) -> str:
     return found
 
 
-def _write(kind: type[NodeWrite | EdgeWrite], label: str, rows: list[Row]) -> Write:
-    columns: dict[str, Any] = {}
-    for name in rows[0]:
-        values = [row[name] for row in rows]
-        if name.endswith("_embedding"):
-            flat = pa.array(np.concatenate(values), pa.float32())
-            columns[name] = pa.FixedSizeListArray.from_arrays(flat, DIMENSIONS)
-        elif name.endswith("_at") or name == "reference_time":
-            columns[name] = pa.array(values, pa.timestamp("us", "UTC"))
-        else:
-            columns[name] = pa.array(
-                values, pa.list_(pa.string()) if isinstance(values[0], list) else pa.string()
-            )
-    return kind(label, pa.table(columns))
+def _column(name: str, values: list[Any]) -> pa.Array:
+    if name.endswith("_embedding"):
+        flat = pa.array(np.concatenate(values), pa.float32())
+        return pa.FixedSizeListArray.from_arrays(flat, DIMENSIONS)
+    if name.endswith("_at") or name == "reference_time":
+        return pa.array(values, pa.timestamp("us", "UTC"))
+    return pa.array(values, pa.list_(pa.string()) if isinstance(values[0], list) else pa.string())

@@ -10,27 +10,50 @@ import asyncio
 import math
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
-from benchmarks.search.graphiti_itself import SearchJob
+from benchmarks.frame.processes import request
+from benchmarks.frame.serving import Server, on_wire, same_as_counted, serving
 from benchmarks.search.memory import DIMENSIONS, GROUP, SCOPES, Asked, memory_of
-from benchmarks.search.ranking import ranked
 from benchmarks.search.stored import bolt, graph, store_of
-from benchmarks.suite.peers import request
-from benchmarks.suite.serving import Server, on_wire, same_as_counted, serving
 from semgraph.execution.result import Result
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
 from semgraph.meter import StepMetrics
 from semgraph.session import Session
 
-AT_ONCE, ALONE = 100, 20
+AT_ONCE, ALONE, K = 100, 20, 10
 MORE = {"EDGE_HYBRID_SEARCH_RRF, similar 0.2": {"similar": 0.2}}
 """Recipes with a parameter changed, beside the shipped ones."""
 _TABLES = dict(zip(SCOPES, ("edges", "nodes", "episodes", "communities"), strict=True))
-Figures = dict[str, float | int | str | None]
+Figures = dict[str, Any]
+
+
+def ranked(pairs: Iterable[tuple[Sequence[str], Collection[str]]]) -> Figures:
+    """Means over the questions with relevant items: recall, nDCG and reciprocal rank of the first
+    ten hits, each hit 1 or 0. Raises ValueError if no question has any.
+    """
+    asked = [(found[:K], set(gold)) for found, gold in pairs if gold]
+    if not asked:
+        raise ValueError("no question has anything that is to be found")
+
+    def gain(places: Iterable[int]) -> float:
+        return sum(1 / math.log2(place + 2) for place in places)
+
+    places = [[i for i, one in enumerate(found) if one in gold] for found, gold in asked]
+    return {
+        "recall": fmean(len(set(found) & gold) / len(gold) for found, gold in asked),
+        "ndcg": fmean(
+            gain(own) / gain(range(min(K, len(gold))))
+            for own, (_, gold) in zip(places, asked, strict=True)
+        ),
+        "mrr": fmean(1 / (own[0] + 1) if own else 0.0 for own in places),
+        "gold": fmean(len(gold) for _, gold in asked),
+        "questions": len(asked),
+    }
 
 
 @dataclass
@@ -63,14 +86,9 @@ class Seen:
             "calls": self.calls,
         }
         for scope, hits in self.hits.items():
-            score = ranked(
-                (one, question.gold[scope]) for one, question in zip(hits, asked, strict=True)
-            )
-            found |= {f"{scope}_{name}": value for name, value in vars(score).items()}
-        return {
-            name: round(value, 4) if isinstance(value, float) else value
-            for name, value in found.items()
-        }
+            pairs = ((one, q.gold[scope]) for one, q in zip(hits, asked, strict=True))
+            found |= {f"{scope}_{name}": value for name, value in ranked(pairs).items()}
+        return {name: round(x, 4) if isinstance(x, float) else x for name, x in found.items()}
 
 
 def semgraph(recipe: str, kind: str, facts: int, trial: int) -> Figures:
@@ -91,20 +109,15 @@ async def _semgraph(recipe: str, store: Any, asked: Sequence[Asked], server: Ser
     preset, params = recipe.partition(",")[0], MORE.get(recipe)
     llm = OpenAI("gpt-4.1-mini", server.url, "none")
     embedder = OpenAIEmbedder("stand-in", DIMENSIONS, server.url, "none")
+    near = "DISTANCE" in recipe
     rows = [
-        {
-            "id": str(n),
-            "query": q.text,
-            "group_id": GROUP,
-            "center": q.center if "DISTANCE" in recipe else None,
-        }
+        {"id": str(n), "query": q.text, "group_id": GROUP, "center": q.center if near else None}
         for n, q in enumerate(asked)
     ]
+    given: Any = {"llm": llm, "embedder": embedder, "store": store, "journal": False, "runs": ""}
     try:
         await store.ensure(graph(), DIMENSIONS)
-        async with Session(
-            llm=llm, embedder=embedder, store=store, journal=False, runs=""
-        ) as session:
+        async with Session(**given) as session:
 
             async def search(some: Sequence[Mapping[str, Any]]) -> tuple[Result, float, float]:
                 wall, cpu = time.perf_counter(), time.process_time()
@@ -123,14 +136,8 @@ async def _semgraph(recipe: str, store: Any, asked: Sequence[Asked], server: Ser
             same_as_counted(total, on_wire(server))
     finally:
         await asyncio.gather(llm.aclose(), embedder.aclose(), store.aclose())
-    return Seen(
-        [w for _, w, _ in alone],
-        [c for _, _, c in alone],
-        trips,
-        calls,
-        all_at_once,
-        _hits(result, len(rows)),
-    )
+    times = [wall for _, wall, _ in alone], [cpu for _, _, cpu in alone]
+    return Seen(*times, trips, calls, all_at_once, _hits(result, len(rows)))
 
 
 def _hits(result: Result, questions: int) -> dict[str, list[list[str]]]:
@@ -139,11 +146,7 @@ def _hits(result: Result, questions: int) -> dict[str, list[list[str]]]:
     for scope, name in _TABLES.items():
         if name in result.tables:
             found[scope] = [[] for _ in range(questions)]
-            for row in (
-                result.tables[name]
-                .sort_by([("id", "ascending"), ("rank", "ascending")])
-                .to_pylist()
-            ):
+            for row in sorted(result.tables[name].to_pylist(), key=lambda row: row["rank"]):
                 found[scope][int(row["id"])].append(row["uuid"])
     return found
 
@@ -152,10 +155,10 @@ def graphiti(recipe: str, facts: int, trial: int) -> Figures:
     """The same of graphiti-core, over the same rows of the same Neo4j, with the same server."""
     asked = _asked(facts, trial)
     with serving() as server:
-        job = SearchJob(
-            url=server.url, bolt=bolt(facts), dimensions=DIMENSIONS, recipe=recipe, group=GROUP, alone=ALONE,
-            questions=[{"text": one.text, "center": one.center} for one in asked],
-        )  # fmt: skip
+        job = {
+            "url": server.url, "bolt": bolt(facts), "dimensions": DIMENSIONS, "recipe": recipe, "group": GROUP, "alone": ALONE,
+            "questions": [{"text": one.text, "center": one.center} for one in asked],
+        }  # fmt: skip
         environment = {"EMBEDDING_DIM": str(DIMENSIONS)}
         found = request("graphiti-core", "benchmarks.search.graphiti_itself", job, environment)
     return Seen(**found).figures(asked)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from benchmarks.frame.lines import ROOT, content_hash
 from benchmarks.search.memory import DIMENSIONS, memory_of
-from benchmarks.suite.made import ROOT, content_hash
 from semgraph.frontend.load import load_plan
 from semgraph.logical.schema import Graph
 from semgraph.shipped import plans_folder
@@ -22,7 +22,6 @@ from semgraph.stores.neo4j.local.server import start, status, stop
 from semgraph.stores.neo4j.store import local_store
 from semgraph.stores.sqlite.store import SqliteStore
 
-STORES = ("SQLite", "Neo4j")
 KEPT = 100_000
 """The number of facts from which on a Neo4j is kept: to fill it takes minutes."""
 _SOURCES = (
@@ -71,24 +70,22 @@ def file_of(facts: int) -> Path:
 
 @cache
 def _server(facts: int) -> Path:
-    """The folder of a separate Neo4j server: full-text and vector indexes span the whole database."""
-    folder = _kept(facts) if facts >= KEPT else Path(tempfile.mkdtemp(dir=_folder()))
+    """The folder of a separate Neo4j server: full-text and vector indexes span the whole database.
+    A large one is kept until its content would differ.
+    """
+    kept, name = ROOT / ".semgraph" / "benchmarks", f"neo4j-{facts}-"
+    if facts >= KEPT:
+        folder = kept / f"{name}{content_hash(_SOURCES)}"
+        for old in () if (folder / "filled").exists() else kept.glob(f"{name}*"):
+            shutil.rmtree(old)
+    else:
+        folder = Path(tempfile.mkdtemp(dir=_folder()))
     filled = folder / "filled"
     _SERVERS.append(folder)
     start(folder)
     if not filled.exists():
         asyncio.run(_filled(local_store(folder), facts))
         filled.touch()
-    return folder
-
-
-def _kept(facts: int) -> Path:
-    """The folder of a large database that later runs use again, until its content would differ."""
-    kept, name = ROOT / ".semgraph" / "benchmarks", f"neo4j-{facts}-"
-    folder = kept / f"{name}{content_hash(_SOURCES)}"
-    if not (folder / "filled").exists():
-        for old in kept.glob(f"{name}*"):
-            shutil.rmtree(old)
     return folder
 
 

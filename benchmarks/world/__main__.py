@@ -7,7 +7,6 @@ benchmarks/world/README.md.
   python -m benchmarks.world --port 8088 --latency gpt-4.1-mini --rpm 500 --fault 429=0.05:2
   python -m benchmarks.world --noise drop=0.05,verdict=0.02,growth=0.05,length=0.1
   python -m benchmarks.world tell --people 8 --difficulty corrected      a world as JSON lines
-  python -m benchmarks.world score --people 8 --difficulty 0 1 negated   the scores of add_episode
 """
 
 from __future__ import annotations
@@ -119,77 +118,29 @@ def tell(arguments: argparse.Namespace) -> None:
         print(json.dumps(row, ensure_ascii=False, default=str))
 
 
-async def score(arguments: argparse.Namespace) -> None:
-    """Run add_episode over worlds, and print its scores: a line for each seed and difficulty."""
-    from benchmarks.world.scoring import HEADER, differences, line, scored
-
-    print(HEADER)
-    for difficulty in arguments.difficulty:
-        for seed in arguments.worlds:
-            world = World.make(seed, arguments.people, difficulty)
-            async with server_of(arguments) as server:
-                found = await scored(
-                    world,
-                    server,
-                    params=dict(arguments.param),
-                    preset=arguments.preset,
-                    use=dict(arguments.use),
-                )
-            print(line(found, arguments.people), flush=True)
-            for one in differences(found) if arguments.show else ():
-                print(f"    {one}")
-
-
 def main(given: Sequence[str] | None = None) -> None:
     """Read the command line."""
     words = list(sys.argv[1:] if given is None else given)
-    named = words[0] if words[:1] in (["score"], ["tell"]) else ""
-    described = {"score": score.__doc__, "tell": tell.__doc__}.get(named, __doc__)
+    tells = words[:1] == ["tell"]
     parser = argparse.ArgumentParser(
-        prog=f"python -m benchmarks.world {named}".strip(),
-        description=described,
+        prog=f"python -m benchmarks.world {'tell' * tells}".strip(),
+        description=tell.__doc__ if tells else __doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    if named != "tell":
-        parser.add_argument("--port", type=int, default=0, help="0: a free one, which is printed")
+    add = parser.add_argument
+    if not tells:
+        add("--port", type=int, default=0, help="0: a free one, which is printed")
         switches(parser)
-    if named:
-        _worlds(parser, named)
-    arguments = parser.parse_args(words[bool(named) :])
-    if named == "tell":
-        tell(arguments)
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(serve(parser.parse_args(words)))
         return
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run((score if named else serve)(arguments))
-
-
-def _worlds(parser: argparse.ArgumentParser, named: str) -> None:
-    """The chosen worlds, and their scores."""
-    parser.add_argument("--people", type=int, default=8, help="about nine messages for each")
-    if named == "score":
-        levels = [LEVELS["0"], LEVELS["1"], LEVELS["2"]]
-        parser.add_argument(
-            "--difficulty", type=_difficulty, nargs="+", default=levels, help=_DIFFICULTY
-        )
-        parser.add_argument("--worlds", type=int, nargs="+", default=[1], help="their seeds")
-        parser.add_argument("--preset", help="of add_episode")
-        parser.add_argument(
-            "--param", type=_param, action="append", default=[], help="name=value, of add_episode"
-        )
-        parser.add_argument(
-            "--use", type=_param, action="append", default=[], help="step=plan or implementation"
-        )
-        parser.add_argument("--show", action="store_true", help="the differences, with names")
-        return
-    parser.add_argument("--difficulty", type=_difficulty, default=LEVELS["1"], help=_DIFFICULTY)
-    parser.add_argument("--world", type=int, default=1, help="its seed")
-    parser.add_argument(
-        "what", nargs="?", choices=("messages", "gold", "questions"), default="messages"
-    )
-    parser.add_argument(
-        "--count", type=int, help="of messages or questions; default: all messages, 30 questions"
-    )
-    parser.add_argument("--at", type=_time, help="as of when: 2024-06-01")
+    add("--people", type=int, default=8, help="about nine messages for each")
+    add("--difficulty", type=_difficulty, default=LEVELS["1"], help=_DIFFICULTY)
+    add("--world", type=int, default=1, help="its seed")
+    add("what", nargs="?", choices=("messages", "gold", "questions"), default="messages")
+    add("--count", type=int, help="of messages or questions; default: all messages, 30 questions")
+    add("--at", type=_time, help="as of when: 2024-06-01")
+    tell(parser.parse_args(words[1:]))
 
 
 _DIFFICULTY = (
@@ -208,14 +159,6 @@ def _difficulty(text: str) -> Difficulty:
 def _time(text: str) -> datetime:
     at = datetime.fromisoformat(text)
     return at if at.tzinfo else at.replace(tzinfo=UTC)
-
-
-def _param(text: str) -> tuple[str, object]:
-    name, _, value = text.partition("=")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
 
 
 if __name__ == "__main__":

@@ -21,13 +21,13 @@ import pytest
 from aiohttp import web
 
 import semgraph
-from benchmarks.scale.graphs import Contents as Graph
-from benchmarks.scale.graphs import contents, wire  # noqa: F401 - for the tests
 from benchmarks.world import Fault, Faults, StandIn
 from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
 from semgraph.logical.schema import Graph as Declared
 from semgraph.stores.base import Store
+from tests.execution.graphs import Contents as Graph
+from tests.execution.graphs import contents, wire  # noqa: F401 - for the tests
 from tests.partial import maybe_partial
 from tests.patience import HANGS, default_signals
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from ray.cluster_utils import Cluster
 
-from benchmarks.scale.clusters import cluster_here
 from tests.execution.conftest import model, place, simple, work
+from tests.on_ray.clusters import cluster_here
 from tests.patience import HANGS
 
 __all__ = ["model", "place", "simple", "work"]

@@ -20,7 +20,6 @@ import psutil
 import pytest
 from ray.cluster_utils import Cluster
 
-from benchmarks.scale.clusters import DRIVER, lives, workers
 from semgraph.engine.on_ray import RayEngine, WorkerCode
 from semgraph.errors import PlanError, SemgraphError, StoreUnavailable
 from semgraph.execution.result import Result
@@ -30,6 +29,7 @@ from semgraph.session.sharded import Job, run_shard
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.engine.test_local import alone, assert_same, rows_of_groups, visible
 from tests.execution.conftest import PLAN, ROOT, Work, said, wire
+from tests.on_ray.clusters import DRIVER, lives, workers
 from tests.patience import HANGS, default_signals
 
 pytestmark = pytest.mark.usefixtures("cluster")

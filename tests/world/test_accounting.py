@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from benchmarks.suite.serving import same_as_counted
+from benchmarks.frame.serving import same_as_counted
 from benchmarks.world import Fault, Latency, PrefixCache, Rates, StandIn
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI

@@ -15,12 +15,10 @@ from hypothesis import strategies as st
 from benchmarks.world import StandIn, World
 from benchmarks.world.answers.judging import verdict
 from benchmarks.world.answers.reading import facts
-from benchmarks.world.claims import NEGATED, read, write
 from benchmarks.world.difficulty import LEVELS, Difficulty
 from benchmarks.world.gold import Episode, Fact
 from benchmarks.world.gold import told as gold
-from benchmarks.world.questions import questions
-from benchmarks.world.scoring import PLAN, Scored, as_graph, held, scored
+from benchmarks.world.scoring import PLAN, as_graph, held
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
 from semgraph.scores import score_graph
@@ -122,19 +120,6 @@ def test_corrections_ends_and_denials_are_compared(
     assert verdict(new, known) == expected
 
 
-@pytest.mark.parametrize("kind", NEGATED)
-@given(day=st.dates())
-def test_an_end_in_other_words_is_read_back(kind: str, day: object) -> None:
-    text = write(
-        kind, "Ada Costa", NEGATED[kind], "Project Kite", role="pilot", when=f"since {day}"
-    )
-    claim = read(text)
-    assert claim is not None
-    assert (claim.kind, claim.subject, claim.target, claim.role, claim.text) == (
-        kind, "Ada Costa", "Project Kite", "pilot", text,
-    )  # fmt: skip
-
-
 def wrongly(world: World) -> list[tuple[Episode, Episode]]:
     """The messages that tell what is not so, each with the one that puts it right."""
     right = {s.retracts.key: e for e in world.episodes for s in e.statements if s.retracts}
@@ -175,51 +160,6 @@ def test_a_wrong_fact_holds_until_its_correction_and_never_afterwards(
         )
 
 
-def test_a_retracted_fact_is_no_answer() -> None:
-    world = World.make(2, 16, "everything")
-    false = {fact.key for fact in world.gold().facts if fact.retracted}
-    assert false
-    assert not false & {
-        key for q in questions(world, world.episodes[-1].at, count=90) for key in q.edges
-    }
-
-
-def test_ends_have_messages_of_their_own() -> None:
-    plain, world = World.make(1, 12, 1), World.make(1, 12, "negated")
-    count = [sum(f.relation == "LEFT" for f in w.gold().facts) for w in (plain, world)]
-    assert count[1] > count[0]
-    assert sum("any more" in row["content"] for row in world.rows) > 5
-    jobs = {(f.source, f.target): f for f in world.gold().facts if f.relation == "WORKS_AT"}
-    for left in (f for f in world.gold().facts if f.relation == "LEFT"):
-        assert jobs[left.source, left.target].invalid_at is not None
-
-
-def test_a_late_message_shortens_the_earlier_fact() -> None:
-    world = World.make(1, 12, "backdated")
-    late = [
-        (e, s)
-        for e in world.episodes
-        for s in e.statements
-        if s.phrase is None and s.span and not s.span.old
-    ]
-    assert late
-    shortened = 0
-    for episode, one in late:
-        assert one.until is not None
-        assert one.until < episode.at
-        before, after = told(world, episode.number - 1), told(world, episode.number)
-        shortened += any(before[key].invalid_at != after[key].invalid_at for key in before)
-    assert shortened
-
-
-async def test_a_graph_whose_messages_have_other_ids_is_scored_by_their_names() -> None:
-    """graphiti-core gives its episodes ids of its own."""
-    world = World.make(1, 3, 1)
-    rows = [{name: value for name, value in row.items() if name != "uuid"} for row in world.rows]
-    async with StandIn() as server:
-        assert all(await after_each(world, server, rows))
-
-
 async def after_each(
     world: World, server: StandIn, rows: Sequence[dict[str, Any]] = ()
 ) -> list[bool]:
@@ -255,22 +195,3 @@ async def test_the_graph_of_a_readable_world_is_right_after_each_message(
     assert world.rows != World.make(seed, 2, 1).rows
     async with StandIn() as server:
         assert all(await after_each(world, server))
-
-
-async def told_to_the_plan(world: World) -> Scored:
-    async with StandIn() as server:
-        return await scored(world, server)
-
-
-@pytest.mark.parametrize(("level", "seed"), [("corrected", 10), ("retracted", 42)])
-async def test_a_retracted_fact_stays_in_the_graph_as_an_ended_one(level: str, seed: int) -> None:
-    """A fact has one interval there, and an end is when another begins: that something never held
-    cannot be said.
-    """
-    found = await told_to_the_plan(World.make(seed, 2, level))
-    assert any(fact.retracted for fact in found.world.gold().facts)
-    assert found.score.pairs.f1 == 1.0
-    assert found.score.edges.recall == 1.0
-    assert found.score.validity is not None
-    assert found.score.validity.f1 is not None
-    assert 0.7 < found.score.validity.f1 < 1.0

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from benchmarks.world import Fault, Latency, Noise, PrefixCache, StandIn
+from benchmarks.world import Fault, Latency, Noise, StandIn
 from benchmarks.world.__main__ import main
 from benchmarks.world.protocol import Tokens
 from benchmarks.world.waiting import PROFILES
@@ -27,13 +27,6 @@ def chat(*texts: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def form(name: str, **properties: Any) -> dict[str, Any]:
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": name, "schema": {"properties": properties}},
-    }
-
-
 def reranked(query: str, passage: str) -> dict[str, Any]:
     """As graphiti-core asks, one word and its probability."""
     text = (
@@ -41,19 +34,6 @@ def reranked(query: str, passage: str) -> dict[str, Any]:
         f"<PASSAGE>\n {passage}\n </PASSAGE>\n <QUERY>\n {query}\n </QUERY>\n"
     )
     return chat("You are an expert", text, logprobs=True, top_logprobs=2, max_tokens=1)
-
-
-def resolved(names: list[str], known: list[str]) -> dict[str, Any]:
-    """As graphiti-core asks which entities are the same."""
-    mine = json.dumps([{"id": n, "name": name} for n, name in enumerate(names)])
-    theirs = json.dumps(
-        [{"candidate_id": n, "name": name, "summary": ""} for n, name in enumerate(known)]
-    )
-    text = (
-        f"<CURRENT MESSAGE>\nAda speaks.\n</CURRENT MESSAGE>\n<ENTITIES>\n{mine}\n</ENTITIES>\n"
-        f"<EXISTING ENTITIES>\n{theirs}\n</EXISTING ENTITIES>"
-    )
-    return chat(text, response_format=form("NodeResolutions"))
 
 
 def claimed(text: str) -> dict[str, Any]:
@@ -81,30 +61,6 @@ def test_errors_are_more_frequent_in_longer_prompts() -> None:
     assert wrong(Noise(verdict=0.05), asked(600)) < 0.12
 
 
-def test_the_same_errors_are_made_whoever_asks() -> None:
-    lotus = [claimed(f"Ada Costa(user): I have moved to Oslo {n}.") for n in range(200)]
-    graphiti = [resolved([f"Ada Costa {n}"], ["Bruno Weber"]) for n in range(200)]
-    scores = [reranked("Where does Ada live?", f"Ada Costa lives in Oslo {n}.") for n in range(200)]
-    for bodies in (lotus, graphiti):
-        assert wrong(Noise(), bodies) == 0
-        assert 0.06 < wrong(Noise(verdict=0.1), bodies) < 0.16
-    assert 0.01 < wrong(Noise(verdict=0.2), scores) < 0.2, (
-        "a wrong score is any score: every second is on the right side"
-    )
-
-
-def test_many_pairs_in_one_prompt_of_graphitis_are_judged_worse() -> None:
-    def matches(size: int) -> float:
-        bodies = [
-            resolved([f"Ada Costa {n}"], [f"Bruno Weber {k}" for k in range(size)])
-            for n in range(100)
-        ]
-        return wrong(Noise(verdict=0.01, growth=0.5), bodies)
-
-    assert matches(1) < 0.05
-    assert matches(10) > 0.25, "ten pairs at 0.01 * (1 + 0.5 * 9)"
-
-
 async def test_graphitis_reranker_gets_the_probability_of_its_word() -> None:
     said = {"Ada Costa is employed by Luma.": "True", "Ada Costa lives in Oslo.": "False"}
     async with StandIn() as server, aiohttp.ClientSession() as client:
@@ -123,14 +79,6 @@ async def test_graphitis_reranker_gets_the_probability_of_its_word() -> None:
             assert sum(shares.values()) == pytest.approx(1)
             assert shares[word] >= 0.5
         assert server.calls == {"relevance": 2}
-
-
-def test_messages_in_parts_are_read_as_one_text() -> None:
-    from benchmarks.world.server import _with_plain_texts
-
-    parts = [{"type": "text", "text": "Ada "}, {"type": "text", "text": "moved."}]
-    (message,) = _with_plain_texts({"messages": [{"role": "user", "content": parts}]})["messages"]
-    assert message["content"] == "Ada moved."
 
 
 def test_latency_grows_with_tokens_and_with_load() -> None:
@@ -157,50 +105,6 @@ async def test_a_stalled_answer_comes_late_and_is_right() -> None:
     assert texts == ["Answer: True", "Answer: True"]
     assert seconds[1] >= 0.3
     assert server.counters.seconds == pytest.approx(0.3)
-
-
-def test_a_cache_may_be_off() -> None:
-    cache = PrefixCache.parse("off")
-    cache.remember(["rule " * 5000])
-    assert cache.cached(["rule " * 5000], len) == 0
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("--noise", "length=-1"),
-        ("--fault", "500=2"),
-        ("--fault", "500=0.1:3"),
-        ("--cache", "size=3"),
-        ("--latency", "gpt-0"),
-    ],
-)
-def test_switches_that_make_no_sense_are_refused(
-    option: str, value: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        main([option, value])
-    assert f"argument {option}: invalid" in capsys.readouterr().err
-
-
-def test_help_names_every_switch(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    said = capsys.readouterr().out
-    names = [
-        "load=",
-        "growth=",
-        "length=",
-        "429",
-        "stall",
-        "vllm-32b",
-        "--rpm",
-        "--tpm",
-        "--cache",
-        "tell",
-        "score",
-    ]
-    assert all(name in said for name in names)
 
 
 def test_the_command_line_prints_the_messages_of_a_world(

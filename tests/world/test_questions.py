@@ -187,9 +187,3 @@ async def test_unknown_prompts_are_rejected(ask: Ask) -> None:
     result = await maybe_partial(ask('sem_filter: {prompt: "Is {text} beautiful?"}'))
     assert len(result.failed) == len(TEXTS)
     assert result.tables["found"].num_rows == 0
-
-
-async def test_a_review_returns_what_the_answer_missed(ask: Ask) -> None:
-    step = 'sem_map: {prompt: "List what {text} says.", returns: {facts: list<string>}}'
-    plain = found(await ask(step))
-    assert found(await ask(step, use="reflexion(rounds=1)")) == plain

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -15,8 +11,7 @@ import pytest
 
 from benchmarks.world import Fault, Faults, StandIn
 from benchmarks.world.answers.judging import same, verdict
-from benchmarks.world.answers.memory import entities, facts, summary
-from benchmarks.world.messages import names_in
+from benchmarks.world.answers.memory import entities, facts
 from benchmarks.world.vectors import vector_of
 
 TURNS = [
@@ -41,30 +36,6 @@ def record(turn: int) -> dict[str, Any]:
 )
 def test_it_names_whom_a_message_is_about(turn: int, names: list[str]) -> None:
     assert [e["name"] for e in entities(record(turn))["entities"]] == names
-
-
-def test_it_states_what_a_message_says() -> None:
-    said = [
-        (f["source"], f["relation"], f["target"])
-        for turn in range(3)
-        for f in facts(record(turn))["facts"]
-    ]
-    assert said == [
-        ("Alice Chen", "WORKS_AT", "TechCorp"),
-        ("Alice Chen", "LEADING_PROJECT", "Project Phoenix"),
-        ("Alice Chen", "LEADS", "Project Phoenix"),
-        ("Alice Chen", "PROJECT_DEADLINE", "Project Phoenix"),
-    ]
-
-
-def test_a_meeting_ties_those_who_met_in_a_chain() -> None:
-    told = facts(
-        {"content": "user(user): Ada, Bora, Cleo, Dina met.", "history": [], "valid_at": SAID}
-    )["facts"]
-    assert [f["fact"] for f in told] == [
-        "Ada is related to Bora.", "Bora is related to Cleo.", "Cleo is related to Dina.",
-    ]  # fmt: skip
-    assert {f["valid_at"] for f in told} == {SAID}
 
 
 @pytest.mark.parametrize(
@@ -124,21 +95,6 @@ def test_it_tells_names_apart(
     name: str, content: str, known_name: str, known: str, expected: bool
 ) -> None:
     assert same(name, content, known_name, known) is expected
-
-
-def test_a_summary_contains_the_given_texts_only() -> None:
-    assert summary({"name": "Ann", "text": "Ann cooks.\nAnn sings.\nAnn cooks.", "heard": []}) == {
-        "summary": "Ann cooks. Ann sings."
-    }
-    assert summary({"name": "Ann", "text": "", "heard": ["Ann is late. Bob waits."]}) == {
-        "summary": "Ann is late."
-    }
-
-
-def test_it_knows_names_from_other_capitals() -> None:
-    assert names_in("Yesterday I met Priya Patel and IBM's Carl in New York. We left on Monday.") == [
-        "Priya Patel", "IBM", "Carl", "New York",
-    ]  # fmt: skip
 
 
 def test_texts_alike_are_near_and_others_are_not() -> None:
@@ -234,17 +190,6 @@ async def test_a_configured_fault_fails_the_request(
         assert ("Retry-After" in response.headers) == (kind == "429")
 
 
-async def test_a_configured_hang_blocks_the_request(client: aiohttp.ClientSession) -> None:
-    body = chat(f"Said at: {SAID}\nFact: Ann works at Luma.", **DATES)
-    async with StandIn(faults=(Fault.parse("hang@1"),)) as server:
-        with pytest.raises(TimeoutError):
-            async with (
-                asyncio.timeout(0.2),
-                client.post(f"{server.base_url}/chat/completions", json=body),
-            ):
-                pass
-
-
 def test_faults_with_a_rate_hit_the_same_requests_every_time() -> None:
     def hits() -> list[int]:
         faults = Faults((Fault("500", rate=0.3),), seed=7)
@@ -252,31 +197,3 @@ def test_faults_with_a_rate_hit_the_same_requests_every_time() -> None:
 
     assert hits() == hits()
     assert 15 < len(hits()) < 45
-
-
-async def test_it_runs_as_a_process_of_its_own(client: aiohttp.ClientSession) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.world",
-        "--latency",
-        "0",
-        "--undated",
-        "--fault",
-        "429@1",
-    ]
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
-    )
-    try:
-        assert process.stdout is not None
-        url = (await process.stdout.readline()).decode().strip()
-        async with client.post(
-            f"{url}/embeddings", json={"model": "m", "input": ["Ann", "Bob"]}
-        ) as response:
-            assert len((await response.json())["data"]) == 2
-        async with client.post(f"{url}/chat/completions", json=chat("?")) as response:
-            assert response.status == 429
-    finally:
-        process.terminate()
-        await process.wait()

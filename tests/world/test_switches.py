@@ -11,13 +11,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from benchmarks.world import Fault, Latency, Noise, PrefixCache, Rates, StandIn, World
+from benchmarks.world import Fault, Latency, Noise, PrefixCache, Rates, StandIn
 from benchmarks.world.__main__ import main
-from benchmarks.world.answers.raptor import without
 from benchmarks.world.claims import write
 from benchmarks.world.faults import spoilt
 from benchmarks.world.protocol import Tokens
-from benchmarks.world.scoring import Scored, scored
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}, "kind": {"type": "string"}}}
 ENTITIES = {"entities": {"type": "array", "items": NAME}}
@@ -88,23 +86,6 @@ def test_without_noise_nothing_is_wrong_and_with_it_as_much_as_was_asked_for() -
     assert 0.75 < left / whole < 0.85
 
 
-def test_another_seed_draws_other_errors() -> None:
-    bodies = [message(f"Ann(user): I know Bob Marsh and Carl Ott {n}.") for n in range(50)]
-
-    def answers(seed: int) -> list[Any]:
-        server = StandIn(noise=Noise(drop=0.3, seed=seed))
-        return [answer(server, body) for body in bodies]
-
-    assert answers(1) == answers(1)
-    assert answers(1) != answers(2)
-
-
-def test_spurious_entries_are_added() -> None:
-    told = answer(StandIn(noise=Noise(spurious=1)), message("Ann(user): I know Bob."))["entities"]
-    assert [e["name"] for e in told[:2]] == ["Ann", "Bob"]
-    assert len(told) == 3
-
-
 def test_dates_slip_by_at_most_sixty_days() -> None:
     from datetime import datetime
 
@@ -127,19 +108,6 @@ def test_verdicts_are_wrong_more_often_the_more_is_asked_in_one_call() -> None:
 
     assert wrong(1) < 0.06
     assert 0.14 < wrong(20) < 0.28, "0.02 * (1 + 0.5 * 19) = 0.21"
-
-
-def test_summaries_of_passages_lack_the_statements_that_are_overlooked() -> None:
-    told = {"summary": "2024-05-01: Ann knows Bob.\n2024-05-02: Ann knows Cleo."}
-    assert without(told, Noise().draw("a prompt", 1).overlooks) == told
-    assert without(told, Noise(drop=1).draw("a prompt", 1).overlooks) == {"summary": ""}
-
-
-def test_a_wrong_score_is_a_whole_number_where_the_schema_wants_one() -> None:
-    schema = {"score": {"type": "integer"}}
-    told = Noise(verdict=1).draw("a prompt", 1).answer({"score": 7}, schema, 1)
-    assert isinstance(told["score"], int)
-    assert told["score"] != 7
 
 
 def test_a_latency_is_drawn_from_the_prompt_and_grows_with_the_answer() -> None:
@@ -231,59 +199,6 @@ async def test_counters_are_served_over_http_and_can_be_reset(
         assert server.counters.as_dict()["calls"] == server.counters.attempts == 0
 
 
-def agree(found: Scored) -> None:
-    """What semgraph says that it did is what came over the wire."""
-    mine, wire = found.metrics, found.wire
-    assert mine.calls_issued == wire["calls"]
-    assert mine.attempts == wire["attempts"] + wire["embedding_calls"]
-    assert mine.embeddings == wire["embedding_calls"]
-    assert mine.tokens_in == wire["tokens_in"] + wire["embedding_tokens"]
-    assert (mine.tokens_cached, mine.tokens_out) == (wire["tokens_cached"], wire["tokens_out"])
-
-
-async def test_the_counts_of_semgraph_equal_those_of_the_server() -> None:
-    async with StandIn(cache=PrefixCache(block=1, least=0)) as server:
-        found = await scored(World.make(1, 2, 1), server)
-        agree(found)
-    assert found.wire["tokens_cached"] > 0
-    assert not found.failed
-
-
-async def test_the_counts_of_semgraph_equal_those_of_the_server_with_many_faults() -> None:
-    faults = (
-        Fault("429", rate=0.1, retry_after=0.0),
-        Fault("500", rate=0.05),
-        Fault("prose", on=(2, 9)),
-        Fault("truncated", on=(4,)),
-    )
-    async with StandIn(
-        faults=faults, noise=Noise(drop=0.1, spurious=0.1, verdict=0.1, slip=0.1)
-    ) as server:
-        found = await scored(World.make(1, 2, 1), server)
-        agree(found)
-        assert set(server.faults.hit) == {"429", "500", "prose", "truncated"}
-    assert found.wire["attempts"] > found.wire["calls"]
-
-
-async def test_the_graph_of_a_plain_world_is_right() -> None:
-    async with StandIn() as server:
-        found = await scored(
-            World.make(3, 3, 1), server, use={"find": "find_rivals(reach=shared_end)"}
-        )
-    assert found.score.edges.f1 == found.score.b_cubed.f1 == 1.0
-    assert found.score.validity is not None
-    assert found.score.validity.f1 == 1.0
-
-
-async def test_a_model_that_errs_is_scored_lower() -> None:
-    async with StandIn(noise=Noise(drop=0.3)) as server:
-        found = await scored(
-            World.make(3, 3, 1), server, use={"find": "find_rivals(reach=shared_end)"}
-        )
-    assert found.score.edges.recall is not None
-    assert found.score.edges.recall < 0.9
-
-
 def test_the_server_parses_sentences_without_hints_from_the_world() -> None:
     """The server reads sentences; it has never seen the world's keys, so a sentence of nobody's is
     answered as well.
@@ -291,34 +206,6 @@ def test_the_server_parses_sentences_without_hints_from_the_world() -> None:
     text = write("home", "Nobody Known", None, "Atlantis", when="from 2001-01-01 to 2002-01-01")
     told = answer(StandIn(), chat(f"Said at: {SAID}\nFact: {text}", **SINCE))
     assert told == {"since": "2001-01-01T00:00:00Z", "until": "2002-01-01T00:00:00Z"}
-
-
-def test_worlds_are_scored_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["score", "--people", "2", "--difficulty", "0", "--noise", "drop=1", "--show"])
-    header, line, *differences = capsys.readouterr().out.splitlines()
-    told = dict(
-        zip(
-            header.replace(" F1", "_F1")
-            .replace(" P", "_P")
-            .replace(" R", "_R")
-            .replace("tokens in", "in")
-            .split(),
-            line.split(),
-            strict=True,
-        )
-    )
-    assert (told["people"], told["level"], told["edge_R"], told["failed"]) == (
-        "2",
-        "0",
-        "0.000",
-        "0",
-    )
-    assert int(told["calls"]) == 2 * int(told["msgs"]), (
-        "each message is asked for names and for facts; nothing came of it"
-    )
-    gold = World.make(1, 2, 0).gold()
-    assert sum(one.startswith("    true:") for one in differences) == len(gold.facts)
-    assert sum(one.startswith("    entity missing") for one in differences) == len(gold.entities)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,186 @@
+"""Pages made of the results: one for each benchmark, its charts, and parts of written pages, between
+`<!-- made: NAME -->` and `<!-- /made -->`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import front
+from benchmarks.frame.cases import Benchmark, load, names
+from benchmarks.frame.charts import draw
+from benchmarks.frame.lines import RESULTS, ROOT, Line, Lines, code_of
+from benchmarks.frame.tables import table_rows
+
+KINDS = {
+    "simulated": "The model is simulated: counts and times are measured, and say nothing about the "
+    "quality of a real model.",
+    "real": "A real model answered; the figures hold for that model only.",
+}
+DOCUMENTS = {
+    "docs/benchmarks.md": "docs",
+    "docs/memories/findings.md": "docs/memories",
+    "README.md": ".",
+}
+"""Pages with generated parts, and the folder that their links start from."""
+_HERE = "benchmarks/results"
+_VERSIONS = (
+    "semgraph",
+    "graphiti-core in .venv-graphiti",
+    "lotus-ai in .venv-extras",
+    "neo4j server, local",
+)
+_PART = re.compile(r"(<!-- made: (\S+) -->\n)(.*?)(<!-- /made -->)", re.DOTALL)
+Measured = Mapping[str, tuple[Benchmark, Sequence[Line]]]
+
+
+def page(benchmark: Benchmark, lines: Sequence[Line]) -> str:
+    """The page of one benchmark. Raises ValueError if lines are of another kind of model."""
+    for line in lines:
+        if line.kind != benchmark.kind:
+            of = (
+                f"{benchmark.name}: {dict(line.key)} is {line.kind}, the benchmark {benchmark.kind}"
+            )
+            raise ValueError(f"{of}. Measure it again.")
+    order = _order(benchmark, lines)
+    return "\n".join([
+        f"# {benchmark.name}\n\n{benchmark.question}\n\n{KINDS[benchmark.kind]}\n",
+        *(table.markdown(lines, order) for table in benchmark.tables),
+        *(f"{picture(f'{benchmark.name}-{chart.name}', chart.title)}\n{chart.note}\n" for chart in benchmark.charts),
+        _made(benchmark, lines),
+    ])  # fmt: skip
+
+
+def picture(path: str, title: str) -> str:
+    """A picture in Markdown."""
+    return f"![{title}]({path}.svg)\n"
+
+
+def _order(benchmark: Benchmark, lines: Sequence[Line]) -> list[Mapping[str, Any]]:
+    """The keys of the cases, and of lines with a model of their own, which no case knows, in the
+    order of the same cases.
+    """
+    cases = [case.key for case in benchmark.cases()]
+    bare = [_without_model(key) for key in cases]
+    keys = list(cases)
+    for key in (line.key for line in lines):
+        keys += [key] if key not in keys else []
+    known = [key for key in keys if _without_model(key) in bare]
+    known.sort(key=lambda key: bare.index(_without_model(key)))
+    return [*known, *(key for key in keys if key not in known and benchmark.kind == "real")]
+
+
+def _without_model(key: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in key.items() if name != "model"}
+
+
+def _made(benchmark: Benchmark, lines: Sequence[Line]) -> str:
+    """Where, when and by which code the lines were measured, and how to measure them again."""
+    if not lines:
+        return f"Not measured yet: `{benchmark.command}`.\n"
+    made = [line.made for line in lines]
+    machines = {"{cores} × {processor}, {memory_gib} GiB".format(**one["machine"]) for one in made}
+    commits = {one["commit"] + "+" * one["changed"] for one in made}
+    dates, used = sorted({one["at"][:10] for one in made}), list[str]()
+    for name in _VERSIONS:
+        found = {v for one in made if (v := one.get("versions", {}).get(name))}
+        used += [f"{name.partition(' in ')[0]} {', '.join(sorted(found))}"] if found else []
+    loads = [one.get("load", 0) for one in made]
+    failed = sum(bool(line.failed) for line in lines)
+    return (
+        f"Measured {' to '.join(dict.fromkeys((dates[0], dates[-1])))} on {', '.join(sorted(machines))}, commit "
+        f"{', '.join(sorted(commits))}; {len(lines)} trials, load {min(loads):g}–{max(loads):g} at the start, "
+        f"{minutes(lines):.0f} min; {failed} failed. {'; '.join(used)}. All trials, with versions and settings: "
+        f"[{benchmark.name}.jsonl]({benchmark.name}.jsonl). Reproduce: `{benchmark.command}` (`--again` if the code has not "
+        "changed).\n"
+    )  # fmt: skip
+
+
+def minutes(lines: Iterable[Line]) -> float:
+    """The time that measuring took."""
+    return sum(line.made.get("seconds", 0) for line in lines) / 60
+
+
+def parts(measured: Measured, to: str) -> dict[str, str]:
+    """The generated parts of written pages; `to` is the path to the folder of results."""
+    held = {name: lines for name, (_, lines) in measured.items()}
+    rows = [
+        ["benchmark", "question", "model", "command", "trials", "time"],
+        ["---"] * 4 + ["--:"] * 2,
+    ]
+    for name, (one, lines) in measured.items():
+        took = f"{minutes(lines):.0f} min" if lines else "not measured yet"
+        title = f"[{name}]({to}/{name}.md)" if lines else name
+        rows.append([title, one.question, one.kind, f"`{one.command}`", str(len(lines)), took])
+    return {
+        "overview": picture(f"{to}/overview", front.TITLE) + "\n" + front.table(held),
+        "swap": picture(f"{to}/swap", front.SWAP),
+        "pages": table_rows(rows),
+        **{
+            f"{name}/{part}": table.markdown(lines, _order(one, lines))
+            for name, (one, lines) in measured.items()
+            for part, table in one.parts.items()
+        },
+    }
+
+
+def read(folder: Path = RESULTS) -> dict[str, tuple[Benchmark, Sequence[Line]]]:
+    """All benchmarks with the lines of existing cases; only the lines know the models of real ones."""
+    found: dict[str, tuple[Benchmark, Sequence[Line]]] = {}
+    for one in map(load, names()):
+        keys = [dict(case.key) for case in one.cases()]
+        lines = Lines(one.name, folder, code_of(one.name, one.sources))
+        found[one.name] = one, [line for line in lines if one.kind == "real" or line.key in keys]
+    return found
+
+
+def files(folder: Path = RESULTS, root: Path = ROOT) -> dict[Path, str]:
+    """All generated files, by path, from the lines in a folder.
+
+    Args:
+        folder: The folder of lines, pages and charts.
+        root: The folder of README.md and docs; they show the committed results only.
+    """
+    measured, texts = read(folder), dict[Path, str]()
+    for name, (one, lines) in measured.items():
+        if lines:
+            texts[folder / f"{name}.md"] = page(one, lines)
+            texts |= {
+                folder / f"{name}-{chart.name}.svg": draw(chart, lines) for chart in one.charts
+            }
+    if folder == root / _HERE:
+        held = {name: lines for name, (_, lines) in measured.items()}
+        texts[folder / "overview.svg"] = front.overview(held)
+        texts[folder / "swap.svg"] = front.swap(held)
+        for name, start in DOCUMENTS.items():
+            made = parts(measured, posixpath.relpath(_HERE, start))
+            texts[root / name] = filled((root / name).read_text(encoding="utf-8"), made, name)
+    return texts
+
+
+def filled(text: str, made: Mapping[str, str], name: str) -> str:
+    """A page with its parts generated again. Raises ValueError for a tag that names an unknown part,
+    or is not closed.
+    """
+    opened, closed = text.count("<!-- made: "), text.count("<!-- /made -->")
+    found = _PART.findall(text)
+    if not opened == closed == len(found):
+        tags = f"{opened} tags `<!-- made: NAME -->`, {closed} tags `<!-- /made -->`"
+        raise ValueError(f"{name}: {tags}. Each part has one of each.")
+    if unknown := [part for _, part, _, _ in found if part not in made]:
+        raise ValueError(f'{name}: unknown part "{unknown[0]}"; parts: {", ".join(made)}')
+    return _PART.sub(lambda part: f"{part[1]}{made[part[2]].strip()}\n{part[4]}", text)
+
+
+def wrong(folder: Path = RESULTS, root: Path = ROOT) -> list[Path]:
+    """Generated files that differ from the lines, are missing, or have no lines."""
+    made = files(folder, root)
+    different = [
+        p for p, text in made.items() if not p.exists() or p.read_text(encoding="utf-8") != text
+    ]
+    existing = [path for end in ("*.md", "*.svg") for path in sorted(folder.glob(end))]
+    return different + [path for path in existing if path not in made]

@@ -1,0 +1,1 @@
+"""Real models over labelled rows, synthetic worlds and public data sets."""

@@ -1,0 +1,348 @@
+"""Public data sets, downloaded by the user: conversations are told to a memory, and questions are
+answered from it, with the scores of their communities.
+
+LoCoMo: ten conversations over months between two people. LongMemEval: chats of a user with an
+assistant in many sessions; each question is a memory of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from benchmarks.frame import Unmeasured
+from benchmarks.memories.memories import Memory
+from benchmarks.quality.asking import Asking, Figures
+from benchmarks.quality.scores import all_at, any_at, locomo, recall_at
+
+PLANS = Path(__file__).parent / "plans"
+DECLINED = "Not mentioned"
+"""The text for scorers and judges where a memory says that it does not know."""
+KINDS = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+"""The categories of LoCoMo."""
+JUDGED = {
+    "single-session-user": "answer",
+    "single-session-assistant": "answer",
+    "single-session-preference": "preference",
+    "multi-session": "answer",
+    "temporal-reasoning": "time",
+    "knowledge-update": "update",
+}
+"""The types of LongMemEval, and the rules by which their answers are judged."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of a public data set: its name, its address at its authors, its licence, the SHA-256 of
+    the published file, and further folders to look in, below the user's.
+    """
+
+    name: str
+    url: str
+    licence: str
+    sha256: str
+    folders: tuple[str, ...]
+
+    def within(self, folder: Path | None) -> Path:
+        """The file in the user's folder. Raises Unmeasured with its origin and licence."""
+        get = f"Get it from {self.url} (licence: {self.licence}) into a folder: --data FOLDER"
+        if folder is None:
+            raise Unmeasured(f"{self.name} is not shipped. {get}")
+        places = [folder / below / self.name for below in ("", *self.folders)]
+        for path in places:
+            if path.is_file():
+                return path
+        raise Unmeasured(f"there is no {' nor '.join(map(str, places))}. {get}")
+
+    def settings(self, folder: Path | None) -> list[dict[str, str]]:
+        """What a line says about the data; nothing if there is no file."""
+        try:
+            found = checksum(self.within(folder))
+        except Unmeasured:
+            return []
+        known = "as published" if found == self.sha256 else "not the published file"
+        return [
+            {
+                "file": self.name,
+                "licence": self.licence,
+                "from": self.url,
+                "sha256": found,
+                "checksum": known,
+            }
+        ]
+
+
+_LONG = "https://huggingface.co/datasets/xiaowu0162/longmemeval-cleaned"
+_FOLDERS = ("data", "longmemeval", "longmemeval/data")
+SOURCES = {
+    "LoCoMo": Source(
+        "locomo10.json", "https://github.com/snap-research/locomo (data/locomo10.json)", "CC BY-NC 4.0",
+        "79fa87e90f04081343b8c8debecb80a9a6842b76a7aa537dc9fdf651ea698ff4", ("data", "locomo", "locomo/data"),
+    ),
+    "oracle": Source(
+        "longmemeval_oracle.json", _LONG, "MIT",
+        "821a2034d219ab45846873dd14c14f12cfe7776e73527a483f9dac095d38620c", _FOLDERS
+    ),
+    "S": Source(
+        "longmemeval_s_cleaned.json", _LONG, "MIT",
+        "d6f21ea9d60a0d56f34a05b609c79c88a451d2ae03597821ea3d5a9678c3a442", _FOLDERS
+    ),
+}  # fmt: skip
+"""LoCoMo; LongMemEval with the sessions of the evidence only, and with about fifty for each question."""
+
+
+@cache
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn. `place` is the name by which questions refer to their evidence: that of the turn, or of
+    its session; `number` tells apart those of one session.
+    """
+
+    group: str
+    place: str
+    speaker: str
+    text: str
+    at: datetime
+    number: int = 0
+
+    @property
+    def id(self) -> str:
+        """Its name among all conversations."""
+        return f"{self.group}/{self.place}/{self.number}"
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """As write plans take it."""
+        return {
+            "conversation": self.group,
+            "id": self.id,
+            "at": self.at,
+            "speaker": self.speaker,
+            "text": self.text,
+        }
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a group, its true answer, its category in the data set, the places of the
+    evidence, and its time; None: after all turns.
+    """
+
+    id: str
+    group: str
+    text: str
+    truth: str
+    kind: str
+    evidence: frozenset[str]
+    at: datetime | None = None
+
+    @property
+    def abstains(self) -> bool:
+        """Whether the right answer is that the history does not contain it."""
+        return self.id.endswith("_abs")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Conversations and questions about them, all or some of a data set."""
+
+    turns: Sequence[Turn]
+    questions: Sequence[Question]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer, and the places of turns: those that the answer cites, and those behind the records that
+    it was made from, best first. Without a text no answer came.
+    """
+
+    text: str | None
+    cited: list[str]
+    shown: list[str]
+
+
+def load(name: str, folder: Path | None, count: int | None = None) -> Part:
+    """The first conversations of LoCoMo, or the first questions of each type of LongMemEval, or all.
+
+    Raises:
+        Unmeasured: The file is missing, or not of this form.
+    """
+    source = SOURCES[name]
+    path = source.within(folder)
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return _locomo(data[:count]) if name == "LoCoMo" else _longmemeval(data, count)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        why = f"{path} is not {source.name} as published: {type(error).__name__} {error}"
+        raise Unmeasured(f"{why}. Get it anew from {source.url}") from None
+
+
+def _locomo(samples: Sequence[Mapping[str, Any]]) -> Part:
+    """A turn for each of theirs, with the caption of the picture that was shared."""
+    turns: list[Turn] = []
+    questions: list[Question] = []
+    for sample in samples:
+        group, talk = re.sub(r"\W", "-", str(sample["sample_id"])), dict(sample["conversation"])
+        talk["speaker_a"]  # raises where this is no conversation
+        for number in sorted(
+            int(m[1]) for key in talk if (m := re.fullmatch(r"session_(\d+)", key))
+        ):
+            at = _time(talk[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y")
+            for turn in talk[f"session_{number}"]:
+                shared = f" [shares {turn['blip_caption']}]" if "blip_caption" in turn else ""
+                turns.append(
+                    Turn(group, turn["dia_id"], turn["speaker"], turn["text"] + shared, at)
+                )
+        for i, qa in enumerate(sample["qa"]):
+            kind, found = (
+                KINDS[qa["category"]],
+                re.findall(r"D(\d+):(\d+)", " ".join(qa["evidence"])),
+            )
+            truth = "" if kind == "adversarial" else str(qa["answer"])
+            evidence = frozenset(f"D{int(a)}:{int(b)}" for a, b in found)
+            questions.append(Question(f"{group}/{i}", group, qa["question"], truth, kind, evidence))
+    return Part(turns, questions)
+
+
+def _longmemeval(entries: Sequence[Mapping[str, Any]], each: int | None) -> Part:
+    turns: list[Turn] = []
+    questions: list[Question] = []
+    taken: Counter[str] = Counter()
+    for entry in entries:
+        name, kind = entry["question_id"], entry["question_type"]
+        group, evidence = re.sub(r"\W", "-", name), frozenset(entry["answer_session_ids"])
+        at, truth = _time(entry["question_date"], "%Y/%m/%d %H:%M"), str(entry["answer"])
+        question = Question(name, group, entry["question"], truth, kind, evidence, at)
+        JUDGED[kind]
+        taken[sort := f"{kind} {question.abstains}"] += 1
+        if each is None or taken[sort] <= each:
+            questions.append(question)
+            turns += _sessions(entry, group)
+    return Part(list(dict.fromkeys(turns)), questions)
+
+
+def _sessions(entry: Mapping[str, Any], group: str) -> Iterator[Turn]:
+    held = (entry[f"haystack_{what}"] for what in ("session_ids", "dates", "sessions"))
+    for name, date, session in zip(*held, strict=True):
+        at = _time(date, "%Y/%m/%d %H:%M")
+        for number, turn in enumerate(session):
+            yield Turn(group, name, turn["role"], turn["content"], at, number)
+
+
+def _time(text: str, form: str) -> datetime:
+    return datetime.strptime(re.sub(r" \(\w+\)", "", text.strip()), form).replace(tzinfo=UTC)
+
+
+async def remember(asking: Asking, part: Part, memory: Memory) -> None:
+    """Tell the turns."""
+    texts = [turn.text for turn in part.turns]
+    asking.afford(texts, memory.reads, f"reading {len(part.turns):,} turns")
+    for plan, given in memory.written([turn.row for turn in part.turns]):
+        await asking.run(plan, **given)
+
+
+async def ask(asking: Asking, part: Part, memory: Memory) -> dict[str, Answer]:
+    """Put the questions; answers by question."""
+    asking.afford([q.text for q in part.questions], 1, f"asking {len(part.questions):,} questions")
+    rows = [
+        {"conversation": q.group, "id": q.id, "question": q.text, "at": q.at}
+        for q in part.questions
+    ]
+    result = await asking.run(memory.read, questions=rows, **memory.read_options)
+    places = {turn.id: turn.place for turn in part.turns}
+    shown: dict[str, list[str]] = {}
+    for row in sorted(result.tables["shown"].to_pylist(), key=lambda row: row["rank"]):
+        shown.setdefault(row["question"], []).extend(places[turn] for turn in row["turns"])
+    given = {row["id"]: row for row in result.tables["answers"].to_pylist()}
+    found = {}
+    for q in part.questions:
+        row = given.get(q.id)
+        cited = [places[turn] for turn in row["evidence"] or ()] if row else []
+        text = (row["answer"] or DECLINED) if row else None
+        found[q.id] = Answer(
+            text, list(dict.fromkeys(cited)), list(dict.fromkeys(shown.get(q.id, [])))
+        )
+    return found
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The mean, or None of nothing."""
+    return round(sum(values) / len(values), 4) if values else None
+
+
+async def measured_locomo(asking: Asking, part: Part, memory: Memory) -> Figures:
+    """F1 by category, adversarial questions apart, and the share of the evidence among the first
+    turns that answers cite, and that the model was shown.
+    """
+    await remember(asking, part, memory)
+    answers = await ask(asking, part, memory)
+    scores: dict[str, list[float]] = {kind: [] for kind in KINDS.values()}
+    recalls: dict[str, list[float]] = {"cited": [], "shown": []}
+    for question in part.questions:
+        given = answers[question.id]
+        scores[question.kind].append(locomo(given.text or "", question.truth, question.kind))
+        if question.evidence and question.kind != "adversarial":
+            for by, own in recalls.items():
+                own.append(recall_at(10, getattr(given, by), question.evidence))
+    declined = scores.pop("adversarial")
+    return {
+        "questions": len(part.questions),
+        "turns": len(part.turns),
+        "f1": mean([score for own in scores.values() for score in own]),
+        **{f"f1 {kind}": mean(own) for kind, own in scores.items()},
+        "declined": mean(declined),
+        **{f"recall@10 {by}": mean(own) for by, own in recalls.items()},
+        "unanswered": sum(answer.text is None for answer in answers.values()),
+    }
+
+
+async def measured_longmemeval(asking: Asking, part: Part, memory: Memory) -> Figures:
+    """The share of right answers by type, by a judge, and of sessions with evidence among the hits.
+    Without a verdict an answer is wrong.
+    """
+    await remember(asking, part, memory)
+    answers = await ask(asking, part, memory)
+    rows = [
+        {"id": q.id, "kind": "unanswerable" if q.abstains else JUDGED[q.kind], "query": q.text, "truth": q.truth,
+         "answer": text}
+        for q in part.questions
+        if (text := answers[q.id].text) is not None
+    ]  # fmt: skip
+    result = await asking.run(PLANS / "judge.yaml", asking.judge, answers=rows)
+    right = {row["id"]: bool(row["right"]) for row in result.tables["judged"].to_pylist()}
+    each = [(q, float(right.get(q.id, False))) for q in part.questions]
+    found = [(answers[q.id], q.evidence) for q in part.questions if q.evidence and not q.abstains]
+    return {
+        "questions": len(part.questions),
+        "turns": len(part.turns),
+        "accuracy": mean([score for _, score in each]),
+        "accuracy unanswerable": mean([score for q, score in each if q.abstains]),
+        **{
+            f"accuracy {kind}": mean([score for q, score in each if q.kind == kind])
+            for kind in JUDGED
+        },
+        **{
+            f"{how}@{k} {by}": mean(
+                [score(k, getattr(answer, by), wanted) for answer, wanted in found]
+            )
+            for how, score in (("any", any_at), ("all", all_at))
+            for by in ("cited", "shown")
+            for k in (5, 10)
+        },
+        "unanswered": sum(answer.text is None for answer in answers.values()),
+        "judge": ", ".join(sorted((asking.judge or asking.llm).versions)),
+    }

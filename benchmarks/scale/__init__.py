@@ -1,1 +1,0 @@
-"""Beyond one process and beyond one million: runs by several workers, and large graphs."""
