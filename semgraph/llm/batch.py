@@ -9,12 +9,13 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from semgraph.errors import ModelUnavailable, RowError
+from semgraph.formats import plural
 from semgraph.llm.base import LLM, Reply, Request, Usage, Wrapper
 from semgraph.llm.faults import NO_ANSWER, UNREADABLE, Transient, failure_in_body
 from semgraph.llm.journal import Journal, SubmittedBatch, answer_key
@@ -32,6 +33,7 @@ _MOST_BYTES = 190_000_000  # of a file; the API takes 200 MB
 _FILE_SECONDS = 600.0  # to send or to read one
 _UNKNOWN = 3  # times that a batch is unknown before it counts as gone
 _MOST_PAUSES = 60  # before a file is sent
+_NO_PLACE = (404, 405)  # statuses
 _ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 _SKEW = 86_400.0  # seconds by which the clock of the endpoint may differ
 _LABEL = "semgraph"  # of the token in the metadata of a batch
@@ -88,10 +90,12 @@ class BatchApi:
         Raises:
             ModelUnavailable: The endpoint has no batches, refuses the file or does not answer.
         """
-        with self._submitting():
-            upload = self._wire.upload
-            file = await self._repeated(lambda: upload(f"{token}.jsonl", content, _FILE_SECONDS))
+        name, upload = f"{token}.jsonl", self._wire.upload
+        try:
+            file = await self._repeated(lambda: upload(name, content, _FILE_SECONDS))
             return await self._repeated(lambda: self._submit(token, self._id(file)))
+        except _NotThere as error:
+            raise self._unsupported(str(error)) from error
 
     async def _submit(self, token: str, file: str) -> str:
         """Submit an uploaded file, once. Raises Transient if nothing was submitted."""
@@ -133,32 +137,27 @@ class BatchApi:
         """Wait until a batch has ended; None if the endpoint does not know it (any more), also a
         while after it was made. Failed looks are repeated. Raises ModelUnavailable.
         """
-        failed = missing = looks = 0
+        missing = looks = 0
         while True:
             try:
-                document, status = await self._look(batch)
-            except Transient as failure:
-                failed += 1
-                self._check(failure, failed)
+                document = await self._repeated(lambda: self._look(batch), looks)
             except _NotThere:
                 missing += 1
                 if missing >= _UNKNOWN:
                     return None
             else:
-                failed = missing = 0
-                if status in _ENDED:
+                missing = 0
+                if document["status"] in _ENDED:
                     return document
             await self._policy.sleep(self._policy.pause(looks))
             looks += 1
 
-    async def _look(self, batch: str) -> tuple[Document, str]:
-        """A batch and its status, read once. Raises as `_attempt`."""
+    async def _look(self, batch: str) -> Document:
         document = await self._page(f"/batches/{batch}")
-        status = text_of(document.get("status"))
-        if not status:
+        if not text_of(document.get("status")):
             raise Transient(UNREADABLE, f"{self.name}: batch {batch} has no status")
         self._wire.proven = True
-        return document, status
+        return document
 
     async def results(self, batch: Document) -> dict[str, Document]:
         """The results of an ended batch, by key; without those of files that are gone. Raises
@@ -168,7 +167,8 @@ class BatchApi:
         files = (text_of(batch.get(name)) for name in ("error_file_id", "output_file_id"))
         for file in filter(None, files):
             with suppress(_NotThere):
-                content = await self._read(f"/files/{file}/content", _FILE_SECONDS)
+                path = f"/files/{file}/content"
+                content = await self._repeated(lambda: self._wire.get(path, _FILE_SECONDS))  # noqa: B023
                 for text in content.split(b"\n"):
                     with suppress(UnreadableReply):  # its request goes into the next file
                         line = read_document(text)
@@ -181,67 +181,41 @@ class BatchApi:
         self._wire.proven = True
         return str(document["id"])
 
-    async def _page(self, path: str) -> dict[str, Any]:
-        """Read a JSON object, once. Raises as `_attempt`."""
-        return self._wire.parsed(await self._attempt(path))
+    async def _page(self, path: str) -> Document:
+        return self._wire.parsed(await self._wire.get(path))
 
-    async def _read(self, path: str, seconds: float | None = None) -> bytes:
-        return await self._repeated(lambda: self._attempt(path, seconds))
-
-    async def _attempt(self, path: str, seconds: float | None = None) -> bytes:
-        """Read a document, once. Raises Transient, _NotThere or ModelUnavailable."""
-        try:
-            return await self._wire.get(path, seconds)
-        except Transient as failure:
-            raise (
-                _NotThere(str(failure)) if _status(failure) == 404 else failure
-            ) from failure.__cause__
-        except RowError as error:
-            raise ModelUnavailable(str(error)) from error
-
-    async def _repeated(self, send: Callable[[], Awaitable[T]]) -> T:
-        """Repeat it until it succeeds. Raises ModelUnavailable."""
+    async def _repeated(self, send: Callable[[], Awaitable[T]], looks: int = 0) -> T:
+        """Repeat it, after so many looks at a batch, until it succeeds. Raises _NotThere and
+        ModelUnavailable.
+        """
         failed = 0
         while True:
             try:
                 return await send()
+            except RowError as error:
+                raise ModelUnavailable(f"{error}. It was about a batch, not one request") from error
             except Transient as failure:
+                if _status(failure) in _NO_PLACE:
+                    raise _NotThere(str(failure)) from failure
                 failed += 1
-                self._check(failure, failed)
-                wait = max(self._retry.wait(failed), failure.retry_after or 0.0)
-                await self._policy.sleep(wait)
-
-    @contextmanager
-    def _submitting(self) -> Iterator[None]:
-        """Word the errors of what only submits."""
-        try:
-            yield
-        except _NotThere as error:
-            raise self._unsupported(str(error)) from error
-        except RowError as error:
-            raise ModelUnavailable(
-                f"{error}. It was a file of requests, not one request"
-            ) from error
-
-    def _check(self, failure: Transient, attempts: int) -> None:
-        """Raise ModelUnavailable, or _NotThere, if another attempt would not help."""
-        if _status(failure) in _NO_PLACE:
-            raise _NotThere(str(failure)) from failure
-        most = min(self._retry.attempts, failure.fault.attempts or self._retry.attempts)
-        if attempts >= most or (failure.certain and not self._wire.proven):
-            raise ModelUnavailable(
-                f"{failure} ({attempts} attempt{'s' * (attempts > 1)}). Submitted batches are recorded: a "
-                "resumed run collects their answers"
-            ) from failure
+                most = min(self._retry.attempts, failure.fault.attempts or self._retry.attempts)
+                if failed >= most or (failure.certain and not self._wire.proven):
+                    raise ModelUnavailable(
+                        f"{failure} ({plural(failed, 'attempt')}). Submitted batches are recorded: a resumed run collects "
+                        "their answers"
+                    ) from failure
+                waits = (
+                    self._retry.wait(failed),
+                    self._policy.pause(looks + failed),
+                    failure.retry_after or 0.0,
+                )
+            await self._policy.sleep(max(waits))
 
     def _unsupported(self, why: str) -> ModelUnavailable:
         return ModelUnavailable(
             f"{self.name} has no batch endpoint ({why}). Leave batch=true out of the model, or name an "
             "endpoint with /files and /batches"
         )
-
-
-_NO_PLACE = (404, 405)
 
 
 def _status(error: Transient) -> int | None:

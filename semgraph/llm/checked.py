@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -49,29 +48,24 @@ _ANSWER: dict[str, Callable[[Any], Any]] = {
 _REPLY = _ANSWER | {
     "text": lambda value: value if isinstance(value, str) else None,
     "call_id": _text, "model": _text, "finish": _text,
-    "logprobs": lambda value: _tuple(
-        value, lambda p: isinstance(p, int | float) and not math.isnan(p)
-    ),
+    "logprobs": lambda all_: _tuple(all_, lambda p: isinstance(p, int | float) and p == p),
 }  # fmt: skip
 _EMBEDDINGS = _ANSWER | {
-    "calls": _count,
-    "replayed": lambda value: _tuple(value, lambda place: isinstance(place, int)),
-    "failed": lambda value: value if isinstance(value, Mapping) and all(
-        isinstance(error, RowError) for error in value.values()
-    ) else None,
+    "calls": _count, "replayed": lambda places: _tuple(places, lambda i: isinstance(i, int)),
+    "failed": lambda found: dict(found) if isinstance(found, Mapping) and all(
+        isinstance(error, RowError) for error in found.values()) else None,
 }  # fmt: skip
 
 
 def _typed(value: Any, types: Mapping[str, Callable[[Any], Any]]) -> tuple[dict[str, Any], str]:
     """The members that have their type, and the others in words."""
-    members = {name: typed(getattr(value, name)) for name, typed in types.items()}
-    members = {name: member for name, member in members.items() if member is not None}
+    given = {name: getattr(value, name) for name in types}
+    typed = {name: types[name](member) for name, member in given.items()}
+    members = {name: member for name, member in typed.items() if member is not None}
     wrong = [
-        name
-        for name in types
-        if name not in members and (name, getattr(value, name)) != ("dollars", None)
+        name for name in types if name not in members and (name, given[name]) != ("dollars", None)
     ]
-    return members, ", ".join(f"{name} {getattr(value, name)!r:.80}" for name in wrong)
+    return members, ", ".join(f"{name} {given[name]!r:.80}" for name in wrong)
 
 
 def checked_reply(endpoint: Any, request: Request, reply: Any) -> Reply:

@@ -19,7 +19,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -54,22 +54,15 @@ class RecordedAnswer:
         step: The step that sent the request.
         asks: The beginning of the last message, for people.
         parts: Short hashes of the request's parts by name: `rules`, `schema`, `parameters`, `rows`.
-        text: The answer; of an error, the paid answer, if any.
-        usage: Tokens.
-        seconds: How long it took.
-        finish: As in `Reply`.
-        logprobs: As in `Reply`.
+        reply: The answer; of an error, the paid answer, if any. Only text, usage, seconds, finish
+            and log-probabilities are recorded.
         error: Kind and message of the row's error, if any.
     """
 
     step: str
     asks: str
     parts: Mapping[str, str]
-    text: str = ""
-    usage: Usage = Usage()
-    seconds: float = 0.0
-    finish: str = "stop"
-    logprobs: tuple[float, ...] = ()
+    reply: Reply
     error: tuple[str, str] | None = None
 
 
@@ -145,18 +138,18 @@ class Recording:
         for fingerprint, answer in sorted(
             self.answers.items(), key=lambda item: (item[1].step, item[1].asks, item[0])
         ):
-            usage = answer.usage
+            reply, usage = answer.reply, answer.reply.usage
             yield {
                 "step": answer.step,
                 "asks": answer.asks,
                 "answer": fingerprint,
                 "parts": dict(answer.parts),
                 **({"error": list(answer.error)} if answer.error else {}),
-                "text": answer.text,
+                "text": reply.text,
                 "usage": [usage.prompt, usage.cached, usage.completion],
-                "seconds": round(answer.seconds, 3),
-                "finish": answer.finish,
-                **({"logprobs": list(answer.logprobs)} if answer.logprobs else {}),
+                "seconds": round(reply.seconds, 3),
+                "finish": reply.finish,
+                **({"logprobs": list(reply.logprobs)} if reply.logprobs else {}),
             }
         for text in sorted(self.vectors):
             yield {
@@ -188,16 +181,16 @@ class Recording:
                 )
             self.vectors[line["embeds"]] = vector.astype(np.float32)
         else:
-            self.answers[line["answer"]] = RecordedAnswer(
-                step=line["step"],
-                asks=line["asks"],
-                parts=line["parts"],
+            reply = Reply(
                 text=line["text"],
                 usage=Usage(*line["usage"]),
                 seconds=line["seconds"],
                 finish=line["finish"],
                 logprobs=tuple(line.get("logprobs", ())),
-                error=(line["error"][0], line["error"][1]) if "error" in line else None,
+            )
+            error = (line["error"][0], line["error"][1]) if "error" in line else None
+            self.answers[line["answer"]] = RecordedAnswer(
+                line["step"], line["asks"], line["parts"], reply, error
             )
 
 
@@ -295,20 +288,13 @@ class Recorded:
         answer = self.recording.answers.get(request.fingerprint)
         if answer is None:
             raise ModelUnavailable(self._miss(request))
-        reply = Reply(
-            text=answer.text,
-            usage=answer.usage,
-            seconds=answer.seconds,
-            call_id=_call_id(request),
-            model=self.recording.model,
-            attempts=0,
-            dollars=0.0,
-            finish=answer.finish,
-            logprobs=answer.logprobs,
+        name, call = self.recording.model, _call_id(request)
+        reply = replace(
+            answer.reply, origin="issued", call_id=call, model=name, attempts=0, dollars=0.0
         )
         if answer.error:
             kind, message = answer.error
-            raise RowError(kind, message, spent=reply if answer.text else None)
+            raise RowError(kind, message, spent=reply if reply.text else None)
         return reply
 
     def now(self, name: str) -> datetime:
@@ -494,15 +480,7 @@ class RecordingModel(Wrapper):
 
     def _record(self, request: Request, reply: Reply, error: tuple[str, str] | None) -> None:
         self._recording.answers[request.fingerprint] = RecordedAnswer(
-            step=request.step,
-            asks=excerpt(request),
-            parts=parts(request),
-            text=reply.text,
-            usage=reply.usage,
-            seconds=reply.seconds,
-            finish=reply.finish,
-            logprobs=reply.logprobs,
-            error=error,
+            request.step, excerpt(request), parts(request), reply, error
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from semgraph.errors import (
     BudgetReached,
@@ -19,7 +19,7 @@ from semgraph.errors import (
     Problem,
     RowError,
 )
-from semgraph.formats import dollars
+from semgraph.formats import dollars, plural
 from semgraph.llm.base import (
     LLM,
     Embedder,
@@ -146,9 +146,8 @@ class Retried(Wrapper):
     async def _give_up(
         self, failure: Transient, failed: int, seconds: float, answered: int
     ) -> NoReturn:
-        what = failure.what
-        tried = f"{failed} attempt{'s' * (failed > 1)} in {seconds:.0f} s"
-        wait = failure.retry_after
+        what, wait = failure.what, failure.retry_after
+        tried = f"{plural(failed, 'attempt')} in {seconds:.0f} s"
         if failure.endpoint and wait is not None and seconds + wait > self.policy.deadline:
             raise ModelUnavailable(
                 f"{what}: it asks to wait {wait:.0f} s ({tried}, deadline "
@@ -293,7 +292,11 @@ class Limited(Wrapper):
         await limiter.enter(tokens)
         used = tokens
         try:
-            answer = self._checked(payload, await send())
+            answer: Any = await send()
+            if isinstance(payload, Request):
+                answer = checked_reply(self.inner, payload, answer)
+            elif payload:
+                answer = checked_embeddings(self.inner, len(payload), answer)
             used = _tokens(_usage(answer))
         except RowError as error:
             used = _tokens(_usage(checked_error(error).spent))
@@ -303,16 +306,9 @@ class Limited(Wrapper):
                 limiter.pause(failure.retry_after)
             raise
         else:
-            return answer
+            return cast("T", answer)
         finally:
             limiter.leave(tokens - used)
-
-    def _checked(self, payload: Payload, answer: T) -> T:
-        if isinstance(payload, Request):
-            return cast("T", checked_reply(self.inner, payload, answer))
-        return (
-            cast("T", checked_embeddings(self.inner, len(payload), answer)) if payload else answer
-        )
 
 
 def _usage(answer: object) -> Usage:
@@ -342,6 +338,7 @@ Passed = tuple[str, str, str]
 """A limit that a request could pass: its name, its value, and the amount spent."""
 
 
+@dataclass(eq=False)
 class Budget:
     """The limits and the spending of one run, over all its models and embedders. None: no limit.
 
@@ -354,24 +351,16 @@ class Budget:
         owner: Whose limits they are, for errors: ` of this server`.
     """
 
-    def __init__(
-        self,
-        max_calls: int | None = None,
-        max_tokens: int | None = None,
-        max_usd: float | None = None,
-        max_seconds: float | None = None,
-        within: Budget | None = None,
-        owner: str = "",
-    ) -> None:
-        self.within, self.owner = within, owner
-        self.max_calls, self.max_tokens, self.max_usd, self.max_seconds = (
-            max_calls,
-            max_tokens,
-            max_usd,
-            max_seconds,
-        )
-        self.spent = Spending()
-        self._reserved = Spending()
+    max_calls: int | None = None
+    max_tokens: int | None = None
+    max_usd: float | None = None
+    max_seconds: float | None = None
+    within: Budget | None = None
+    owner: str = ""
+
+    def __post_init__(self) -> None:
+        """Begin with nothing spent."""
+        self.spent = self._reserved = Spending()
         self._turn = asyncio.Lock()
         self._charged: asyncio.Future[None] | None = None
         self._in_flight = 0
