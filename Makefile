@@ -11,13 +11,13 @@ ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 EXTRAS := local,neo4j-local,pandas,docs,dev
 
 # every extra at once; LOTUS takes numpy below 2, so they have an environment of their own (7 GB: torch brings CUDA)
-EVERY := local,neo4j-local,sentence-transformers,cross-encoder,lotus,minhash,faiss,kmeans,leiden,pandas,dev
+EVERY := local,neo4j-local,sentence-transformers,cross-encoder,lotus,minhash,kmeans,leiden,pandas,dev
 VENV_EXTRAS := .venv-extras
 
 # graphiti-core, whose databases semgraph shares
 VENV_GRAPHITI := .venv-graphiti
 
-# Ray, which asks for versions of its own, and faiss beside it
+# Ray, which asks for versions of its own
 VENV_RAY := .venv-ray
 
 # Pythons that the suite is run with, each at the newest versions allowed, and the oldest of them at the oldest too: make nightly
@@ -122,7 +122,7 @@ bench-full: $(VENV)/.installed $(VENV_EXTRAS)/.installed $(VENV_GRAPHITI)/.insta
 	$(BIN)/python -m benchmarks run --full
 
 # several workers and large graphs: 50 minutes; FULL=--full for 100,000 episodes, 40 minutes more
-bench-scale: $(VENV)/.installed $(VENV_RAY)/.faiss
+bench-scale: $(VENV)/.installed $(VENV_RAY)/.installed
 	$(BIN)/python -m benchmarks run scale $(FULL)
 
 # does it all run here? Four minutes; the results are left alone
@@ -162,10 +162,6 @@ $(VENV_GRAPHITI)/.installed: pyproject.toml constraints.txt constraints-graphiti
 $(VENV_RAY)/.installed: pyproject.toml constraints.txt
 	test -x $(VENV_RAY)/bin/python || $(PYTHON) -m venv $(VENV_RAY)
 	$(VENV_RAY)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[ray,dev]"
-	touch $@
-
-$(VENV_RAY)/.faiss: $(VENV_RAY)/.installed
-	$(VENV_RAY)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[ray,faiss,dev]"
 	touch $@
 
 clean:

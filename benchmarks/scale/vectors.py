@@ -1,4 +1,4 @@
-"""Hybrid search among a million facts of one group in one SQLite file, by the index of vectors."""
+"""Hybrid search among a million facts of one group in one SQLite file, of which the vectors are held in int8."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ import numpy as np
 from benchmarks.scale.memory import peak_mib
 from benchmarks.search.embedded import DIMENSIONS, GRAPH, Clock, load, make, rows_of
 from benchmarks.suite.children import last_line_of
-from benchmarks.suite.peers import interpreter_with
 from semgraph.stores.base import Method, SearchQuery
-from semgraph.stores.sqlite.index import EXACT_UP_TO
 from semgraph.stores.sqlite.store import SqliteStore
 
 Figures = dict[str, float | int]
@@ -33,13 +31,11 @@ _NEAREST = 10
 
 
 def measured(rows: int, kind: str, words: str, _: int) -> Figures:
-    """Searches in a process of its own, which builds the index if no earlier one did.
-
-    A file of so many facts is filled and indexed once, for both kinds of words.
+    """Searches in a process of its own. A file of so many facts is filled once, for both kinds of
+    words.
     """
-    python = interpreter_with("faiss")
     folder, figures = _filled(rows, kind)
-    found: Figures = json.loads(last_line_of(__name__, "search", folder, words, python=python))
+    found: Figures = json.loads(last_line_of(__name__, "search", folder, words))
     return {**figures, **found}
 
 
@@ -51,15 +47,14 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 @cache
 def _filled(rows: int, kind: str) -> tuple[str, Figures]:
     folder = tempfile.mkdtemp(dir=_folder().name)
-    python = interpreter_with("faiss")
     figures: Figures = {}
-    for step in (("fill", folder, str(rows), kind), ("build", folder)):
-        figures |= json.loads(last_line_of(__name__, *step, python=python))
+    for step in (("fill", folder, str(rows), kind), ("first", folder)):
+        figures |= json.loads(last_line_of(__name__, *step))
     return folder, figures
 
 
 def vectors(kind: str, count: int, seed: int) -> Singles:
-    """Vectors of length 1: of any direction, the hardest case of an index, or around centres."""
+    """Vectors of length 1: of any direction, or around centres."""
     rng = np.random.default_rng(seed)
     found = rng.standard_normal((count, DIMENSIONS), np.float32)
     if kind == AROUND:
@@ -78,7 +73,6 @@ def fill(folder: Path, rows: int, kind: str) -> Figures:
     exact = _nearest(data.vectors, data.asked)
     np.savez(folder / "asked.npz", asked=data.asked, exact=exact)
     (folder / "asked.json").write_text(json.dumps(data.queries))
-    (folder / "exact_up_to").write_text(str(min(EXACT_UP_TO, rows // 2)))
     rate = asyncio.run(_loaded(folder, data))
     return {"loaded_per_s": round(rate)}
 
@@ -98,27 +92,21 @@ async def _loaded(folder: Path, data: Any) -> float:
 
 
 async def _opened(folder: Path) -> SqliteStore:
-    limit = int((folder / "exact_up_to").read_text())
-    store = SqliteStore(folder / "graph.db", exact_up_to=limit)
+    store = SqliteStore(folder / "graph.db")
     await store.ensure(GRAPH, DIMENSIONS)
     return store
 
 
-def build(folder: Path) -> Figures:
-    """Seconds and memory of the first search, which builds the index; sizes of the files."""
-    seconds = asyncio.run(_built(folder))
-    index = list(Path(f"{folder / 'graph.db'}.vectors").glob("*.faiss"))
-    if not index:
-        msg = "the search built no index"
-        raise ValueError(msg)
+def first(folder: Path) -> Figures:
+    """Seconds and memory of the first search, which reads the vectors; size of the file."""
+    seconds = asyncio.run(_first(folder))
     return {
-        "build_s": round(seconds, 1), "build_mib": round(peak_mib()),
+        "first_s": round(seconds, 1), "first_mib": round(peak_mib()),
         "file_mib": round((folder / "graph.db").stat().st_size / 2**20),
-        "index_mib": round(sum(path.stat().st_size for path in index) / 2**20),
     }  # fmt: skip
 
 
-async def _built(folder: Path) -> float:
+async def _first(folder: Path) -> float:
     store = await _opened(folder)
     asked = np.load(folder / "asked.npz")["asked"][:1]
     began = time.perf_counter()
@@ -174,13 +162,13 @@ def _recall(hits: list[dict[str, Any]], exact: Any) -> float:
 
 
 def main() -> None:
-    """Run a step of the command line: fill FOLDER ROWS KIND, build FOLDER, search FOLDER WORDS."""
+    """Run a step of the command line: fill FOLDER ROWS KIND, first FOLDER, search FOLDER WORDS."""
     step, folder, *rest = sys.argv[1:]
     path = Path(folder)
     if step == "fill":
         figures = fill(path, int(rest[0]), rest[1])
-    elif step == "build":
-        figures = build(path)
+    elif step == "first":
+        figures = first(path)
     else:
         figures = asyncio.run(search(path, rest[0]))
     print(json.dumps(figures))

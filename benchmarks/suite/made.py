@@ -29,7 +29,7 @@ _PACKAGES = (
 _PEERS = {
     ".venv-extras": ("lotus-ai", "litellm", "openai"),
     ".venv-graphiti": ("graphiti-core", "neo4j", "openai"),
-    ".venv-ray": ("ray", "faiss-cpu"),
+    ".venv-ray": ("ray",),
 }
 """Packages in the environments of other engines; the same environments as in `peers.PEERS`."""
 _READ = (".py", ".yaml", ".md", ".json", ".csv")

@@ -22,7 +22,6 @@ PEERS = {
     "lotus": (".venv-extras", "make test-extras"),
     "graphiti-core": (".venv-graphiti", "make test-graphiti"),
     "ray": (".venv-ray", "make bench-scale"),
-    "faiss": (".venv-ray", "make bench-scale"),
 }
 """The environment of each peer and of extras, and the command that creates it."""
 _QUIET = {

@@ -20,7 +20,7 @@ from benchmarks.scale.graphs import wire
 from benchmarks.scale.inputs import laid_out
 from benchmarks.scale.processes import OWN, RAY, Usage
 from benchmarks.suite import Line, Unmeasured, peers
-from semgraph.stores.sqlite.index import EXACT_UP_TO
+from semgraph.stores.sqlite.vectors import EXACT_UP_TO
 from tests.partial import maybe_partial
 
 CASES = list(BENCHMARK.cases())
@@ -46,9 +46,9 @@ def test_every_target_is_measured_by_one_case(target: object) -> None:
             assert _cases_of(where) == 1, (name, where)
 
 
-def test_the_large_size_is_searched_by_the_default_index() -> None:
+def test_the_large_size_is_held_in_int8() -> None:
     sizes = {case.key["facts"] for case in CASES if case.key["what"] == "vectors"}
-    assert max(sizes) // 2 > EXACT_UP_TO
+    assert max(sizes) > EXACT_UP_TO
 
 
 def test_a_small_run_has_a_case_of_each_part() -> None:
@@ -154,8 +154,6 @@ def test_parts_without_their_extra_name_the_command_that_installs_it(
 ) -> None:
     monkeypatch.setattr(peers, "find_spec", lambda _: None)
     monkeypatch.setattr(peers, "ROOT", tmp_path)
-    with pytest.raises(Unmeasured, match=r"needs the extra faiss.*Run: make bench-scale"):
-        vectors.measured(20_000, vectors.AROUND, vectors.RARE, 0)
     with pytest.raises(Unmeasured, match=r"needs the extra ray.*Run: make bench-scale"):
         equal.compared(equal.WORKER, 0)
     monkeypatch.setattr(peers, "find_spec", lambda _: object())
