@@ -13,7 +13,6 @@ PURPOSES: Mapping[str, str] = {
     "local": "models on this machine",
     "neo4j-local": "semgraph neo4j start",
     "sentence-transformers": "embedders of that library",
-    "faiss": "searches of more than 200,000 vectors in a group of an SQLite file",
     "pandas": "data frames",
     "ray": "runs on a cluster (--engine ray)",
     "mcp": "plans as tools of agents (serve --mcp)",
@@ -31,8 +30,8 @@ _REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*).*;.*\bextra == [\"']([\w.-]+)[\
 def install(extra: str) -> str:
     """The command that installs an extra.
 
-    >>> install("faiss")
-    'pip install "semgraph[faiss]"'
+    >>> install("local")
+    'pip install "semgraph[local]"'
     """
     return f'pip install "semgraph[{extra}]"'
 

@@ -30,7 +30,6 @@ from semgraph.llm.settings import OPTION
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
-from semgraph.logical.search import Search
 from semgraph.logical.semantic import Semantic
 from semgraph.optimizer import mark_empty
 from semgraph.physical.plan import PhysicalPlan
@@ -38,7 +37,7 @@ from semgraph.physical.planner import compile_plan
 from semgraph.semantic.library import Library
 from semgraph.session.inputs import Sample, example_rows
 from semgraph.session.resources import Resources
-from semgraph.stores.base import Attachable, Store, Surveyable, open_for_reading
+from semgraph.stores.base import Attachable, Store, open_for_reading
 from semgraph.stores.sqlite.store import SqliteStore
 
 _LENGTH = 4  # of vectors, where none are stored
@@ -83,7 +82,6 @@ class Explanation:
         if form == "rules":
             return rewrites.text(plan, changes)
         async with self.resources.opened_store(self.plan.graph) as store:
-            await self._survey(optimized, store)
             physical = self._compiled(optimized, store)
         if form == "prompts":
             return await self._prompts(physical)
@@ -92,15 +90,6 @@ class Explanation:
         if form == "queries":
             return await self._queries(physical)
         return await self._estimated(physical, rewrites.names(changes), form, note)
-
-    async def _survey(self, plan: LogicalPlan, store: Store) -> None:
-        """Count the large partitions of the store, if the plan compares vectors with it."""
-        searches = (node for node in walk(*plan.roots) if isinstance(node, Search) and node.label)
-        if not any(by.via == "nearest" for node in searches for by in node.methods):
-            return
-        if isinstance(store, Surveyable) and self.resources.may_hold_rows:
-            await open_for_reading(store, self.plan.graph)
-            await store.survey()
 
     def _compiled(self, plan: LogicalPlan, store: Store) -> PhysicalPlan:
         return compile_plan(plan, store, Library(self.resources.settings.operators), {})

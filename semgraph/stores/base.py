@@ -445,17 +445,6 @@ class Attachable(Protocol):
 
 
 @runtime_checkable
-class Surveyable(Protocol):
-    """A store that can count its large partitions."""
-
-    async def survey(self) -> None:
-        """Count the vectors of large partitions; `nearest` then names them, each with how it is
-        searched. The store is open.
-        """
-        ...
-
-
-@runtime_checkable
 class Migratable(Protocol):
     """A store that can be migrated to a graph.
 

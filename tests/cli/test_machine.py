@@ -73,13 +73,13 @@ def fact(project: Project, about: str, *args: str) -> dict[str, str]:
 def test_doctor_names_the_command_that_installs_each_missing_extra(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extras, "_installed", lambda name: name not in {"faiss-cpu", "pandas"})
+    monkeypatch.setattr(extras, "_installed", lambda name: name not in {"datasketch", "pandas"})
     facts = json.loads(project("doctor", "--format", "json").out)
     shown = {each["what"].partition(":")[0]: each for each in facts if each["about"] == "extra"}
     assert list(shown) == list(extras.PURPOSES)
-    assert shown["faiss"]["what"] == "faiss: not installed (faiss-cpu)"
-    assert shown["faiss"]["remedy"].endswith('pip install "semgraph[faiss]"')
-    assert [name for name, each in shown.items() if each["remedy"]] == ["faiss", "pandas"]
+    assert shown["minhash"]["what"] == "minhash: not installed (datasketch)"
+    assert shown["minhash"]["remedy"].endswith('pip install "semgraph[minhash]"')
+    assert [name for name, each in shown.items() if each["remedy"]] == ["pandas", "minhash"]
 
 
 def test_every_extra_of_the_package_has_a_purpose() -> None:

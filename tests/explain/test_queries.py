@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import semgraph
@@ -133,24 +132,3 @@ async def test_how_exact_the_nearest_are_is_what_the_store_says(tmp_path: Path) 
     assert by_index.startswith("exact within a partition of less than 5,000 rows")
     assert by_index.endswith("else by the index")
     assert of_step == "exact"
-
-
-async def test_the_tree_names_large_partitions_and_how_they_are_searched(tmp_path: Path) -> None:
-    from semgraph.frontend.load import load_plan
-    from semgraph.session.session import Session
-    from semgraph.stores.base import NodeWrite, WriteBatch
-    from semgraph.stores.sqlite.store import SqliteStore
-
-    graph = "graph: g\nkey: uuid\npartition: group_id\nnodes: {Person: {properties: {name: string}, derived: {name_embedding: {embed: name}}}}\n"
-    (tmp_path / "graph.yaml").write_text(graph, encoding="utf-8")
-    (tmp_path / "near.yaml").write_text(NEAR, encoding="utf-8")
-    plan = load_plan(tmp_path / "near.yaml")
-    store = SqliteStore(tmp_path / "graph.db", exact_up_to=2)
-    await store.ensure(plan.graph, None)
-    vectors = pa.array([[1.0, float(n)] for n in range(3)], pa.list_(pa.float32(), 2))
-    columns = {"uuid": ["a", "b", "c"], "group_id": ["g"] * 3, "name_embedding": vectors}
-    await store.commit(WriteBatch((NodeWrite("Person", pa.table(columns)),)))
-    session = Session(store=store)
-    tree = await asyncio.to_thread(session.explain, plan)
-    assert " ".join(tree.split()).count('Person.name_embedding of "g" (3):') == 1
-    await store.aclose()

@@ -48,7 +48,6 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "cross-encoder": ("sentence_transformers",),
     "lotus": ("lotus", "semgraph.lotus"),
     "minhash": ("datasketch",),
-    "faiss": ("faiss",),
     "pandas": ("pandas", "semgraph.pandas"),
     "ray": ("ray",),
     "mcp": ("mcp", "semgraph.serve"),

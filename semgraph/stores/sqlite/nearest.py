@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from semgraph.stores.base import Method
 from semgraph.stores.batch_io import column, vectors_of
-from semgraph.stores.cosine import Block, Candidates, candidates, exact, lengths
-from semgraph.stores.sqlite.index import VectorIndex, read_vectors
+from semgraph.stores.cosine import Block, Candidates, Int8Block, candidates, exact, lengths
 from semgraph.stores.sqlite.rows import RankedHit, SearchScope
 from semgraph.stores.sqlite.schema import ID, quote
 from semgraph.stores.sqlite.values import decode_vectors
-from semgraph.stores.sqlite.vectors import Memory, VectorCache
+from semgraph.stores.sqlite.vectors import Memory, VectorCache, read_vectors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,73 +27,9 @@ if TYPE_CHECKING:
     Queries = dict[int, Floats]
 
 
-_MOST_BY_INDEX = 1_000
-"""A search for more hits than this is exact."""
-_FEW_ROWS = 20_000
-"""So many rows of a large partition are read one by one."""
+_AT_ONCE = 8_192  # stored vectors that are read at one time
 Ranked = list[tuple[int, int, float]]
 """Ordinal of a row, id of a hit, cosine; best first within a row, ties by key."""
-
-
-@dataclass(frozen=True)
-class Near:
-    """The vectors that some rows are compared with.
-
-    Args:
-        con: The connection.
-        cache: Of the vectors.
-        blocks: Vectors in memory.
-        indexes: Of large partitions, whose newer vectors are in the blocks.
-    """
-
-    con: sqlite3.Connection
-    cache: VectorCache
-    blocks: list[Block]
-    indexes: list[VectorIndex]
-
-    @property
-    def count(self) -> int:
-        """Number of the vectors, about: those that were overwritten count twice."""
-        indexed = sum(index.stamp.count for index in self.indexes)
-        return indexed + sum(block.count for block in self.blocks)
-
-    def candidates(
-        self, queries: Floats, above: float, wanted: int | None
-    ) -> tuple[list[Block], list[Candidates]]:
-        """As `cosine.candidates`, with the blocks that the candidates are in. Those of an index are
-        about the nearest.
-        """
-        import numpy as np
-
-        blocks, chosen = [*self.blocks], candidates(self.blocks, queries, above, wanted)
-        if not self.indexes or wanted is None:
-            return blocks, chosen
-        unit = (queries / np.sqrt((queries * queries).sum(axis=1))[:, None]).astype(np.float32)
-        for index in self.indexes:
-            ids, floors = index.candidates(unit, wanted)
-            block = self._read(index, ids)
-            for n, (proposed, floor) in enumerate(zip(ids, floors, strict=True)):
-                places = block.places(proposed.tolist())
-                places = places[places >= 0]
-                of = np.full(len(places), len(blocks), np.int64)
-                old = chosen[n]
-                chosen[n] = Candidates(
-                    np.concatenate([old.block, of]),
-                    np.concatenate([old.places, places]),
-                    max(old.floor, floor),
-                )
-            blocks.append(block)
-        return blocks, chosen
-
-    def _read(self, index: VectorIndex, ids: Sequence[Ints]) -> Block:
-        """The candidates of an index that are still as it knows them."""
-        import numpy as np
-
-        proposed = np.unique(np.concatenate(ids))
-        block, stamp = Block(index.stamp.size), index.stamp
-        block.put(*read_vectors(self.con, index.name, proposed, stamp.size, stamp.version))
-        self.cache.indexes.report(index, len(proposed), block.count)
-        return block
 
 
 @dataclass(frozen=True)
@@ -171,44 +106,30 @@ class Nearest:
                 groups.setdefault(self.scope.seen(row), {})[q] = queries[q]
         hits: Ranked = []
         for partitions, queries_of in groups.items():
-            near = self._near(con, cache, partitions)
-            best, unsure = self._best(con, near, queries_of)
+            blocks = cache.blocks(con, self.name, partitions, self.size or 1)
+            best, unsure = self._best(con, blocks, queries_of)
             hits += best
-            if unsure and near.indexes and not self.scope.where:
-                all_of = cache.blocks(con, self.name, partitions, self.size or 1)
-                best, unsure = self._best(con, Near(con, cache, all_of, []), unsure)
-                hits += best
             if unsure:
                 hits += self._of_passing(con, cache, unsure)
         return hits
 
-    def _near(
-        self, con: sqlite3.Connection, cache: VectorCache, partitions: tuple[str, ...] | None
-    ) -> Near:
-        """What is searched: with a limit, large partitions by their index."""
-        if self.method.k is None or self.method.k > _MOST_BY_INDEX:
-            return Near(con, cache, cache.blocks(con, self.name, partitions, self.size or 1), [])
-        return Near(con, cache, *cache.indexed(con, self.name, partitions, self.size or 1))
-
     def _best(
-        self, con: sqlite3.Connection, near: Near, queries: Queries
+        self, con: sqlite3.Connection, blocks: list[Block], queries: Queries
     ) -> tuple[Ranked, Queries]:
         """The best hits that pass the conditions, for rows with the same partitions; and the queries
         for which hardly any passes.
         """
         import numpy as np
 
-        k, total = self.method.k, near.count
-        more = bool(self.scope.where or near.indexes)
-        wanted = max(4 * k, 64) if k is not None and more else k
+        k, total = self.method.k, sum(block.count for block in blocks)
+        wanted = max(4 * k, 64) if k is not None and self.scope.where else k
         best: Ranked = []
         while queries and (wanted is None or wanted <= max(total // 8, k or 0, 64)):
-            blocks, chosen = near.candidates(
-                np.stack([*queries.values()]), self.method.above, wanted
-            )
+            asked = np.stack([*queries.values()])
+            chosen = candidates(blocks, asked, self.method.above, wanted)
             ranked: Ranked = []
             for (q, query), candidates_of in zip(queries.items(), chosen, strict=True):
-                hits = self.scope.ranked(con, self._compared(blocks, candidates_of, query))
+                hits = self.scope.ranked(con, self._compared(con, blocks, candidates_of, query))
                 ranked += ((q, row, score) for score, row in hits)
             passing = (
                 self.scope.passing(con, ranked, confined=False) if self.scope.where else ranked
@@ -223,46 +144,47 @@ class Nearest:
         return best, queries
 
     def _compared(
-        self, blocks: Sequence[Block], chosen: Candidates, query: Floats
+        self,
+        con: sqlite3.Connection,
+        blocks: Sequence[Block],
+        chosen: Candidates,
+        query: Floats,
     ) -> list[tuple[float, int]]:
         compared: list[tuple[float, int]] = []
         for i in sorted(set(chosen.block.tolist())):
-            places = chosen.places[chosen.block == i]
-            scores = exact(blocks[i], places, query)
-            above = scores > self.method.above
-            compared += zip(
-                scores[above].tolist(), blocks[i].ids[places][above].tolist(), strict=True
-            )
+            ids = blocks[i].ids[chosen.places[chosen.block == i]]
+            for some, block in self._stored(con, blocks[i], ids):
+                scores = exact(block, block.places(some.tolist()), query)
+                above = scores > self.method.above
+                compared += zip(scores[above].tolist(), some[above].tolist(), strict=True)
         return compared
+
+    def _stored(
+        self, con: sqlite3.Connection, block: Block, ids: Ints
+    ) -> Iterator[tuple[Ints, Block]]:
+        """Some rows of a block, in pieces, with their stored vectors."""
+        if not isinstance(block, Int8Block):
+            yield ids, block
+            return
+        for start in range(0, len(ids), _AT_ONCE):
+            some = ids[start : start + _AT_ONCE]
+            yield some, read_vectors(con, self.name, some, block.size)
 
     def _of_passing(self, con: sqlite3.Connection, cache: VectorCache, queries: Queries) -> Ranked:
         """All rows that pass the conditions, ranked."""
+        import numpy as np
+
         scored: list[tuple[int, float, str, int]] = []
         for partition, pairs in groupby(self.scope.all_passing(con, [*queries]), itemgetter(0)):
             listed_pairs = list(pairs)
-            rows = {row for _, _, row, _ in listed_pairs}
-            for block in self._blocks_of(con, cache, partition, rows):
+            rows = np.array(sorted({row for _, _, row, _ in listed_pairs}), np.int64)
+            [whole] = cache.blocks(con, self.name, (partition,), self.size or 1) or [Block(1)]
+            for _, block in self._stored(con, whole, rows):
                 for q, listed in groupby(listed_pairs, itemgetter(1)):
                     scored += self._scored(
                         block, [(row, key) for _, _, row, key in listed], q, queries[q]
                     )
         return [(q, row, -score) for q, score, _, row in sorted(scored)]
-
-    def _blocks_of(
-        self, con: sqlite3.Connection, cache: VectorCache, partition: str, rows: set[int]
-    ) -> Sequence[Block]:
-        """Blocks with the vectors of some rows: of a large partition of these alone, if they are
-        few.
-        """
-        import numpy as np
-
-        name, size = (self.name, partition), self.size or 1
-        held = cache.known(self.name, (partition,)) is not None
-        if held or len(rows) > _FEW_ROWS or not cache.is_large(con, name):
-            return cache.blocks(con, self.name, (partition,), size)
-        block = Block(size)
-        block.put(*read_vectors(con, name, np.array(sorted(rows), np.int64), size))
-        return [block]
 
     def _scored(
         self, block: Block, hits: Sequence[tuple[int, str]], q: int, query: Floats

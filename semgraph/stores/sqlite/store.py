@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Self, TypeVar
 
 import pyarrow as pa
@@ -42,7 +41,6 @@ from semgraph.stores.batch_io import (
 )
 from semgraph.stores.conditions import read
 from semgraph.stores.sqlite.file import File
-from semgraph.stores.sqlite.index import EXACT_UP_TO, IndexFolder
 from semgraph.stores.sqlite.match import LabelScan, PatternMatch
 from semgraph.stores.sqlite.paths import VariablePaths
 from semgraph.stores.sqlite.rows import RequestRows
@@ -61,7 +59,7 @@ from semgraph.stores.sqlite.schema import (
     tables_of,
 )
 from semgraph.stores.sqlite.search import PreparedSearch
-from semgraph.stores.sqlite.vectors import Memory
+from semgraph.stores.sqlite.vectors import EXACT_UP_TO, Memory
 from semgraph.stores.sqlite.write import EncodedMerge, clear, commit, next_version, states
 from semgraph.turns import Turns
 
@@ -77,7 +75,7 @@ class SqliteStore:
     Args:
         path: Of the file, which is created with its folder if missing; ":memory:" keeps all in memory,
             for this store alone.
-        exact_up_to: How many vectors of a partition are searched without an index.
+        exact_up_to: How many vectors of a partition are held in float32; more, in int8.
     """
 
     def __init__(
@@ -87,11 +85,10 @@ class SqliteStore:
         exact_up_to: int = EXACT_UP_TO,
     ) -> None:
         self.path = fspath(path)
-        folder = None if self.path == ":memory:" else Path(f"{self.path}.vectors")
-        self._indexes = IndexFolder(folder, exact_up_to)
+        self._exact_up_to = exact_up_to
         self._file = self._main = File(self.path, self.name)
         self._tables: dict[str, Table] = {}
-        self._memory = self._of_main = Memory(self._indexes)
+        self._memory = self._of_main = Memory(exact_up_to)
         self._readers: dict[File, Memory] = {}  # connections that neither make nor change the file
         self._part = ""  # in words, if an earlier version recorded it as a part of a store
         self._attaching = Turns()
@@ -115,8 +112,8 @@ class SqliteStore:
 
     @property
     def nearest(self) -> str:
-        """Exact in memory; in a file, up to a number of vectors."""
-        return "exact" if self.path == ":memory:" else self._indexes.describe()
+        """Exact; of very many vectors int8 proposes the best."""
+        return "exact"
 
     @property
     def graph(self) -> Graph:
@@ -169,10 +166,10 @@ class SqliteStore:
         reader = File(self.path, self.name)
         reader.observer = self._main.observer
         await reader.open(self._check, reads=True)
-        self._readers[reader] = Memory(self._indexes)
+        self._readers[reader] = Memory(self._exact_up_to)
         if not await self._has(reader, tables):
             await reader.copy(self._check)
-            self._readers[reader] = Memory()
+            self._readers[reader] = Memory(self._exact_up_to)
         return reader
 
     async def _has(self, file: File, tables: dict[str, Table]) -> bool:
@@ -207,19 +204,12 @@ class SqliteStore:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why searches of large partitions are slow, and rows that reads left out. Nothing else is
-        lacking: a file belongs to semgraph, and `ensure` migrates it.
+        """Rows that reads left out, and whether the file is a part of a store. Nothing is lacking: a
+        file belongs to semgraph, and `ensure` migrates it.
         """
         part = [f"{self.name} {self._part}"] if self._part else []
         left_out = [note for table in self._tables.values() for note in table.left_out.notes]
-        return tuple(dict.fromkeys((*part, *self._indexes.notes, *left_out)))
-
-    async def survey(self) -> None:
-        """Count the vectors of the large partitions; `nearest` then reports them."""
-        tables = self._tables if self.graph else {}
-        names = [t.vectors(v) for t in tables.values() for v in t.label.vectors.values()]
-        if self._file.in_file:
-            await self._file.run(lambda con: self._indexes.survey(con, names), large=True)
+        return tuple(dict.fromkeys((*part, *left_out)))
 
     async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
         """Does nothing: rows always have their derived texts."""
@@ -379,8 +369,6 @@ class SqliteStore:
             await self._file.run(
                 lambda con: clear(con, tables, partitions), writes=True, large=True
             )
-            names = [t.vectors(v) for t in tables.values() for v in t.label.vectors.values()]
-            self._indexes.remove(names, partitions)
 
     async def aclose(self) -> None:
         """Close the file. Safe to call twice."""
@@ -388,7 +376,6 @@ class SqliteStore:
         while self._readers:
             await self._readers.popitem()[0].close()
         self._of_main.vectors.clear()
-        self._indexes.clear()
         self._of_main.words.clear()
 
     def _table(self, label: str) -> Table:

@@ -14,10 +14,9 @@ import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from semgraph.stores.cosine import Block
-from semgraph.stores.sqlite.index import IndexFolder, VectorIndex, is_large, matrix
+from semgraph.stores.cosine import Block, Int8Block
 from semgraph.stores.sqlite.schema import ID, Table, quote
 from semgraph.stores.sqlite.words import WordBlock
 
@@ -27,7 +26,10 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
+    Singles = NDArray[np.float32]
 
+EXACT_UP_TO = 200_000
+"""Vectors of a partition that are held in float32: more take a quarter of the memory, in int8."""
 _BATCH = 8192
 _DISTINCT = (
     "WITH RECURSIVE p(x) AS (SELECT min(part) FROM {table} UNION ALL "
@@ -77,7 +79,6 @@ class BlockCache(Generic[B]):
         make: Callable[[], B],
         read: Callable[[_CachedBlock[B]], None],
         version: int,
-        since: int = -1,
     ) -> B:
         """A block as of a version.
 
@@ -87,11 +88,10 @@ class BlockCache(Generic[B]):
             make: Makes an empty block.
             read: Puts all that is newer than a block into it.
             version: Of the file.
-            since: The version that all rows of the block are newer than.
         """
         held = self._held.get(name)
         if held is None or (held.version != version and _lost(con, name, held.version)):
-            held = self._held[name] = _CachedBlock(make(), since)
+            held = self._held[name] = _CachedBlock(make(), -1)
         if held.version != version:
             read(held)
             held.version = version
@@ -109,19 +109,12 @@ class BlockCache(Generic[B]):
 
 
 class VectorCache(BlockCache[Block]):
-    """The vectors of partitions, and the indexes of the large ones; by table, the rows with a vector
-    that cannot be compared.
-    """
+    """The vectors of partitions; by table, the rows with a vector that cannot be compared."""
 
-    def __init__(self, indexes: IndexFolder, limit: int = 1 << 29) -> None:
+    def __init__(self, exact_up_to: int = EXACT_UP_TO, limit: int = 1 << 29) -> None:
         super().__init__(limit)
-        self.indexes = indexes
+        self.exact_up_to = exact_up_to
         self.odd: dict[str, set[int]] = {}
-
-    def clear(self) -> None:
-        """Forget all."""
-        super().clear()
-        self.indexes.clear()
 
     def known(self, table: str, partitions: Iterable[str] | None) -> int | None:
         """How many vectors are held of some partitions (None: of all that are held); None if one is
@@ -146,35 +139,6 @@ class VectorCache(BlockCache[Block]):
         self._forget(len(blocks))
         return [block for block in blocks if block.count]
 
-    def indexed(
-        self, con: sqlite3.Connection, table: str, partitions: Iterable[str] | None, size: int
-    ) -> tuple[list[Block], list[VectorIndex]]:
-        """As `blocks`, but of large partitions their index, and a block of the newer vectors."""
-        version = file_version(con)
-        if partitions is None:
-            partitions = [part for (part,) in con.execute(_DISTINCT.format(table=quote(table)))]
-        blocks: list[Block] = []
-        indexes: list[VectorIndex] = []
-        for part in partitions:
-            name = (table, part)
-            index = self._index(con, name, size, version)
-            if index is None:
-                blocks.append(self._block(con, name, size, version))
-            else:
-                indexes.append(index)
-                blocks.append(self._newer(con, index, version))
-        self._forget(len(blocks))
-        return [block for block in blocks if block.count], indexes
-
-    def is_large(self, con: sqlite3.Connection, name: tuple[str, str]) -> bool:
-        """Whether a partition has so many vectors that it is searched by an index."""
-        held, limit = self._held.get(name), self.indexes.limit
-        if self.indexes.folder is None:
-            return False
-        if held is not None:
-            return held.block.count > limit
-        return is_large(con, name, limit)
-
     def _read(
         self, con: sqlite3.Connection, name: tuple[str, str], held: _CachedBlock[Block]
     ) -> None:
@@ -190,48 +154,55 @@ class VectorCache(BlockCache[Block]):
         cursor = con.execute(f'SELECT "#id", vector {newer}', (partition, held.version))
         while rows := cursor.fetchmany(_BATCH):
             ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
-            odd = held.block.put(ids, matrix(rows, held.block.size)).tolist()
+            odd = held.block.put(ids, _matrix(rows, held.block.size)).tolist()
             self.odd.setdefault(table, set()).update(odd)
-
-    def _index(
-        self, con: sqlite3.Connection, name: tuple[str, str], size: int, version: int
-    ) -> VectorIndex | None:
-        """The index of a partition, current enough; None if it needs none or has none."""
-        index = self.indexes.in_use(name, size, version)
-        if index is None:
-            index = (
-                self.indexes.current(con, name, size, version) if self.is_large(con, name) else None
-            )
-            if index is None:
-                return None
-            self._held.pop(name, None)
-        newer = self._newer(con, index, version).count
-        current = self.indexes.current(con, name, size, version, newer=newer)
-        if current is not index:
-            self._held.pop((*name, "newer"), None)
-        return current
-
-    def _newer(self, con: sqlite3.Connection, index: VectorIndex, version: int) -> Block:
-        """The vectors that are newer than an index."""
-        name = (*index.name, "newer")
-
-        def read(held: _CachedBlock[Block]) -> None:
-            self._read(con, index.name, held)
-
-        size, since = index.stamp.size, index.stamp.version
-        return self._current(con, name, lambda: Block(size), read, version, since)
 
     def _block(
         self, con: sqlite3.Connection, name: tuple[str, str], size: int, version: int
     ) -> Block:
         held = self._held.get(name)
-        if held is not None and held.block.size != size:
+        if held is not None and (
+            held.block.size != size
+            or (held.block.count > self.exact_up_to and not isinstance(held.block, Int8Block))
+        ):
             del self._held[name]
+
+        def make() -> Block:
+            return (Int8Block if _is_large(con, name, self.exact_up_to) else Block)(size)
 
         def read(held: _CachedBlock[Block]) -> None:
             self._read(con, name, held)
 
-        return self._current(con, name, lambda: Block(size), read, version)
+        return self._current(con, name, make, read, version)
+
+
+def _is_large(con: sqlite3.Connection, name: tuple[str, str], limit: int) -> bool:
+    """Whether a partition has more vectors than a limit."""
+    rows = f"SELECT 1 FROM {quote(name[0])} WHERE part = ? LIMIT ?"
+    count: int = con.execute(f"SELECT count(*) FROM ({rows})", (name[1], limit + 1)).fetchone()[0]
+    return count > limit
+
+
+def read_vectors(con: sqlite3.Connection, table: str, ids: Ints, size: int) -> Block:
+    """The stored vectors of some rows."""
+    import numpy as np
+
+    sql = (
+        f'SELECT "#id", vector FROM {quote(table)} WHERE "#id" IN (SELECT value FROM json_each(?))'
+    )
+    rows = con.execute(sql, (str(ids.tolist()),)).fetchall()
+    block = Block(size)
+    block.put(np.fromiter((row for row, _ in rows), np.int64, len(rows)), _matrix(rows, size))
+    return block
+
+
+def _matrix(rows: Sequence[tuple[int, Any]], size: int) -> Singles:
+    """The vectors of rows; zeros where another program stored something else."""
+    import numpy as np
+
+    odd = bytes(4 * size)
+    blobs = (v if isinstance(v, bytes) and len(v) == len(odd) else odd for _, v in rows)
+    return np.frombuffer(b"".join(blobs), "<f4").reshape(len(rows), size)
 
 
 class WordCache(BlockCache[WordBlock]):
@@ -330,9 +301,9 @@ class TextCache:
 
 
 class Memory:
-    """The caches of a store, and its indexes."""
+    """The caches of a store."""
 
-    def __init__(self, indexes: IndexFolder | None = None) -> None:
-        self.vectors = VectorCache(indexes or IndexFolder())
+    def __init__(self, exact_up_to: int = EXACT_UP_TO) -> None:
+        self.vectors = VectorCache(exact_up_to)
         self.words = WordCache()
         self.texts = TextCache()
