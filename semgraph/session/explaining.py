@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, get_args
 
 import pyarrow as pa
 
@@ -20,9 +20,8 @@ from semgraph.execution.runtime import in_batches
 from semgraph.execution.windows import prepare
 from semgraph.explain import queries as store_queries
 from semgraph.explain import requests as first_prompts
-from semgraph.explain import rewrites
 from semgraph.explain.algebra import algebra
-from semgraph.explain.charts import dot, mermaid
+from semgraph.explain.charts import mermaid
 from semgraph.explain.estimates import Estimator, Forecast
 from semgraph.explain.tree import WIDTH, as_data, tree
 from semgraph.formats import plural
@@ -32,7 +31,7 @@ from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import Semantic
-from semgraph.optimizer import mark_empty
+from semgraph.optimizer import APPROXIMATE, mark_empty, optimize
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
 from semgraph.semantic.library import Library
@@ -42,7 +41,8 @@ from semgraph.stores.base import Attachable, Sharded, Store, Surveyable, open_fo
 from semgraph.stores.sqlite.store import SqliteStore
 
 _LENGTH = 4  # of vectors, where none are stored
-ExplainFormat = Literal["tree", "algebra", "mermaid", "dot", "json", "queries", "rules", "prompts"]
+_APPROXIMATE = {rule.__name__ for rule in APPROXIMATE}
+ExplainFormat = Literal["tree", "algebra", "mermaid", "json", "queries", "prompts"]
 
 
 @dataclass(frozen=True)
@@ -78,21 +78,23 @@ class Explanation:
         note = "" if self.run is None else _note(self.run, self.plan)
         if form == "algebra":
             return algebra(self.plan, expand=self.expand)
-        plan = mark_empty(self.plan, self.inputs or {})
-        optimized, changes = rewrites.optimized(plan)
-        if form == "rules":
-            return rewrites.text(plan, changes)
+        if form not in get_args(ExplainFormat):
+            there = f"formats: {', '.join(get_args(ExplainFormat))}"
+            raise PlanError(Problem(f'"{form}" is no format of explain', there=there))
+        rules: list[str] = []
+        optimized = optimize(mark_empty(self.plan, self.inputs or {}), rules.append)
         async with self.resources.opened_store(self.plan.graph) as store:
             await self._survey(optimized, store)
             physical = self._compiled(optimized, store)
             shards = _shards(self.plan, store)
         if form == "prompts":
             return await self._prompts(physical)
-        if form in {"mermaid", "dot"}:
-            return mermaid(physical) if form == "mermaid" else dot(physical)
+        if form == "mermaid":
+            return mermaid(physical)
         if form == "queries":
             return await self._queries(physical)
-        return await self._estimated(physical, rewrites.names(changes), form, note, shards)
+        names = [f"{rule} (approximate)" if rule in _APPROXIMATE else rule for rule in rules]
+        return await self._estimated(physical, names, form, note, shards)
 
     async def _survey(self, plan: LogicalPlan, store: Store) -> None:
         """Count the large partitions of the store, if the plan compares vectors with it."""
