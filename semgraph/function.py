@@ -8,7 +8,7 @@ A complete one, `my_functions/initials.py`; in a plan, `initials(name)`:
     def initials(name: str, most: int = 3) -> str:
         return "".join(word[0] for word in name.split())[:most]
 
-`semgraph functions check` runs its doctests.
+`python -m doctest my_functions/initials.py` runs its doctests.
 '''
 
 from __future__ import annotations

@@ -105,6 +105,14 @@ def test_a_record_becomes_a_report(project: Project, run: str) -> None:
     assert "</html>" in (project.folder / "report.html").read_text(encoding="utf-8")
 
 
+def test_a_comparison_of_clusters_is_refused_in_a_sentence(project: Project) -> None:
+    file = project.folder / ".semgraph" / "runs" / "717b" / "comparison.json"
+    file.write_text(file.read_text("utf-8").replace('"clusters": null', '"clusters": 4'), "utf-8")
+    shown = project("compare", "--show", "717b")
+    assert shown.code == 2
+    assert "717b compared algorithms of a step that clusters. Only semgraph 0.2" in shown.err
+
+
 def test_a_stopped_run_is_resumed_without_a_call(project: Project) -> None:
     resumed = project("run", "remember.yaml", "--resume", "e7c6")
     assert resumed.code == 0, resumed.err

@@ -116,7 +116,6 @@ for name, group in {
 def main() -> None:
     """Run the command line and end the process; the entry point `semgraph`."""
     gc.set_threshold(_ALLOCATIONS)
-    CommonOptions.owns_process = True
     code: Any = 1
     atexit.register(lambda: _end(code))  # the first one: called last
     try:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand
@@ -127,11 +127,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True)
 class CommonOptions:
-    """The options of every command; None if unset. `owns_process`: whether the process runs this
-    command and nothing else.
-    """
-
-    owns_process: ClassVar[bool] = False
+    """The options of every command; None if unset."""
 
     llm: Annotated[
         str | None,
@@ -275,8 +271,6 @@ class CommonOptions:
         """A session with these options."""
         from semgraph.session import Session
 
-        if self.owns_process and not self.operators and not self.functions:
-            _leave_pandas_out()
         return Session(
             llm=self.llm,
             embedder=self.embedder,
@@ -286,35 +280,6 @@ class CommonOptions:
             config=self.config,
             **more,
         )
-
-
-def _leave_pandas_out() -> None:
-    """Make pyarrow's first conversion without pandas, which pyarrow would import there where it is
-    installed: 0.2 s. Commands read no data frames, and no shipped implementation but LOTUS's makes
-    any; `to_pandas` still works.
-    """
-    from importlib.util import find_spec
-
-    if "pandas" in sys.modules or find_spec("lotus") is not None:
-        return
-    import pyarrow as pa
-
-    sys.meta_path.insert(0, _NoPandas)
-    try:
-        pa.array([0])
-    finally:
-        sys.meta_path.remove(_NoPandas)
-
-
-class _NoPandas:
-    """A finder that says that pandas is not installed."""
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Find nothing."""
-        del path, target
-        if name == "pandas":
-            raise ModuleNotFoundError(name, name=name)
 
 
 def say(console: Console, line: str) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from semgraph.cli import completion
 from semgraph.cli.options import Commands, CommonOptions, everywhere
+from semgraph.errors import PlanError, Problem
 
 app = Commands(
     help="Plans: list, show, check, copy; the schema of their language.", no_args_is_help=True
@@ -263,26 +264,13 @@ def list_functions(options: CommonOptions) -> None:
         options.talk("yours: files DIR/NAME.py, named with --functions DIR")
 
 
-@functions.command("check")
+@functions.command("check", hidden=True)
 @everywhere
 def check_own_functions(
-    options: CommonOptions,
+    options: CommonOptions,  # noqa: ARG001 - `everywhere` passes them
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of <name>.py.")],
 ) -> None:
-    """Check functions of your own: their types, their doctests, and equal results for equal
-    arguments.
-
-    Exit code 1: a check failed. 2: a file or the folder cannot be used.
-    """
-    from semgraph.conformance.functions import check_functions
-
-    checked = list(check_functions(folder))
-    width = max(len(each.name) for each in checked)
-    if options.json:
-        options.dump([{**vars(each), "file": str(each.file)} for each in checked])
-    else:
-        options.show(*(each.line(width) for each in checked))
-    if any(each.problem for each in checked):
-        raise typer.Exit(2)
-    if any(each.failures for each in checked):
-        raise typer.Exit(1)
+    """Say that this command is gone."""
+    raise PlanError(
+        Problem('"functions check" is gone', hint=f"run doctests: python -m doctest {folder}/*.py")
+    )

@@ -225,10 +225,8 @@ class Form(StrEnum):
     tree = "tree"
     algebra = "algebra"
     mermaid = "mermaid"
-    dot = "dot"
     json = "json"
     queries = "queries"
-    rules = "rules"
     prompts = "prompts"
 
 
@@ -244,7 +242,6 @@ def explain(
     expand: Annotated[
         bool, typer.Option("--expand", help="With --format algebra: the steps of called plans too.")
     ] = False,
-    rules: Annotated[bool, typer.Option("--rules", help="What each rewrite changes.")] = False,
     queries: Annotated[
         bool, typer.Option("--queries", help="The SQL, and what the store is asked.")
     ] = False,
@@ -278,7 +275,7 @@ def explain(
             plan, params=parameters(set), preset=preset, use=named_values("--use", use)
         )
         inputs = read_inputs(input or (), prepared)
-        forms = [Form.rules] * rules + [Form.queries] * queries + [Form.prompts] * prompts
+        forms = [Form.queries] * queries + [Form.prompts] * prompts
         for form in forms or [format]:
             text = session.explain(
                 prepared,

@@ -119,9 +119,6 @@ class Quality:
         b_cubed: Nodes: B-cubed F1.
         validity: Edges that hold, over sampled times: F1.
         ended: Edges that have an end: F1.
-        clusters: The number of clusters, of a step that clusters.
-        modularity: How much more of their weight edges have within clusters than by chance; None
-            without edges.
     """
 
     precision: float | None = None
@@ -135,8 +132,6 @@ class Quality:
     b_cubed: float | None = None
     validity: float | None = None
     ended: float | None = None
-    clusters: float | None = None
-    modularity: float | None = None
 
 
 @dataclass(frozen=True)

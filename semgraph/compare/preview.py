@@ -252,7 +252,7 @@ def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
 
 
 def rows_preview(
-    step_input: StepInput[Any],
+    step_input: StepInput,
     inputs: Mapping[str, pa.Table],
     source: Snapshot,
     memory: ObservationFile | None,

@@ -80,6 +80,10 @@ def _read_arm(folder: Path, i: int, data: Mapping[str, Any]) -> Arm:
     quality: dict[str, Any] = {
         n: tuple(v) if isinstance(v, list) else v for n, v in data["quality"].items()
     }
+    clusters = [quality.pop(name, None) for name in ("clusters", "modularity")]
+    if clusters != [None, None]:
+        what = f"comparison {folder.name} compared algorithms of a step that clusters"
+        raise PlanError(Problem(what, hint="only semgraph 0.2 shows such a comparison"))
     return Arm(data["name"], data["use"], trials, Quality(**quality))
 
 

@@ -14,14 +14,6 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from semgraph.compare.clusters import (
-    algorithms,
-    cluster_of,
-    keys_of,
-    qualities,
-    read_clusters,
-    try_algorithm,
-)
 from semgraph.compare.comparison import Arm, Comparison, Estimate, Quality, Spent, Trial
 from semgraph.compare.graphs import read_graph_truth
 from semgraph.compare.preview import (
@@ -247,10 +239,7 @@ async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
     plan = request.plan
     async with runner.open(plan, fresh=request.fresh) as opened:
         record = ComparisonRecord(request, runner, opened)
-        work = compare_plans
-        if request.step:
-            clusters = cluster_of(plan, request.step) is not None
-            work = compare_clusters if clusters else compare_step
+        work = compare_step if request.step else compare_plans
         try:
             result = await work(request, runner, record.noted(opened), record)
         except BaseException as error:
@@ -284,12 +273,12 @@ class Choices:
     operator_reference: Implementation[Any]
     library: Library
 
-    def input(self, plan: LogicalPlan, store: Store, llm: LLM) -> StepInput[Semantic]:
+    def input(self, plan: LogicalPlan, store: Store, llm: LLM) -> StepInput:
         """The plan of the step's input, with the reference as the step's implementation."""
         use = {**plan.use, self.node.step: self.choices[self.reference]}
         return input_of(replace(plan, use=use), self.node, store, self.library, llm)
 
-    def questions(self, frozen: Frozen[Semantic]) -> pa.Table:
+    def questions(self, frozen: Frozen) -> pa.Table:
         """The frozen rows. Raises PlanError if there are none."""
         if not frozen.parts or not frozen.rows.num_rows:
             what = f"step {self.node.step} has no rows: there is nothing to compare"
@@ -395,7 +384,7 @@ def _done(name: str, trial: Trial, trials: int) -> str:
     return f"✓ {name}{number}: {trial.paid.calls:,} call{'s' * (trial.paid.calls != 1)}{replays}"
 
 
-def _notes(frozen: Frozen[Semantic], truth: Truth | None) -> list[str]:
+def _notes(frozen: Frozen, truth: Truth | None) -> list[str]:
     notes = list(truth.notes) if truth else []
     if frozen.failed:
         notes.append(f"{frozen.failed:,} rows failed in earlier steps and are not compared")
@@ -434,51 +423,6 @@ async def spent(record: ComparisonRecord, work: Callable[[Ledger], Awaitable[T]]
         return await work(ledger)
     finally:
         record.paid += ledger.paid
-
-
-async def compare_clusters(
-    request: ComparisonRequest, runner: Runner, opened: Opened, record: ComparisonRecord
-) -> Comparison:
-    """Compare algorithms of a step that clusters, over the same nodes and edges."""
-    plan, library = request.plan, Library(runner.settings.operators)
-    node = cluster_of(plan, request.step)
-    assert node is not None
-    chosen = checked(algorithms(plan, node, request.variants, library))
-    own = plan.choice(node.step) or node.choice
-    reference = next((n for n, a in chosen.items() if a.choice == own), next(iter(chosen)))
-    truth = None if request.truth is None else read_clusters(node, request.truth)
-    source = await snapshot(plan, opened.store, partitions_read(plan, request.inputs))
-    async with source.copy(await opened.vector_length(plan)) as scratch:
-        step_input = input_of(plan, node, scratch, library, opened.llm)
-        if step_input.steps:
-            for line in rows_preview(
-                step_input, request.inputs, source, runner.observations(), opened.budget
-            ):
-                request.say(line)
-        record.begin()
-        frozen = await spent(
-            record, lambda ledger: freeze(step_input, request.inputs, opened, scratch, ledger)
-        )
-    if not any(part.tables[-1].num_rows for part in frozen.parts):
-        what = f"step {node.step} has no nodes: there is nothing to compare"
-        raise PlanError(Problem(what, hint="use other inputs"))
-
-    async def attempt(name: str, number: int, _ledger: Ledger) -> Trial:
-        return await try_algorithm(frozen, chosen[name], number)
-
-    trials, stopped = await _each(list(chosen), request.trials, attempt, record)
-    rows = pa.concat_tables(
-        [p.tables[-1].select(node.inputs[-1].schema.names) for p in frozen.parts]
-    )
-    if truth is not None:
-        truth = truth.about(keys_of(node, rows))
-    quality = qualities(frozen, trials, reference, truth)
-    return record.comparison(
-        [Arm(n, {node.step: str(a.choice)}, tuple(trials[n]), quality[n]) for n, a in chosen.items()],
-        reference=reference, key=(*node.by, node.key), compare=(node.alias,), frozen=frozen.facts(), before=frozen.before,
-        estimates=tuple(Estimate(name, 0, 0, 0, 0.0, planned=True) for name in chosen),
-        notes=truth.notes if truth else (), stopped=stopped, rows=rows, wanted=truth.rows if truth else None, closed=False,
-    )  # fmt: skip
 
 
 async def compare_plans(

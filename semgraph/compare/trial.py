@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -53,7 +53,6 @@ from semgraph.stores.base import Store
 
 K = TypeVar("K")
 T = TypeVar("T")
-N = TypeVar("N", bound=Node)
 
 
 def checked(functions: Mapping[K, Callable[[], T]]) -> dict[K, T]:
@@ -172,7 +171,7 @@ class InputPart:
 
 
 @dataclass(frozen=True)
-class Frozen(Generic[N]):
+class Frozen:
     """A step's input.
 
     Args:
@@ -184,7 +183,7 @@ class Frozen(Generic[N]):
         failed: The rows that failed in earlier steps.
     """
 
-    node: N
+    node: Semantic
     parts: tuple[InputPart, ...]
     partitions: Sequence[str]
     before: Spent = Spent()
@@ -235,7 +234,10 @@ def semantic_node(plan: LogicalPlan, step: str) -> Semantic:
     matches = exact or [node for node in nodes if node.step.rsplit("/", 1)[-1] == step]
     there = listed_steps(names)
     if not matches and step in plan.steps:
-        raise PlanError(Problem(f"step {step} does not call the model", there=there))
+        clusters = any(node.swappable and node.step == step for node in walk(*plan.roots))
+        arms = " ".join(f"--variant {name}:{step}=ALGORITHM" for name in "AB")
+        hint = f"compare whole plans: {arms}" if clusters else None
+        raise PlanError(Problem(f"step {step} does not call the model", there=there, hint=hint))
     if not matches:
         hint = did_you_mean(step, names)
         raise PlanError(Problem(f'plan {plan.name} has no step "{step}"', there=there, hint=hint))
@@ -272,7 +274,7 @@ def implementation_of(
 
 
 @dataclass(frozen=True)
-class StepInput(Generic[N]):
+class StepInput:
     """The plan that computes a step's input.
 
     Args:
@@ -281,7 +283,7 @@ class StepInput(Generic[N]):
         grown: Whether the input depends on what the plan writes.
     """
 
-    node: N
+    node: Semantic
     physical: PhysicalPlan
     grown: bool
 
@@ -291,7 +293,9 @@ class StepInput(Generic[N]):
         return semantic_steps(self.physical.roots)
 
 
-def input_of(plan: LogicalPlan, node: N, store: Store, library: Library, llm: LLM) -> StepInput[N]:
+def input_of(
+    plan: LogicalPlan, node: Semantic, store: Store, library: Library, llm: LLM
+) -> StepInput:
     """The plan that computes a step's input, with the plan's implementation of the step; in a loop,
     that of its first round. Raises PlanError.
     """
@@ -307,12 +311,12 @@ def input_of(plan: LogicalPlan, node: N, store: Store, library: Library, llm: LL
 
 
 async def freeze(
-    source: StepInput[N],
+    source: StepInput,
     inputs: Mapping[str, pa.Table],
     opened: Opened,
     scratch: Store,
     ledger: Ledger,
-) -> Frozen[N]:
+) -> Frozen:
     """Compute a step's input in a scratch store, charged to `ledger`.
 
     Raises:
@@ -395,7 +399,7 @@ def _numbered(parts: Sequence[InputPart]) -> list[InputPart]:
 
 
 async def _answered(
-    frozen: Frozen[Semantic],
+    frozen: Frozen,
     part: InputPart,
     variant: Implementation[Any],
     ctx: NodeContext,
@@ -408,9 +412,7 @@ async def _answered(
     )
 
 
-async def seen_rows(
-    frozen: Frozen[Semantic], llm: LLM, embedder: Embedder, column: str
-) -> list[Rows]:
+async def seen_rows(frozen: Frozen, llm: LLM, embedder: Embedder, column: str) -> list[Rows]:
     """The rows that a variant will answer, collected by an implementation without calls."""
     variant = RowsProbe()
     async with NodeContext(llm, embedder, frozen.node, StepMetrics()) as ctx:
@@ -420,7 +422,7 @@ async def seen_rows(
 
 
 async def try_variant(
-    frozen: Frozen[Semantic],
+    frozen: Frozen,
     variant: Implementation[Any],
     opened: Opened,
     llm: LLM,

@@ -12,24 +12,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from semgraph.conformance.cases import usable
-from semgraph.conformance.clusters import check_algorithm
 from semgraph.conformance.suite import Agreement, Candidate, Outcomes, agreement, run_checks
 from semgraph.errors import PlanError, Problem
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.plan import Choice
-from semgraph.semantic.clustering import Algorithm
 from semgraph.semantic.library import FOLDERS, Library
 from semgraph.semantic.watch import named
 
 
 class ImplementationFile(NamedTuple):
     """A file of a folder: its candidate, or the problem (it cannot be loaded, or refuses the
-    checks).
+    checks). An algorithm of `cluster` has neither: it is loaded, and checked when it is called.
     """
 
     name: str
     file: Path
-    candidate: Candidate | Algorithm | None
+    candidate: Candidate | None
     problem: str | None = None
 
 
@@ -61,11 +59,10 @@ def find(folder: Path) -> list[ImplementationFile]:
 
 def _load(library: Library, name: str, file: Path) -> ImplementationFile:
     operator = name.split("/", maxsplit=1)[0]
-    candidate: Candidate | Algorithm
+    candidate = None
     try:
         if operator == Cluster.keyword:
-            candidate = library.algorithm(Choice(file.stem))
-            refusal = candidate.refuses()
+            refusal = library.algorithm(Choice(file.stem)).refuses()
         else:
             implementation = library.get(operator, Choice(file.stem))
             candidate = Candidate(operator, file.stem, implementation)
@@ -125,7 +122,8 @@ def check_folder(folder: Path, patience: float = PATIENCE) -> Iterator[CheckedFi
 
 def _checked(entry: ImplementationFile, patience: float) -> CheckedFile:
     if entry.candidate is None:
-        return CheckedFile(entry.name, entry.file, problem=entry.problem)
+        loaded = () if entry.problem else (Outcomes("it loads", None),)
+        return CheckedFile(entry.name, entry.file, loaded, problem=entry.problem)
     watch = _Watch(patience)
     outcomes: list[Outcomes] = []
     near = None
@@ -136,7 +134,7 @@ def _checked(entry: ImplementationFile, patience: float) -> CheckedFile:
         if not watch.over:
             raise
     if watch.over:
-        where = watch.where or _place(entry.candidate)
+        where = watch.where or named(entry.candidate.implementation)
         outcomes.append(Outcomes("an end", f"{where} was stopped after {patience:g} s"))
     return CheckedFile(entry.name, entry.file, tuple(outcomes), near)
 
@@ -151,16 +149,7 @@ def _to_end(work: Coroutine[Any, Any, Agreement | None]) -> Agreement | None:
         return thread.submit(asyncio.run, work).result()
 
 
-def _place(candidate: Candidate | Algorithm) -> str:
-    return candidate.place if isinstance(candidate, Algorithm) else named(candidate.implementation)
-
-
-async def _run(
-    candidate: Candidate | Algorithm, outcomes: list[Outcomes], watch: _Watch
-) -> Agreement | None:
-    if isinstance(candidate, Algorithm):
-        check_algorithm(candidate, outcomes)
-        return None
+async def _run(candidate: Candidate, outcomes: list[Outcomes], watch: _Watch) -> Agreement | None:
     try:
         await run_checks(candidate, outcomes)
         if candidate.same or any(outcome.broken for outcome in outcomes):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import singledispatch
 
@@ -29,7 +28,6 @@ from semgraph.logical.relational import (
     Union,
     Unnest,
 )
-from semgraph.logical.schema import Label
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import (
     Answering,
@@ -134,33 +132,6 @@ def _written_by_calls(plan: LogicalPlan, calls: Mapping[str, PlanCall]) -> list[
     for label, steps in writers.items():
         labels.setdefault(", ".join(steps), []).append(label)
     return [f"{', '.join(names)} ← {steps}" for steps, names in labels.items()]
-
-
-def in_full(plan: LogicalPlan) -> str:
-    """The algebra with physical details: fetched properties, repeated scans, searches that share a
-    round trip.
-    """
-    lines = [algebra(plan, expand=True)]
-    batches: dict[str, list[str]] = {}
-    for node in walk(*plan.roots):
-        if isinstance(node, (Scan, Search)) and node.properties is not None:
-            vectors = node.vectors if isinstance(node, Search) else ()
-            lines.append(f"{node.step} fetches {', '.join((*node.properties, *vectors)) or 'keys'}")
-        if isinstance(node, Match) and any(names is not None for _, names in node.properties):
-            lines += [_fetched(node, var, label) for var, label in node.labelled]
-        if isinstance(node, Join) and node.fields is not None:
-            lines.append(f"{node.step} joins {', '.join(node.fields) or 'nothing'}")
-        if isinstance(node, Search) and node.trip:
-            batches.setdefault(node.trip, []).append(node.step)
-    scans = Counter(node.label for node in walk(*plan.roots) if isinstance(node, Scan))
-    lines += [f"{label} is read {count} times" for label, count in scans.items() if count > 1]
-    lines += [f"{' and '.join(steps)}: one round trip" for steps in batches.values()]
-    return "\n".join(lines)
-
-
-def _fetched(node: Match, var: str, label: Label) -> str:
-    names = [name for name in node.brought(var, label) if name != node.graph.key]
-    return f"{node.step} fetches of {var} {', '.join(names) or 'keys'}"
 
 
 def _chain(node: Node, name: Name, named: Mapping[Node, str]) -> list[str]:

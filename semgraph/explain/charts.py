@@ -1,8 +1,8 @@
-"""A plan as a chart of its steps: for Mermaid, and for Graphviz (DOT)."""
+"""A plan as a chart of its steps, for Mermaid."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,10 +12,6 @@ from semgraph.physical.plan import PhysicalPlan
 Kind = Literal["input", "semantic", "store", "step", "write"]
 _MERMAID: Mapping[Kind, tuple[str, str]] = {
     "input": ("[/", "/]"), "semantic": ("([", "])"), "store": ("[(", ")]"), "step": ("[", "]"), "write": ("[(", ")]"),
-}  # fmt: skip
-_DOT: Mapping[Kind, str] = {
-    "input": "shape=parallelogram", "semantic": 'shape=box, style="rounded,bold"', "store": "shape=cylinder",
-    "step": "shape=box", "write": "shape=cylinder, style=bold",
 }  # fmt: skip
 
 
@@ -73,40 +69,3 @@ def mermaid(plan: PhysicalPlan) -> str:
     lines += [f"  {source} --> {target}" for source, target in chart.edges]
     lines += [f"  {source} ==> {target}" for source, target in chart.writes]
     return "\n".join(lines)
-
-
-def dot(plan: PhysicalPlan) -> str:
-    """The steps as a graph of Graphviz; a called plan is a cluster, semantic steps are rounded, store
-    reads and writes are cylinders.
-    """
-    chart = _chart(plan)
-    lines = [f"digraph {_quoted(plan.logical.name)} {{", "  node [fontname=sans];"]
-    lines += _cluster(chart.boxes, ())
-    lines += [f"  {source} -> {target};" for source, target in chart.edges]
-    lines += [f"  {source} -> {target} [style=bold];" for source, target in chart.writes]
-    return "\n".join([*lines, "}"])
-
-
-def _cluster(boxes: Sequence[_Box], path: tuple[str, ...]) -> Iterator[str]:
-    """The nodes in a called plan, those of the plans that it calls within."""
-    space, depth = "  " * (len(path) + 1), len(path)
-    for box in boxes:
-        if box.groups == path:
-            text = _quoted("\n".join([box.name.rpartition("/")[2] if path else box.name, *box.how]))
-            yield f"{space}{box.id} [{_DOT[box.kind]}, label={text}];"
-    inside = [box for box in boxes if len(box.groups) > depth and box.groups[:depth] == path]
-    for name in dict.fromkeys(box.groups[depth] for box in inside):
-        inner = (*path, name)
-        yield f"{space}subgraph {_quoted('cluster_' + '/'.join(inner))} {{"
-        yield f"{space}  label={_quoted(name)};"
-        yield from _cluster(inside, inner)
-        yield f"{space}}}"
-
-
-def _quoted(text: str) -> str:
-    r"""A text of DOT.
-
-    >>> print(_quoted('say "no"\nor yes'))
-    "say \"no\"\nor yes"
-    """
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -48,7 +49,7 @@ _ANSWER: dict[str, Callable[[Any], Any]] = {
 _REPLY = _ANSWER | {
     "text": lambda value: value if isinstance(value, str) else None,
     "call_id": _text, "model": _text, "finish": _text,
-    "logprobs": lambda all_: _tuple(all_, lambda p: isinstance(p, int | float) and p == p),
+    "logprobs": lambda all_: _tuple(all_, lambda p: isinstance(p, int | float) and not math.isnan(p)),
 }  # fmt: skip
 _EMBEDDINGS = _ANSWER | {
     "calls": _count, "replayed": lambda places: _tuple(places, lambda i: isinstance(i, int)),

@@ -113,17 +113,18 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
         raise SemgraphError(
             f"{path} is an SQLite file, but not a semgraph journal; it was not changed. {_CHOOSE}"
         )
-    if tables and version not in (1, _VERSION):
+    if tables and version != _VERSION:
+        upgrade = (
+            "Semgraph 0.2.0 upgrades it: open it once with that version. " if version == 1 else ""
+        )
         raise SemgraphError(
             f"{path} is a journal of another version of semgraph ({version}; this one writes {_VERSION}); it was not "
-            f"changed. {_CHOOSE}"
+            f"changed. {upgrade}{_CHOOSE}"
         )
     database.execute("PRAGMA auto_vacuum = INCREMENTAL")
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
     database.execute("PRAGMA secure_delete = ON")
-    if tables and version != _VERSION:
-        _migrate(database)
     if "batched" not in tables:  # journals of earlier releases have none
         database.execute("BEGIN IMMEDIATE")
         for statement in _TABLES.split(";\n"):
@@ -131,24 +132,6 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
         database.execute("COMMIT")
     # From now on callers repeat locked statements themselves, without blocking an event loop.
     database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
-
-
-def _migrate(database: sqlite3.Connection) -> None:
-    """Upgrade a journal of an earlier release, all or nothing.
-
-    Release 0.1.0 served an answer to every partition, later ones only to the partition that
-    requested it.
-    """
-    database.create_function("key_of", 2, key_in_partition, deterministic=True)
-    database.execute("BEGIN IMMEDIATE")
-    with database:
-        if database.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
-            return  # another process has upgraded it
-        if "logprobs" not in {row[1] for row in database.execute("PRAGMA table_info(answers)")}:
-            database.execute("ALTER TABLE answers ADD COLUMN logprobs TEXT")
-        database.execute("UPDATE answers SET key = key_of(key, partition) WHERE key <> x''")
-        database.execute("UPDATE vectors SET key = key_of(key, partition)")
-        database.execute(f"PRAGMA user_version = {_VERSION}")
 
 
 def key_in_partition(key: bytes, partition: str | bytes) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -19,7 +20,6 @@ from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.llm.local.catalogue import find, offline
 from semgraph.llm.prices import OPENAI_URL
 from semgraph.llm.specs import ModelSpec, parse_spec, unbound_role, without_password
-from semgraph.llm.toml_file import read_toml
 from semgraph.private import refusal
 from semgraph.redaction import learn, learn_from_addresses, learn_from_environment
 
@@ -138,15 +138,15 @@ def from_file(
     """
     origin = f"./{path.relative_to(cwd)}" if path.is_relative_to(cwd) else str(path)
     try:
-        tree = read_toml(path, origin)
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if required:
             problems.append(
                 Problem(f"{origin}: there is no such file", hint="name an existing file, or none")
             )
         return Source(origin)
-    except PlanError as error:
-        problems += error.problems
+    except tomllib.TOMLDecodeError as error:
+        problems.append(Problem(f"{origin}: invalid TOML: {error}"))
         return Source(origin)
     except (OSError, UnicodeDecodeError) as error:
         if isinstance(error, UnicodeDecodeError):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
 
 from semgraph.errors import (
@@ -62,17 +63,8 @@ class RetryPolicy:
 
     def wait(self, attempt: int) -> float:
         """Seconds to wait after the failed attempt of this number, counted from 1."""
-        from tenacity import RetryCallState
-
-        state = RetryCallState(None, None, (), {})  # type: ignore[arg-type]  # only the number is read
-        state.attempt_number = attempt
-        return float(self._wait(state))
-
-    @cached_property
-    def _wait(self):  # type: ignore[no-untyped-def]  # noqa: ANN202  # a class of a library imported here
-        from tenacity import wait_random_exponential
-
-        return wait_random_exponential(multiplier=self.first, max=self.longest)
+        longest = min(self.first * 2.0 ** min(attempt - 1, 60), self.longest)
+        return random.uniform(0, longest)  # noqa: S311
 
 
 class Retried(Wrapper):

@@ -40,7 +40,7 @@ from semgraph.optimizer.share_subplans import share_subplans
 from semgraph.optimizer.stop_early import stop_early
 
 Rule = Callable[[Roots, PlanFacts], Roots]
-Observer = Callable[[str, Roots, Roots], None]
+Observer = Callable[[str], None]
 
 EXACT: tuple[Rule, ...] = (
     prune_empty,
@@ -60,8 +60,8 @@ _OPTIMIZED: WeakKeyDictionary[LogicalPlan, dict[frozenset[str], LogicalPlan]] = 
 
 
 def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
-    """The plan, rewritten. `observe` is called for every rule that changed something, with its
-    name and the roots before and after.
+    """The plan, rewritten. `observe` is called with the name of every rule that changed
+    something.
 
     Raises:
         PlanError: Two steps that ask the same of the same rows have different implementations.
@@ -73,7 +73,7 @@ def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
         before = roots
         roots = apply(rule, roots, facts)
         if observe is not None and any(a is not b for a, b in zip(before, roots, strict=True)):
-            observe(rule.__name__, before, roots)
+            observe(rule.__name__)
     return with_roots(plan, roots)
 
 

@@ -132,37 +132,6 @@ def rows_within(
     return numbers, within
 
 
-def modularity(node: Cluster, edges: pa.Table, clustered: pa.Table) -> float | None:
-    """The modularity of clusters in the graph of all groups; None without edges between nodes, or
-    with a negative weight.
-
-    Args:
-        node: The operator.
-        edges: Its edges.
-        clustered: Its result.
-    """
-    import networkx as nx
-
-    scope = _scope(node, edges, clustered)
-    places, keys = _scopes(clustered, scope), _names(clustered, node.key)
-    own_names = _names(clustered, node.alias)
-    graph, groups = nx.Graph(), dict[Hashable, set[Hashable]]()
-    members: dict[Hashable, list[Any]] = {}
-    for place, key, name in zip(places, keys, own_names, strict=True):
-        if key is not None and (place, key) not in graph:
-            graph.add_node((place, key))
-            members.setdefault(place, []).append(key)
-            groups.setdefault((place, name), set()).add((place, key))
-    for place, own in _edges_by_scope(node, edges, scope).items():
-        known = members.get(place, [])
-        for a, b, weight in _between(known, own, node.weight):
-            graph.add_edge((place, known[a]), (place, known[b]), weight=weight)
-    weights = [weight for *_, weight in graph.edges(data="weight")]
-    if not weights or min(weights) < 0:
-        return None
-    return float(nx.community.modularity(graph, groups.values()))
-
-
 def _scope(node: Cluster, edges: pa.Table, nodes: pa.Table) -> list[str]:
     """The columns of which rows with different values never share a cluster."""
     both = PARTITION in nodes.column_names and PARTITION in edges.column_names

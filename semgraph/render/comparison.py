@@ -60,13 +60,6 @@ def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
 
 
 def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
-    if any(arm.quality.clusters is not None for arm in arms):
-        return [
-            _column("clusters", arms, _clusters, lambda _: None),
-            _measure("modularity", arms, lambda q: q.modularity),
-            _measure("pairs", arms, lambda q: q.pairs),
-            _measure("B³", arms, lambda q: q.b_cubed),
-        ]
     if comparison.kind == "step" and not comparison.truth:
         return [
             _column(
@@ -102,11 +95,6 @@ def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
         if any(arm.quality.same is not None for arm in arms):
             cells.append(_column("same rows", arms, _same, lambda a: a.quality.same))
     return cells
-
-
-def _clusters(arm: Arm) -> str:
-    number = arm.quality.clusters
-    return NONE if number is None else f"{number:,.4g}"
 
 
 def _spread(arms: Sequence[Arm]) -> list[Cells]:

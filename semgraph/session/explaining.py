@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, get_args
 
 import pyarrow as pa
 
@@ -20,9 +20,8 @@ from semgraph.execution.runtime import in_batches
 from semgraph.execution.windows import prepare
 from semgraph.explain import queries as store_queries
 from semgraph.explain import requests as first_prompts
-from semgraph.explain import rewrites
 from semgraph.explain.algebra import algebra
-from semgraph.explain.charts import dot, mermaid
+from semgraph.explain.charts import mermaid
 from semgraph.explain.estimates import Estimator, Forecast
 from semgraph.explain.tree import WIDTH, as_data, tree
 from semgraph.formats import plural
@@ -31,7 +30,7 @@ from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
-from semgraph.optimizer import mark_empty
+from semgraph.optimizer import APPROXIMATE, mark_empty, optimize
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
 from semgraph.semantic.library import Library
@@ -41,7 +40,8 @@ from semgraph.stores.base import Attachable, Store, open_for_reading
 from semgraph.stores.sqlite.store import SqliteStore
 
 _LENGTH = 4  # of vectors, where none are stored
-ExplainFormat = Literal["tree", "algebra", "mermaid", "dot", "json", "queries", "rules", "prompts"]
+_APPROXIMATE = {rule.__name__ for rule in APPROXIMATE}
+ExplainFormat = Literal["tree", "algebra", "mermaid", "json", "queries", "prompts"]
 
 
 @dataclass(frozen=True)
@@ -77,19 +77,21 @@ class Explanation:
         note = "" if self.run is None else _note(self.run, self.plan)
         if form == "algebra":
             return algebra(self.plan, expand=self.expand)
-        plan = mark_empty(self.plan, self.inputs or {})
-        optimized, changes = rewrites.optimized(plan)
-        if form == "rules":
-            return rewrites.text(plan, changes)
+        if form not in get_args(ExplainFormat):
+            there = f"formats: {', '.join(get_args(ExplainFormat))}"
+            raise PlanError(Problem(f'"{form}" is no format of explain', there=there))
+        rules: list[str] = []
+        optimized = optimize(mark_empty(self.plan, self.inputs or {}), rules.append)
         async with self.resources.opened_store(self.plan.graph) as store:
             physical = self._compiled(optimized, store)
         if form == "prompts":
             return await self._prompts(physical)
-        if form in {"mermaid", "dot"}:
-            return mermaid(physical) if form == "mermaid" else dot(physical)
+        if form == "mermaid":
+            return mermaid(physical)
         if form == "queries":
             return await self._queries(physical)
-        return await self._estimated(physical, rewrites.names(changes), form, note)
+        names = [f"{rule} (approximate)" if rule in _APPROXIMATE else rule for rule in rules]
+        return await self._estimated(physical, names, form, note)
 
     def _compiled(self, plan: LogicalPlan, store: Store) -> PhysicalPlan:
         return compile_plan(plan, store, Library(self.resources.settings.operators), {})

@@ -364,9 +364,9 @@ class Session:
 
         Args:
             plan: As in `arun`.
-            format: `tree`, `algebra` (as written, before it is optimized), `mermaid`, `dot`
-                (Graphviz), `json`, `queries` (SQL and the store's queries), `rules` (what each rule
-                changes), or `prompts` (the first messages of each step).
+            format: `tree`, `algebra` (as written, before it is optimized), `mermaid`,
+                `json`, `queries` (SQL and the store's queries), or `prompts` (the first messages of
+                each step).
             run: A run (its id, or `last`), with the counts to put beside the estimates.
             sample: The number of rows to run with real calls, in a copy of the store; the cost of
                 all rows is estimated from them.

@@ -1,4 +1,4 @@
-"""Partitioning algorithms of `cluster` are checked as implementations are."""
+"""Partitioning algorithms of `cluster` beside the implementations of operators."""
 
 from __future__ import annotations
 
@@ -10,19 +10,10 @@ from typer.testing import CliRunner
 
 from semgraph import extras
 from semgraph.cli import app
-from semgraph.conformance import check_folder, report_lines
-from semgraph.conformance.clusters import CLUSTER_CHECKS
 from semgraph.logical.plan import Choice
 from semgraph.semantic.library import Library
 
 LIBRARY = Library()
-VARIANTS = ["louvain(resolution=3.0)", "leiden(resolution=0.3)", "kmeans(k=2, cosine=true)"]
-
-
-@pytest.mark.parametrize("check", CLUSTER_CHECKS)
-@pytest.mark.parametrize("name", [*LIBRARY.names("cluster"), *VARIANTS])
-def test_the_contract_holds(name: str, check: str) -> None:
-    CLUSTER_CHECKS[check](LIBRARY.algorithm(Choice.parse(name)))
 
 
 @pytest.mark.parametrize(
@@ -37,33 +28,13 @@ def test_a_package_that_is_missing_is_named_with_the_extra(
     assert algorithm.refuses() == f'it needs {package}: pip install "semgraph[{name}]"'
 
 
-@pytest.mark.parametrize(
-    ("body", "failed"),
-    [
-        ("return [0] * min(len(keys), 30)", "a partition of all keys: wrong in FILE broke"),
-        ("global n; n += 1; return [n // 5 % 2] + [0] * (len(keys) - 1)", "the same for a seed"),
-        ("import random; return [random.randrange(9) for _ in keys]", "order of rows: another"),
-        ("keys.reverse(); return [0] * len(keys)", "arguments: it changed"),
-        ("return [0 for _ in keys] if edges else None", "one key, no edges, a partition"),
-        ("return [hash(edges[0]) for _ in keys]", "one key, no edges, a partition"),
-    ],
-)
-def test_a_wrong_algorithm_fails(tmp_path: Path, body: str, failed: str) -> None:
+def test_an_algorithm_that_cannot_be_loaded_is_a_problem(tmp_path: Path) -> None:
     file = tmp_path / "cluster" / "wrong.py"
     file.parent.mkdir()
-    file.write_text(f'"""Wrong."""\nn = 0\ndef cluster(keys, edges, vectors, seed):\n    {body}\n')
-    (checked,) = check_folder(tmp_path)
-    text = "\n".join(report_lines(checked, every=True))
-    assert failed.replace("FILE", str(file)) in text, text
-
-
-def test_an_algorithm_that_does_not_end_is_stopped(tmp_path: Path) -> None:
-    file = tmp_path / "cluster" / "slow.py"
-    file.parent.mkdir()
-    text = "def cluster(keys, edges, vectors, seed):\n    while True: pass\n"
-    file.write_text(f'"""Slow."""\n{text}')
-    (checked,) = check_folder(tmp_path, patience=0.2)
-    assert next(report_lines(checked)).endswith(f"an end: slow in {file} was stopped after 0.2 s")
+    file.write_text('"""Wrong."""\n')
+    checked = CliRunner().invoke(app, ["operators", "check", str(tmp_path)])
+    assert checked.exit_code == 2
+    assert f"cluster/wrong  not checked: {file}: it has no function cluster" in checked.stdout
 
 
 def test_the_first_file_passes_the_check_as_it_is_written(tmp_path: Path) -> None:
@@ -71,7 +42,7 @@ def test_the_first_file_passes_the_check_as_it_is_written(tmp_path: Path) -> Non
     done = CliRunner().invoke(app, ["operators", "new", "cluster", "by_weight", mine])
     assert done.stdout.strip() == f"{mine}/cluster/by_weight.py"
     checked = CliRunner().invoke(app, ["operators", "check", mine])
-    assert checked.stdout == "cluster/by_weight  6 passed\n"
+    assert checked.stdout == "cluster/by_weight  1 passed\n"
 
 
 def test_algorithms_are_listed_with_their_parameters() -> None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import semgraph
+from semgraph.cli import app
 from semgraph.errors import DataError, PlanError
 from semgraph.execution.record import Run
 from semgraph.expr import own_functions
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.load import load_plan
+from semgraph.shipped import functions_folder
 from tests.execution.conftest import Place
 
 PLAN = """
@@ -557,7 +562,7 @@ def test_the_explanation_shows_a_call_as_the_plan_writes_it(
     folder = own(initials=INITIALS)
     path = plan(tmp_path, "filter: initials(text) = 'AL' AND n > 1")
     with session(tmp_path, folder) as ours:
-        for form in ("tree", "algebra", "json", "rules", "queries"):
+        for form in ("tree", "algebra", "json", "queries"):
             text = ours.explain(path, format=form, notes=NOTES)
             assert "initials__" not in text, form
     assert json.loads(ours.explain(path, format="json", notes=NOTES))
@@ -675,3 +680,18 @@ async def test_searches_over_steps_and_loops_call_it_in_a_thread(
     seen = Functions((folder,))["first_word"].python.__globals__["seen"]
     assert seen
     assert threading.current_thread() not in seen
+
+
+@pytest.mark.parametrize("file", sorted(functions_folder().glob("*.py")), ids=lambda f: f.stem)
+def test_the_examples_of_shipped_functions_hold(file: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "doctest", "-v", str(file)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert " passed" in done.stdout
+
+
+def test_the_check_of_functions_names_doctest_instead() -> None:
+    done = CliRunner().invoke(app, ["functions", "check", "mine"])
+    assert done.exit_code == 2
+    assert "python -m doctest mine/*.py" in done.stderr

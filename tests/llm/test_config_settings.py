@@ -225,21 +225,13 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("toml", "said"),
         [
-            ("store = ", "1:8  invalid TOML: no valid value. Write a text in quotes"),
-            ("[models]\ndefault = local", "2:11  invalid TOML: no valid value. Write a text"),
-            ("[limits\nrpm = 3", "1:8  invalid TOML: the name of a table lacks its bracket"),
-            ("[limits]\nrpm: 3", "2:4  invalid TOML: a name without a value. A line is NAME ="),
-            ('store = "memory\n', "1:16  invalid TOML: a text that does not end on its line."),
-            ('store = "C:\\data"', "1:14  invalid TOML: a backslash in a text. Write a path in"),
-            ('operators = ["a" "b"]', "1:18  invalid TOML: a list that does not end, or lacks a"),
-            ("[limits]\n[limits]", "2:8  invalid TOML: a table is written twice. Put its lines"),
-            ('store = "a"\nstore = "b"\n', "2:12  invalid TOML: a name is set twice. Leave one"),
-            ("a = {b = 1}\na.c = 2\n", "2:8  invalid TOML: cannot mutate immutable namespace"),
+            ("[models]\ndefault = local", "Invalid value (at line 2, column 11)"),
+            ("[limits]\nrpm: 3", "Expected '=' after a key in a key/value pair (at line 2, column 4)"),
+            ('store = "a"\nstore = "b"\n', "Cannot overwrite a value (at line 2, column 12)"),
         ],
     )  # fmt: skip
-    def test_an_invalid_file_is_an_error_with_its_line_and_what_to_write(self, load, toml, said):
-        (problem,) = problems(load, toml=toml)
-        assert problem.startswith(f"./semgraph.toml:{said}"), problem
+    def test_an_invalid_file_is_an_error_with_its_line(self, load, toml, said):
+        assert problems(load, toml=toml) == [f"./semgraph.toml: invalid TOML: {said}"]
 
     def test_a_file_that_is_not_utf_8_is_named(self, load, tmp_path):
         path = tmp_path / "latin1.toml"

@@ -318,75 +318,14 @@ class TestPartitions:
         ]
 
 
-OLD = Path(__file__).parents[1] / "fixtures" / "journal" / "0.1.0.db"
-
-
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    """A journal as release 0.1.0 wrote it: three answers, one of them withdrawn, and two vectors,
-    of several partitions.
-    """
+def test_a_journal_of_0_1_0_is_refused_in_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
-    path.write_bytes(OLD.read_bytes())
-    return path
-
-
-class TestAnOldJournal:
-    def _asked(self, text: str, partition: str) -> Request:
-        messages = (Message("system", "Rules."), Message("user", text))
-        return Request("default", messages, '{"type":"object"}', partition=partition, step="told")
-
-    async def test_answers_of_version_0_1_are_served_to_the_partition_that_asked(self, old: Path):
-        for _ in range(2):  # it is migrated once
-            journal = Journal(old, None)
-            found = await journal.find(self._asked("What does Ann like?", "g"), "openai:m")
-            assert found is not None
-            assert (found.text, found.call_id, found.dollars) == ('{"likes": "tea"}', "first", 0.01)
-            assert await journal.find(self._asked("What does Ann like?", "h"), "openai:m") is None
-            assert await journal.find(self._asked("What does Ann like?", ""), "openai:m") is None
-            assert (
-                await journal.find(self._asked("Who said so?", ""), "openai:m", "arm 1") is not None
-            )
-            assert await journal.find(self._asked("Half a pair", "\ud83d"), "openai:m") is not None
-            journal.close()
-
-    async def test_vectors_of_version_0_1_are_served_to_the_partition_that_asked(self, old: Path):
-        journal = Journal(old, None)
-        texts = [OwnText(of, text) for of in ("g", "h", "") for text in ("tea", "milk")]
-        assert set(await journal.find_vectors(texts, "openai:e")) == {
-            OwnText("g", "tea"),
-            OwnText("", "milk"),
-        }
-        assert sum(await journal.prune(None, ["g"])) == 3
-        journal.close()
-
-    async def test_an_unusable_answer_stays_withdrawn(self, old: Path):
-        journal = Journal(old, None)
-        assert await journal.find(self._asked("Of no use", "g"), "openai:m") is None
-        assert journal.exchange("third") is not None
-        journal.close()
-
-    async def test_new_answers_are_kept_beside_the_old(self, old: Path, ask):
-        journal = Journal(old, None)
-        await journal.record(ask(partition="h"), REPLY, "m")
-        assert (await journal.find(ask(partition="h"), "m")).text == REPLY.text
-        journal.close()
-
-    async def test_a_migration_that_fails_changes_nothing(self, old: Path):
-        with sqlite3.connect(old) as database:
-            database.execute(
-                "CREATE TRIGGER no BEFORE UPDATE ON vectors BEGIN SELECT RAISE(ABORT, 'no'); END"
-            )
-        database.close()
-        with pytest.raises(SemgraphError, match="the journal cannot be used"):
-            Journal(old, None)
-        with sqlite3.connect(old) as database:
-            assert database.execute("PRAGMA user_version").fetchone() == (1,)
-            database.execute("DROP TRIGGER no")
-        database.close()
-        journal = Journal(old, None)
-        assert sum(await journal.prune(None, ["g"])) == 3
-        journal.close()
+    Journal(path, None).close()
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version = 1")
+    database.close()
+    with pytest.raises(SemgraphError, match=r"Semgraph 0.2.0 upgrades it: open it once with"):
+        Journal(path, None)
 
 
 def run(code: str, *arguments: str) -> subprocess.Popen[str]:

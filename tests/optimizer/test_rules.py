@@ -8,6 +8,7 @@ fixtures.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,15 @@ from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
 from semgraph.errors import EngineError, PlanError
-from semgraph.explain.algebra import in_full
+from semgraph.explain.algebra import algebra
 from semgraph.expr.scalar import parse_scalar
 from semgraph.frontend.load import load_plan
+from semgraph.logical.graph import Match, Scan
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
-from semgraph.logical.relational import Filter
+from semgraph.logical.relational import Filter, Join
+from semgraph.logical.schema import Label
+from semgraph.logical.search import Search
 from semgraph.optimizer import APPROXIMATE, EXACT, apply, mark_empty, optimize, with_roots
 from semgraph.optimizer._patterns import PlanFacts, Roots
 from tests.optimizer.bench import FIXTURES, Bench
@@ -60,6 +64,32 @@ def loaded(case: Any, folder: Path) -> LogicalPlan:
             if i.optional and name not in rows
         },
     )
+
+
+def in_full(plan: LogicalPlan) -> str:
+    """The algebra with physical details: fetched properties, repeated scans, searches that share a
+    round trip."""
+    lines = [algebra(plan, expand=True)]
+    batches: dict[str, list[str]] = {}
+    for node in walk(*plan.roots):
+        if isinstance(node, (Scan, Search)) and node.properties is not None:
+            vectors = node.vectors if isinstance(node, Search) else ()
+            lines.append(f"{node.step} fetches {', '.join((*node.properties, *vectors)) or 'keys'}")
+        if isinstance(node, Match) and any(names is not None for _, names in node.properties):
+            lines += [_fetched(node, var, label) for var, label in node.labelled]
+        if isinstance(node, Join) and node.fields is not None:
+            lines.append(f"{node.step} joins {', '.join(node.fields) or 'nothing'}")
+        if isinstance(node, Search) and node.trip:
+            batches.setdefault(node.trip, []).append(node.step)
+    scans = Counter(node.label for node in walk(*plan.roots) if isinstance(node, Scan))
+    lines += [f"{label} is read {count} times" for label, count in scans.items() if count > 1]
+    lines += [f"{' and '.join(steps)}: one round trip" for steps in batches.values()]
+    return "\n".join(lines)
+
+
+def _fetched(node: Match, var: str, label: Label) -> str:
+    names = [name for name in node.brought(var, label) if name != node.graph.key]
+    return f"{node.step} fetches of {var} {', '.join(names) or 'keys'}"
 
 
 def after_rules(plan: LogicalPlan, case: Any) -> LogicalPlan:
@@ -154,7 +184,7 @@ def test_a_rule_that_makes_an_equal_plan_has_reached_a_fixpoint(tmp_path: Path) 
 def test_the_optimizer_tells_which_rules_changed_something(tmp_path: Path) -> None:
     told: list[str] = []
     plan = loaded(cases("push_filters")[0], tmp_path)
-    optimize(plan, lambda rule, _before, _after: told.append(rule))
+    optimize(plan, told.append)
     assert "push_filters" in told
     assert told == [rule for rule in RULES if rule in told]
 

@@ -1,13 +1,13 @@
-"""Stores written by version 0.1.0 are read as the same data written by this version.
+"""A Neo4j database of version 0.1.0 is read as the same data written by this version; a file of it is
+refused.
 
-`fixtures/stores/0.1.0.db` is the file that `fill` of that version made; `0.1.0.json` holds the
-constraints, indexes, nodes and edges that it made in Neo4j. Neither is ever made anew.
+`fixtures/stores/0.1.0.json` holds the constraints, indexes, nodes and edges that `fill` of that
+version made. It is never made anew.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -94,54 +94,19 @@ async def expected(world: World) -> list[Any]:
     return contents
 
 
-def layout(path: Path) -> list[Any]:
-    """The objects of a file, with the statements that made them."""
-    with sqlite3.connect(path) as con:
-        return con.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
-
-
-async def test_an_older_file_is_migrated_and_read(
-    world: World, tmp_path: Path, expected: list[Any]
-) -> None:
-    path, new = tmp_path / "graph.db", tmp_path / "new.db"
-    shutil.copy(FIXTURES / "0.1.0.db", path)
-    store = SqliteStore(new)
-    await store.ensure(GRAPH, world.dimensions)
-    await store.aclose()
-    assert layout(path) != layout(new)
-    store = SqliteStore(path)
-    await store.ensure(GRAPH, world.dimensions)
-    assert await read(store, world) == expected
-    await world.commit(
-        store, world.write("Person", {"uuid": "p9", "name": "Di"}), marker=world.marker("h3", "h2", ["x2"])
-    )  # fmt: skip
-    assert sorted((await store.states("p", {"g": ["n1", "x1", "x2"]}))["g"].committed) == [
-        "n1",
-        "x1",
-        "x2",
-    ]
-    rows = world.rows(q=["ann", "di"])
-    words = Method("fulltext", "name", "q", k=5)
-    [hits] = await store.search([world.query("Person", words)], rows)
-    assert world.keys(hits) == {0: ["p1"], 1: ["p9"]}
-    await store.aclose()
-    assert layout(path) == layout(new)
-    with sqlite3.connect(path) as con:
-        assert con.execute("PRAGMA user_version").fetchone()[0] == 2
-        assert con.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-
-
-async def test_an_older_file_that_is_attached_is_read_and_stays(
-    world: World, tmp_path: Path, expected: list[Any]
-) -> None:
+async def test_an_older_file_is_refused_in_a_sentence(world: World, tmp_path: Path) -> None:
     path = tmp_path / "graph.db"
-    shutil.copy(FIXTURES / "0.1.0.db", path)
-    before = layout(path)
     store = SqliteStore(path)
-    await store.attach(GRAPH, world.dimensions)
-    assert await read(store, world) == expected
+    await store.ensure(GRAPH, world.dimensions)
     await store.aclose()
-    assert layout(path) == before
+    with sqlite3.connect(path) as con:
+        con.execute("PRAGMA user_version = 1")
+    con.close()
+    store = SqliteStore(path)
+    for opened in (store.ensure, store.attach):
+        with pytest.raises(StoreUnavailable, match="Open it once with semgraph 0.2.0"):
+            await opened(GRAPH, world.dimensions)
+    await store.aclose()
 
 
 async def test_an_older_database_is_read_and_needs_no_new_index(

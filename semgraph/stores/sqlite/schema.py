@@ -37,7 +37,6 @@ from semgraph.stores.sqlite.values import AFFINITY
 
 APPLICATION = 0x53474D31
 SCHEMA = 2
-"""The full text of layout 1, of version 0.1.0, is created again."""
 ID = '"#id"'
 _OWN = {
     "#meta": "(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
@@ -303,7 +302,7 @@ def _missing_columns(con: sqlite3.Connection, table: Table) -> list[str]:
 
 
 def check_file(con: sqlite3.Connection, store: str) -> None:
-    """Refuse a file that is not semgraph's, or is from a later version of it. Raises
+    """Refuse a file that is not semgraph's, or is from an earlier or later version. Raises
     StoreUnavailable.
     """
     # In this order: another process may just be making the file, whose tables and mark come together.
@@ -314,6 +313,9 @@ def check_file(con: sqlite3.Connection, store: str) -> None:
         raise StoreUnavailable(
             f"{store}  is an SQLite file of another program. Nothing was written. Name another file."
         )
+    if application == APPLICATION and schema == 1:
+        hint = "Open it once with semgraph 0.2.0, which upgrades it."
+        raise StoreUnavailable(f"{store}  was written by semgraph 0.1.0. {hint}")
     if application == APPLICATION and schema > SCHEMA:
         later = f"layout {schema}; this one knows {SCHEMA}"
         raise StoreUnavailable(
