@@ -19,7 +19,7 @@ from semgraph.formats import plural
 from semgraph.llm.base import LLM, Reply, Request, Usage, Wrapper
 from semgraph.llm.faults import NO_ANSWER, UNREADABLE, Transient, failure_in_body
 from semgraph.llm.journal import Journal, SubmittedBatch, answer_key
-from semgraph.llm.openai import PATH, Body, OpenAI
+from semgraph.llm.openai import PATH, RequestBody, OpenAI
 from semgraph.llm.prices import OF_BATCH
 from semgraph.llm.replies import UnreadableReply, error_in, mapping, number, sequence, text_of
 from semgraph.llm.replies import document as read_document
@@ -238,7 +238,7 @@ class _Line:
 
     key: str
     request: Request
-    body: Body
+    body: RequestBody
     answer: asyncio.Future[Reply]
     waiting: int = 0
     attempts: int = 0

@@ -363,7 +363,7 @@ _ALL_REASONING = (
 PATH = "/chat/completions"
 
 
-class Body(bytes):
+class RequestBody(bytes):
     """The body of a request, one line of JSON."""
 
     members: set[str]  # that the endpoint may refuse, by their names in REFUSALS
@@ -510,7 +510,9 @@ class OpenAI:
         """Close the connections."""
         await self.wire.aclose()
 
-    def following(self, error: RowError | Transient, request: Request, body: Body) -> Body | None:
+    def following(
+        self, error: RowError | Transient, request: Request, body: RequestBody
+    ) -> RequestBody | None:
         """The body to send after an error: without a member that the endpoint refused; None if it
         refused none. The error names an option of the user that was refused.
         """
@@ -526,7 +528,7 @@ class OpenAI:
                 error.args = (f"{str(error).rstrip('.')}. It is set by ?{option}",)
         return None
 
-    def learn(self, request: Request, body: Body) -> None:
+    def learn(self, request: Request, body: RequestBody) -> None:
         """Remember what the endpoint refused of a request, now that it took it without."""
         for member in body.without:
             if member == "json_schema":
@@ -535,7 +537,7 @@ class OpenAI:
                 self.refused.add(member)
             self.learned[f"{self._name} refused {member}: {REFUSALS[member][1]}"] = None
 
-    def body(self, request: Request, without: frozenset[str] = frozenset()) -> Body:
+    def body(self, request: Request, without: frozenset[str] = frozenset()) -> RequestBody:
         """The body of a request, without what the endpoint refused of it or of others. A schema that
         was refused says nothing of others; two different ones do.
         """
@@ -558,9 +560,9 @@ class OpenAI:
         # The schema is JSON text already.
         tail = f",{_answer_format(form, request.schema)}}}" if form else "}"
         try:
-            body = Body((_dump(content)[:-1] + tail).encode())
+            body = RequestBody((_dump(content)[:-1] + tail).encode())
         except UnicodeEncodeError:  # lone surrogates can only be sent as escapes
-            body = Body((json.dumps(content)[:-1] + tail).encode("utf-8", "surrogatepass"))
+            body = RequestBody((json.dumps(content)[:-1] + tail).encode("utf-8", "surrogatepass"))
         body.members = {*content, messages[0]["role"], form} - self._extra.keys() - refused
         body.without = without
         return body
