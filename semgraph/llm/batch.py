@@ -19,7 +19,7 @@ from semgraph.formats import plural
 from semgraph.llm.base import LLM, Reply, Request, Usage, Wrapper
 from semgraph.llm.faults import NO_ANSWER, UNREADABLE, Transient, failure_in_body
 from semgraph.llm.journal import Journal, SubmittedBatch, answer_key
-from semgraph.llm.openai import PATH, RequestBody, OpenAI
+from semgraph.llm.openai import PATH, OpenAI, RequestBody
 from semgraph.llm.prices import OF_BATCH
 from semgraph.llm.replies import UnreadableReply, error_in, mapping, number, sequence, text_of
 from semgraph.llm.replies import document as read_document

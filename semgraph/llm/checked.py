@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ _ANSWER: dict[str, Callable[[Any], Any]] = {
 _REPLY = _ANSWER | {
     "text": lambda value: value if isinstance(value, str) else None,
     "call_id": _text, "model": _text, "finish": _text,
-    "logprobs": lambda all_: _tuple(all_, lambda p: isinstance(p, int | float) and not math.isnan(p)),
+    "logprobs": lambda all_: _tuple(all_, lambda p: isinstance(p, int | float) and p <= inf),
 }  # fmt: skip
 _EMBEDDINGS = _ANSWER | {
     "calls": _count, "replayed": lambda places: _tuple(places, lambda i: isinstance(i, int)),

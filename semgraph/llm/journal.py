@@ -558,24 +558,25 @@ class Journal:
     async def _soon(self, action: Callable[[], T]) -> T:
         """Do something. While another process locks the file, wait without blocking the loop."""
         until = time.monotonic() + _LOCK_SECONDS
-        while True:
-            try:
-                return action()
-            except sqlite3.Error as error:
-                if not is_locked(error) or time.monotonic() > until:
-                    raise problem(error, self.path) from error
+        while not (done := self._tried(action, until)):
             await asyncio.sleep(_LOCK_PAUSE)
+        return done[0]
 
     def _now(self, action: Callable[[], T]) -> T:
         """Do something where no event loop runs: it blocks while another process locks the file."""
         until = time.monotonic() + self._patience
-        while True:
-            try:
-                return action()
-            except sqlite3.Error as error:
-                if not is_locked(error) or time.monotonic() > until:
-                    raise problem(error, self.path) from error
+        while not (done := self._tried(action, until)):
             time.sleep(_LOCK_PAUSE)
+        return done[0]
+
+    def _tried(self, action: Callable[[], T], until: float) -> tuple[T] | None:
+        """What it returns; None if another process locks the file. Raises SemgraphError."""
+        try:
+            return (action(),)
+        except sqlite3.Error as error:
+            if not is_locked(error) or time.monotonic() > until:
+                raise problem(error, self.path) from error
+            return None
 
 
 class Journalled(Wrapper):
