@@ -367,7 +367,7 @@ class RequestBody(bytes):
     """The body of a request, one line of JSON."""
 
     members: set[str]  # that the endpoint may refuse, by their names in REFUSALS
-    without: frozenset[str]  # what it refused of this request
+    without: tuple[str, ...]  # what it refused of this request, in order
 
 
 class OpenAI:
@@ -522,7 +522,7 @@ class OpenAI:
         message = _without_quotes(refused[1], request) if refused else ""
         for member, (refusal, _) in REFUSALS.items():
             if member in body.members and refusal.match(message):
-                return self.body(request, body.without | {member})
+                return self.body(request, (*body.without, member))
         for option in self._options:
             if option.partition("=")[0].replace("structured", self.structured) in message:
                 error.args = (f"{str(error).rstrip('.')}. It is set by ?{option}",)
@@ -537,11 +537,11 @@ class OpenAI:
                 self.refused.add(member)
             self.learned[f"{self._name} refused {member}: {REFUSALS[member][1]}"] = None
 
-    def body(self, request: Request, without: frozenset[str] = frozenset()) -> RequestBody:
+    def body(self, request: Request, without: tuple[str, ...] = ()) -> RequestBody:
         """The body of a request, without what the endpoint refused of it or of others. A schema that
         was refused says nothing of others; two different ones do.
         """
-        refused = frozenset(self.refused | without)
+        refused = frozenset((*self.refused, *without))
         if request.schema in self._schemas or len(self._schemas) > 1:
             refused |= {"json_schema"}
         full = "max_tokens" in refused and "max_completion_tokens" not in refused
