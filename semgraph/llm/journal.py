@@ -575,7 +575,7 @@ class Journal:
     async def _soon(self, action: Callable[[], T]) -> T:
         """Do something. While another process locks the file, wait without blocking the loop."""
         until = time.monotonic() + _LOCK_SECONDS
-        while not (done := self._tried(action, until)):
+        while not (done := self._tried(action, until)):  # noqa: ASYNC110 - no event tells it
             await asyncio.sleep(_LOCK_PAUSE)
         return done[0]
 

@@ -128,4 +128,4 @@ class TestRecording:
         recorder.write(path)
         head, answer = (json.loads(line) for line in path.read_text().splitlines())
         assert not {"logprobs", "yes_no"} & (head.keys() | answer.keys())
-        assert Recording.read(path).limits == Limits()
+        assert Recording.read(path).limits == endpoint.limits

@@ -209,7 +209,8 @@ class TestFile:
             await asyncio.gather(*(llm.complete(ask(text)) for text in order))
             await vectors.embed(order)
             recorder.recording.answers = {
-                k: replace(a, reply=replace(a.reply, seconds=0.0)) for k, a in recorder.recording.answers.items()
+                k: replace(a, reply=replace(a.reply, seconds=0.0))
+                for k, a in recorder.recording.answers.items()
             }
             recorder.write(tmp_path / "r.jsonl")
             files.append((tmp_path / "r.jsonl").read_bytes())
