@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+from pathlib import Path
 
 import pytest
 
-from semgraph.llm.base import Limits, Message, Request
+from semgraph.llm.base import Limits, Message, Reply, Request
 from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.logprobs import word_logprobs
 from semgraph.llm.openai import OpenAI
@@ -88,6 +90,18 @@ class TestJournal:
         server.answer = always(SURE)
         assert (await model.complete(ASKED)).logprobs == pytest.approx((-0.1, -2.5))
 
+    async def test_an_older_journal_records_logprobs(self, tmp_path):
+        path = tmp_path / "old.db"
+        shutil.copy(Path(__file__).parents[1] / "fixtures" / "journal" / "0.1.0.db", path)
+        journal = Journal(path, None)
+        await journal.record(ASKED, Reply("Yes", call_id="new", logprobs=(-0.1, -2.5)), "m")
+        new = await journal.find(ASKED, "m")
+        old = journal.exchange("first")
+        journal.close()
+        assert new is not None
+        assert old is not None
+        assert (new.logprobs, old.reply.logprobs) == ((-0.1, -2.5), ())
+
 
 class TestRecording:
     async def test_a_recording_keeps_logprobs_and_the_form_of_questions(
@@ -114,4 +128,4 @@ class TestRecording:
         recorder.write(path)
         head, answer = (json.loads(line) for line in path.read_text().splitlines())
         assert not {"logprobs", "yes_no"} & (head.keys() | answer.keys())
-        assert Recording.read(path).limits == Limits(assumed=True)
+        assert Recording.read(path).limits == endpoint.limits
