@@ -28,7 +28,7 @@ nodes:
   Note:
     properties: {text: string, n: int64}
     derived: {text_embedding: {embed: text}}
-    fulltext: {notes: [text]}
+    fulltext: {note_texts: [text]}
   Topic: {properties: {text: string}}
 edges:
   AFTER: {source: Note, target: Note, properties: {n: int64}}

@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
-from pathlib import Path
 
 import pytest
 
-from semgraph.llm.base import Limits, Message, Reply, Request
+from semgraph.llm.base import Limits, Message, Request
 from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.logprobs import word_logprobs
 from semgraph.llm.openai import OpenAI
@@ -89,18 +87,6 @@ class TestJournal:
         await model.complete(ASKED)
         server.answer = always(SURE)
         assert (await model.complete(ASKED)).logprobs == pytest.approx((-0.1, -2.5))
-
-    async def test_an_older_journal_records_logprobs(self, tmp_path):
-        path = tmp_path / "old.db"
-        shutil.copy(Path(__file__).parents[1] / "fixtures" / "journal" / "0.1.0.db", path)
-        journal = Journal(path, None)
-        await journal.record(ASKED, Reply("Yes", call_id="new", logprobs=(-0.1, -2.5)), "m")
-        new = await journal.find(ASKED, "m")
-        old = journal.exchange("first")
-        journal.close()
-        assert new is not None
-        assert old is not None
-        assert (new.logprobs, old.reply.logprobs) == ((-0.1, -2.5), ())
 
 
 class TestRecording:
