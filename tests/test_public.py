@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -73,26 +71,6 @@ def test_the_version_is_that_of_the_package() -> None:
 )
 def test_nothing_heavy_is_loaded_before_it_is_used(code: str) -> None:
     assert loaded_by(code) == []
-
-
-def test_a_run_leaves_pandas_out_which_pyarrow_would_import(tmp_path: Path) -> None:
-    assert find_spec("pandas") is not None
-    probe = (
-        "import os, sys; from semgraph.cli import main; end = os._exit\n"
-        "os._exit = lambda code: (print('pandas' in sys.modules, 'pyarrow' in sys.modules, flush=True), end(code))\n"
-        "main()"
-    )
-    command = ["run", "find", "--store", "memory"]
-    plan = "plan: find\ninputs: {t: {n: int64}}\nsteps: {a: [{from: t}, {filter: n > 1}]}\nreturns: [a]\nexample: {inputs: {t: [{n: 1}, {n: 2}]}}\n"
-    (tmp_path / "find.yaml").write_text(plan, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-c", probe, *command],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.splitlines()[-1] == "False True", done.stdout
 
 
 def test_the_probe_detects_loaded_modules() -> None:

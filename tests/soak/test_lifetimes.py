@@ -18,6 +18,7 @@ from benchmarks.world.waiting import Rates
 from semgraph.errors import SemgraphError
 from semgraph.llm.local.model import Local
 from semgraph.session import resources as owned
+from tests.partial import maybe_partial
 from tests.served import served
 from tests.soak.conftest import Server, session, tickets
 
@@ -184,10 +185,12 @@ async def test_the_local_model_is_loaded_once(
     loads = []
     monkeypatch.setattr(Local, "_load", lambda _self, _cancelled: loads.append(1) or Engine())
     async with session(server, tmp_path, llm="local", journal=False) as one:
-        await asyncio.gather(*(one.arun("complaints", tickets=tickets(n)) for n in range(3)))
-        await one.arun("complaints", tickets=tickets(4))
+        await asyncio.gather(
+            *(maybe_partial(one.arun("complaints", tickets=tickets(n))) for n in range(3))
+        )
+        await maybe_partial(one.arun("complaints", tickets=tickets(4)))
         assert (len(loads), Engine.requests > 3) == (1, True)
-    await one.arun("complaints", tickets=tickets(5))
+    await maybe_partial(one.arun("complaints", tickets=tickets(5)))
     assert len(loads) == 2, "closing the session frees the model's memory"
     await one.aclose()
 
