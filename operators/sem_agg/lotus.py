@@ -32,7 +32,7 @@ from semgraph.operator import (
     pa,
     refuse_check,
 )
-from semgraph.semantic.prompt.answers import AnswerSchema, Invalid
+from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, parse
 from semgraph.semantic.prompt.records import answer_instructions
 
 
@@ -77,7 +77,7 @@ class Lotus(Implementation[SemAgg]):
                     partition_ids,
                     response_format=schema.schema,
                 )
-                values = schema.reads(answers.outputs[0])
+                values = schema.read(parse(answers.outputs[0]), ctx.note)
             except Unanswered as error:
                 return Outcome(None, error.faults[0][1].error, tuple(model.calls))
             except Invalid as error:

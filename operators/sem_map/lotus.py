@@ -30,7 +30,7 @@ from semgraph.operator import (
     pa,
     refuse_check,
 )
-from semgraph.semantic.prompt.answers import AnswerSchema, Invalid
+from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, Note, parse
 from semgraph.semantic.prompt.records import answer_instructions
 
 
@@ -65,7 +65,7 @@ class Lotus(Implementation[SemMap]):
             return {
                 item: Outcome(None, answer.error, answer.calls)
                 if answer.error
-                else _read(schema, text, answer.calls)
+                else _read(schema, text, answer.calls, ctx.note)
                 for item, text, answer in zip(items, answers.outputs, model.answers, strict=True)
             }
 
@@ -74,8 +74,8 @@ class Lotus(Implementation[SemMap]):
         return answer_table(node, [answers[item] for item in range(len(lefts))])
 
 
-def _read(schema: AnswerSchema, text: str, calls: tuple[str, ...]) -> Outcome:
+def _read(schema: AnswerSchema, text: str, calls: tuple[str, ...], note: Note) -> Outcome:
     try:
-        return Outcome(schema.reads(text), None, calls)
+        return Outcome(schema.read(parse(text), note), None, calls)
     except Invalid as error:
         return Outcome(None, f"{error.kind}: {error}", calls)

@@ -66,11 +66,11 @@ def diagnose(session: Session, *, call: bool, report: Callable[[str], None]) -> 
 
 def _python() -> Fact:
     what = f"{platform.python_version()} on {platform.system()} {platform.machine()}, semgraph {version('semgraph')}"
-    good = (3, 11) <= sys.version_info[:2] <= (3, 12)
+    good = (3, 11) <= sys.version_info[:2] <= (3, 14)
     return (
         Fact(GOOD, "Python", what)
         if good
-        else Fact(BAD, "Python", what, "semgraph is for Python 3.11 and 3.12")
+        else Fact(BAD, "Python", what, "semgraph is for Python 3.11 to 3.14")
     )
 
 
