@@ -110,12 +110,22 @@ async def test_a_fact_that_says_when_it_ended_is_expired_when_it_arrives(memory:
     assert fact["expired_at"] is not None
 
 
-async def test_without_dates_nothing_ends(memory: Memory) -> None:
-    await memory.hear("I lived in Rome once.", "I live in Oslo.")
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_fact_without_a_date_ends_when_one_contradicts_it_later(
+    memory: Memory, ends: bool
+) -> None:
+    await memory.hear("I lived in Rome once.", "I live in Oslo.", params={"end_undated": ends})
     graph = await memory.graph()
-    assert graph.fact("Ann lived in Rome")["valid_at"] is None
-    assert [f["invalid_at"] for f in graph.facts] == [None, None]
+    rome, oslo = graph.fact("Ann lived in Rome"), graph.fact("Ann lives in Oslo")
+    assert rome["valid_at"] is None
+    assert rome["invalid_at"] == (oslo["valid_at"] if ends else None)
+    assert oslo["invalid_at"] is None
     assert memory.model.calls["since until"] == 1, "the undated one was asked about"
+
+
+async def test_a_fact_without_a_date_ends_nothing(memory: Memory) -> None:
+    await memory.hear("I live in Oslo.", "I lived in Rome once.")
+    assert [f["invalid_at"] for f in (await memory.graph()).facts] == [None, None]
 
 
 async def test_a_date_that_cannot_be_had_is_missing_and_the_fact_is_not(remember: Remember) -> None:
