@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Thread
 from typing import Any
 
 from semgraph.errors import PlanError, Problem, UnavailableError
@@ -58,7 +59,7 @@ def enter(ray: Any, address: str) -> None:
             _by_client(ray, address)
     except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
         where = f"no cluster of Ray answers at {address}" if address else "Ray does not start here"
-        why = _first_words(error)
+        why = " ".join(str(error).split()).rstrip(".")[:_MOST_SAID] or type(error).__name__
         token = " (with RAY_AUTH_MODE=token, if it asks for a token)" if address else ""
         raise UnavailableError(
             f"{where}: {why}. Start one with `ray start --head`{token}, or run on this machine: --engine ray"
@@ -70,51 +71,33 @@ def _by_client(ray: Any, address: str) -> None:
     Raises UnavailableError where it answers and starts none.
     """
     for left in reversed(range(_CLIENTS)):
+        entering = _in_thread(lambda: ray.init(address=address, **_QUIET))
         try:
-            _within(CONNECT_SECONDS, lambda: ray.init(address=address, **_QUIET))
-        except ConnectionAbortedError as error:
-            if not left:
-                why = _last_line(error)
-                raise UnavailableError(
-                    f"{address} answers, but started no process for this run in {_CLIENTS} attempts: {why}. {_FORKS}"
-                ) from error
-        except _Hangs as error:
+            entering.result(CONNECT_SECONDS)
+        except (ConnectionAbortedError, TimeoutError) as error:
+            aborted = isinstance(error, ConnectionAbortedError)
+            if aborted and left:
+                continue
+            if not aborted and entering.done():
+                raise
+            last = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+            attempts = f"{_CLIENTS} attempts: {last.rstrip('.')[:_MOST_SAID]}"
             raise UnavailableError(
-                f"{address} answers, but started no process for this run in {CONNECT_SECONDS:.0f} s. {_FORKS}"
+                f"{address} answers, but started no process for this run in "
+                f"{attempts if aborted else f'{CONNECT_SECONDS:.0f} s'}. {_FORKS}"
             ) from error
-        else:
-            return
+        return
 
 
-class _Hangs(Exception):
-    """A call did not return in time."""
-
-
-def _within(seconds: float, call: Callable[[], object]) -> None:
-    """Call something that may never return, in a thread that does not keep the process from ending.
-    Raises _Hangs, and what it raises.
-    """
-    raised: list[BaseException] = []
+def _in_thread(call: Callable[[], object]) -> Future[Any]:
+    """Call something that may never return, in a thread that does not keep the process from ending."""
+    called: Future[Any] = Future()
 
     def run() -> None:
         try:
-            call()
+            called.set_result(call())
         except BaseException as error:  # noqa: BLE001 - the caller raises it
-            raised.append(error)
+            called.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True, name="entering a cluster of Ray")
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        raise _Hangs
-    if raised:
-        raise raised[0]
-
-
-def _first_words(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".")[:_MOST_SAID] or type(error).__name__
-
-
-def _last_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[-1].strip().rstrip(".")[:_MOST_SAID]
+    Thread(target=run, daemon=True, name="entering a cluster of Ray").start()
+    return called

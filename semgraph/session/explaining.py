@@ -155,19 +155,20 @@ class Explanation:
         """The engine of the settings, and the shards that it makes of the rows; "" without any."""
         if "engine" not in self.resources.settings.values or forecast is None:
             return ""
+        from semgraph.engine.engines import EngineSpec
         from semgraph.session.sharded import foreseen
 
         setting = self.resources.settings["engine"]
+        spec = EngineSpec.parse(str(setting.value))
         try:
-            spec, shards = foreseen(self.plan, self.inputs or {}, self.resources.settings)
+            shards, part = foreseen(self.plan, self.inputs or {}, spec)
         except PlanError as error:
             if setting.origin == OPTION:
                 raise
-            return f"engine {setting.value}: none, in this process: {error.problems[0].what}"
-        part = shards.longest_rows / max(shards.rows, 1)
+            return f"engine {spec}: none, in this process: {error.problems[0].what}"
         seconds = forecast.seconds_in_order().times(part)
         lasts = f", {seconds.text(1)} s of calls" if seconds.known and seconds.value else ""
-        return f"engine {spec} · {shards.text()}{lasts}"
+        return f"engine {spec} · {shards}{lasts}"
 
     async def _in_batches(self, physical: PhysicalPlan) -> frozenset[Node]:
         """The operators whose requests go into batches."""

@@ -8,33 +8,19 @@ import asyncio
 import gc
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 
-from semgraph.engine.engines import (
-    Engine,
-    EngineSpec,
-    FailedShard,
-    LocalEngine,
-    Report,
-    Running,
-    Task,
-    run_all,
-)
-from semgraph.engine.leased import LeasedBudget, LeasedLimiter
-from semgraph.engine.ledger import LedgerLink, Rates, RunLedger
-from semgraph.engine.sharding import (
-    Division,
-    ShardLayout,
-    ShardRows,
-    Shards,
-    shards_for,
-)
+from semgraph.engine.engines import EngineSpec, Task
+from semgraph.engine.ledger import Ledger, Rates, SharedBudget, SharedLimiter
+from semgraph.engine.on_ray import OnReport, RayEngine
+from semgraph.engine.sharding import Division, ShardRows, described, lay_out, shards_for
 from semgraph.errors import PlanError, Problem, SemgraphError
 from semgraph.execution.lost import paid_by
 from semgraph.execution.record import INPUTS, SHARDS, RunRecord, new_run, timestamp
@@ -61,7 +47,6 @@ from semgraph.session.run import (
     trimmed,
 )
 
-_BATCH = 50_000  # rows that are laid out at one time
 _SHOWN = 3  # errors of shards beside the first
 _IDS = 1 << 36  # for the rows that one attempt at a shard makes
 
@@ -73,7 +58,7 @@ class Job:
     Args:
         request: The request, without the rows that are sharded.
         settings: The settings of the run.
-        objects: Models that are objects, where shards are in this process.
+        objects: Models that are objects, which stay in this process.
         run: Id of the run.
         folder: The record of the run.
         input: The input that is sharded.
@@ -150,39 +135,29 @@ class Rest:
     ids: Mapping[str, Sequence[int]]
 
 
-async def run_shard(job: Job, task: Task, link: LedgerLink, report: Report) -> Result:
-    """Run a shard: with what it leases of the run's budget and limits, and a journal and a record of
+async def run_shard(job: Job, task: Task, ledger: Ledger, report: OnReport) -> Result:
+    """Run a shard: within the budget and the limits of the run, and with a journal and a record of
     its own. Its counters have what workers paid that died at it.
     """
-    request = replace(await asyncio.to_thread(job.request_of, task), progress=report)
+    request = await asyncio.to_thread(job.request_of, task)
+    request = replace(request, progress=lambda progress: report(task.number, progress))
     settings = job.settings_of(task.number)
     lost = await asyncio.to_thread(paid_by, job.records_of(task)[:-1], settings.journal_path)
-    budget = LeasedBudget(link, task.holder, settings.limits, time.time() - job.began)
-    limiters: list[LeasedLimiter] = []
+    budget = SharedBudget(ledger, task.holder, settings.limits, time.time() - job.began)
+    lines = [budget.line]
 
-    def limiter(name: str, in_flight: int, rpm: float | None, tpm: float | None) -> LeasedLimiter:
-        limiters.append(LeasedLimiter(link, task.holder, Rates(name, in_flight, rpm, tpm)))
-        return limiters[-1]
+    def limiter(name: str, in_flight: int, rpm: float | None, tpm: float | None) -> SharedLimiter:
+        made = SharedLimiter(ledger, task.holder, Rates(name, in_flight, rpm, tpm))
+        lines.append(made.line)
+        return made
 
     owned = Owned(limiter)
-    resources = Resources(settings, job.objects, owned, budget)
     async with AsyncExitStack() as closing:
-        closing.push_async_callback(budget.settle)
+        closing.push_async_callback(lambda: asyncio.gather(*(line.close() for line in lines)))
         closing.push_async_callback(owned.aclose)
-        result = await run_plan(request, resources)
-        for each in limiters:
-            await each.settle()
+        result = await run_plan(request, Resources(settings, job.objects, owned, budget))
     gc.collect()  # its rows refer to each other: without this they stay until the run has ended
     return replace(result, meter=Meter.merge([lost, result.meter]))
-
-
-def engine_of(spec: EngineSpec) -> Engine:
-    """An engine by its name, connected. Raises PlanError or UnavailableError."""
-    if spec.name == "local":
-        return LocalEngine(spec.workers)
-    from semgraph.engine.on_ray import RayEngine
-
-    return RayEngine(spec)
 
 
 def refuse_unshared(request: RunRequest, resources: Resources) -> None:
@@ -213,7 +188,7 @@ async def run_sharded(request: RunRequest, resources: Resources, spec: EngineSpe
     rows = request.inputs[division.input]
     if not rows.num_rows:
         return await run_plan(request, resources)
-    engine = await asyncio.to_thread(engine_of, spec)
+    engine = await asyncio.to_thread(RayEngine, spec)
     try:
         count = _count(division, rows, spec, engine.workers)
         run = _ShardedRun(request, resources, spec, division, count)
@@ -225,20 +200,18 @@ async def run_sharded(request: RunRequest, resources: Resources, spec: EngineSpe
 
 
 def foreseen(
-    plan: LogicalPlan, inputs: Mapping[str, pa.Table], settings: Settings
-) -> tuple[EngineSpec, Shards]:
-    """The engine of the settings, and how it would divide some rows; nothing is started. Of a cluster
+    plan: LogicalPlan, inputs: Mapping[str, pa.Table], spec: EngineSpec
+) -> tuple[str, float]:
+    """How an engine would divide some rows, as `described` has it; nothing is started. Of a cluster
     without a number of shards or workers, those of this machine are assumed.
 
     Raises:
         PlanError: The plan cannot be run in shards.
     """
-    spec = EngineSpec.parse(str(settings["engine"].value))
     division = Division.of(plan, _sizes(inputs))
     rows = inputs[division.input]
     workers = spec.workers or os.cpu_count() or 1
-    count = _count(division, rows, spec, workers)
-    return spec, Shards.of(division, rows, count, workers)
+    return described(division, rows, _count(division, rows, spec, workers), workers)
 
 
 def _sizes(inputs: Mapping[str, pa.Table]) -> dict[str, int]:
@@ -278,23 +251,22 @@ class _ShardedRun:
         self.progress = _JoinedProgress(request, division, sizes[division.input])
         self.unusable = list[Failure]()  # rows that no shard has seen
 
-    async def run(self, engine: Engine) -> Result:
+    async def run(self, engine: RayEngine) -> Result:
         """Run all shards and join what they give."""
         self.record = RunRecord(self.job.folder)
         if self.request.begun is not None:
             self.request.begun(self.job.run)
         self._begin(engine)
         limits = self.resources.settings.limits
-        ledger = RunLedger(limits.max_calls, limits.max_tokens, limits.max_usd, engine.workers)
-        result, failed = None, list[FailedShard]()
+        result, failed = None, dict[int, SemgraphError]()
         try:
             shards = await asyncio.to_thread(self._lay_out)
-            async with engine.started(run_shard, self.job, ledger, self.progress.see) as running:
+            async with engine.started(run_shard, self.job, limits, self.progress.see):
                 tasks = [Task(shard.number, shard) for shard in shards]
-                results, failed = await run_all(running, tasks)
+                results, failed = await engine.run_all(tasks)
                 result = self._joined(results)
                 if self.division.rest is not None and result is not None and not failed:
-                    result, failed = await self._with_rest(running, result)
+                    result, failed = await self._with_rest(engine, result)
         except BaseException as error:
             interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
             self._end("interrupted" if interrupted else "failed", redacted(str(error)), None)
@@ -329,15 +301,15 @@ class _ShardedRun:
         return replace(result, failed=failed, exit_code=result.exit_code or (3 if failed else 0))
 
     async def _with_rest(
-        self, running: Running, result: Result
-    ) -> tuple[Result | None, list[FailedShard]]:
+        self, engine: RayEngine, result: Result
+    ) -> tuple[Result | None, dict[int, SemgraphError]]:
         """Run what is left of the plan when all shards have ended, unless one has stopped."""
         if result.stopped:
-            return result, []
+            return result, {}
         name = self.division.input
         whole = {name: self.request.inputs[name]} if self.division.rest_reads_input else {}
         rest = Rest({**whole, **result.tables}, result.ids)
-        last, failed = await run_all(running, [Task(self.count, rest)])
+        last, failed = await engine.run_all([Task(self.count, rest)])
         if failed:
             return None, failed
         parts = [replace(part, tables={}, places={}, ids={}) for part in (result, last[self.count])]
@@ -346,9 +318,9 @@ class _ShardedRun:
         for step in self.division.through:
             joined.meter.step(step).rows_out = again.step(step).rows_out
         _count_once(self.division.beside, joined.meter, again)
-        return replace(joined, tables=last[self.count].tables), []
+        return replace(joined, tables=last[self.count].tables), {}
 
-    def _begin(self, engine: Engine) -> None:
+    def _begin(self, engine: RayEngine) -> None:
         logical = optimized(self.plan, self.request.inputs)
         self.record.text("plan.yaml", dump(self.request.plan))
         firsts, first = {}, 0
@@ -361,37 +333,30 @@ class _ShardedRun:
         )  # fmt: skip
 
     def _lay_out(self) -> list[ShardRows]:
-        folder = self.record.folder / INPUTS / self.division.input
-        rows = self.request.inputs[self.division.input]
-        with self.record.on_disk(), ShardLayout(folder, self.division, self.count) as layout:
+        inputs = self.request.inputs
+        with self.record.on_disk():
             keep_inputs(self.record.folder, self.job.request.inputs)
-            for start in range(0, rows.num_rows, _BATCH):
-                layout.add(rows.slice(start, _BATCH))
-            self.unusable = unreadable(self.request.inputs)
-            if self.division.windows is None:
-                self.unusable += self._unusable()
-            return layout.close()
+            name = self.division.input
+            folder = self.record.folder / INPUTS / name
+            shards = lay_out(folder, self.division, inputs[name], self.count)
+        self.unusable = unreadable(inputs)
+        if self.division.windows is None:  # each row that shards leave out, once
+            self.unusable += chain.from_iterable(without_nul(*each)[1] for each in inputs.items())
+        return shards
 
-    def _unusable(self) -> Iterator[Failure]:
-        """The rows of all inputs that shards leave out, each once."""
-        for name, rows in self.request.inputs.items():
-            for start in range(0, rows.num_rows, _BATCH):
-                yield from without_nul(name, rows.slice(start, _BATCH))[1]
-
-    def _failure(self, failed: Sequence[FailedShard]) -> SemgraphError:
+    def _failure(self, failed: Mapping[int, SemgraphError]) -> SemgraphError:
         """The first error, with notes on the others."""
-        error = failed[0].error
-        if failed[0].number == self.count:
+        number, error = next(iter(failed.items()))
+        if number == self.count:
             error.add_note("it failed when all shards had ended")
             return error
-        alike = [each for each in failed if str(each.error) == str(error)]
-        numbers = ", ".join(map(str, sorted(each.number + 1 for each in alike)))
-        noun = "shard" if len(alike) == 1 else "shards"
+        alike = [n + 1 for n, other in failed.items() if str(other) == str(error)]
+        shards = f"shard{'s' * (len(alike) > 1)} {', '.join(map(str, sorted(alike)))}"
         stays = "; what the others wrote stays" if self.division.windows is not None else ""
-        error.add_note(f"{noun} {numbers} of {self.count} failed so{stays}")
-        others = [each for each in failed if each not in alike]
-        for each in others[:_SHOWN]:
-            error.add_note(f"shard {each.number + 1} failed: {each.error}")
+        error.add_note(f"{shards} of {self.count} failed so{stays}")
+        others = [f"shard {n + 1} failed: {e}" for n, e in failed.items() if n + 1 not in alike]
+        for note in others[:_SHOWN]:
+            error.add_note(note)
         if more := others[_SHOWN:]:
             error.add_note(f"{len(more)} more failed otherwise")
         return error
@@ -428,31 +393,24 @@ class _JoinedProgress:
     def __init__(self, request: RunRequest, division: Division, rows: int) -> None:
         self._tell, self._rows = request.progress, rows
         self._windows = division.windows is not None
-        self._shards: dict[int, Progress] = {}
-        self._steps: dict[str, dict[int, Progress]] = {}
+        self._last: dict[int, Progress] = {}
+        self._of_steps: dict[str, dict[int, Progress]] = {}
 
     @property
     def committed(self) -> int:
         """Rows that shards have committed, as far as they reported."""
-        return sum(progress.done for progress in self._shards.values())
+        return sum(progress.done for progress in self._of_steps.get("", {}).values())
 
     def see(self, shard: int, progress: Progress) -> None:
         """A shard has committed a window; without windows, has answered rows of a step."""
-        if progress.step:
-            if not self._windows:
-                self._see_step(shard, progress)
+        if progress.step and self._windows:
             return
-        self._shards[shard] = progress
+        parts = self._of_steps.setdefault(progress.step, {})
+        parts[shard] = self._last[shard] = progress
         if self._tell is not None:
-            meter = Meter.merge(each.meter for each in self._shards.values())
-            self._tell(Progress("", self.committed, self._rows, meter))
-
-    def _see_step(self, shard: int, progress: Progress) -> None:
-        steps = self._steps.setdefault(progress.step, {})
-        steps[shard] = self._shards[shard] = progress
-        if self._tell is not None:
-            done, total = sum(p.done for p in steps.values()), sum(p.total for p in steps.values())
-            meter = Meter.merge(each.meter for each in self._shards.values())
+            done = sum(part.done for part in parts.values())
+            total = sum(part.total for part in parts.values()) if progress.step else self._rows
+            meter = Meter.merge(each.meter for each in self._last.values())
             self._tell(Progress(progress.step, done, total, meter))
 
 
@@ -475,7 +433,7 @@ async def run_with_engine(request: RunRequest, resources: Resources, earlier: Re
     """
     setting = resources.settings.values.get("engine")
     asked = setting is not None and setting.origin == OPTION
-    spec = EngineSpec.parse(str(setting.value)) if setting is not None else EngineSpec("local")
+    spec = EngineSpec.parse(str(setting.value)) if setting is not None else EngineSpec()
     if earlier.engine is not None:
         name, shards = earlier.engine
         spec = _as_before(spec if asked else EngineSpec.parse(name), earlier.run, shards)
