@@ -1,15 +1,18 @@
-"""Enters a cluster of Ray, or starts one on this machine. Needs the extra `ray`."""
+"""Ray by name: enters its cluster, or starts one on this machine. Needs the extra `ray`."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from threading import Thread
 from typing import Any
 
 from semgraph.errors import PlanError, Problem, UnavailableError
 from semgraph.extras import install
+from semgraph.llm.specs import typed_options
 
 MEMBER = "ray://auto"
 """The cluster that this machine belongs to: entered without Ray's client."""
@@ -22,6 +25,42 @@ _FORKS = (
     "Where gRPC's fork handlers are the cause, start the cluster with `GRPC_ENABLE_FORK_SUPPORT=0 ray start --head`, or run "
     "on a machine of the cluster: --engine ray://auto"
 )
+_FORMS = "ray, ray?shards=8&workers=2, ray://HOST:10001?shards=256, ray://auto"
+_NO_LOCAL = "leave the engine out to run in this process, or write ray: processes on this machine"
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """Ray, as settings name it.
+
+    Args:
+        address: Of a cluster, `ray://auto` for that of this machine; "" for this machine alone.
+        shards: How many shards there are; None: as the rows and workers ask for.
+        workers: How many run at one time; None: as many as there are processors.
+    """
+
+    address: str = ""
+    shards: int | None = None
+    workers: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> EngineSpec:
+        """Read an engine as options and settings write it. Raises PlanError.
+
+        >>> EngineSpec.parse("ray://head:10001?shards=256")
+        EngineSpec(address='ray://head:10001', shards=256, workers=None)
+        """
+        name, _, query = text.partition("?")
+        if name == "local":
+            raise PlanError(Problem('there is no engine "local" any more', hint=_NO_LOCAL))
+        if name != "ray" and not re.fullmatch(r"ray://\S+", name):
+            raise PlanError(Problem(f'unknown engine "{text}"', there=f"engines: {_FORMS}"))
+        options = typed_options(query, {"shards": int, "workers": int}, f'engine "{text}"')
+        return cls("" if name == "ray" else name, **dict(options))
+
+    def __str__(self) -> str:
+        options = [f"{n}={v}" for n in ("shards", "workers") if (v := getattr(self, n))]
+        return (self.address or "ray") + ("?" + "&".join(options) if options else "")
 
 
 def imported() -> Any:

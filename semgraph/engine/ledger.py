@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from semgraph.errors import BudgetReached, SemgraphError
+from semgraph.execution.result import Progress
 from semgraph.llm.settings import RunLimits
 from semgraph.llm.stack import Budget, Limiter, Spending, refusal
 
@@ -48,7 +49,8 @@ def _unused(account: Account, cost: Any) -> Return:
 
 class RunLedger:
     """The budget of a run and the limiters of its endpoints, for workers in any process: what was
-    spent and what requests in flight can cost never exceed a limit together.
+    spent and what requests in flight can cost never exceed a limit together. It also passes on what
+    workers report.
 
     Args:
         limits: What the run may spend; each worker watches `max_seconds`.
@@ -59,6 +61,7 @@ class RunLedger:
         self._limiters: dict[Rates, Limiter] = {}
         self._held: dict[tuple[str, Account], list[Any]] = {}  # what requests in flight will return
         self._ended: set[str] = set()
+        self._reports: dict[tuple[int, str], Progress] = {}
 
     async def enter(
         self,
@@ -117,6 +120,15 @@ class RunLedger:
         for key in [key for key in self._held if key[0] == holder]:
             for most in self._held.pop(key):
                 self._take_back(key[1], most, most)
+
+    async def report(self, number: int, progress: Progress) -> None:
+        """A shard has committed, or answered rows of a step."""
+        self._reports[number, progress.step] = progress
+
+    async def reports(self) -> dict[tuple[int, str], Progress]:
+        """Take what was reported since."""
+        reports, self._reports = self._reports, {}
+        return reports
 
     def _take_back(self, account: Account, most: Any, actual: Any) -> None:
         if account is None:

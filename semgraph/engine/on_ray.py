@@ -1,4 +1,7 @@
-"""Shards as tasks of Ray, on the processors of this machine or of a cluster. Needs the extra `ray`."""
+"""Shards as tasks of Ray, on the processors of this machine or of a cluster. Needs the extra `ray`.
+
+`run_task` and what it calls is in the processes of workers, `RayEngine` in that of the run.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,14 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from traceback import format_exc
 from typing import Any
 
 from semgraph.engine import cluster
-from semgraph.engine.engines import EngineSpec, Task, WorkerLost
+from semgraph.engine.cluster import EngineSpec
 from semgraph.engine.ledger import Ledger, RunLedger
 from semgraph.errors import (
     EngineError,
@@ -33,10 +35,6 @@ from semgraph.meter import Meter
 
 ATTEMPTS = 4
 """How often a shard is run before it is given up, if its worker dies each time."""
-OnReport = Callable[[int, Progress], None]
-"""Called with the number of a shard, and how far it is."""
-Work = Callable[[Any, Task, Ledger, OnReport], Coroutine[Any, Any, Result]]
-"""Runs a shard of a job on its worker."""
 _EVERY = 0.5  # seconds between two reports of a shard
 _CLEAN_UP = 20.0  # seconds for shards to end after an interruption
 _REACHED = "{} reached the store as the run began: if it is up, name it by an address that all machines reach"
@@ -51,10 +49,35 @@ class LedgerGone(SemgraphError):
     """The ledger of a run cannot be reached."""
 
 
+class WorkerLost(SemgraphError):
+    """The worker of a shard died, or cannot be reached any more."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A shard to run, or to run again.
+
+    Args:
+        number: Of the shard, from 0.
+        rows: Its rows, as the engine's `work` reads them.
+        attempt: From 1.
+    """
+
+    number: int
+    rows: Any
+    attempt: int = 1
+
+    @property
+    def holder(self) -> str:
+        """The worker, as the ledger knows it."""
+        return f"shard {self.number}, attempt {self.attempt}"
+
+
+OnReport = Callable[[int, Progress], None]
+"""Called with the number of a shard, and how far it is."""
+Work = Callable[[Any, Task, Ledger, OnReport], Coroutine[Any, Any, Result]]
+"""Runs a shard of a job on its worker."""
 _PORTABLE = (PlanError, StoreUnavailable, UnavailableError, EngineError, LedgerGone)
-
-
-# -- on workers
 
 
 def run_task(code: str, job: bytes, task: bytes, actor: Any) -> Result | SemgraphError:
@@ -69,13 +92,13 @@ def run_task(code: str, job: bytes, task: bytes, actor: Any) -> Result | Semgrap
         if not gc.get_freeze_count():  # each shard ends with a collection, of what it made itself
             gc.freeze()
         result: Result = asyncio.run(work(own, shard, _ledger(actor), _reporting(actor)))
-    except (SemgraphError, OSError) as error:
-        kind = next((of for of in _PORTABLE if isinstance(error, of)), SemgraphError)
-        notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
-        return kind(f"{error}{notes} (on {socket.gethostname()})")
-    except Exception:  # noqa: BLE001 - it is told in the process of the run
-        text = f"shard {shard.number + 1}: {format_exc()} (on {socket.gethostname()})"
-        return EngineError(text)
+    except Exception as error:  # noqa: BLE001 - it is told in the process of the run
+        told = isinstance(error, SemgraphError | OSError)
+        text = str(error) if told else f"shard {shard.number + 1}: {format_exc()}"
+        text += "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
+        other = SemgraphError if told else EngineError
+        kind = next((of for of in _PORTABLE if isinstance(error, of)), other)
+        return kind(f"{text} (on {socket.gethostname()})")
     return result
 
 
@@ -95,21 +118,12 @@ def code_here(settings: Settings) -> str:
     """The code that decides what a shard does: semgraph, and the user's operators and functions, whose
     files may change between two runs.
     """
-    digests = _own_digest() + b"".join(map(_digest, (*settings.operators, *settings.functions)))
-    return f"semgraph {version('semgraph')}, code {hashlib.sha256(digests).hexdigest()[:16]}"
-
-
-@cache
-def _own_digest() -> bytes:
-    return _digest(Path(__file__).parents[1])
-
-
-def _digest(folder: Path) -> bytes:
-    """SHA-256 of all Python files in a folder."""
     digest = hashlib.sha256()
-    for file in sorted(folder.rglob("*.py")):
-        digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
-    return digest.digest()
+    for folder in (Path(__file__).parents[1], *settings.operators, *settings.functions):
+        for file in sorted(folder.rglob("*.py")):
+            name = file.relative_to(folder).as_posix()
+            digest.update(name.encode() + b"\0" + file.read_bytes())
+    return f"semgraph {version('semgraph')}, code {digest.hexdigest()[:16]}"
 
 
 def _ledger(actor: Any) -> Ledger:
@@ -138,26 +152,6 @@ def _reporting(actor: Any) -> OnReport:
             actor.report.remote(number, replace(progress, meter=Meter.merge([progress.meter])))
 
     return report
-
-
-class LedgerActor(RunLedger):
-    """The ledger of a run, and what its shards report, in a process of its own."""
-
-    def __init__(self, limits: RunLimits) -> None:
-        super().__init__(limits)
-        self._reports: dict[tuple[int, str], Progress] = {}
-
-    async def report(self, number: int, progress: Progress) -> None:
-        """A shard has committed, or answered rows of a step."""
-        self._reports[number, progress.step] = progress
-
-    async def reports(self) -> dict[tuple[int, str], Progress]:
-        """Take what was reported since."""
-        reports, self._reports = self._reports, {}
-        return reports
-
-
-# -- in the process of the run
 
 
 class RayEngine:
@@ -209,10 +203,8 @@ class RayEngine:
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
-        actor = ray.remote(num_cpus=0, max_concurrency=100_000, scheduling_strategy=here)(
-            LedgerActor
-        )
-        self._actor = actor.remote(limits)
+        alone = {"num_cpus": 0, "max_concurrency": 100_000, "scheduling_strategy": here}
+        self._actor = ray.remote(**alone)(RunLedger).remote(limits)
         self._store, self._code = job.settings.store, code_here(job.settings)
         # Ray itself repeats nothing: the ledger must know of each death before the next attempt. A shard
         # waits for models most of the time, so two fit on a processor.
@@ -282,16 +274,19 @@ class RayEngine:
             raise
         if isinstance(ended, Result):
             return ended
-        if isinstance(ended, LedgerGone) and await self._ledger_lives(task):
+        if isinstance(ended, LedgerGone) and await self.ended(task.holder):
             raise WorkerLost("it was cut off from the cluster")
         if isinstance(ended, StoreUnavailable) and "sqlite:" not in self._store:
             ended.add_note(_REACHED.format(socket.gethostname()))
         raise ended
 
-    async def ended(self, holder: str) -> None:
-        """Tell the ledger that a worker has ended, or died."""
+    async def ended(self, holder: str) -> bool:
+        """Tell the ledger that a worker has ended, or died; whether the ledger is still there."""
         with self._lost_is_gone():
-            await asyncio.shield(_awaited(self._actor.ended.remote, holder))
+            told = self._actor.ended.remote(holder)
+            await asyncio.shield(asyncio.wrap_future(told.future()))
+            return True
+        return False
 
     async def _run(self, task: Task) -> Result | SemgraphError:
         """Run a shard, and wait until it has ended."""
@@ -299,7 +294,7 @@ class RayEngine:
 
         own = self.ray.cloudpickle.dumps(task)
         ref = self._task.remote(self._code, self._job, own, self._actor)
-        working = _awaited(lambda: ref)
+        working = asyncio.wrap_future(ref.future())
         try:
             ended: Result | SemgraphError = await asyncio.shield(working)
         except asyncio.CancelledError:  # it ends as an interrupted run does; then its worker ends
@@ -315,18 +310,9 @@ class RayEngine:
             hint = f"is {self._code} everywhere? {_SAME.capitalize()}"
             raise PlanError(Problem(what, hint=hint)) from error
         except RayError as error:
-            raise WorkerLost(
-                f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-            ) from error
+            first = str(error).partition("\n")[0]
+            raise WorkerLost(f"{type(error).__name__}: {first}") from error
         return ended
-
-    async def _ledger_lives(self, task: Task) -> bool:
-        from ray.exceptions import RayError
-
-        with suppress(RayError):
-            await self._actor.ended.remote(task.holder)
-            return True
-        return False
 
     async def _listen(self, ends: asyncio.Event, on_report: OnReport) -> None:
         """Pass reports of shards on, until the run ends or its ledger is gone."""
@@ -353,12 +339,3 @@ class RayEngine:
         Exception itself among them.
         """
         return isinstance(error, ConnectionError) or not self.ray.is_initialized()
-
-
-def _awaited(send: Callable[..., Any], *values: Any) -> asyncio.Future[Any]:
-    """The answer to a message of Ray, which a cancelled wait leaves alone."""
-
-    async def answer() -> Any:
-        return await send(*values)
-
-    return asyncio.ensure_future(answer())

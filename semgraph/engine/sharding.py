@@ -30,7 +30,6 @@ from semgraph.relational.batch import pick, values
 
 GROUPS = 50
 """Groups of a shard, at least, where there are so many: a wave of many groups costs less CPU."""
-_PER_WORKER = 4
 _BATCH = 50_000  # rows that are divided at one time
 
 
@@ -43,15 +42,6 @@ def shard_of(group: str, shards: int) -> int:
     """
     digest = blake2b(group.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") % shards
-
-
-def shards_for(groups: int, workers: int) -> int:
-    """How many shards a run has, unless it is told.
-
-    >>> [shards_for(groups, 4) for groups in (2, 30, 500, 100_000)]
-    [2, 4, 10, 16]
-    """
-    return max(1, min(groups, workers), min(_PER_WORKER * workers, groups // GROUPS))
 
 
 @dataclass(frozen=True)
@@ -97,12 +87,6 @@ class Division:
         if problems:
             raise PlanError(*problems)
         return cls(plan.windows.input, (plan.windows.partition,), plan.windows, plan)
-
-    @property
-    def rest_reads_input(self) -> bool:
-        """Whether `rest` reads rows of the input too, beside those that shards made of them."""
-        nodes = walk(*self.rest.roots) if self.rest is not None else ()
-        return any(isinstance(node, Input) and node.name == self.input for node in nodes)
 
 
 _ALONE = "run it without --engine: in one process"
@@ -264,11 +248,23 @@ def groups_of(division: Division, rows: pa.Table) -> list[str]:
     return [canonical_json(plain(row)) for row in zip(*columns, strict=True)]
 
 
-def described(division: Division, rows: pa.Table, count: int, workers: int) -> tuple[str, float]:
+def shard_count(division: Division, rows: pa.Table, workers: int) -> int:
+    """How many shards a run has, unless it is told: up to four a worker, of GROUPS groups or more."""
+    cut = division.windows
+    groups = len(rows.column(cut.partition).unique()) if cut else rows.num_rows
+    return max(1, min(groups, workers), min(4 * workers, groups // GROUPS))
+
+
+def described(
+    plan: LogicalPlan, inputs: Mapping[str, pa.Table], count: int | None, workers: int
+) -> tuple[str, float]:
     """How rows are divided among shards in a line, and the part of them that follow each other: those
-    of the group with the most windows.
+    of the group with the most windows. Raises PlanError where the plan cannot be run in shards.
     """
-    groups, cut = Counter(groups_of(division, rows)), division.windows
+    division = Division.of(plan, {name: table.num_rows for name, table in inputs.items()})
+    rows, cut = inputs[division.input], division.windows
+    count = count or shard_count(division, rows, workers)
+    groups = Counter(groups_of(division, rows))
     sizes = Counter(shard_of(group, count) for group in groups).values() or [0]
     least, most = min(sizes), max(sizes)
     each = f"{least} to {most}" if least < most else str(most)
@@ -331,8 +327,6 @@ def _check_keys(division: Division, rows: pa.Table) -> None:
     if cut is None or not cut.key or not cut.key_of or cut.partition in cut.key_of:
         return
     if rows.column(cut.key).null_count:
-        names = ", ".join(cut.key_of)
-        what = (
-            f"input {cut.input}: {names} name rows without {cut.key}, and two shards may share them"
-        )
+        named = f"{', '.join(cut.key_of)} name rows without {cut.key}"
+        what = f"input {cut.input}: {named}, and two shards may share them"
         raise InputError(Problem(what, hint=f"give each row its {cut.key}, or {_ALONE}"))

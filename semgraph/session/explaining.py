@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -155,13 +156,14 @@ class Explanation:
         """The engine of the settings, and the shards that it makes of the rows; "" without any."""
         if "engine" not in self.resources.settings.values or forecast is None:
             return ""
-        from semgraph.engine.engines import EngineSpec
-        from semgraph.session.sharded import foreseen
+        from semgraph.engine.cluster import EngineSpec
+        from semgraph.engine.sharding import described
 
         setting = self.resources.settings["engine"]
         spec = EngineSpec.parse(str(setting.value))
         try:
-            shards, part = foreseen(self.plan, self.inputs or {}, spec)
+            workers = spec.workers or os.cpu_count() or 1  # of a cluster: as here
+            shards, part = described(self.plan, self.inputs or {}, spec.shards, workers)
         except PlanError as error:
             if setting.origin == OPTION:
                 raise

@@ -6,21 +6,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 
 import pyarrow as pa
 
-from semgraph.engine.engines import EngineSpec, Task
+from semgraph.engine.cluster import EngineSpec
 from semgraph.engine.ledger import Ledger, Rates, SharedBudget, SharedLimiter
-from semgraph.engine.on_ray import OnReport, RayEngine
-from semgraph.engine.sharding import Division, ShardRows, described, lay_out, shards_for
+from semgraph.engine.on_ray import OnReport, RayEngine, Task
+from semgraph.engine.sharding import Division, ShardRows, lay_out, shard_count
 from semgraph.errors import PlanError, Problem, SemgraphError
 from semgraph.execution.lost import paid_by
 from semgraph.execution.record import INPUTS, SHARDS, RunRecord, new_run, timestamp
@@ -28,7 +27,9 @@ from semgraph.execution.result import Progress, Result
 from semgraph.execution.windows import unreadable, without_nul
 from semgraph.frontend.load import dump
 from semgraph.llm.settings import OPTION, Setting, Settings
+from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.relational import Input
 from semgraph.meter import Meter
 from semgraph.optimizer import optimized
 from semgraph.redaction import redacted
@@ -61,9 +62,10 @@ class Job:
         objects: Models that are objects, which stay in this process.
         run: Id of the run.
         folder: The record of the run.
-        input: The input that is sharded.
+        division: How its rows are divided.
         sizes: The number of rows of each input.
         shards: How many shards there are.
+        now: The time of a plan without windows, in all shards; None: that of the recording.
         began: When the run began, in seconds since the epoch.
     """
 
@@ -72,9 +74,10 @@ class Job:
     objects: UserObjects
     run: str
     folder: Path
-    input: str
+    division: Division
     sizes: Mapping[str, int]
     shards: int
+    now: datetime | None
     began: float = field(default_factory=time.time)
 
     def settings_of(self, number: int) -> Settings:
@@ -91,22 +94,15 @@ class Job:
         numbers = range(1, task.attempt + 1)
         return [self.folder / SHARDS / f"{self.run}-{task.number:05}-{n}" for n in numbers]
 
-    def _now(self) -> datetime | None:
-        """The time of a plan without windows, in all shards; None: that of the recording."""
-        if self.objects.llm is None and self.settings.model().provider == "recorded":
-            return None
-        return datetime.fromtimestamp(self.began, UTC)
-
     def request_of(self, task: Task) -> RunRequest:
         """The request of a shard, or of what is run after all shards."""
-        *lost, folder = self.records_of(task)
+        division, (*lost, folder) = self.division, self.records_of(task)
         skip = (task.number * 16 + task.attempt) * _IDS
-        share = Share(folder.name, folder, self.input, None, self.sizes, skip)
+        share = Share(folder.name, folder, division.input, None, self.sizes, skip)
         request = replace(self.request, resumed=(*self.request.resumed, *lost))
-        division = Division.of(trimmed(request), self.sizes)
         if division.windows is None:
-            request = replace(request, until=None, on_error=None)
-            share = replace(share, now=self._now())
+            request = replace(request, plan=division.part, until=None, on_error=None)
+            share = replace(share, now=self.now)
         if isinstance(task.rows, Rest):
             assert division.rest is not None
             inputs = {**request.inputs, **task.rows.tables}
@@ -114,12 +110,10 @@ class Job:
             return replace(request, plan=division.rest, inputs=inputs, share=share)
         shard: ShardRows = task.rows
         rows, places = shard.read()
-        inputs = {**request.inputs, self.input: rows}
-        plan = request.plan if division.windows is not None else division.part
-        return replace(
-            request, plan=plan, inputs={name: inputs[name] for name in self.sizes},
-            share=replace(share, places=places, unrecorded=division.through),
-        )  # fmt: skip
+        inputs = {**request.inputs, division.input: rows}
+        inputs = {name: inputs[name] for name in self.sizes}
+        share = replace(share, places=places, unrecorded=division.through)
+        return replace(request, inputs=inputs, share=share)
 
 
 @dataclass(frozen=True)
@@ -162,13 +156,11 @@ async def run_shard(job: Job, task: Task, ledger: Ledger, report: OnReport) -> R
 
 def refuse_unshared(request: RunRequest, resources: Resources) -> None:
     """Refuse what shards cannot share. Raises PlanError."""
-    if request.plan.uses_store and (
-        resources.objects.store or resources.settings.store == "memory"
-    ):
+    here = resources.objects.store is not None or resources.settings.store == "memory"
+    if request.plan.uses_store and here:
         what = "an engine needs a store that all shards can open by its address"
-        raise PlanError(
-            Problem(what, hint="name one: --store sqlite:PATH, or --store neo4j://HOST")
-        )
+        hint = "name one: --store sqlite:PATH, or --store neo4j://HOST"
+        raise PlanError(Problem(what, hint=hint))
     if request.record_to:
         raise PlanError(Problem("an engine writes no recordings", hint="run it without --engine"))
     if request.runs is None:
@@ -185,13 +177,11 @@ async def run_sharded(request: RunRequest, resources: Resources, spec: EngineSpe
     """
     division = Division.of(trimmed(request), _sizes(request.inputs))
     refuse_unshared(request, resources)
-    rows = request.inputs[division.input]
-    if not rows.num_rows:
+    if not _sizes(request.inputs)[division.input]:
         return await run_plan(request, resources)
     engine = await asyncio.to_thread(RayEngine, spec)
     try:
-        count = _count(division, rows, spec, engine.workers)
-        run = _ShardedRun(request, resources, spec, division, count)
+        run = _ShardedRun(request, resources, spec, division, engine.workers)
         engine.refuse(run.job)
         await prepare_store(request, resources)
         return await run.run(engine)
@@ -199,31 +189,8 @@ async def run_sharded(request: RunRequest, resources: Resources, spec: EngineSpe
         await asyncio.to_thread(engine.close)
 
 
-def foreseen(
-    plan: LogicalPlan, inputs: Mapping[str, pa.Table], spec: EngineSpec
-) -> tuple[str, float]:
-    """How an engine would divide some rows, as `described` has it; nothing is started. Of a cluster
-    without a number of shards or workers, those of this machine are assumed.
-
-    Raises:
-        PlanError: The plan cannot be run in shards.
-    """
-    division = Division.of(plan, _sizes(inputs))
-    rows = inputs[division.input]
-    workers = spec.workers or os.cpu_count() or 1
-    return described(division, rows, _count(division, rows, spec, workers), workers)
-
-
 def _sizes(inputs: Mapping[str, pa.Table]) -> dict[str, int]:
     return {name: table.num_rows for name, table in inputs.items()}
-
-
-def _count(division: Division, rows: pa.Table, spec: EngineSpec, workers: int) -> int:
-    """How many shards there are."""
-    if division.windows is None:
-        return spec.shards or shards_for(rows.num_rows, workers)
-    groups = len(rows.column(division.windows.partition).unique())
-    return spec.shards or shards_for(groups, workers)
 
 
 class _ShardedRun:
@@ -235,21 +202,23 @@ class _ShardedRun:
         resources: Resources,
         spec: EngineSpec,
         division: Division,
-        count: int,
+        workers: int,
     ) -> None:
-        self.request, self.resources = request, resources
-        self.plan = trimmed(request)
+        self.request, self.resources, self.spec = request, resources, spec
+        self.plan, self.division = trimmed(request), division
         runs = request.runs or Path()
-        name = new_run(runs)
-        sizes = _sizes(request.inputs)
-        whole = {name: t for name, t in request.inputs.items() if name != division.input}
+        name, sizes = new_run(runs), _sizes(request.inputs)
+        whole = dict(request.inputs)
+        self.count = spec.shards or shard_count(division, whole.pop(division.input), workers)
         self.job = Job(
             replace(request, inputs=whole, progress=None, begun=None, runs=None),
-            resources.settings, resources.objects, name, runs / name, division.input, sizes, count,
+            resources.settings, resources.objects, name, runs / name, division, sizes, self.count,
+            None if resources.replays else datetime.now(UTC),
         )  # fmt: skip
-        self.spec, self.count, self.division = spec, count, division
-        self.progress = _JoinedProgress(request, division, sizes[division.input])
+        self.members = sizes[division.input] if division.windows is not None else 0
         self.unusable = list[Failure]()  # rows that no shard has seen
+        self.last: dict[int, Progress] = {}  # of each shard
+        self.progress: dict[str, dict[int, Progress]] = {"": {}}  # of each step; "": commits
 
     async def run(self, engine: RayEngine) -> Result:
         """Run all shards and join what they give."""
@@ -261,12 +230,13 @@ class _ShardedRun:
         result, failed = None, dict[int, SemgraphError]()
         try:
             shards = await asyncio.to_thread(self._lay_out)
-            async with engine.started(run_shard, self.job, limits, self.progress.see):
+            async with engine.started(run_shard, self.job, limits, self.see):
                 tasks = [Task(shard.number, shard) for shard in shards]
                 results, failed = await engine.run_all(tasks)
                 result = self._joined(results)
-                if self.division.rest is not None and result is not None and not failed:
-                    result, failed = await self._with_rest(engine, result)
+                rest = self.division.rest
+                if rest is not None and result is not None and not failed and not result.stopped:
+                    result, failed = await self._with_rest(engine, result, rest)
         except BaseException as error:
             interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
             self._end("interrupted" if interrupted else "failed", redacted(str(error)), None)
@@ -289,27 +259,38 @@ class _ShardedRun:
 
     def _whole(self, result: Result) -> Result:
         """A result with what no shard knows: how many rows there are, and those that none has seen."""
-        if self.division.windows is not None:
-            failed = (*self.unusable, *result.failed)
-            code = result.exit_code or (3 if failed else 0)
-            members = self.job.sizes[self.division.input]
-            return replace(result, members=members, failed=failed, exit_code=code)
-        if result.stopped:  # as in one process, a part of the rows is no result
-            none = {name: node.schema.empty_table() for name, node in self.plan.returns.items()}
-            result = replace(result, tables=none)
-        failed = (*self.unusable, *(replace(each, input_row=None) for each in result.failed))
-        return replace(result, failed=failed, exit_code=result.exit_code or (3 if failed else 0))
+        failed = result.failed
+        if self.division.windows is None:
+            failed = tuple(replace(each, input_row=None) for each in failed)
+            if result.stopped:  # as in one process, a part of the rows is no result
+                none = {name: node.schema.empty_table() for name, node in self.plan.returns.items()}
+                result = replace(result, tables=none)
+        failed = (*self.unusable, *failed)
+        code = result.exit_code or (3 if failed else 0)
+        return replace(result, members=self.members, failed=failed, exit_code=code)
+
+    def see(self, shard: int, progress: Progress) -> None:
+        """A shard has committed a window; without windows, has answered rows of a step."""
+        windows = self.division.windows is not None
+        if progress.step and windows:
+            return
+        parts = self.progress.setdefault(progress.step, {})
+        parts[shard] = self.last[shard] = progress
+        if self.request.progress is not None:
+            done = sum(part.done for part in parts.values())
+            total = self.members if windows else sum(part.total for part in parts.values())
+            meter = Meter.merge(each.meter for each in self.last.values())
+            self.request.progress(Progress(progress.step, done, total, meter))
 
     async def _with_rest(
-        self, engine: RayEngine, result: Result
+        self, engine: RayEngine, result: Result, rest: LogicalPlan
     ) -> tuple[Result | None, dict[int, SemgraphError]]:
-        """Run what is left of the plan when all shards have ended, unless one has stopped."""
-        if result.stopped:
-            return result, {}
-        name = self.division.input
-        whole = {name: self.request.inputs[name]} if self.division.rest_reads_input else {}
-        rest = Rest({**whole, **result.tables}, result.ids)
-        last, failed = await engine.run_all([Task(self.count, rest)])
+        """Run what is left of the plan when all shards have ended."""
+        name, nodes = self.division.input, walk(*rest.roots)
+        read = any(isinstance(node, Input) and node.name == name for node in nodes)
+        whole = {name: self.request.inputs[name]} if read else {}
+        task = Task(self.count, Rest({**whole, **result.tables}, result.ids))
+        last, failed = await engine.run_all([task])
         if failed:
             return None, failed
         parts = [replace(part, tables={}, places={}, ids={}) for part in (result, last[self.count])]
@@ -323,9 +304,8 @@ class _ShardedRun:
     def _begin(self, engine: RayEngine) -> None:
         logical = optimized(self.plan, self.request.inputs)
         self.record.text("plan.yaml", dump(self.request.plan))
-        firsts, first = {}, 0
-        for name, size in self.job.sizes.items():
-            firsts[name], first = first, first + size
+        sizes = self.job.sizes
+        firsts = dict(zip(sizes, accumulate(sizes.values(), initial=0), strict=False))
         self.record.describe(
             **asked_facts(self.request), run=self.job.run, settings=settings_facts(self.job.settings),
             status="running", started=timestamp(), **plan_facts(logical, self.request.plan.fingerprint),
@@ -369,11 +349,9 @@ class _ShardedRun:
                 {**failure.row, "_step": failure.step, "_error": failure.error}
                 for failure in result.failed
             )
-        members = {
-            "given": self.job.sizes[self.division.input] if self.division.windows else 0,
-            "skipped": result.skipped if result else 0,
-            "committed": result.committed if result else self.progress.committed,
-        }
+        told = sum(part.done for part in self.progress[""].values())
+        skipped, committed = (result.skipped, result.committed) if result else (0, told)
+        members = {"given": self.members, "skipped": skipped, "committed": committed}
         self.record.describe(
             status=status, ended=timestamp(), why=why, members=members,
             written=dict(result.written) if result else {}, notes=list(result.notes) if result else [],
@@ -385,43 +363,6 @@ def _count_once(steps: Collection[str], joined: Meter, one: Meter) -> None:
     for step in one.steps.keys() & steps:
         own, whole = one.step(step), joined.step(step)
         whole.rows_in, whole.rows_out = own.rows_in, own.rows_out
-
-
-class _JoinedProgress:
-    """The progress of a run, from that of its shards."""
-
-    def __init__(self, request: RunRequest, division: Division, rows: int) -> None:
-        self._tell, self._rows = request.progress, rows
-        self._windows = division.windows is not None
-        self._last: dict[int, Progress] = {}
-        self._of_steps: dict[str, dict[int, Progress]] = {}
-
-    @property
-    def committed(self) -> int:
-        """Rows that shards have committed, as far as they reported."""
-        return sum(progress.done for progress in self._of_steps.get("", {}).values())
-
-    def see(self, shard: int, progress: Progress) -> None:
-        """A shard has committed a window; without windows, has answered rows of a step."""
-        if progress.step and self._windows:
-            return
-        parts = self._of_steps.setdefault(progress.step, {})
-        parts[shard] = self._last[shard] = progress
-        if self._tell is not None:
-            done = sum(part.done for part in parts.values())
-            total = sum(part.total for part in parts.values()) if progress.step else self._rows
-            meter = Meter.merge(each.meter for each in self._last.values())
-            self._tell(Progress(progress.step, done, total, meter))
-
-
-def _as_before(spec: EngineSpec, run: str, shards: int) -> EngineSpec:
-    """An engine with the shards of the run that it resumes: their journals have what was paid. Raises
-    PlanError.
-    """
-    if spec.shards not in {None, shards}:
-        what = f"run {run} had {shards} shards, and the engine has {spec.shards}: what their journals have would be paid twice"
-        raise PlanError(Problem(what, hint="leave shards out of the engine"))
-    return replace(spec, shards=shards)
 
 
 async def run_with_engine(request: RunRequest, resources: Resources, earlier: Resumed) -> Result:
@@ -436,8 +377,12 @@ async def run_with_engine(request: RunRequest, resources: Resources, earlier: Re
     spec = EngineSpec.parse(str(setting.value)) if setting is not None else EngineSpec()
     if earlier.engine is not None:
         name, shards = earlier.engine
-        spec = _as_before(spec if asked else EngineSpec.parse(name), earlier.run, shards)
-        return await run_sharded(request, resources, spec)
+        spec = spec if asked else EngineSpec.parse(name)
+        if spec.shards not in {None, shards}:
+            had = f"run {earlier.run} had {shards} shards, and the engine has {spec.shards}"
+            what = f"{had}: what their journals have would be paid twice"
+            raise PlanError(Problem(what, hint="leave shards out of the engine"))
+        return await run_sharded(request, resources, replace(spec, shards=shards))
     try:
         Division.of(trimmed(request), _sizes(request.inputs))
     except PlanError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from semgraph.session import sharded
@@ -12,6 +14,8 @@ __all__ = ["model", "place", "simple", "work"]
 
 
 @pytest.fixture(autouse=True)
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
+def here() -> Iterator[None]:
     """Runs that name Ray have workers in this process."""
-    monkeypatch.setattr(sharded, "RayEngine", EngineHere)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sharded, "RayEngine", EngineHere)
+        yield

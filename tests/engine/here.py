@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from semgraph.engine.engines import EngineSpec, Task
+from semgraph.engine.cluster import EngineSpec
 from semgraph.engine.ledger import Ledger, RunLedger
-from semgraph.engine.on_ray import OnReport, RayEngine, Work
+from semgraph.engine.on_ray import OnReport, RayEngine, Task, Work
 from semgraph.execution.result import Result
 from semgraph.llm.settings import RunLimits
 
@@ -44,5 +44,6 @@ class EngineHere(RayEngine):
     async def attempt(self, task: Task) -> Result:
         return await self.work(self.job, task, sent_to(self.ledger), self.on_report)
 
-    async def ended(self, holder: str) -> None:
+    async def ended(self, holder: str) -> bool:
         await self.ledger.ended(holder)
+        return True

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from semgraph.engine.engines import EngineSpec, Task, WorkerLost
-from semgraph.engine.on_ray import code_here
+from semgraph.engine.cluster import EngineSpec
+from semgraph.engine.on_ray import Task, WorkerLost, code_here
 from semgraph.errors import PlanError, SemgraphError
 from semgraph.execution import executor
 from semgraph.execution.record import (
