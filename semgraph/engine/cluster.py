@@ -26,7 +26,7 @@ _FORKS = (
     "on a machine of the cluster: --engine ray://auto"
 )
 _FORMS = "ray, ray?shards=8&workers=2, ray://HOST:10001?shards=256, ray://auto"
-_NO_LOCAL = "leave the engine out to run in this process, or write ray: processes on this machine"
+_NO_LOCAL = "write ray (processes here), also to resume a run of it; or leave the engine out"
 
 
 @dataclass(frozen=True)

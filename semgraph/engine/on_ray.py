@@ -218,8 +218,6 @@ class RayEngine:
         finally:
             ends.set()
             await listening
-            with self._lost_is_gone():
-                ray.kill(self._actor)
 
     async def run_all(
         self, tasks: Sequence[Task]
@@ -315,13 +313,14 @@ class RayEngine:
         return ended
 
     async def _listen(self, ends: asyncio.Event, on_report: OnReport) -> None:
-        """Pass reports of shards on, until the run ends or its ledger is gone."""
+        """Pass reports of shards on, until the run ends, and with it the ledger."""
         with self._lost_is_gone():
             while not ends.is_set():
                 with suppress(TimeoutError):
                     await asyncio.wait_for(ends.wait(), _EVERY)
                 for (number, _), progress in (await self._actor.reports.remote()).items():
                     on_report(number, progress)
+            self.ray.kill(self._actor)  # it answered: without a cluster, Ray would start one here
 
     @contextmanager
     def _lost_is_gone(self) -> Iterator[None]:

@@ -108,8 +108,7 @@ class Job:
             inputs = {**request.inputs, **task.rows.tables}
             share = replace(share, ids=task.rows.ids, unrecorded=division.ended)
             return replace(request, plan=division.rest, inputs=inputs, share=share)
-        shard: ShardRows = task.rows
-        rows, places = shard.read()
+        rows, places = task.rows.read()
         inputs = {**request.inputs, division.input: rows}
         inputs = {name: inputs[name] for name in self.sizes}
         share = replace(share, places=places, unrecorded=division.through)
@@ -209,7 +208,8 @@ class _ShardedRun:
         runs = request.runs or Path()
         name, sizes = new_run(runs), _sizes(request.inputs)
         whole = dict(request.inputs)
-        self.count = spec.shards or shard_count(division, whole.pop(division.input), workers)
+        rows = whole.pop(division.input)
+        self.count = spec.shards or shard_count(division, rows, workers)
         self.job = Job(
             replace(request, inputs=whole, progress=None, begun=None, runs=None),
             resources.settings, resources.objects, name, runs / name, division, sizes, self.count,

@@ -494,8 +494,8 @@ def test_explain_says_how_an_engine_divides_the_rows(project: Project) -> None:
         gone = project(command, "people")
         assert gone.code == 2
         assert gone.err.strip() == (
-            'error: there is no engine "local" any more. Leave the engine out to run in this process, or write ray: '
-            "processes on this machine."
+            'there is no engine "local" any more. Write ray (processes here), also to resume a run '
+            "of it; or leave the engine out"
         )
 
 

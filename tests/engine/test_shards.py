@@ -281,7 +281,7 @@ async def test_the_record_is_read_as_that_of_one_run(simple: Work):
         ({"engine": "spark"}, 'unknown engine "spark"'),
         (
             {"engine": "local"},
-            'no engine "local" any more. Leave the engine out to run in this process, or',
+            'no engine "local" any more. Write ray .processes here., also to resume',
         ),
         ({"engine": "ray?shards=0"}, 'shards is "0". It must be a number above 0'),
         ({"engine": "ray?nodes=2"}, 'unknown option "nodes". Options: shards, workers'),
