@@ -79,14 +79,8 @@ def imported() -> Any:
 
 
 def enter(ray: Any, address: str) -> None:
-    """Enter a cluster, or start one on this machine.
-
-    Args:
-        ray: Ray.
-        address: `ray://HOST:PORT` for a server of Ray's client; MEMBER; "": this machine.
-
-    Raises:
-        UnavailableError: No cluster answers there, or Ray does not start here.
+    """Enter a cluster by `ray://HOST:PORT`, the server of Ray's client, or by MEMBER; "" starts one on
+    this machine. Raises UnavailableError.
     """
     try:
         if not address:

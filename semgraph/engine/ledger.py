@@ -146,11 +146,13 @@ class Line:
     """The requests of a worker that wait for an account, and what others return to it.
 
     A message to the ledger costs about as much as a request does here, so several share one. What is
-    returned goes with the next wait, after GATHER_SECONDS, or when it is `many`.
+    returned goes with the next wait, after GATHER_SECONDS, or when it is `many`. Waits for the budget
+    are gathered as well; those for an endpoint are not, as its places would be idle.
     """
 
     def __init__(self, ledger: Ledger, holder: str, account: Account, many: float) -> None:
         self._ledger, self._holder, self._account, self._many = ledger, holder, account, many
+        self._timer: asyncio.TimerHandle | None = None
         self._waiting: deque[tuple[Any, str, asyncio.Future[None]]] = deque()
         self._left: list[Return] = []
         self._asking: asyncio.Task[None] | None = None
@@ -177,7 +179,7 @@ class Line:
         if len(self._left) >= self._many:
             self._send_left()
         elif len(self._left) == 1:
-            asyncio.get_running_loop().call_later(GATHER_SECONDS, self._send_left)
+            self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._send_left)
 
     def send(self, method: str, *values: Any) -> None:
         """Send a message without waiting. One that is lost costs no more than a death does."""
@@ -197,6 +199,7 @@ class Line:
     async def _ask(self) -> None:
         """Ask for all requests that wait, in their order, until none waits."""
         while self._waiting:
+            await asyncio.sleep(GATHER_SECONDS if self._account is None else 0)
             asked = [each[:2] for each in self._waiting]
             error: Exception | None = None
             try:
@@ -215,6 +218,8 @@ class Line:
                     place.set_exception(error) if error else place.set_result(None)
 
     def _taken(self) -> list[Return]:
+        if self._timer is not None:
+            self._timer.cancel()
         left, self._left = self._left, []
         return left
 

@@ -133,7 +133,13 @@ async def run_shard(job: Job, task: Task, ledger: Ledger, report: OnReport) -> R
     its own. Its counters have what workers paid that died at it.
     """
     request = await asyncio.to_thread(job.request_of, task)
-    request = replace(request, progress=lambda progress: report(task.number, progress))
+    windows = job.division.windows is not None
+
+    def told(progress: Progress) -> None:
+        if not (progress.step and windows):
+            report(task.number, progress)
+
+    request = replace(request, progress=told)
     settings = job.settings_of(task.number)
     lost = await asyncio.to_thread(paid_by, job.records_of(task)[:-1], settings.journal_path)
     budget = SharedBudget(ledger, task.holder, settings.limits, time.time() - job.began)
@@ -168,11 +174,8 @@ def refuse_unshared(request: RunRequest, resources: Resources) -> None:
 
 
 async def run_sharded(request: RunRequest, resources: Resources, spec: EngineSpec) -> Result:
-    """Run a plan in shards, with the resources of a session.
-
-    Raises:
-        PlanError: The plan cannot be run in shards.
-        SemgraphError: A shard failed; the others ended before it is raised.
+    """Run a plan in shards, with the resources of a session. Raises PlanError if it cannot be run so,
+    and the error of a shard that failed, when the others have ended.
     """
     division = Division.of(trimmed(request), _sizes(request.inputs))
     refuse_unshared(request, resources)
@@ -271,14 +274,11 @@ class _ShardedRun:
 
     def see(self, shard: int, progress: Progress) -> None:
         """A shard has committed a window; without windows, has answered rows of a step."""
-        windows = self.division.windows is not None
-        if progress.step and windows:
-            return
         parts = self.progress.setdefault(progress.step, {})
         parts[shard] = self.last[shard] = progress
         if self.request.progress is not None:
             done = sum(part.done for part in parts.values())
-            total = self.members if windows else sum(part.total for part in parts.values())
+            total = self.members or sum(part.total for part in parts.values())
             meter = Meter.merge(each.meter for each in self.last.values())
             self.request.progress(Progress(progress.step, done, total, meter))
 
