@@ -178,7 +178,9 @@ class TestLies:
 
     def test_a_server_that_sends_too_much_is_stopped(self, server, env):
         url = server.serve("/m", BODY, too_much=b"more")
-        with pytest.raises(ModelUnavailable, match=r"serves a file of 3,000,\d+ bytes, not of 3,000,000"):
+        with pytest.raises(
+            ModelUnavailable, match=r"serves a file of 3,000,\d+ bytes, not of 3,000,000"
+        ):
             pull(model_of(url), env=env)
 
     def test_a_refusing_server_is_quoted(self, server, env):

