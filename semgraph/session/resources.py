@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import ctypes
 import os
 import time
 import weakref
@@ -222,8 +221,7 @@ async def _closed(journal: Journal) -> None:
 
 
 class Owned:
-    """The open resources of a session. A forked child starts without any: connections are never
-    shared.
+    """The open resources of a session, of the process that opened the first of them.
 
     Args:
         make_limiter: Makes the limiter of an endpoint.
@@ -233,18 +231,30 @@ class Owned:
         self._make_limiter = make_limiter
         self.spent = StepMetrics()
         """The counters of all runs that have ended."""
-        self._begin()
-        self._lost_memory = False
-        _ALL.add(self)
-
-    def _begin(self) -> None:
-        self._endpoints = Endpoints(self._make_limiter)
+        self._process: int | None = None
+        self._endpoints = Endpoints(make_limiter)
         self._loops: dict[asyncio.AbstractEventLoop, LoopResources] = {}
         self._memory: SharedStore | None = None
         self._given: dict[int, Limiter] = {}
+        _ALL.add(self)
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this process is a fork of the one that opened them: it would use its sockets."""
+        return self._process not in (None, os.getpid())
+
+    def claim(self) -> None:
+        """Open resources here. Raises SemgraphError in a fork of the process that has them open."""
+        if self.is_inherited:
+            raise SemgraphError(
+                f"process {self._process} uses this session, and this process is a fork of it: connections "
+                "cannot be shared. Make a session here, or close that one before the fork"
+            )
+        self._process = os.getpid()
 
     async def here(self) -> LoopResources:
-        """The resources of the running event loop."""
+        """The resources of the running event loop. Raises SemgraphError; see `claim`."""
+        self.claim()
         loop = asyncio.get_running_loop()
         resources = self._loops.get(loop)
         if resources is None:
@@ -290,12 +300,8 @@ class Owned:
                 del _GIVEN[next(n for n, other in enumerate(_GIVEN) if other is each)]
 
     def memory(self) -> SharedStore:
-        """The store in memory. Raises StoreUnavailable in a forked process, which lacks its rows."""
-        if self._lost_memory:
-            raise StoreUnavailable(
-                "the store in memory belongs to the process that filled it, and this process is a fork of it. "
-                "Make a session here, or keep the graph in a file: store='sqlite:graph.db'"
-            )
+        """The store in memory. Raises SemgraphError; see `claim`."""
+        self.claim()
         if self._memory is None:
             from semgraph.stores.sqlite.store import SqliteStore
 
@@ -303,14 +309,17 @@ class Owned:
         return self._memory
 
     async def aclose(self) -> None:
-        """Close everything, in all event loops."""
+        """Close everything, in all event loops; nothing in a forked process, which has none open."""
+        if self.is_inherited:
+            return
         for loop, each in list(self._loops.items()):
             await _end(loop, each)
         for model in self._in_process():
             await model.aclose()
-        memory, self._memory, self._lost_memory = self._memory, None, False
+        memory, self._memory = self._memory, None
         if memory is not None:
             await memory.store.aclose()
+        self._process = None
 
     def end_here_soon(self) -> None:
         """Close the resources of the event loop that runs in this thread, if any, when it runs
@@ -323,25 +332,21 @@ class Owned:
 
     def abandon(self) -> None:
         """Close the resources in their event loops after the session was dropped."""
+        if self.is_inherited:
+            return
         for loop, each in list(self._loops.items()):
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(_end_soon, each)
 
     def at_exit(self) -> None:
         """Close what would delay the exit of the interpreter or be reported as unclosed."""
+        if self.is_inherited:
+            return
         for loop, each in list(self._loops.items()):
             if not loop.is_running() and not loop.is_closed():
                 loop.run_until_complete(each.end())
         for model in self._in_process():
             asyncio.run(model.aclose())
-
-    def after_fork(self) -> None:
-        """Start without open resources in a child process. The parent's are left alone: both would
-        use one socket.
-        """
-        _keep_for_ever(self._endpoints, self._loops, self._memory)
-        self._lost_memory = self._lost_memory or self._memory is not None
-        self._begin()
 
     def _in_process(self) -> list[LLM | Embedder]:
         return list(self._endpoints.local.values())
@@ -371,26 +376,12 @@ _GIVEN: list[tuple[Store, Graph]] = []
 """Stores that users made, with the graphs that they are open for."""
 
 
-def _keep_for_ever(*things: object) -> None:
-    """Never free these: their destructors would close files and wait for the parent's threads."""
-    for thing in things:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
-
-
 def _at_exit() -> None:
     for owned in list(_ALL):
         owned.at_exit()
 
 
-def _after_fork() -> None:
-    _GIVEN.clear()
-    for owned in list(_ALL):
-        owned.after_fork()
-
-
 atexit.register(_at_exit)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,11 @@ class Waiting:
 
     def __init__(self, busy: Callable[[], bool] = lambda: False) -> None:
         self._busy = busy
-        self._begin()
-        _ALL.add(self)
-
-    def _begin(self) -> None:
+        self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
+        _ALL.add(self)
 
     def wait(self, work: Coroutine[Any, Any, T], *, calls_model: bool = False) -> T:
         """Run a coroutine and return its result. An interrupt cancels it, and is raised when it has
@@ -71,7 +69,8 @@ class Waiting:
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._starting:
-            if self._loop is None:
+            if self._loop is None or self._process != os.getpid():  # a fork has no threads
+                self._process = os.getpid()
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
                     target=_serve, args=(self._loop,), name="semgraph", daemon=True
@@ -95,13 +94,9 @@ class Waiting:
         """Stop the loop without waiting; returns its thread, if any."""
         with self._starting:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        if loop is not None:
+        if loop is not None and self._process == os.getpid():
             loop.call_soon_threadsafe(loop.stop)
         return thread
-
-    def after_fork(self) -> None:
-        """Start without a loop in a child process, which has no threads of its parent."""
-        self._begin()
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
@@ -136,12 +131,4 @@ def _at_exit() -> None:
         thread.join(_EXIT_SECONDS)
 
 
-def _after_fork() -> None:
-    _THREADS.clear()
-    for waiting in list(_ALL):
-        waiting.after_fork()
-
-
 atexit.register(_at_exit)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

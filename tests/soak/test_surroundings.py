@@ -26,6 +26,7 @@ def run(n):
         return session.run("complaints", tickets=rows(n)).tables["complaints"].num_rows
     except sg.SemgraphError as error:
         return f"{type(error).__name__}: {error}"
+print(json.dumps(["process", os.getpid()]), flush=True)
 print(json.dumps(["parent", run(1)]), flush=True)
 child = os.fork()
 if not child:
@@ -51,18 +52,26 @@ def run_script(script: str, folder: Path, *arguments: str) -> dict[str, object]:
     return dict(json.loads(line) for line in done.stdout.splitlines())
 
 
-def test_a_session_that_was_used_serves_a_forked_child_over_connections_of_its_own(
-    tmp_path: Path,
-) -> None:
+def test_a_forked_child_is_told_to_make_a_session(tmp_path: Path) -> None:
     server = Server()
     with served(server):
         printed = run_script(FORK, tmp_path, server.base_url, "sqlite:graph.db")
-        connections = len(server.connections)
-    assert printed == {"parent": 1, "child": 1, "child again": 1, "status": 0, "parent again": 1}
-    assert server.counters.calls == 3, (
-        "what the parent was answered, the child has from the journal"
-    )
-    assert connections == 2
+    told = "SemgraphError: process {} uses this session, and this process is a fork of it: "
+    assert printed | {"child": "", "child again": ""} == {
+        "process": printed["process"], "parent": 1, "child": "", "child again": "", "status": 0, "parent again": 1,
+    }  # fmt: skip
+    for child in ("child", "child again"):
+        assert str(printed[child]).startswith(told.format(printed["process"]))
+    assert (server.counters.calls, len(server.connections)) == (2, 1)
+
+
+def test_a_forked_child_uses_a_session_that_was_closed_before(tmp_path: Path) -> None:
+    server = Server()
+    script = FORK.replace("child = os.fork()", "session.close()\nchild = os.fork()")
+    with served(server):
+        printed = run_script(script, tmp_path, server.base_url, "sqlite:graph.db")
+    assert [printed[who] for who in ("parent", "child", "child again", "parent again")] == [1] * 4
+    assert server.counters.calls == 3, "what the parent was answered is in the journal"
 
 
 MEMORY = FORK.replace(
@@ -92,9 +101,7 @@ def test_a_forked_child_cannot_use_the_graph_in_memory(tmp_path: Path) -> None:
     with served(server):
         printed = run_script(MEMORY, tmp_path, server.base_url, "memory")
     assert (printed["parent"], printed["parent again"], printed["status"]) == (1, 1, 0)
-    assert "StoreUnavailable: the store in memory belongs to the process that filled it" in str(
-        printed["child"]
-    )
+    assert "this process is a fork of it" in str(printed["child"])
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite:graph.db"])
