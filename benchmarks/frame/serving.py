@@ -49,14 +49,14 @@ _SERVERS: dict[tuple[str, ...], tuple[Child, Server]] = {}
 
 
 @contextlib.contextmanager
-def serving(*options: str, module: str = "benchmarks.world") -> Iterator[Server]:
-    """A server with these options of `python -m benchmarks.world` (or another module), with its
-    counters reset. A server with the same options is reused until this process ends.
+def serving(*options: str) -> Iterator[Server]:
+    """A server with these options of `python -m benchmarks.world`, with its counters reset. A
+    server with the same options is reused until this process ends.
 
     Raises:
         NotServing: It does not start.
     """
-    key = (module, *options)
+    key = ("benchmarks.world", *options)
     if key not in _SERVERS or _SERVERS[key][0].process.poll() is not None:
         child = Child(key)
         try:

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.frame import Benchmark, Case, Chart, Table
 from benchmarks.frame.processes import request
 from benchmarks.frame.serving import serving
-from benchmarks.operators.cases import LOTUS, WAYS
+from benchmarks.operators.cases import LOTUS, MARK, WAYS
 from benchmarks.operators.measure import Figures, way_of
 
 LATENCY = 0.05
@@ -29,8 +29,8 @@ SLOW = (
 
 
 def _run(task: str, way: str, latency: float, noise: str, trial: int) -> Figures:
-    with serving("--latency", str(latency), module="benchmarks.operators.server") as server:
-        server.reset(noise=f"{noise},seed={trial + 1}" if noise else "")
+    with serving("--latency", str(latency), "--refuse", MARK) as server:
+        server.reset(noise=f"{noise},seed={trial + 1}" if noise else "", refuse=MARK)
         if way.lower().startswith("lotus"):
             job = {"url": server.url, "task": task, "way": way}
             return request("lotus", "benchmarks.operators.measure", job)

@@ -17,7 +17,7 @@ from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTop
 from semgraph.semantic.contract import Rows
 
 MARK = "(unreadable)"
-"""The mark of a row that the server refuses until it is set to forgive."""
+"""The mark of a row that the server refuses at first."""
 ASKED = {
     "sem_filter": "Does “{text}” say that somebody moved?",
     "sem_map": "{text}",

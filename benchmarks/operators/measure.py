@@ -71,7 +71,7 @@ def measured(
     figures |= _quality(set() if isinstance(found, str) else found, task.truth)
     figures |= {"error": found} if isinstance(found, str) else {}
     if task.again:
-        server.reset(forgiving="1")
+        server.reset(refuse="")
         run(watch)
         figures["paid_again"] = server.counted()["calls"]
     return figures

@@ -37,9 +37,6 @@ class BatchFault:
             `line_400`, `line_expired`, `line_missing`.
         on: Numbers of calls, batches or lines, from 1.
         status: Of the answer of an endpoint.
-
-    >>> BatchFault.parse("look@2,3:429")
-    BatchFault(kind='look', on=(2, 3), status=429)
     """
 
     kind: str
@@ -49,14 +46,6 @@ class BatchFault:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f'"{self.kind}" is no fault: {", ".join(KINDS)}')
-
-    @classmethod
-    def parse(cls, text: str) -> BatchFault:
-        """`kind@n,m`; behind a colon the status of an endpoint. Raises ValueError."""
-        named, _, status = text.partition(":")
-        kind, _, numbers = named.partition("@")
-        on = tuple(int(n) for n in numbers.split(",") if n) or (1,)
-        return cls(kind, on, int(status)) if status else cls(kind, on)
 
 
 class Batches:

@@ -53,12 +53,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Phrase:
-    """A wording of a relation: in the third person, and in the first; `after` follows the target."""
+    """A wording of a relation: in the third person, and in the first."""
 
     third: str
     first: str
     event: bool = False
-    after: str = ""
 
 
 @dataclass(frozen=True)
@@ -142,11 +141,6 @@ WAYS: dict[str, Way] = {
 }
 ENDS = {"left": "job", "handed": "lead", "never": "job"}
 """Kinds that end another of the same subject and target."""
-NEGATED = {
-    "left": Phrase("does not work at", "do not work at", after=" any more"),
-    "handed": Phrase("does not lead", "do not lead", after=" any more"),
-}
-"""Other words for ends, by kind."""
 _EVENTS = r"(?:has |have )?(?:moved to|settled in|joined|taken a job at|taken over|handed over|left)|quit|has started"
 
 # Patterns with their relation and kind, in the order of attempts.
@@ -247,8 +241,6 @@ def write(
     role: str = "",
     when: str = "",
     first: bool = False,
-    wrong: str = "",
-    way: str = "not",
 ) -> str:
     """A sentence.
 
@@ -260,13 +252,7 @@ def write(
         role: The difference of the subject from others of its name.
         when: "since 2024-03-01", "on 2024-03-01", "from 2020-01-01 to 2022-05-01", or nothing.
         first: In the first person.
-        wrong: The denied target, if any.
-        way: The form of the denial: "not" ("..., not Luma") or "not but" ("it was not Luma but ...
-            that ...").
     """
     verb = WAYS[kind].past if phrase is None else phrase.first if first else phrase.third
     who = "I" if first else f"{subject} the {role}" if role else subject
-    after = (phrase.after if phrase else "") + (f" {when}" if when else "")
-    if wrong and way == "not but":
-        return f"it was not {wrong} but {target} that {who} {verb}{after}."
-    return f"{who} {verb} {target}{after}{f', not {wrong}' if wrong else ''}."
+    return f"{who} {verb} {target}{f' {when}' if when else ''}."

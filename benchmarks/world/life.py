@@ -74,7 +74,7 @@ class Truth:
 def live(draw: random.Random, people: int, hard: Difficulty) -> Truth:
     """A truth with so many people (and, with homonyms, a few more who share a name)."""
     persons = [Thing(f"p{i}", name, "person") for i, name in enumerate(names.people(draw, people))]
-    if hard.homonyms:
+    if hard.level > 1:
         persons = _with_homonyms(draw, persons)
     persons = _with_short_names(persons)
     firms = _things("o", "organisation", names.organisations(draw, max(3, people // 2)))
@@ -84,11 +84,11 @@ def live(draw: random.Random, people: int, hard: Difficulty) -> Truth:
     spans: list[Span] = []
     for person in persons:
         spans += _chain(draw, "home", person, places)
-        spans += _chain(draw, "job", person, firms, gaps=hard.gaps, again=hard.again)
-        if hard.long_ago and draw.random() < 0.5:
+        spans += _chain(draw, "job", person, firms, gaps=hard.level > 0, again=hard.level > 1)
+        if hard.level > 0 and draw.random() < 0.5:
             spans.append(_old_job(draw, person, firms, spans))
     for project in projects:
-        spans += _leaders(draw, project, persons, gaps=hard.gaps)
+        spans += _leaders(draw, project, persons, gaps=hard.level > 0)
     spans += _acquaintances(draw, persons)
     spans += [end for span in spans if (end := _ending(span, spans))]
     numbered = tuple(replace(span, key=f"f{i}") for i, span in enumerate(spans))

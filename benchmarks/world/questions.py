@@ -66,7 +66,7 @@ def questions(
     Raises:
         ValueError: The world has fewer questions by then; has their number.
     """
-    draw = random.Random(f"questions/{world.seed}/{world.difficulty!s}/{seed}/{at.isoformat()}")
+    draw = random.Random(f"questions/{world.seed}/{world.difficulty.name}/{seed}/{at.isoformat()}")
     known = _Known(world, at, draw)
     made = [_drawn(draw, make(known)) for kind, make in _MAKERS.items() if kind in kinds]
     turns = (one for turn in zip_longest(*made) for one in turn if one is not None)
@@ -105,14 +105,9 @@ class _Known:
         }
 
     @cached_property
-    def told_facts(self) -> list[Fact]:
-        """All facts but those that were taken back."""
-        return [f for f in self.gold.facts if not f.retracted]
-
-    @cached_property
     def facts(self) -> list[Fact]:
         """The facts between things with names in the messages."""
-        return [f for f in self.told_facts if {f.source, f.target} <= set(self.entities)]
+        return [f for f in self.gold.facts if {f.source, f.target} <= set(self.entities)]
 
     @cached_property
     def now(self) -> list[Fact]:
@@ -194,7 +189,7 @@ def _months(since: datetime, until: datetime) -> list[tuple[datetime, datetime]]
 def _others(known: _Known, fact: Fact, since: datetime, until: datetime) -> list[Fact]:
     """Facts of the same subject and relation that also hold then."""
     return [
-        other for other in known.told_facts
+        other for other in known.gold.facts
         if (other.source, other.relation) == (fact.source, fact.relation) and other.key != fact.key
         and other.valid_at < until and (other.invalid_at is None or other.invalid_at > since)
     ]  # fmt: skip
@@ -213,7 +208,7 @@ def _earlier(known: _Known) -> Iterator[Question]:
         if fact.relation not in _BEFORE or not known.one(fact.relation, source=fact.source):
             continue
         same = [
-            f for f in known.told_facts if (f.source, f.relation) == (fact.source, fact.relation)
+            f for f in known.gold.facts if (f.source, f.relation) == (fact.source, fact.relation)
         ]
         before = [f for f in same if f.valid_at < fact.valid_at]
         last = max(before, key=lambda f: f.valid_at, default=None)
@@ -264,7 +259,7 @@ def _beyond(known: _Known, fact: Fact, about: str, them: str, key: str) -> Itera
 
 def _unknown(known: _Known) -> Iterator[Question]:
     """Questions about people, relations and times that no message mentions."""
-    persons, stated = known.of("person"), {(f.source, f.relation) for f in known.told_facts}
+    persons, stated = known.of("person"), {(f.source, f.relation) for f in known.gold.facts}
     there = {thing.name for thing in known.world.truth.things}
     strangers = [n for n in names.people(known.draw, min(200, len(persons) + 20)) if n not in there]
     for person in persons:
@@ -299,7 +294,7 @@ _CHANGED = {
 def _wide(known: _Known) -> Iterator[Question]:
     """All that have changed, all that there is, and all at one place."""
     for relation, (changed, there, here) in _CHANGED.items():
-        every = [f for f in known.told_facts if f.relation == relation]
+        every = [f for f in known.gold.facts if f.relation == relation]
         now = [f for f in every if f.holds(known.at)]
         if not all({f.source, f.target} <= set(known.entities) for f in every):
             continue  # somebody is known by a short name alone

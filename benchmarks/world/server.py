@@ -23,7 +23,7 @@ from benchmarks.world.noise import Draw, Noise
 from benchmarks.world.protocol import Said, Tokens, completion, embeddings, error
 from benchmarks.world.requests import PLANS, NotUnderstood, Reader, Record
 from benchmarks.world.vectors import vector_of
-from benchmarks.world.waiting import Latency, Rates
+from benchmarks.world.waiting import Rates
 from semgraph.llm.tokens import TokenCounter
 
 _MODEL = "gpt-4.1-mini"  # whose tokenizer counts
@@ -35,7 +35,7 @@ class StandIn:
 
     Args:
         undated: Facts have no dates; a separate question returns these.
-        latency: Of chats: seconds, or a model of them.
+        latency: Seconds before the answer of a chat.
         embedding_latency: Seconds before vectors.
         rates: Requests and tokens a minute; a chat beyond them gets 429.
         faults: The injected faults.
@@ -43,6 +43,7 @@ class StandIn:
         batch_looks: Looks at a batch before it has ended.
         noise: The errors of the answers.
         cache: The prompt tokens that count as cached.
+        refuse: Chats whose last message has this text are refused, as not understood.
         max_output: The most tokens of an answer, also if a request allows more.
         seed: Of the faults that have a rate.
         plans: The folder with the `prompts/` that it understands.
@@ -59,7 +60,7 @@ class StandIn:
         self,
         *,
         undated: bool = False,
-        latency: float | Latency = 0.0,
+        latency: float = 0.0,
         embedding_latency: float = 0.0,
         rates: Rates | None = None,
         faults: tuple[Fault, ...] = (),
@@ -67,13 +68,14 @@ class StandIn:
         batch_looks: int = 2,
         noise: Noise | None = None,
         cache: PrefixCache | None = None,
+        refuse: str = "",
         max_output: int = 1 << 20,
         seed: int = 1,
         plans: Path = PLANS,
         port: int = 0,
     ) -> None:
-        self.undated, self.embedding_latency = undated, embedding_latency
-        self.latency = latency
+        self.undated, self.latency = undated, latency
+        self.embedding_latency = embedding_latency
         self.rates, self.noise, self.cache = (
             rates or Rates(),
             noise or Noise(),
@@ -82,7 +84,7 @@ class StandIn:
         self.faults = Faults(faults, seed)
         self.batches = Batches(self._line, batch_faults, batch_looks)
         self.port, self.max_output = port, max_output
-        self.watch = Watch()
+        self.watch, self.refuse = Watch(), refuse
         self._reader = Reader(plans)
         self._count = TokenCounter(_MODEL).count
         self._runner: web.AppRunner | None = None
@@ -101,15 +103,6 @@ class StandIn:
     def base_url(self) -> str:
         """The base URL for clients."""
         return f"http://127.0.0.1:{self.port}/v1"
-
-    @property
-    def latency(self) -> Latency:
-        """How long chats take; seconds may be set."""
-        return self._latency
-
-    @latency.setter
-    def latency(self, latency: float | Latency) -> None:
-        self._latency = latency if isinstance(latency, Latency) else Latency(latency)
 
     @property
     def calls(self) -> Counter[str]:
@@ -138,6 +131,8 @@ class StandIn:
 
     def answer(self, body: Mapping[str, Any]) -> tuple[str, str]:
         """The question of a chat, and its answer, mostly as JSON. Raises NotUnderstood."""
+        if self.refuse and self.refuse in body["messages"][-1]["content"]:
+            raise NotUnderstood("this row is refused")
         if form := graphiti.form_of(body):
             return form, json.dumps(
                 graphiti.answer(body, self._noise(body), undated=self.undated), ensure_ascii=False
@@ -196,23 +191,23 @@ class StandIn:
     ) -> web.StreamResponse:
         counters = self.counters
         texts = [message["content"] for message in body["messages"]]
-        prompt, others = self._prompt_tokens(body), counters.in_flight - 1
+        prompt = self._prompt_tokens(body)
         if wait := self.rates.wait(prompt):
             counters.refused += 1
             return error(
                 429, "Rate limit reached", "rate_limit_exceeded", retry_after=round(wait, 3)
             )
         if fault and fault.unanswered:
-            await asyncio.sleep(self.latency.seconds("", Tokens(prompt, 0, 0), others))
+            await asyncio.sleep(self.latency)
             return await _unanswered(fault, request)
         skill, text = self.answer(body)
-        late = fault.late if fault and fault.kind == "stall" else 0.0
+        stalls = fault is not None and fault.kind == "stall"
         said = (
-            spoilt(fault, text) if fault and not late else Said(text, chances=self._chances(body))
+            spoilt(fault, text) if fault and not stalls else Said(text, chances=self._chances(body))
         )
         said = self._cut(said, body)
         tokens = self._tokens(texts, prompt, said)
-        seconds = late + self.latency.seconds("\0".join(texts), tokens, others)
+        seconds = self.latency + (fault.late if fault and stalls else 0.0)
         if seconds:
             await asyncio.sleep(seconds)
         self.cache.remember(texts)
@@ -280,8 +275,12 @@ class StandIn:
     async def _counters(self, _: web.Request) -> web.Response:
         return web.json_response({**self.counters.as_dict(), "faults": dict(self.faults.hit)})
 
-    async def _reset(self, _: web.Request) -> web.Response:
+    async def _reset(self, request: web.Request) -> web.Response:
+        """Reset the counters; `?noise=` and `?refuse=` change these switches."""
         self.reset()
+        self.refuse = request.query.get("refuse", self.refuse)
+        if "noise" in request.query:
+            self.noise = Noise.parse(request.query["noise"])
         return web.json_response({})
 
 

@@ -13,11 +13,9 @@ from functools import cached_property
 from typing import Any, Self
 
 from benchmarks.world.dates import iso
-from benchmarks.world.difficulty import Difficulty
-from benchmarks.world.difficulty import difficulty as known
+from benchmarks.world.difficulty import LEVELS, Difficulty
 from benchmarks.world.gold import Episode, Gold, told
 from benchmarks.world.life import Thing, Truth, live
-from benchmarks.world.mistakes import altered
 from benchmarks.world.telling import Calling, Statement, tell, worded
 
 _NAMESPACE = uuid.UUID("6f1d6d0e-3f5a-5b0e-9a53-0d8f6f6a2c11")
@@ -51,16 +49,18 @@ class World:
         cls,
         seed: int,
         people: int = 8,
-        difficulty: int | str | Difficulty = 1,
+        difficulty: int | str = 1,
         group: str = "world",
     ) -> Self:
         """Draw a world with so many people; about nine messages for each. Raises ValueError."""
-        hard = known(difficulty)
+        if str(difficulty) not in LEVELS:
+            raise ValueError(f'a world has no difficulty "{difficulty}": {", ".join(LEVELS)}')
+        hard = LEVELS[str(difficulty)]
         if not 2 <= people <= 2000:
             raise ValueError(f"a world has 2 to 2,000 people, not {people}")
-        draw = random.Random(f"world/{seed}/{people}/{hard.base}")
+        draw = random.Random(f"world/{seed}/{people}/{hard.level}")
         truth = live(draw, people, hard)
-        statements = altered(f"{seed}/{people}", truth, tell(draw, truth, hard), hard)
+        statements = tell(draw, truth, hard)
         messages = _Messages(draw, truth, hard, group)
         return cls(seed, hard, group, truth, tuple(messages.of(statements)))
 
@@ -119,12 +119,7 @@ class _Messages:
         """Whether an earlier statement fits into one message with the next: it is still valid then,
         and differs.
         """
-        if (
-            not self._hard.shared
-            or said[0].alone
-            or more.alone
-            or (more.at - said[0].at).days >= _NEAR
-        ):
+        if self._hard.level == 0 or (more.at - said[0].at).days >= _NEAR:
             return False
         spans = [s.span for s in said if s.span]
         holds = all(span.old or span.until is None or span.until > more.at for span in spans)
@@ -154,7 +149,11 @@ class _Messages:
         """A person who speaks of himself, or of others."""
         subjects = {s.source for s in said}
         alone = next(iter(subjects))
-        if len(subjects) > 1 or alone not in self._speakers or any(s.of_others for s in said):
+        if (
+            len(subjects) > 1
+            or alone not in self._speakers
+            or any(s.kind == "denied" for s in said)
+        ):
             return self._another(said)
         return alone if self._draw.random() < 0.5 else self._another(said)
 
