@@ -137,5 +137,5 @@ BENCHMARK = Benchmark(
             {"what": GROWTH, "episodes": tuple(EPISODES)}, "xy",
         ),
     ),
-    sources=(*Benchmark.sources, "benchmarks/ingest", "benchmarks/search", "benchmarks/graphiti_core.py"),
+    sources=(*Benchmark.sources, "benchmarks/ingest", "benchmarks/search", "benchmarks/graphiti_itself.py"),
 )  # fmt: skip

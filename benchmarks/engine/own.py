@@ -18,8 +18,6 @@ from semgraph.optimizer import optimize
 
 PLAN = ROOT / "plans" / "add_episode.yaml"
 Figures = dict[str, float | int]
-DIMENSIONS = 256
-"""The length of vectors; configured, since a request for it would be an extra call."""
 
 
 def started(command: tuple[str, ...], _: int) -> Figures:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import Any
 
 import psutil
 
-from benchmarks.engine.own import DIMENSIONS, PLAN
-from benchmarks.frame.processes import figures_of, interpreter, printed
-from benchmarks.frame.serving import Server, on_wire, same_as_counted, serving
+from benchmarks.engine.own import PLAN
+from benchmarks.frame.processes import request, serve
+from benchmarks.frame.serving import DIMENSIONS, Server, on_wire, same_as_counted, serving
 from benchmarks.ingest.ours import neo4j
 from benchmarks.ingest.streams import groups
 from semgraph.frontend.load import load_plan
@@ -30,9 +29,9 @@ def measured(engine: str, _: int) -> dict[str, float]:
     """Episodes of many groups over the local Neo4j; all by the interpreter that has Ray. CPU is that
     of the process and of all that it started. Raises Unmeasured.
     """
-    python = interpreter("ray")
     with serving("--latency", str(LATENCY)) as server:
-        return figures_of("benchmarks.engine.workers", engine, server.url, python=python)
+        job = {"engine": engine, "url": server.url}
+        return request("benchmarks.engine.workers", job, peer="ray", alone=True)
 
 
 async def _run(engine: str, url: str, folder: Path, episodes: int, number: int) -> Any:
@@ -56,14 +55,15 @@ def _cpu() -> float:
     return sum(sum(one.cpu_times()[:2]) for one in (own, *own.children(recursive=True)))
 
 
-async def _measured(engine: str, server: Server, folder: Path) -> dict[str, float]:
+async def _measured(engine: str, url: str, folder: Path) -> dict[str, float]:
+    server = Server(url)
     (folder / "semgraph.toml").write_text(f"[limits]\nin_flight = {FLIGHT}\n")
     at = status(neo4j())
     os.environ |= {"NEO4J_URI": at.uri, "NEO4J_USER": at.user, "NEO4J_PASSWORD": at.password}
-    await _run(engine, server.url, folder, 12, 4)  # imports, and workers that start
+    await _run(engine, url, folder, 12, 4)  # imports, and workers that start
     server.reset()
     began, cpu = time.perf_counter(), _cpu()
-    result = await _run(engine, server.url, folder, EPISODES, GROUPS)
+    result = await _run(engine, url, folder, EPISODES, GROUPS)
     seconds, cpu = time.perf_counter() - began, _cpu() - cpu
     total = result.meter.total()
     same_as_counted(total, on_wire(server))
@@ -74,6 +74,5 @@ async def _measured(engine: str, server: Server, folder: Path) -> dict[str, floa
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("OPENAI_API_KEY", "none")
     with tempfile.TemporaryDirectory() as folder:
-        printed(asyncio.run(_measured(sys.argv[1], Server(sys.argv[2]), Path(folder))))
+        serve(lambda job: asyncio.run(_measured(**job, folder=Path(folder))))

@@ -183,5 +183,5 @@ BENCHMARK = Benchmark(
             ("episodes", "CPU ms an episode"), {"what": "growth"}, "xy",
         ),
     ),
-    sources=(*Benchmark.sources, "benchmarks/graphiti_core.py"),
+    sources=(*Benchmark.sources, "benchmarks/graphiti_itself.py"),
 )  # fmt: skip

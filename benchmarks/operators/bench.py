@@ -33,7 +33,7 @@ def _run(task: str, way: str, latency: float, noise: str, trial: int) -> Figures
         server.reset(noise=f"{noise},seed={trial + 1}" if noise else "", refuse=MARK)
         if way.lower().startswith("lotus"):
             job = {"url": server.url, "task": task, "way": way}
-            return request("lotus", "benchmarks.operators.measure", job)
+            return request("benchmarks.operators.measure", job, peer="lotus")
         return way_of(server, task, way)
 
 

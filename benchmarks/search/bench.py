@@ -144,5 +144,5 @@ BENCHMARK = Benchmark(
             "xy",
         ),
     ),
-    sources=(*Benchmark.sources, "benchmarks/graphiti_core.py"),
+    sources=(*Benchmark.sources, "benchmarks/graphiti_itself.py"),
 )  # fmt: skip

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.frame.processes import Watch
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import EdgeWrite, Method, NodeWrite, SearchQuery, WriteBatch
 from semgraph.stores.sqlite.store import SqliteStore
@@ -154,22 +155,6 @@ def rows_of(texts: Sequence[str], vectors: Singles) -> pa.Table:
     return pa.table(columns)
 
 
-class Clock:
-    """Wall and CPU milliseconds of the body of its `with`."""
-
-    def __init__(self) -> None:
-        self.wall: list[float] = []
-        self.cpu: list[float] = []
-
-    def __enter__(self) -> None:
-        self._started = time.perf_counter(), time.process_time()
-
-    def __exit__(self, *_: object) -> None:
-        wall, cpu = self._started
-        self.wall.append((time.perf_counter() - wall) * 1e3)
-        self.cpu.append((time.process_time() - cpu) * 1e3)
-
-
 async def measure(
     store: SqliteStore, bare: Bare, data: Data, kind: str, at_once: int
 ) -> dict[str, float]:
@@ -180,29 +165,37 @@ async def measure(
     query, texts = SearchQuery("FACT", (words, near), ("fact",)), data.queries[kind]
     alone = SearchQuery("FACT", (Method("nearest", "fact", "vector", k=NEAREST),), ("fact",))
     await store.search([query], rows_of(texts, data.asked))
-    parts, hybrid, product, by_vector, found = Clock(), Clock(), Clock(), Clock(), 0
+    parts, hybrid, product, by_vector = watches = tuple(list[Watch]() for _ in range(4))
+    found = 0
     for first in range(0, len(texts), at_once):
         rows = rows_of(texts[first : first + at_once], data.asked[first : first + at_once])
-        with parts:
+        turn = [Watch() for _ in watches]
+        with turn[0]:
             bare.search(texts[first], data.asked[first])
-        with hybrid:
+        with turn[1]:
             await store.search([query], rows)
-        with product:
+        with turn[2]:
             exact = bare.nearest(data.asked[first], NEAREST)
-        with by_vector:
+        with turn[3]:
             [hits] = await store.search([alone], rows.slice(0, 1))
+        for watch, one in zip(watches, turn, strict=True):
+            watch.append(one)
         found += len({f"f{row:08}" for row in exact} & set(hits["uuid"].to_pylist()))
-    requests = len(parts.wall)
+    requests = len(parts)
     figures = {
-        "p50_ms": statistics.median(hybrid.wall) / at_once,
-        "p95_ms": sorted(hybrid.wall)[int(0.95 * (requests - 1))] / at_once,
-        "bare_p50_ms": statistics.median(parts.wall),
-        "cpu_ms": statistics.median(hybrid.cpu) / at_once,
-        "of_product": statistics.median(by_vector.wall) / statistics.median(product.wall),
+        "p50_ms": _median(hybrid) / at_once,
+        "p95_ms": 1e3 * sorted(one.seconds for one in hybrid)[int(0.95 * (requests - 1))] / at_once,
+        "bare_p50_ms": _median(parts),
+        "cpu_ms": 1e3 * statistics.median(one.cpu for one in hybrid) / at_once,
+        "of_product": _median(by_vector) / _median(product),
         "recall": found / (NEAREST * requests),
     }
     figures["of_bare"] = figures["p50_ms"] / figures["bare_p50_ms"]
     return {name: round(value, 3) for name, value in figures.items()}
+
+
+def _median(watches: Sequence[Watch]) -> float:
+    return 1e3 * statistics.median(watch.seconds for watch in watches)
 
 
 class Kept(NamedTuple):
