@@ -61,7 +61,7 @@ class Conversation:
 
 
 def of_world(
-    seed: int, people: int = 8, difficulty: str | int = 1, count: int = 48, *, noise: float = 0.0
+    seed: int, people: int = 8, difficulty: str | int = 1, count: int = 48
 ) -> Conversation:
     """A conversation of a synthetic world, with questions of all kinds.
 
@@ -70,10 +70,8 @@ def of_world(
         people: Its people; about nine turns for each.
         difficulty: Of the wording, as in `World.make`.
         count: The number of questions.
-        noise: The share of turns of small talk that is put between the others.
     """
-    hard = f"{difficulty},talk={noise}" if noise else difficulty
-    world = World.make(seed, people, hard, group=f"world-{seed}")
+    world = World.make(seed, people, difficulty, group=f"world-{seed}")
     return after(world, len(world.episodes), count, (*KINDS, *WIDER))
 
 

@@ -235,7 +235,7 @@ def ranked() -> Rankings:
     )
 
 
-async def answered(own: Asking, name: str, way: str) -> Figures:
+async def answered(name: str, way: str, own: Asking, _: int) -> Figures:
     """How right the answers of one implementation are."""
     task: Verdicts | Rankings = joined() if name == JOIN else ranked()
     if name == FILTER:
@@ -250,31 +250,21 @@ async def answered(own: Asking, name: str, way: str) -> Figures:
         return task.figures(await own.answer(task.node, task.rows, way))
 
 
-async def contradicted(own: Asking, split: str) -> Figures:
+async def contradicted(split: str, own: Asking, _: int) -> Figures:
     """Stories of which some end a fact: whether those facts end, and no others, by the step of
     add_episode that compares a new fact with the known ones.
     """
     right, wrong, missed = list[str](), list[str](), list[str]()
     for story in (line for line in _read("contradictions") if line["split"] == split):
         name, at = story["name"], datetime(2025, 3, 3, 9, tzinfo=UTC)
-        fact = {
-            "uuid": "new",
-            "group_id": name,
-            "said_at": at,
-            "fact": story["new"],
-            "valid_at": at,
-        }
+        times = {"said_at": at, "valid_at": at, "invalid_at": None}
+        fact = {"uuid": "new", "group_id": name, "fact": story["new"], **times}
+        pair = {"uuid": "new", "pool": "rival"}
         pairs = [
-            {
-                "uuid": "new",
-                "known": str(n),
-                "pool": "rival",
-                "old": {"fact": known["fact"]},
-                "rank": n + 1,
-            }
+            {**pair, "known": str(n), "old": {"fact": known["fact"]}, "rank": n + 1}
             for n, known in enumerate(story["known"])
         ]
-        result = await own.run("ask_apart", facts=[{**fact, "invalid_at": None}], pairs=pairs)
+        result = await own.run("ask_apart", facts=[fact], pairs=pairs)
         verdicts = result.tables["verdicts"].to_pylist()
         ended = {int(row["known"]) for row in verdicts if row["verdict"] == "contradicts"}
         due = {n for n, known in enumerate(story["known"]) if known["is"] == "contradicts"}

@@ -51,93 +51,74 @@ class Claim:
     wrong: str = ""
 
 
+_FIRST = {
+    "is": "am", "has": "have", "works": "work", "lives": "live", "leads": "lead", "knows": "know"
+}  # fmt: skip
+"""Verbs in the first person."""
+
+
 @dataclass(frozen=True)
 class Phrase:
-    """A wording of a relation: in the third person, and in the first."""
+    """A wording of a relation in the third person: a state or, with `event`, a change."""
 
     third: str
-    first: str
     event: bool = False
+
+    @property
+    def first(self) -> str:
+        """The same in the first person.
+
+        >>> Phrase("is the head of").first
+        'am the head of'
+        """
+        return " ".join(_FIRST.get(word, word) for word in self.third.split())
 
 
 @dataclass(frozen=True)
 class Way:
-    """The wordings of a relation: in the present, in the past, and further ones that only the
-    parser knows, as a pattern.
+    """The wordings of a relation: as a state and as a change in the present, in the past, and
+    further ones that only the parser knows, as a pattern.
     """
 
     relation: str
-    now: tuple[Phrase, ...]
+    states: tuple[str, ...]
+    events: tuple[str, ...] = ()
     past: str = ""
     also: str = ""
 
     @property
+    def now(self) -> tuple[Phrase, ...]:
+        """The wordings in the present."""
+        return (*map(Phrase, self.states), *(Phrase(event, event=True) for event in self.events))
+
+    @property
     def pattern(self) -> str:
         """All verbs, the longest first."""
-        said = sorted(
-            {p.third for p in self.now} | ({self.past} if self.past else set()),
-            key=len,
-            reverse=True,
-        )
-        return "|".join([*map(re.escape, said), *([self.also] if self.also else [])])
+        said = {*self.states, *self.events, *filter(None, [self.past])}
+        longest = sorted(said, key=len, reverse=True)
+        return "|".join([*map(re.escape, longest), *filter(None, [self.also])])
 
 
 # What the world says, by kind. `left` and `handed` end a job and a lead, `never` says that there
 # was none.
 WAYS: dict[str, Way] = {
     "left": Way(
-        "LEFT",
-        (
-            Phrase("no longer works at", "no longer work at"),
-            Phrase("has left", "have left", event=True),
-        ),
-        also="no longer works for|left|quit",
+        "LEFT", ("no longer works at",), ("has left",), also="no longer works for|left|quit"
     ),
-    "handed": Way(
-        "HANDED_OVER",
-        (
-            Phrase("no longer leads", "no longer lead"),
-            Phrase("has handed over", "have handed over", event=True),
-        ),
-    ),
-    "never": Way(
-        "NEVER_WORKED_AT",
-        (
-            Phrase("has never worked at", "have never worked at"),
-            Phrase("never worked at", "never worked at"),
-        ),
-    ),
+    "handed": Way("HANDED_OVER", ("no longer leads",), ("has handed over",)),
+    "never": Way("NEVER_WORKED_AT", ("has never worked at", "never worked at")),
     "job": Way(
         "WORKS_AT",
-        (
-            Phrase("works at", "work at"),
-            Phrase("is employed by", "am employed by"),
-            Phrase("has joined", "have joined", event=True),
-            Phrase("has taken a job at", "have taken a job at", event=True),
-        ),
+        ("works at", "is employed by"),
+        ("has joined", "has taken a job at"),
         "worked at",
         "works for|worked for|has started (?:at|for)|is working (?:at|for)|joined",
     ),
     "home": Way(
-        "LIVES_IN",
-        (
-            Phrase("lives in", "live in"),
-            Phrase("has moved to", "have moved to", event=True),
-            Phrase("has settled in", "have settled in", event=True),
-        ),
-        "lived in",
-        "moved to",
+        "LIVES_IN", ("lives in",), ("has moved to", "has settled in"), "lived in", "moved to"
     ),
-    "lead": Way(
-        "LEADS",
-        (
-            Phrase("leads", "lead"),
-            Phrase("is the head of", "am the head of"),
-            Phrase("has taken over", "have taken over", event=True),
-        ),
-        "led",
-    ),
-    "knows": Way("KNOWS", (Phrase("knows", "know"), Phrase("is a friend of", "am a friend of"))),
+    "lead": Way("LEADS", ("leads", "is the head of"), ("has taken over",), "led"),
+    "knows": Way("KNOWS", ("knows", "is a friend of")),
 }
 ENDS = {"left": "job", "handed": "lead", "never": "job"}
 """Kinds that end another of the same subject and target."""
