@@ -122,6 +122,24 @@ WAYS: dict[str, Way] = {
 }
 ENDS = {"left": "job", "handed": "lead", "never": "job"}
 """Kinds that end another of the same subject and target."""
+Relation = tuple[str, object, object]
+"""A kind, a subject and a target."""
+
+
+def excludes(other: Relation, one: Relation) -> bool:
+    """Whether two relations cannot hold together: one ends the other, or nobody has both homes or
+    jobs, or nothing both leads.
+    """
+    (kind, *ends), (its_kind, *its_ends) = other, one
+    if ENDS.get(kind) == its_kind or ENDS.get(its_kind) == kind:
+        return ends == its_ends
+    if kind != its_kind:
+        return False
+    if kind in {"home", "job"}:
+        return ends[0] == its_ends[0]
+    return kind == "lead" and ends[1] == its_ends[1]
+
+
 _EVENTS = r"(?:has |have )?(?:moved to|settled in|joined|taken a job at|taken over|handed over|left)|quit|has started"
 
 # Patterns with their relation and kind, in the order of attempts.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from benchmarks.world.claims import ENDS, WAYS
+from benchmarks.world.claims import WAYS, Relation, excludes
 from benchmarks.world.life import Span, Thing
 from benchmarks.world.telling import Statement
 
@@ -96,8 +96,7 @@ def told(episodes: Sequence[Episode], at: datetime | None = None) -> Gold:
 
 
 def _fact(one: _Known, known: Iterable[_Known]) -> Fact:
-    others = [other for other in known if _excludes(other.span, one.span)]
-    later = [other.valid_at for other in others if other.valid_at > one.valid_at]
+    later = [o.valid_at for o in known if o.valid_at > one.valid_at and excludes(*_both(o, one))]
     until = min([*later, *([one.until] if one.until else [])], default=None)
     span = one.span
     return Fact(
@@ -106,18 +105,8 @@ def _fact(one: _Known, known: Iterable[_Known]) -> Fact:
     )  # fmt: skip
 
 
-def _excludes(other: Span, span: Span) -> bool:
-    """Whether two spans cannot hold together."""
-    if other.key == span.key:
-        return False
-    pair = (other.source, other.target) == (span.source, span.target)
-    if ENDS.get(other.kind) == span.kind or ENDS.get(span.kind) == other.kind:
-        return pair
-    if other.kind != span.kind:
-        return False
-    if span.kind in {"home", "job"}:
-        return other.source == span.source
-    return span.kind == "lead" and other.target == span.target
+def _both(*known: _Known) -> tuple[Relation, ...]:
+    return tuple((one.span.kind, one.span.source, one.span.target) for one in known)
 
 
 def _entities(episodes: Sequence[Episode]) -> tuple[Entity, ...]:

@@ -76,11 +76,8 @@ class StandIn:
     ) -> None:
         self.undated, self.latency = undated, latency
         self.embedding_latency = embedding_latency
-        self.rates, self.noise, self.cache = (
-            rates or Rates(),
-            noise or Noise(),
-            cache or PrefixCache(),
-        )
+        self.rates, self.cache = rates or Rates(), cache or PrefixCache()
+        self.noise = noise or Noise()
         self.faults = Faults(faults, seed)
         self.batches = Batches(self._line, batch_faults, batch_looks)
         self.port, self.max_output = port, max_output
@@ -171,10 +168,8 @@ class StandIn:
         body = _with_plain_texts(await request.json())
         self.requests.append(body)
         self.watch.see(body)
-        counters, number = (
-            self.counters,
-            len(self.requests),
-        )  # its own, also if `reset` comes during it
+        # its own, also if `reset` comes during it
+        counters, number = self.counters, len(self.requests)
         counters.arrived()
         try:
             return await self._answered(body, self.faults.of(number), request)
@@ -190,9 +185,7 @@ class StandIn:
         self, body: Mapping[str, Any], fault: Fault | None, request: web.Request
     ) -> web.StreamResponse:
         counters = self.counters
-        texts = [message["content"] for message in body["messages"]]
-        prompt = self._prompt_tokens(body)
-        if wait := self.rates.wait(prompt):
+        if wait := self.rates.wait(self._prompt_tokens(body)):
             counters.refused += 1
             return error(
                 429, "Rate limit reached", "rate_limit_exceeded", retry_after=round(wait, 3)
@@ -200,24 +193,26 @@ class StandIn:
         if fault and fault.unanswered:
             await asyncio.sleep(self.latency)
             return await _unanswered(fault, request)
-        skill, text = self.answer(body)
-        stalls = fault is not None and fault.kind == "stall"
-        said = (
-            spoilt(fault, text) if fault and not stalls else Said(text, chances=self._chances(body))
-        )
-        said = self._cut(said, body)
-        tokens = self._tokens(texts, prompt, said)
-        seconds = self.latency + (fault.late if fault and stalls else 0.0)
+        skill, said, tokens = self._reply(body, fault)
+        seconds = self.latency + (fault.late if fault and fault.kind == "stall" else 0.0)
         if seconds:
             await asyncio.sleep(seconds)
-        self.cache.remember(texts)
+        self.cache.remember([message["content"] for message in body["messages"]])
         counters.seconds += seconds
         counters.answered(skill, tokens, said.text)
         return web.json_response(completion(body["model"] + "-2025-04-14", said, tokens))
 
-    def _tokens(self, texts: list[str], prompt: int, said: Said) -> Tokens:
+    def _reply(self, body: Mapping[str, Any], fault: Fault | None) -> tuple[str, Said, Tokens]:
+        """The question of a chat, the reply, with its fault, and the tokens of both."""
+        skill, text = self.answer(body)
+        if fault is None or fault.unanswered or fault.kind == "stall":
+            said = Said(text, chances=self._chances(body))
+        else:
+            said = spoilt(fault, text)
+        said, prompt = self._cut(said, body), self._prompt_tokens(body)
+        texts = [message["content"] for message in body["messages"]]
         cached = min(prompt, self.cache.cached(texts, self._count))
-        return Tokens(prompt, cached, self._count(said.text or said.refusal or ""))
+        return skill, said, Tokens(prompt, cached, self._count(said.text or said.refusal or ""))
 
     def _cut(self, said: Said, body: Mapping[str, Any]) -> Said:
         """A reply within the limits of the request and of the model."""
@@ -235,17 +230,11 @@ class StandIn:
         """The status and the document of a chat in a batch."""
         self.requests.append(body)
         self.watch.see(body)
-        fault = self.faults.of(len(self.requests))
         try:
-            skill, text = self.answer(body)
+            skill, said, tokens = self._reply(body, self.faults.of(len(self.requests)))
         except NotUnderstood as reason:
             return 400, {"error": {"message": str(reason), "code": None}}
-        plain = fault is None or fault.unanswered or fault.kind == "stall"
-        said = Said(text, chances=self._chances(body)) if plain else spoilt(fault, text)
-        said = self._cut(said, body)
-        texts = [message["content"] for message in body["messages"]]
-        tokens = self._tokens(texts, self._prompt_tokens(body), said)
-        self.cache.remember(texts)
+        self.cache.remember([message["content"] for message in body["messages"]])
         self.counters.attempts += 1
         self.counters.batched += 1
         self.counters.answered(skill, tokens)

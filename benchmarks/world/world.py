@@ -94,36 +94,26 @@ class _Messages:
         number, rest = 0, list(statements)
         while rest:
             said = [rest.pop(0)]
-            while (
-                rest
-                and len(said) < 3
-                and self._may_join(said, rest[0])
-                and self._draw.random() < 0.4
-            ):
+            while rest and len(said) < 3 and self._joins(said, rest[0]):
                 said.append(rest.pop(0))
             number += 1
             yield self._message(number, said)
             if self._hard.talk and self._draw.random() < self._hard.talk and rest:
                 number += 1
                 between = said[-1].at + (rest[0].at - said[-1].at) / 2
-                yield self._made(
-                    number,
-                    between,
-                    self._draw.choice(self._speakers),
-                    self._draw.choice(_SMALL_TALK),
-                    (),
-                    [],
-                )
+                speaker, text = self._draw.choice(self._speakers), self._draw.choice(_SMALL_TALK)
+                yield self._made(number, between, speaker, text)
 
-    def _may_join(self, said: Sequence[Statement], more: Statement) -> bool:
-        """Whether an earlier statement fits into one message with the next: it is still valid then,
-        and differs.
+    def _joins(self, said: Sequence[Statement], more: Statement) -> bool:
+        """Whether a statement joins earlier ones in a message, by chance if they are still valid
+        then, and differ.
         """
         if self._hard.level == 0 or (more.at - said[0].at).days >= _NEAR:
             return False
         spans = [s.span for s in said if s.span]
         holds = all(span.old or span.until is None or span.until > more.at for span in spans)
-        return holds and more.span not in spans and all(s.when != "yesterday" for s in said)
+        fits = holds and more.span not in spans and all(s.when != "yesterday" for s in said)
+        return fits and self._draw.random() < 0.4
 
     def _message(self, number: int, said: Sequence[Statement]) -> Episode:
         speaker = self._speaker(said)
@@ -131,19 +121,15 @@ class _Messages:
         named: list[tuple[Thing, str]] = []
         call = Calling(self._draw, self._hard)
         for before, one in zip([None, *said], said, strict=False):
-            again = (
-                before is not None
-                and before.source == one.source
-                and one.source != speaker
-                and not one.source.role
-            )
+            alike = before is not None and before.source == one.source
+            again = alike and one.source != speaker and not one.source.role
             pronoun = again and one.kind != "denied" and self._draw.random() < 0.5
             sentence, found = worded(one, call, speaker=speaker, pronoun=pronoun)
             sentences.append(sentence)
             named += found
         if self._hard.talk and self._draw.random() < 4 * self._hard.talk:
             sentences.insert(self._draw.choice((0, len(sentences))), self._draw.choice(_SMALL_TALK))
-        return self._made(number, said[-1].at, speaker, " ".join(sentences), tuple(said), named)
+        return self._made(number, said[-1].at, speaker, " ".join(sentences), said, named)
 
     def _speaker(self, said: Sequence[Statement]) -> Thing:
         """A person who speaks of himself, or of others."""
@@ -165,15 +151,10 @@ class _Messages:
         return self._draw.choice(others or self._speakers)
 
     def _made(
-        self,
-        number: int,
-        at: datetime,
-        speaker: Thing,
-        text: str,
-        said: tuple[Statement, ...],
-        named: list[tuple[Thing, str]],
-    ) -> Episode:
+        self, number: int, at: datetime, speaker: Thing, text: str, said: Sequence[Statement] = (),
+        named: Sequence[tuple[Thing, str]] = (),
+    ) -> Episode:  # fmt: skip
         content = f"{speaker.name}(user): {text}"
         key = str(uuid.uuid5(_NAMESPACE, f"{self._group}/{number}/{content}/{iso(at)}"))
         mentions = tuple(dict.fromkeys([(speaker, speaker.name), *named]))
-        return Episode(number, key, at, content, said, mentions)
+        return Episode(number, key, at, content, tuple(said), mentions)

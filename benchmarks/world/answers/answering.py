@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.world.answers.judging import is_form_of
 from benchmarks.world.answers.reading import listed
-from benchmarks.world.claims import ENDS, NAME, Claim
+from benchmarks.world.claims import ENDS, NAME, Claim, Relation, excludes
 from benchmarks.world.dates import MONTHS, dated, iso
 from benchmarks.world.messages import claims_in
 from benchmarks.world.requests import Record
@@ -23,7 +23,6 @@ _NEVER = "0002-01-02T00:00:00Z"  # a time of which no message speaks
 _DAY = r"\d{4}-\d\d-\d\d"
 _VALID = re.compile(rf"\s*\((?:from (?P<since>{_DAY}))?\s?(?:until (?P<until>{_DAY}))?\)$")
 _SAID_ON = re.compile(rf"(?P<day>{_DAY}): ")
-_ONE_TARGET, _ONE_SUBJECT = frozenset({"job", "home"}), frozenset({"lead"})
 _WHO = rf"(?:{NAME}(?: the [a-z]+)?)"
 _ENTITY = rf"(?:the one who leads {_WHO}|the one whom (?:the one who leads )?{_WHO} knows|{_WHO})"
 
@@ -47,6 +46,11 @@ class Held:
     until: str | None
     named: bool
     sources: tuple[int, ...]
+
+    @property
+    def relation(self) -> Relation:
+        """Its kind, subject and target."""
+        return self.kind, self.subject, self.target
 
     def holds(self, at: str) -> bool:
         """Whether it held at a time."""
@@ -177,7 +181,7 @@ class _Told:
         if claim.wrong or claim.kind == "never":
             denied = self.name(claim.wrong) if claim.wrong else target
             kind = claim.kind if claim.wrong else ENDS["never"]
-            wrong = [h for h in found if (h.kind, h.subject, h.target) == (kind, subject, denied)]
+            wrong = [h for h in found if h.relation == (kind, subject, denied)]
             for one in wrong[-1:]:
                 found.remove(one)
                 since = since if mention.named else min(since, one.since)
@@ -186,14 +190,7 @@ class _Told:
         new = Held(
             claim.kind, subject, target, since, claim.until, mention.named, (mention.number,)
         )
-        last = next(
-            (
-                h
-                for h in reversed(found)
-                if (h.kind, h.subject, h.target) == (new.kind, subject, target)
-            ),
-            None,
-        )
+        last = next((h for h in reversed(found) if h.relation == new.relation), None)
         if last is None or not _continues(last, new, found, said=mention.at):
             found.append(new)
             return
@@ -246,25 +243,12 @@ def _continues(last: Held, new: Held, found: Sequence[Held], *, said: str) -> bo
     """Whether a statement is about a relation that was stated before: nothing ended it between."""
     if new.until is not None or last.until is not None:
         return (last.until or new.until) == new.until and new.named == last.named
-    between = (h for h in found if _excludes(h, last) and last.since < h.since <= said)
-    return not any(between)
-
-
-def _excludes(other: Held, one: Held) -> bool:
-    """Whether two relations cannot hold together."""
-    if other is one:
-        return False
-    if ENDS.get(other.kind) == one.kind or ENDS.get(one.kind) == other.kind:
-        return (other.subject, other.target) == (one.subject, one.target)
-    if other.kind != one.kind:
-        return False
-    if one.kind in _ONE_TARGET:
-        return other.subject == one.subject
-    return one.kind in _ONE_SUBJECT and other.target == one.target
+    between = (h for h in found if last.since < h.since <= said)
+    return not any(excludes(h.relation, last.relation) for h in between)
 
 
 def _end(one: Held, found: Sequence[Held]) -> str | None:
-    later = [h.since for h in found if _excludes(h, one) and h.since > one.since]
+    later = [h.since for h in found if h.since > one.since and excludes(h.relation, one.relation)]
     return min([*later, *([one.until] if one.until else [])], default=None)
 
 
