@@ -14,12 +14,10 @@ import psutil
 from benchmarks.engine.own import PLAN
 from benchmarks.frame.processes import request, serve
 from benchmarks.frame.serving import DIMENSIONS, Server, on_wire, same_as_counted, serving
-from benchmarks.ingest.ours import neo4j
+from benchmarks.ingest.ours import cleared, neo4j
 from benchmarks.ingest.streams import groups
-from semgraph.frontend.load import load_plan
 from semgraph.session import Session
 from semgraph.stores.neo4j.local.server import status
-from semgraph.stores.neo4j.store import local_store
 
 ALONE = "no engine"
 EPISODES, GROUPS, LATENCY, FLIGHT = 2_000, 400, 0.2, 200
@@ -35,17 +33,10 @@ def measured(engine: str, _: int) -> dict[str, float]:
 
 
 async def _run(engine: str, url: str, folder: Path, episodes: int, number: int) -> Any:
-    given: dict[str, Any] = {
-        "llm": f"openai:stand-in@{url}",
-        "embedder": f"openai:stand-in@{url}?dimensions={DIMENSIONS}",
-        "store": "neo4j",
-        "folder": folder,
-        **({} if engine == ALONE else {"engine": engine}),
-    }
-    store = local_store(neo4j())
-    await store.ensure(load_plan(PLAN).graph, DIMENSIONS)
-    await store.clear()
-    await store.aclose()
+    model = f"openai:stand-in@{url}"
+    given: dict[str, Any] = {"llm": model, "embedder": f"{model}?dimensions={DIMENSIONS}"}
+    given |= {"store": "neo4j", "folder": folder} | ({} if engine == ALONE else {"engine": engine})
+    await cleared()
     async with Session(**given) as session:
         return await session.arun(PLAN, episodes=groups(episodes, number))
 

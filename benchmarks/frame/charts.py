@@ -12,7 +12,7 @@ from html import escape
 from typing import Any
 
 from benchmarks.frame.lines import Line
-from benchmarks.frame.tables import OLD, of_one_kind, old_code
+from benchmarks.frame.tables import OLD, old_code
 
 INK = ("#1f2328", "#e6edf3")
 COLOURS = (
@@ -71,7 +71,7 @@ class Chart:
         own = [o for o in lines if o.is_of(self.where) and not o.failed and self.series in o.key]
         found: dict[str, dict[float, list[float]]] = {}
         xs: dict[str, list[float]] = {}
-        for line in of_one_kind(own):
+        for line in own:
             x, y = line.figures.get(self.x, line.key.get(self.x)), line.figures.get(self.y)
             if x is not None and y is not None:
                 name = f"{line.key[self.series]}" + f" {OLD}" * line.old

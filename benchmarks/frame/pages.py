@@ -40,12 +40,9 @@ Measured = Mapping[str, tuple[Benchmark, Sequence[Line]]]
 
 def page(benchmark: Benchmark, lines: Sequence[Line]) -> str:
     """The page of one benchmark. Raises ValueError if lines are of another kind of model."""
-    for line in lines:
-        if line.kind != benchmark.kind:
-            of = (
-                f"{benchmark.name}: {dict(line.key)} is {line.kind}, the benchmark {benchmark.kind}"
-            )
-            raise ValueError(f"{of}. Measure it again.")
+    for line in (one for one in lines if one.kind != benchmark.kind):
+        of = f"{dict(line.key)} is {line.kind}, the benchmark {benchmark.kind}"
+        raise ValueError(f"{benchmark.name}: {of}. Measure it again.")
     order = _order(benchmark, lines)
     return "\n".join([
         f"# {benchmark.name}\n\n{benchmark.question}\n\n{KINDS[benchmark.kind]}\n",

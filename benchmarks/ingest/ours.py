@@ -92,7 +92,7 @@ async def _run(
     plan: str, stream: Stream, where: str, options: Mapping[str, Any], server: Server
 ) -> Figures:
     if where != "memory":
-        await _cleared()
+        await cleared()
     store = _opened(where)
     limits = {name: value for name, value in options.items() if name.startswith("max_")}
     chosen = {name: value for name, value in options.items() if name not in limits}
@@ -141,7 +141,7 @@ def graphiti(
     job: Figures = {"do": "add", "bolt": bolt, "dimensions": DIMENSIONS}
     job |= {"before": told.before, "rows": told.rows, "bulk": bool(options.get("bulk"))}
     with serving(*switches(told, latency)) as server:
-        asyncio.run(_cleared())
+        asyncio.run(cleared())
         job["url"] = server.url
         more = {"environment": options.get("environment"), "alone": alone}
         found = request("benchmarks.graphiti_itself", job, peer="graphiti-core", **more)
@@ -160,7 +160,7 @@ def _by_episode(figures: Figures, stream: Stream) -> Figures:
     return {**figures, "episodes": len(stream.rows), "data": stream.hash, **each, "ms_each": ms}
 
 
-async def _cleared() -> None:
+async def cleared() -> None:
     """Empty the database, and open it again if needed: an opened database is checked once for rows
     of another engine.
     """

@@ -31,7 +31,7 @@ MODEL = "gpt-4.1-mini"
 Found = set[Any] | str
 Figures = dict[str, Any]
 _WARM: set[tuple[str, str]] = set()
-_imported = False
+atexit.register(gc.unfreeze)  # else libraries complain at exit
 
 
 def measured(
@@ -47,7 +47,8 @@ def measured(
     """
     watch = Watch()
     server.reset()
-    _cleared()
+    gc.collect()
+    gc.freeze()  # garbage and modules from before are not inspected again
     found = run(watch)
     wire = on_wire(server)
     if counted is not None:
@@ -61,18 +62,6 @@ def measured(
         run(watch)
         figures["paid_again"] = server.counted()["calls"]
     return figures
-
-
-def _cleared() -> None:
-    """Clear the pending garbage of earlier cases; modules from before the first case are not
-    inspected again.
-    """
-    global _imported  # noqa: PLW0603 - of this interpreter
-    gc.collect()
-    if not _imported:
-        _imported = True
-        gc.freeze()
-        atexit.register(gc.unfreeze)  # else libraries complain at exit
 
 
 def _quality(found: set[Any], truth: set[Any]) -> Figures:
