@@ -20,9 +20,7 @@ JOINED, FILTERED = "sem_join 20 x 20", "sem_filter 100 rows"
 RATES, GROWTHS, SIZES = (0.01, 0.05), (0.0, 0.02, 0.1), (1, 2, 5, 10, 20)
 VOTED, SAMPLES = (0.05, 0.2), (1, 3, 5, 9)
 SLOW = (
-    'lotus(method="heap")',
-    'lotus(method="naive")',
-    'lotus(method="quick-sem")',
+    *(f'lotus(method="{method}")' for method in ("heap", "naive", "quick-sem")),
     "LOTUS (naive)",
 )
 """Implementations that are measured with --full only, like `lotus` on variants of a task."""
@@ -45,14 +43,11 @@ def cases() -> Sequence[Case]:
     found: list[Case] = []
     for task, ways in WAYS.items():
         for way in (*ways, *LOTUS.get(task, ())):
-            more: dict[str, Any] = {
-                "quick": task == FILTERED and not way.startswith(("cascade", "lotus", "LOTUS"))
-            }
-            more["full"] = way in SLOW or (way == "lotus" and "," in task)
-            more["trials"] = 1 if "256" in task else 3
-            found.append(
-                Case(_key(task, way), partial(_run, task, way, LATENCY, ""), settings, **more)
-            )
+            run = partial(_run, task, way, LATENCY, "")
+            quick = task == FILTERED and not way.startswith(("cascade", "lotus", "LOTUS"))
+            full = way in SLOW or (way == "lotus" and "," in task)
+            more = {"quick": quick, "full": full, "trials": 1 if "256" in task else 3}
+            found.append(Case(_key(task, way), run, settings, **more))
     return [*found, *_sharing(), *_voting()]
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +279,9 @@ async def measured_locomo(asking: Asking, part: Part, memory: Memory) -> Figures
     }
 
 
+_RECALLS = {"any": any_at, "all": all_at}
+
+
 async def measured_longmemeval(asking: Asking, part: Part, memory: Memory) -> Figures:
     """The share of right answers by type, by a judge, and of sessions with evidence among the hits.
     Without a verdict an answer is wrong.
@@ -293,23 +297,17 @@ async def measured_longmemeval(asking: Asking, part: Part, memory: Memory) -> Fi
     right = {row["id"]: bool(row["right"]) for row in result.tables["judged"].to_pylist()}
     each = [(q, float(right.get(q.id, False))) for q in part.questions]
     found = [(answers[q.id], q.evidence) for q in part.questions if q.evidence and not q.abstains]
+    recalls = {}
+    for (how, score), by, k in product(_RECALLS.items(), ("cited", "shown"), (5, 10)):
+        shares = [score(k, getattr(answer, by), wanted) for answer, wanted in found]
+        recalls[f"{how}@{k} {by}"] = mean(shares)
     return {
         "questions": len(part.questions),
         "turns": len(part.turns),
         "accuracy": mean([score for _, score in each]),
         "accuracy unanswerable": mean([score for q, score in each if q.abstains]),
-        **{
-            f"accuracy {kind}": mean([score for q, score in each if q.kind == kind])
-            for kind in JUDGED
-        },
-        **{
-            f"{how}@{k} {by}": mean(
-                [score(k, getattr(answer, by), wanted) for answer, wanted in found]
-            )
-            for how, score in (("any", any_at), ("all", all_at))
-            for by in ("cited", "shown")
-            for k in (5, 10)
-        },
+        **{f"accuracy {kind}": mean([s for q, s in each if q.kind == kind]) for kind in JUDGED},
+        **recalls,
         "unanswered": sum(answer.text is None for answer in answers.values()),
         "judge": ", ".join(sorted((asking.judge or asking.llm).versions)),
     }

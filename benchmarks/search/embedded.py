@@ -14,6 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import aclosing
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,10 +65,8 @@ def make(rows: int, dimensions: int, queries: int, seed: int) -> Data:
 
     def texts(count: int, words: int, first: int = 0) -> list[str]:
         share = weight[first:] / weight[first:].sum()
-        return [
-            " ".join(row)
-            for row in vocabulary[first:][rng.choice(20_000 - first, (count, words), p=share)]
-        ]
+        chosen = vocabulary[first:][rng.choice(20_000 - first, (count, words), p=share)]
+        return [" ".join(row) for row in chosen]
 
     def unit(count: int) -> Singles:
         found = rng.standard_normal((count, dimensions), np.float32)
@@ -75,12 +74,8 @@ def make(rows: int, dimensions: int, queries: int, seed: int) -> Data:
         return found
 
     facts, vectors = texts(rows, 12), unit(rows)
-    return Data(
-        facts,
-        vectors,
-        {kind: texts(queries, 6, first) for kind, first in KINDS.items()},
-        unit(queries),
-    )
+    asked = {kind: texts(queries, 6, first) for kind, first in KINDS.items()}
+    return Data(facts, vectors, asked, unit(queries))
 
 
 async def load(store: SqliteStore, data: Data) -> float:
@@ -114,11 +109,9 @@ class Bare:
     def __init__(self, data: Data) -> None:
         self.matrix = data.vectors
         self.con = sqlite3.connect(":memory:")
-        self.con.execute(
-            "CREATE TABLE facts (id INTEGER PRIMARY KEY, uuid TEXT, source TEXT, target TEXT, fact TEXT)"
-        )
-        self.con.execute(
-            "CREATE VIRTUAL TABLE words USING fts5(fact, content='', tokenize='unicode61 remove_diacritics 0')"
+        self.con.executescript(
+            """CREATE TABLE facts (id INTEGER PRIMARY KEY, uuid TEXT, source TEXT, target TEXT, fact TEXT);
+            CREATE VIRTUAL TABLE words USING fts5(fact, content='', tokenize='unicode61 remove_diacritics 0')"""
         )
         ends = ((f"p{i % 1000}", f"p{(i * 7 + 1) % 1000}") for i in range(len(data.facts)))
         rows = (
@@ -145,14 +138,8 @@ class Bare:
 
 def rows_of(texts: Sequence[str], vectors: Singles) -> pa.Table:
     """Rows that ask."""
-    numbers = pa.array(range(len(texts)), pa.int64())
-    columns = {
-        "_q": numbers,
-        "group_id": ["g0"] * len(texts),
-        "words": list(texts),
-        "vector": _column(vectors),
-    }
-    return pa.table(columns)
+    columns = {"_q": pa.array(range(len(texts)), pa.int64()), "group_id": ["g0"] * len(texts)}
+    return pa.table({**columns, "words": list(texts), "vector": _column(vectors)})
 
 
 async def measure(
@@ -218,11 +205,8 @@ def _kept(rows: int, trial: int) -> Kept:
 
 
 async def _loaded(file: Path, data: Data) -> float:
-    store = SqliteStore(file)
-    try:
+    async with aclosing(SqliteStore(file)) as store:
         return await load(store, data)
-    finally:
-        await store.aclose()
 
 
 def measured(rows: int, kind: str, at_once: int, trial: int) -> dict[str, float]:
@@ -231,10 +215,7 @@ def measured(rows: int, kind: str, at_once: int, trial: int) -> dict[str, float]
 
 
 async def _measured(kept: Kept, kind: str, at_once: int) -> dict[str, float]:
-    store = SqliteStore(kept.file)
-    try:
+    async with aclosing(SqliteStore(kept.file)) as store:
         await store.ensure(GRAPH, DIMENSIONS)
         found = await measure(store, kept.bare, kept.data, kind, at_once)
-    finally:
-        await store.aclose()
     return found | {"loaded_per_s": round(kept.rate)}

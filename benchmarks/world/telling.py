@@ -61,19 +61,14 @@ def _of_span(draw: random.Random, span: Span, hard: Difficulty) -> Iterator[Stat
             at, span.kind, span.source, span.target, span, None, span.since, span.until, when
         )
         return
-    late = (
-        timedelta(days=1 + draw.randrange(8))
-        if span.since >= START
-        else timedelta(days=draw.randrange(35))
-    )
-    begin = max(span.since, START) + late
+    days = 1 + draw.randrange(8) if span.since >= START else draw.randrange(35)
+    begin = max(span.since, START) + timedelta(days=days)
     first = _said(draw, span, begin + timedelta(hours=8, minutes=draw.randrange(600)), hard)
     yield first
     ends = min(span.until or END, END)
     spare = (ends - first.at).days - 1
-    for _ in range(
-        draw.choice((0, 1, 1, 2)) if span.kind not in {"left", "handed"} and spare > 5 else 0
-    ):
+    repeats = span.kind not in {"left", "handed"} and spare > 5
+    for _ in range(draw.choice((0, 1, 1, 2)) if repeats else 0):
         at = first.at + timedelta(days=draw.randrange(1, spare), minutes=draw.randrange(60))
         if at < ends:
             yield _repeated(draw, first, at, hard)
@@ -108,11 +103,8 @@ def _repeated(draw: random.Random, first: Statement, at: datetime, hard: Difficu
     the day.
     """
     if hard.level == 0 or draw.random() < 0.3:
-        return (
-            replace(first, at=at)
-            if first.when != "yesterday"
-            else replace(first, at=at, when="", since=None)
-        )
+        again = replace(first, at=at)
+        return again if first.when != "yesterday" else replace(again, when="", since=None)
     states = [p for p in WAYS[first.kind].now if not p.event]
     again = replace(first, at=at, phrase=draw.choice(states), since=None, when="")
     if hard.level > 1 and not first.since and first.kind != "knows" and draw.random() < 0.3:
