@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import resource
 import shutil
 import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import psutil
 
 from benchmarks.engine.own import PLAN
 from benchmarks.frame.processes import Watch, request, serve
@@ -60,11 +61,8 @@ class Tenths:
 
 
 def _memory() -> float:
-    """The memory that this process has now, in MiB; where the system does not say so, its peak."""
-    statm = Path("/proc/self/statm")
-    if statm.exists():
-        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-    return _peak()
+    """The memory that this process has now, in MiB."""
+    return psutil.Process().memory_info().rss / 2**20
 
 
 def _peak() -> float:

@@ -81,6 +81,11 @@ class Benchmark:
         return f"python -m benchmarks run {self.name} {self.options}".rstrip()
 
 
+def rounded(share: float | None) -> float | None:
+    """A share in a line."""
+    return None if share is None else round(share, 4)
+
+
 def names() -> list[str]:
     """The names of all benchmarks."""
     return sorted(path.parent.name for path in FOLDER.glob("*/bench.py"))

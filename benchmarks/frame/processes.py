@@ -20,14 +20,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from benchmarks.frame.cases import Unmeasured
-from benchmarks.frame.lines import ROOT
+from benchmarks.frame.lines import PEERS, ROOT
 
-PEERS = {
-    "lotus": (".venv-extras", "make test-extras"),
-    "graphiti-core": (".venv-graphiti", "make test-graphiti"),
-    "ray": (".venv-ray", "make test-ray"),
-}
-"""The environment of each peer, and the command that creates it."""
 _QUIET = {"OPENAI_API_KEY": "none", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 _QUIET |= {"GRAPHITI_TELEMETRY_ENABLED": "false"}
 _PARENT_DIES = 1  # PR_SET_PDEATHSIG of prctl(2)
@@ -173,7 +167,7 @@ def _close() -> None:
 
 def interpreter(peer: str) -> Path:
     """The Python of a peer's environment. Raises Unmeasured with the command that creates it."""
-    folder, command = PEERS[peer]
+    folder, command, _ = PEERS[peer]
     python = ROOT / folder / "bin" / "python"
     if not python.exists():
         raise Unmeasured(f"{peer} is not installed in {folder}. Run: {command}")

@@ -7,11 +7,13 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.frame.cases import rounded
 from benchmarks.frame.lines import ROOT
 from benchmarks.frame.processes import Watch, request, serve
 from benchmarks.frame.serving import (
@@ -93,10 +95,9 @@ async def _run(
 ) -> Figures:
     if where != "memory":
         await cleared()
-    store = _opened(where)
     limits = {name: value for name, value in options.items() if name.startswith("max_")}
     chosen = {name: value for name, value in options.items() if name not in limits}
-    try:
+    async with aclosing(_opened(where)) as store:
         await store.ensure(_graph(), DIMENSIONS)
         async with session_at(server.url, store, **limits) as session:
             if stream.before:
@@ -109,8 +110,6 @@ async def _run(
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
         more = {"queries": total.round_trips, "peak_mib": round(peak)}
         return _by_episode({**wire, **watch.figures(), **more}, stream) | await _left(store, stream)
-    finally:
-        await store.aclose()
 
 
 def whole(result: Result) -> Result:
@@ -151,11 +150,8 @@ def graphiti(
 
 def _by_episode(figures: Figures, stream: Stream) -> Figures:
     """With the average cost of an episode."""
-    count = len(stream.rows) or 1
-    each = {
-        f"{name}_each": round(figures[name] / count, 3)
-        for name in ("calls", "queries", "cpu_ms", "tokens_in")
-    }
+    count, names = len(stream.rows) or 1, ("calls", "queries", "cpu_ms", "tokens_in")
+    each = {f"{name}_each": round(figures[name] / count, 3) for name in names}
     ms = round(1000 * figures["seconds"] / count, 2)
     return {**figures, "episodes": len(stream.rows), "data": stream.hash, **each, "ms_each": ms}
 
@@ -164,21 +160,15 @@ async def cleared() -> None:
     """Empty the database, and open it again if needed: an opened database is checked once for rows
     of another engine.
     """
-    store = _opened("neo4j-local")
-    try:
+    async with aclosing(_opened("neo4j-local")) as store:
         await store.ensure(_graph(), DIMENSIONS)
         await store.clear()
-    finally:
-        await store.aclose()
 
 
 async def _left_in_neo4j(stream: Stream) -> Figures:
-    store = _opened("neo4j-local")
-    try:
+    async with aclosing(_opened("neo4j-local")) as store:
         await store.attach(_graph())
         return await _left(store, stream)
-    finally:
-        await store.aclose()
 
 
 async def _left(store: Store, stream: Stream) -> Figures:
@@ -197,9 +187,7 @@ async def _left(store: Store, stream: Stream) -> Figures:
         "ended_precision": score.ended.precision,
         "ended_recall": score.ended.recall,
     }
-    return figures | {
-        name: None if share is None else round(share, 4) for name, share in shares.items()
-    }
+    return figures | {name: rounded(share) for name, share in shares.items()}
 
 
 def _opened(where: str) -> Store:

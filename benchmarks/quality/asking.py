@@ -251,8 +251,3 @@ def refuse_simulated(base_url: str | None) -> None:
     if simulated:
         what = f"{base_url} is the simulated model"
         raise Unmeasured(f"{what}: its answers would pass as those of a real one")
-
-
-def rounded(share: float | None) -> float | None:
-    """A share in a line."""
-    return None if share is None else round(share, 4)

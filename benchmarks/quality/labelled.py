@@ -16,7 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.quality.asking import Asking, Figures, rounded
+from benchmarks.frame.cases import rounded
+from benchmarks.quality.asking import Asking, Figures
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemFilter, SemJoin, SemTopk

@@ -17,9 +17,11 @@ from datetime import UTC, datetime
 from functools import cache
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from benchmarks.frame import Unmeasured
+from benchmarks.frame.cases import rounded
 from benchmarks.memories.memories import Memory
 from benchmarks.quality.asking import Asking, Figures
 from benchmarks.quality.scores import all_at, any_at, locomo, recall_at
@@ -251,7 +253,7 @@ async def ask(asking: Asking, part: Part, memory: Memory) -> dict[str, Answer]:
 
 def mean(values: Sequence[float]) -> float | None:
     """The mean, or None of nothing."""
-    return round(sum(values) / len(values), 4) if values else None
+    return rounded(fmean(values)) if values else None
 
 
 async def measured_locomo(asking: Asking, part: Part, memory: Memory) -> Figures:

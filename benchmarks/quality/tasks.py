@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.frame.cases import rounded
 from benchmarks.memories.conversations import Conversation, after, of_world, score
 from benchmarks.memories.memories import MEMORIES, Memory
-from benchmarks.quality.asking import Asking, Figures, rounded
+from benchmarks.quality.asking import Asking, Figures
 from benchmarks.world import World
 from benchmarks.world.questions import KINDS
 from benchmarks.world.scoring import as_graph, held

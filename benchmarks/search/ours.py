@@ -10,6 +10,7 @@ import asyncio
 import math
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
@@ -110,7 +111,7 @@ async def _semgraph(recipe: str, store: Store, asked: Sequence[Asked], server: S
         for n, q in enumerate(asked)
     ]
     total, watches = StepMetrics(), list[Watch]()
-    try:
+    async with aclosing(store):
         await store.ensure(graph(), DIMENSIONS)
         async with session_at(server.url, store) as session:
 
@@ -131,8 +132,6 @@ async def _semgraph(recipe: str, store: Store, asked: Sequence[Asked], server: S
             trips, calls = (store.round_trips - before) / ALONE, server.counted()["calls"] / ALONE
             result = await search(rows)
             same_as_counted(total, on_wire(server))
-    finally:
-        await store.aclose()
     *alone, whole = watches
     times = [one.seconds for one in alone], [one.cpu for one in alone]
     return Seen(*times, trips, calls, whole.seconds, _hits(result, len(rows)))

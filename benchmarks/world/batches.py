@@ -87,9 +87,8 @@ class Batches:
         """The fault of the next call, batch or line of these kinds."""
         for kind in kinds:
             self.calls[kind] += 1
-        return next(
-            (f for f in self.faults if f.kind in kinds and self.calls[f.kind] in f.on), None
-        )
+        hit = (f for f in self.faults if f.kind in kinds and self.calls[f.kind] in f.on)
+        return next(hit, None)
 
     def _fault(self, kind: str) -> web.Response | None:
         fault = self._hit(kind)
@@ -164,9 +163,9 @@ class Batches:
         if fault := self._fault("read"):
             return fault
         content = self.files.get(request.match_info["id"])
-        return (
-            error(404, "there is no such file") if content is None else web.Response(body=content)
-        )
+        if content is None:
+            return error(404, "there is no such file")
+        return web.Response(body=content)
 
     async def _end(self, batch: Body) -> None:
         """Answer the lines of a batch."""

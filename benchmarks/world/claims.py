@@ -176,14 +176,8 @@ _DENIED = re.compile(
 _NEVER = re.compile(rf"{NAME}(?: the [a-z]+)? (?:has )?never worked at\b")
 _ANY_MORE = re.compile(r" does not (work at|work for|lead) (.+?) any ?more\b")
 _WRONG = re.compile(rf", not (?:at |in )?(?P<wrong>{NAME})")
-_VERBS = "|".join(
-    re.escape(verb)
-    for verb in sorted(
-        {v for way in WAYS.values() for p in way.now for v in (p.third, p.first)},
-        key=len,
-        reverse=True,
-    )
-)
+_SAID = {verb for way in WAYS.values() for p in way.now for verb in (p.third, p.first)}
+_VERBS = "|".join(map(re.escape, sorted(_SAID, key=len, reverse=True)))
 _NOT_BUT = re.compile(
     rf"^[Ii]t was not (?P<wrong>{NAME}) but (?P<right>{NAME}) "
     rf"that (?P<who>I|{NAME}(?: the [a-z]+)?) (?P<verb>{_VERBS})(?P<when> .*)?$"

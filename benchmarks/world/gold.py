@@ -114,9 +114,8 @@ def _entities(episodes: Sequence[Episode]) -> tuple[Entity, ...]:
     for episode in episodes:
         for thing, name in episode.mentions:
             had = found.get(thing.key) or Entity(thing.key, thing.kind, thing.name, (), ())
-            names, where = (
-                dict.fromkeys((*had.names, name)),
-                dict.fromkeys((*had.episodes, episode.uuid)),
+            names, where = dict.fromkeys((*had.names, name)), (*had.episodes, episode.uuid)
+            found[thing.key] = replace(
+                had, names=tuple(names), episodes=tuple(dict.fromkeys(where))
             )
-            found[thing.key] = replace(had, names=tuple(names), episodes=tuple(where))
     return tuple(found.values())

@@ -43,9 +43,7 @@ class Rates:
             level, since = self._levels.get(name, (full, now))
             level = min(full, level + (now - since) * rate / 60)
             self._levels[name] = (level, now)
-            need = min(
-                amount, full
-            )  # a request larger than a bucket passes when the bucket is full
+            need = min(amount, full)  # a larger request passes when the bucket is full
             longest = max(longest, (need - level) * 60 / rate)
             levels[name] = (level - need, now)
         if longest > 1e-9:

@@ -145,9 +145,8 @@ class _Messages:
 
     def _another(self, said: Sequence[Statement]) -> Thing:
         subjects = {s.source for s in said}
-        others = [
-            person for person in self._speakers if person not in subjects | {s.target for s in said}
-        ]
+        named = subjects | {s.target for s in said}
+        others = [person for person in self._speakers if person not in named]
         return self._draw.choice(others or self._speakers)
 
     def _made(

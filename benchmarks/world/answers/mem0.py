@@ -32,10 +32,8 @@ def remembered(record: Record) -> Answer:
     history = [*sentences_of(record["summary"] or ""), *listed(record["recent"])]
     found = []
     for message, claims in claims_of(listed(record["messages"]), history):
-        found += [
-            {"statement": absolute(c.text, message["at"]), "message": message["number"]}
-            for c in claims
-        ]
+        at, number = message["at"], message["number"]
+        found += [{"statement": absolute(c.text, at), "message": number} for c in claims]
     return {"remembered": found}
 
 
@@ -121,9 +119,8 @@ def things(record: Record) -> Answer:
     for message, claims in claims_of(messages, history):
         for name in (*_named(claims), *names_in(message["text"]), message["speaker"]):
             full = fullest(name, names)
-            found.setdefault(
-                full, {"name": full, "type": _type(full, claims), "message": message["number"]}
-            )
+            thing = {"name": full, "type": _type(full, claims), "message": message["number"]}
+            found.setdefault(full, thing)
     return {"things": list(found.values())}
 
 
