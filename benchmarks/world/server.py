@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Self
 
 from aiohttp import web
@@ -21,7 +20,7 @@ from benchmarks.world.counting import Counters
 from benchmarks.world.faults import Fault, Faults, spoilt
 from benchmarks.world.noise import Draw, Noise
 from benchmarks.world.protocol import Said, Tokens, completion, embeddings, error
-from benchmarks.world.requests import PLANS, NotUnderstood, Reader, Record
+from benchmarks.world.requests import NotUnderstood, Reader, Record
 from benchmarks.world.vectors import vector_of
 from benchmarks.world.waiting import Rates
 from semgraph.llm.tokens import TokenCounter
@@ -46,7 +45,6 @@ class StandIn:
         refuse: Chats whose last message has this text are refused, as not understood.
         max_output: The most tokens of an answer, also if a request allows more.
         seed: Of the faults that have a rate.
-        plans: The folder with the `prompts/` that it understands.
         port: 0: a free one.
 
     `requests` has the bodies of the chats, `counters` the counts. It fails at its end if a chat
@@ -71,7 +69,6 @@ class StandIn:
         refuse: str = "",
         max_output: int = 1 << 20,
         seed: int = 1,
-        plans: Path = PLANS,
         port: int = 0,
     ) -> None:
         self.undated, self.latency = undated, latency
@@ -82,7 +79,7 @@ class StandIn:
         self.batches = Batches(self._line, batch_faults, batch_looks)
         self.port, self.max_output = port, max_output
         self.watch, self.refuse = Watch(), refuse
-        self._reader = Reader(plans)
+        self._reader = Reader()
         self._count = TokenCounter(_MODEL).count
         self._runner: web.AppRunner | None = None
         self.reset()
