@@ -68,7 +68,7 @@ def _counting() -> Iterator[list[None]]:
     whole = [(kind, kind.run) for kind in (AsyncSession, AsyncManagedTransaction, AsyncTransaction)]
     try:
         for kind, run in whole:
-            kind.run = counted(run)  # type: ignore[method-assign]
+            kind.run = counted(run)  # type: ignore[assignment,method-assign]
         yield sent
     finally:
         for kind, run in whole:

@@ -79,7 +79,11 @@ def _many() -> Iterator[Case]:
 
 
 def _grown(key: Mapping[str, Any], episodes: int, *of: int, quick: bool = False) -> Case:
-    more = {"trials": 3 if episodes == 100 else 1, "quick": quick, "full": episodes > 3_000}
+    more: dict[str, Any] = {
+        "trials": 3 if episodes == 100 else 1,
+        "quick": quick,
+        "full": episodes > 3_000,
+    }
     run = partial(grown, episodes, *of)
     return Case({"what": GROWTH, **key}, run, seconds=7_200, **more)
 

@@ -102,7 +102,11 @@ def _growing() -> Iterator[Case]:
     for count, trials in GROWN.items():
         for way, most in GROWING.items():
             measure: Any = partial(grown, "add_episode", count, WAYS[way])
-            more = {"trials": trials, "full": count > most, "seconds": 60 + 2 * count}
+            more: dict[str, Any] = {
+                "trials": trials,
+                "full": count > most,
+                "seconds": 60 + 2 * count,
+            }
             settings = {"latency_s": 0, **WAYS[way]}
             yield Case(_grown(count, way, "SQLite"), measure, settings, quick=count == 10, **more)
         measure = partial(graphiti, f"grown {count}", {}, 0, alone=True)

@@ -46,7 +46,11 @@ def cases() -> Sequence[Case]:
             run = partial(_run, task, way, LATENCY, "")
             quick = task == FILTERED and not way.startswith(("cascade", "lotus", "LOTUS"))
             full = way in SLOW or (way == "lotus" and "," in task)
-            more = {"quick": quick, "full": full, "trials": 1 if "256" in task else 3}
+            more: dict[str, Any] = {
+                "quick": quick,
+                "full": full,
+                "trials": 1 if "256" in task else 3,
+            }
             found.append(Case(_key(task, way), run, settings, **more))
     return [*found, *_sharing(), *_voting()]
 

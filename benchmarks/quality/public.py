@@ -232,18 +232,18 @@ async def ask(asking: Asking, part: Part, memory: Memory) -> dict[str, Answer]:
     for plan, given in memory.written(part.turns):
         await asking.run(plan, **given)
     asking.afford([q.text for q in part.questions], 1, f"asking {len(part.questions):,} questions")
-    rows = [
+    questions = [
         {"conversation": q.group, "id": q.id, "question": q.text, "at": q.at}
         for q in part.questions
     ]
-    result = await asking.run(memory.read, questions=rows, **memory.read_options)
+    result = await asking.run(memory.read, questions=questions, **memory.read_options)
     shown: dict[str, list[str]] = {}
     for row in sorted(result.tables["shown"].to_pylist(), key=lambda row: row["rank"]):
         shown.setdefault(row["question"], []).extend(map(place, row["turns"]))
-    given = {row["id"]: row for row in result.tables["answers"].to_pylist()}
+    rows = {row["id"]: row for row in result.tables["answers"].to_pylist()}
     found = {}
     for q in part.questions:
-        row = given.get(q.id)
+        row = rows.get(q.id)
         cited = [place(one) for one in row["evidence"] or ()] if row else []
         text = (row["answer"] or DECLINED) if row else None
         both = (list(dict.fromkeys(places)) for places in (cited, shown.get(q.id, [])))
