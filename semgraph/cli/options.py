@@ -100,7 +100,7 @@ MaxSeconds = Annotated[float | None, typer.Option(metavar="N", help="Stop after 
 NamedEngine = Annotated[
     str | None,
     typer.Option(
-        "--engine", metavar="ENGINE", help="Run in shards: ray, ray://HOST:10001?shards=256, local."
+        "--engine", metavar="ENGINE", help="Run in shards: ray, ray://HOST:10001?shards=256."
     ),
 ]
 

@@ -1,14 +1,18 @@
-"""Enters a cluster of Ray, or starts one on this machine. Needs the extra `ray`."""
+"""Ray by name: enters its cluster, or starts one on this machine. Needs the extra `ray`."""
 
 from __future__ import annotations
 
 import os
-import threading
+import re
 from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from threading import Thread
 from typing import Any
 
 from semgraph.errors import PlanError, Problem, UnavailableError
 from semgraph.extras import install
+from semgraph.llm.specs import typed_options
 
 MEMBER = "ray://auto"
 """The cluster that this machine belongs to: entered without Ray's client."""
@@ -21,6 +25,42 @@ _FORKS = (
     "Where gRPC's fork handlers are the cause, start the cluster with `GRPC_ENABLE_FORK_SUPPORT=0 ray start --head`, or run "
     "on a machine of the cluster: --engine ray://auto"
 )
+_FORMS = "ray, ray?shards=8&workers=2, ray://HOST:10001?shards=256, ray://auto"
+_NO_LOCAL = "write ray (processes here), also to resume a run of it; or leave the engine out"
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """Ray, as settings name it.
+
+    Args:
+        address: Of a cluster, `ray://auto` for that of this machine; "" for this machine alone.
+        shards: How many shards there are; None: as the rows and workers ask for.
+        workers: How many run at one time; None: as many as there are processors.
+    """
+
+    address: str = ""
+    shards: int | None = None
+    workers: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> EngineSpec:
+        """Read an engine as options and settings write it. Raises PlanError.
+
+        >>> EngineSpec.parse("ray://head:10001?shards=256")
+        EngineSpec(address='ray://head:10001', shards=256, workers=None)
+        """
+        name, _, query = text.partition("?")
+        if name == "local":
+            raise PlanError(Problem('there is no engine "local" any more', hint=_NO_LOCAL))
+        if name != "ray" and not re.fullmatch(r"ray://\S+", name):
+            raise PlanError(Problem(f'unknown engine "{text}"', there=f"engines: {_FORMS}"))
+        options = typed_options(query, {"shards": int, "workers": int}, f'engine "{text}"')
+        return cls("" if name == "ray" else name, **dict(options))
+
+    def __str__(self) -> str:
+        options = [f"{n}={v}" for n in ("shards", "workers") if (v := getattr(self, n))]
+        return (self.address or "ray") + ("?" + "&".join(options) if options else "")
 
 
 def imported() -> Any:
@@ -39,14 +79,8 @@ def imported() -> Any:
 
 
 def enter(ray: Any, address: str) -> None:
-    """Enter a cluster, or start one on this machine.
-
-    Args:
-        ray: Ray.
-        address: `ray://HOST:PORT` for a server of Ray's client; MEMBER; "": this machine.
-
-    Raises:
-        UnavailableError: No cluster answers there, or Ray does not start here.
+    """Enter a cluster by `ray://HOST:PORT`, the server of Ray's client, or by MEMBER; "" starts one on
+    this machine. Raises UnavailableError.
     """
     try:
         if not address:
@@ -58,7 +92,7 @@ def enter(ray: Any, address: str) -> None:
             _by_client(ray, address)
     except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
         where = f"no cluster of Ray answers at {address}" if address else "Ray does not start here"
-        why = _first_words(error)
+        why = " ".join(str(error).split()).rstrip(".")[:_MOST_SAID] or type(error).__name__
         token = " (with RAY_AUTH_MODE=token, if it asks for a token)" if address else ""
         raise UnavailableError(
             f"{where}: {why}. Start one with `ray start --head`{token}, or run on this machine: --engine ray"
@@ -70,51 +104,33 @@ def _by_client(ray: Any, address: str) -> None:
     Raises UnavailableError where it answers and starts none.
     """
     for left in reversed(range(_CLIENTS)):
+        entering = _in_thread(lambda: ray.init(address=address, **_QUIET))
         try:
-            _within(CONNECT_SECONDS, lambda: ray.init(address=address, **_QUIET))
-        except ConnectionAbortedError as error:
-            if not left:
-                why = _last_line(error)
-                raise UnavailableError(
-                    f"{address} answers, but started no process for this run in {_CLIENTS} attempts: {why}. {_FORKS}"
-                ) from error
-        except _Hangs as error:
+            entering.result(CONNECT_SECONDS)
+        except (ConnectionAbortedError, TimeoutError) as error:
+            aborted = isinstance(error, ConnectionAbortedError)
+            if aborted and left:
+                continue
+            if not aborted and entering.done():
+                raise
+            last = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+            attempts = f"{_CLIENTS} attempts: {last.rstrip('.')[:_MOST_SAID]}"
             raise UnavailableError(
-                f"{address} answers, but started no process for this run in {CONNECT_SECONDS:.0f} s. {_FORKS}"
+                f"{address} answers, but started no process for this run in "
+                f"{attempts if aborted else f'{CONNECT_SECONDS:.0f} s'}. {_FORKS}"
             ) from error
-        else:
-            return
+        return
 
 
-class _Hangs(Exception):
-    """A call did not return in time."""
-
-
-def _within(seconds: float, call: Callable[[], object]) -> None:
-    """Call something that may never return, in a thread that does not keep the process from ending.
-    Raises _Hangs, and what it raises.
-    """
-    raised: list[BaseException] = []
+def _in_thread(call: Callable[[], object]) -> Future[Any]:
+    """Call something that may never return, in a thread that does not keep the process from ending."""
+    called: Future[Any] = Future()
 
     def run() -> None:
         try:
-            call()
+            called.set_result(call())
         except BaseException as error:  # noqa: BLE001 - the caller raises it
-            raised.append(error)
+            called.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True, name="entering a cluster of Ray")
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        raise _Hangs
-    if raised:
-        raise raised[0]
-
-
-def _first_words(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".")[:_MOST_SAID] or type(error).__name__
-
-
-def _last_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[-1].strip().rstrip(".")[:_MOST_SAID]
+    Thread(target=run, daemon=True, name="entering a cluster of Ray").start()
+    return called

@@ -1,147 +1,25 @@
-"""What the workers of one run may spend and send together."""
+"""What the workers of one run may spend and send together, and a worker's side of it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from semgraph.llm.stack import Budget, Limiter, Passed, Spending
+from semgraph.errors import BudgetReached, SemgraphError
+from semgraph.execution.result import Progress
+from semgraph.llm.settings import RunLimits
+from semgraph.llm.stack import Budget, Limiter, Spending, refusal
 
-CHUNK = 16
-"""Requests that a worker may send for one lease, while there is enough for all."""
-
-
-GONE = "another worker has taken over this shard"
-
-
-@dataclass(frozen=True)
-class Lease:
-    """An amount that one worker may spend, until it settles the lease or dies."""
-
-    number: int
-    holder: str
-    amount: Spending
+GATHER_SECONDS = 0.01
+"""Seconds for which a worker gathers what it returns, before it sends a message."""
+TAKEN = "another worker has taken over this shard"
 
 
-@dataclass(frozen=True)
-class Grant:
-    """The answer to a worker.
-
-    Args:
-        number: Of its lease; 0 for none.
-        amount: Of its lease; what it has in flight is part of it.
-        refused: The limit that its request could pass, and how many calls are spent or leased.
-        wait: Whether the request may be sent when workers have returned what they do not need.
-        version: What to wait for a change of.
-        gone: Why the worker must end; "" if it need not.
-    """
-
-    number: int = 0
-    amount: Spending = Spending()
-    refused: tuple[Passed, int] | None = None
-    wait: bool = False
-    version: int = 0
-    gone: str = ""
-
-
-class RunLedger:
-    """What a run may spend over all its workers: at any time, what was spent and what is leased are
-    within the limits together.
-
-    A lease ends when it is settled, by its number and once, or when its holder is dead. What a dead
-    worker did not report counts as spent: it may have been.
-
-    Args:
-        max_calls: As in `Budget`; so are the others.
-        max_tokens: Likewise.
-        max_usd: Likewise.
-        workers: How many hold leases at one time. Leases are for several requests while there is
-            plenty for all of them, and for single ones near the end.
-    """
-
-    def __init__(
-        self,
-        max_calls: int | None = None,
-        max_tokens: int | None = None,
-        max_usd: float | None = None,
-        workers: int = 1,
-    ) -> None:
-        self.budget = Budget(max_calls, max_tokens, max_usd)
-        self.version = 0  # rises with what waiting workers may wait for
-        self._plenty = 2 * CHUNK * max(1, workers)
-        self._leases: dict[int, Lease] = {}
-        self._number = 0
-        self._dead: set[str] = set()
-
-    @property
-    def spent(self) -> Spending:
-        """What workers reported, and what dead ones had leased."""
-        return self.budget.spent
-
-    @property
-    def leased(self) -> Spending:
-        """What workers hold."""
-        return sum((lease.amount for lease in self._leases.values()), Spending())
-
-    def settle(self, number: int, spent: Spending) -> None:
-        """End a lease with what was spent of it; nothing if it has ended before."""
-        if self._leases.pop(number, None) is not None:
-            self.budget.spent += spent
-            self.version += 1
-
-    def died(self, holder: str) -> None:
-        """End the leases of a worker; it gets no other."""
-        self._dead.add(holder)
-        for lease in [lease for lease in self._leases.values() if lease.holder == holder]:
-            self.settle(lease.number, lease.amount)
-
-    def exchange(
-        self, holder: str, number: int, spent: Spending, kept: Spending, need: Spending | None
-    ) -> Grant:
-        """End a worker's lease and begin its next one.
-
-        Args:
-            holder: The worker, which has one lease at most.
-            number: Of the lease that ends; 0 for none.
-            spent: What was spent of it.
-            kept: What the worker has in flight of it.
-            need: What its next request can cost; None: it sends no more.
-        """
-        if holder in self._dead or (number and number not in self._leases):
-            return Grant(gone=GONE)
-        before = self._leases.get(number)
-        version = self.version
-        self.settle(number, spent)
-        if need is None:
-            return Grant()
-        if before is not None and spent == Spending() and _is_nothing(before.amount - kept):
-            self.version = version  # nothing was returned
-        if passed := self.budget.passed(self.spent + need):
-            calls = (self.spent + self.leased + kept).calls
-            return replace(self._lease(holder, kept), refused=(passed, calls))
-        if self._is_over(kept + need):
-            return replace(self._lease(holder, kept), wait=True)
-        many = not self._is_over(kept + _times(need, self._plenty))
-        return self._lease(holder, kept + _times(need, CHUNK if many else 1))
-
-    def _lease(self, holder: str, amount: Spending) -> Grant:
-        self._number += 1
-        self._leases[self._number] = Lease(self._number, holder, amount)
-        return Grant(self._number, amount, version=self.version)
-
-    def _is_over(self, more: Spending) -> bool:
-        return self.budget.passed(self.spent + self.leased + more) is not None
-
-
-def _is_nothing(amount: Spending) -> bool:
-    return not amount.calls and not amount.tokens and abs(amount.usd) < 1e-9
-
-
-def _times(amount: Spending, times: int) -> Spending:
-    return Spending(amount.calls * times, amount.tokens * times, amount.usd * times)
+class ShardTaken(SemgraphError):
+    """A worker that was taken for dead must not go on: another one runs its shard."""
 
 
 @dataclass(frozen=True)
@@ -154,118 +32,256 @@ class Rates:
     tpm: float | None
 
 
-class LedgerLink(Protocol):
-    """The ledger of a run as its workers reach it."""
-
-    async def exchange(
-        self, holder: str, number: int, spent: Spending, kept: Spending, need: Spending | None
-    ) -> Grant:
-        """See `RunLedger.exchange`."""
-        ...
-
-    async def changed(self, version: int) -> None:
-        """Wait until something was returned since."""
-        ...
-
-    async def enter(
-        self, holder: str, rates: Rates, tokens: Sequence[int], left: Sequence[int] = ()
-    ) -> int:
-        """Free places as `leave` does; then wait until an endpoint admits a request; how many of these it
-        admits then. 0: the worker was taken for dead.
-        """
-        ...
-
-    async def leave(self, holder: str, rates: Rates, left: Sequence[int]) -> None:
-        """Free places in flight, and return the unused tokens of each."""
-        ...
-
-    async def pause(self, rates: Rates, seconds: float) -> None:
-        """Admit no request of any worker for so long."""
-        ...
+Account = Rates | None
+"""What admits a request: an endpoint, for tokens; None: the budget of the run, for a `Spending`."""
+Return = tuple[Any, Any]
+"""What a request gives back. To a budget: what it reserved, and its cost; to an endpoint: 0, and its
+unused tokens.
+"""
+Ledger = Callable[..., Coroutine[Any, Any, Any]]
+"""Sends a message to the `RunLedger` of a run: the name of a method, and its arguments."""
 
 
-class SharedLedger:
-    """A ledger with the limiters of all endpoints, for workers in any process: a `LedgerLink`.
+def _unused(account: Account, cost: Any) -> Return:
+    """What a request gives back that was admitted and not sent."""
+    return (cost, Spending()) if account is None else (0, cost)
+
+
+class RunLedger:
+    """The budget of a run and the limiters of its endpoints, for workers in any process: what was
+    spent and what requests in flight can cost never exceed a limit together. It also passes on what
+    workers report.
 
     Args:
-        ledger: What the run may spend.
+        limits: What the run may spend; each worker watches `max_seconds`.
     """
 
-    def __init__(self, ledger: RunLedger) -> None:
-        self.ledger = ledger
-        self._limiters: dict[str, Limiter] = {}
-        self._inside: dict[str, Counter[str]] = {}  # requests in flight, by holder and endpoint
-        self._gone: set[str] = set()
-        self._changed: asyncio.Future[None] | None = None
-
-    async def exchange(
-        self, holder: str, number: int, spent: Spending, kept: Spending, need: Spending | None
-    ) -> Grant:
-        """See `RunLedger.exchange`."""
-        before = self.ledger.version
-        grant = self.ledger.exchange(holder, number, spent, kept, need)
-        if self.ledger.version > before:
-            self._tell()
-        return grant
-
-    async def changed(self, version: int) -> None:
-        """Wait until something was returned since."""
-        while self.ledger.version <= version:
-            if self._changed is None:
-                self._changed = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._changed)
-
-    def _tell(self) -> None:
-        changed, self._changed = self._changed, None
-        if changed is not None and not changed.done():
-            changed.set_result(None)
+    def __init__(self, limits: RunLimits) -> None:
+        self.budget = Budget(limits.max_calls, limits.max_tokens, limits.max_usd)
+        self._limiters: dict[Rates, Limiter] = {}
+        self._held: dict[tuple[str, Account], list[Any]] = {}  # what requests in flight will return
+        self._ended: set[str] = set()
+        self._reports: dict[tuple[int, str], Progress] = {}
 
     async def enter(
-        self, holder: str, rates: Rates, tokens: Sequence[int], left: Sequence[int] = ()
-    ) -> int:
-        """See `LedgerLink.enter`."""
-        await self.leave(holder, rates, left)
-        if holder in self._gone:
-            return 0
-        limiter = self._limiter(rates)
-        await limiter.enter(tokens[0])
+        self,
+        holder: str,
+        account: Account,
+        asked: Sequence[tuple[Any, str]],
+        left: Sequence[Return],
+    ) -> int | str:
+        """Take back what ended requests return; then wait until the first of others is admitted.
+
+        Args:
+            holder: The worker.
+            account: What admits them.
+            asked: The most that each can cost, and what it is, for errors.
+            left: As in `leave`.
+
+        Returns:
+            How many are admitted now; or why the first is refused: a limit, or TAKEN.
+        """
+        await self.leave(holder, account, left)
+        own = self.budget if account is None else self._limiter(account)
+        now = own.reserve_now if isinstance(own, Budget) else own.enter_now
+        if holder in self._ended:
+            return TAKEN
+        try:
+            await (own.reserve(*asked[0]) if isinstance(own, Budget) else own.enter(asked[0][0]))
+        except BudgetReached as reached:
+            return str(reached)
         count = 1
-        while count < len(tokens) and limiter.enter_now(tokens[count]):
+        while count < len(asked) and now(asked[count][0]):
             count += 1
-        if holder in self._gone:  # it died while it waited
-            for _ in range(count):
-                limiter.leave()
-            return 0
-        self._inside.setdefault(holder, Counter())[rates.name] += count
+        returns = [_unused(account, cost) for cost, _ in asked[:count]]
+        self._held.setdefault((holder, account), []).extend(most for most, _ in returns)
+        if holder in self._ended:  # it died while it waited
+            await self.leave(holder, account, returns)
+            return TAKEN
         return count
 
-    async def leave(self, holder: str, rates: Rates, left: Sequence[int]) -> None:
-        """See `LedgerLink.leave`; nothing of a worker that was taken for dead."""
-        inside = self._inside.get(holder, Counter())
-        for unused in left[: inside[rates.name]]:
-            self._limiter(rates).leave(unused)
-        inside[rates.name] -= len(left)
+    async def leave(self, holder: str, account: Account, left: Sequence[Return]) -> None:
+        """Take back what requests return that have ended; nothing of a worker that has ended."""
+        held = self._held.get((holder, account), [])
+        for most, actual in left:
+            if most in held:
+                held.remove(most)
+                self._take_back(account, most, actual)
 
     async def pause(self, rates: Rates, seconds: float) -> None:
-        """Admit no request of any worker for so long."""
+        """Admit no request of any worker to an endpoint for so long."""
         self._limiter(rates).pause(seconds)
 
-    async def died(self, holder: str) -> None:
-        """A worker is gone: what it leased and did not report counts as spent, its places in flight
-        are free.
+    async def ended(self, holder: str) -> None:
+        """A worker has ended, or died: what it has in flight counts as spent, its places are free, and
+        it gets nothing more.
         """
-        self.ledger.died(holder)
-        self._gone.add(holder)
-        for name, count in self._inside.pop(holder, Counter()).items():
-            for _ in range(count):
-                self._limiters[name].leave()
-        self._tell()
+        self._ended.add(holder)
+        for key in [key for key in self._held if key[0] == holder]:
+            for most in self._held.pop(key):
+                self._take_back(key[1], most, most)
 
-    async def spent(self) -> Spending:
-        """What was spent so far, as far as workers reported it."""
-        return self.ledger.spent
+    async def report(self, number: int, progress: Progress) -> None:
+        """A shard has committed, or answered rows of a step."""
+        self._reports[number, progress.step] = progress
+
+    async def reports(self) -> dict[tuple[int, str], Progress]:
+        """Take what was reported since."""
+        reports, self._reports = self._reports, {}
+        return reports
+
+    def _take_back(self, account: Account, most: Any, actual: Any) -> None:
+        if account is None:
+            self.budget.charge(most, actual)
+        else:
+            self._limiter(account).leave(actual)
 
     def _limiter(self, rates: Rates) -> Limiter:
-        if rates.name not in self._limiters:
-            self._limiters[rates.name] = Limiter(rates.in_flight, rates.rpm, rates.tpm)
-        return self._limiters[rates.name]
+        if rates not in self._limiters:
+            self._limiters[rates] = Limiter(rates.in_flight, rates.rpm, rates.tpm)
+        return self._limiters[rates]
+
+
+class Line:
+    """The requests of a worker that wait for an account, and what others return to it.
+
+    A message to the ledger costs about as much as a request does here, so several share one. What is
+    returned goes with the next wait, after GATHER_SECONDS, or when it is `many`. Waits for the budget
+    are gathered as well; those for an endpoint are not, as its places would be idle.
+    """
+
+    def __init__(self, ledger: Ledger, holder: str, account: Account, many: float) -> None:
+        self._ledger, self._holder, self._account, self._many = ledger, holder, account, many
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: deque[tuple[Any, str, asyncio.Future[None]]] = deque()
+        self._left: list[Return] = []
+        self._asking: asyncio.Task[None] | None = None
+        self._sending: set[asyncio.Task[None]] = set()
+
+    async def enter(self, cost: Any, what: str = "") -> None:
+        """Wait until a request is admitted, first come first served. A cancelled wait takes nothing.
+        Raises BudgetReached, ShardTaken, and what the ledger raises.
+        """
+        place = asyncio.get_running_loop().create_future()
+        self._waiting.append((cost, what, place))
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask())
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled() and place.exception() is None:
+                self.leave(*_unused(self._account, cost))
+            raise
+
+    def leave(self, most: Any, actual: Any) -> None:
+        """Return what a request was admitted with."""
+        self._left.append((most, actual))
+        if len(self._left) >= self._many:
+            self._send_left()
+        elif len(self._left) == 1:
+            self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._send_left)
+
+    def send(self, method: str, *values: Any) -> None:
+        """Send a message without waiting. One that is lost costs no more than a death does."""
+        task = asyncio.create_task(self._ledger(method, *values))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def close(self) -> None:
+        """Ask for nothing more, and wait until all messages have arrived."""
+        if self._asking is not None:
+            self._asking.cancel()
+        self._send_left()
+        while self._sending:
+            await asyncio.wait(set(self._sending))
+
+    async def _ask(self) -> None:
+        """Ask for all requests that wait, in their order, until none waits."""
+        while self._waiting:
+            await asyncio.sleep(GATHER_SECONDS if self._account is None else 0)
+            asked = [each[:2] for each in self._waiting]
+            error: Exception | None = None
+            try:
+                told = await self._ledger(
+                    "enter", self._holder, self._account, asked, self._taken()
+                )
+                if isinstance(told, str):
+                    error = ShardTaken(told) if told == TAKEN else BudgetReached(told)
+            except Exception as raised:  # noqa: BLE001 - the first that waits raises it
+                error = raised
+            for _ in range(told if error is None else 1):
+                cost, _, place = self._waiting.popleft()
+                if place.done() and error is None:  # it does not wait any more
+                    self.leave(*_unused(self._account, cost))
+                elif not place.done():
+                    place.set_exception(error) if error else place.set_result(None)
+
+    def _taken(self) -> list[Return]:
+        if self._timer is not None:
+            self._timer.cancel()
+        left, self._left = self._left, []
+        return left
+
+    def _send_left(self) -> None:
+        if left := self._taken():
+            self.send("leave", self._holder, self._account, left)
+
+
+class SharedBudget(Budget):
+    """The budget of one shard, which is that of the run: limits and requests in flight are those of
+    all shards. `reserve` raises ShardTaken where another worker has taken over the shard.
+
+    Args:
+        ledger: The ledger of the run.
+        holder: The worker, as the ledger knows it.
+        limits: The limits of the run.
+        elapsed: Seconds since the run began.
+    """
+
+    def __init__(self, ledger: Ledger, holder: str, limits: RunLimits, elapsed: float = 0) -> None:
+        super().__init__(limits.max_calls, limits.max_tokens, limits.max_usd, limits.max_seconds)
+        self._began -= elapsed
+        self._limited = {self.max_calls, self.max_tokens, self.max_usd} != {None}
+        self.line = Line(ledger, holder, None, many=16)
+
+    async def reserve(self, most: Spending, what: str = "") -> None:
+        """See `Budget.reserve`."""
+        if passed := self.passed(Spending()):  # only `max_seconds` is known here
+            raise BudgetReached(refusal(passed, what, (self.spent + self._reserved).calls))
+        if self._limited:
+            await self.line.enter(most, what)
+        self._reserved += most
+
+    def charge(self, most: Spending, actual: Spending) -> None:
+        """Replace a reservation by the actual cost."""
+        super().charge(most, actual)
+        if self._limited:
+            self.line.leave(most, actual)
+
+
+class SharedLimiter(Limiter):
+    """The limiter of an endpoint for one shard; all shards of a run share its limits.
+
+    Args:
+        ledger: The ledger of the run.
+        holder: The worker, as the ledger knows it.
+        rates: The limits of the endpoint.
+    """
+
+    def __init__(self, ledger: Ledger, holder: str, rates: Rates) -> None:
+        super().__init__(rates.in_flight, rates.rpm, rates.tpm)
+        self._rates = rates
+        self.line = Line(ledger, holder, rates, many=rates.in_flight / 4)
+
+    async def enter(self, tokens: int = 0) -> None:
+        """See `Limiter.enter`."""
+        await self.line.enter(tokens)
+
+    def leave(self, unused_tokens: int = 0) -> None:
+        """Free the slot, and return unused tokens."""
+        self.line.leave(0, unused_tokens)
+
+    def pause(self, seconds: float) -> None:
+        """Admit no request for so long, of any shard."""
+        self.line.send("pause", self._rates, seconds)

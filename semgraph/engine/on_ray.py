@@ -1,4 +1,7 @@
-"""Shards as tasks of Ray, on the processors of this machine or of a cluster. Needs the extra `ray`."""
+"""Shards as tasks of Ray, on the processors of this machine or of a cluster. Needs the extra `ray`.
+
+`run_task` and what it calls is in the processes of workers, `RayEngine` in that of the run.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,17 @@ import gc
 import hashlib
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from traceback import format_exc
 from typing import Any
 
 from semgraph.engine import cluster
-from semgraph.engine.engines import EngineSpec, OnReport, Task, Work, WorkerLost
-from semgraph.engine.ledger import Grant, Rates, RunLedger, SharedLedger
+from semgraph.engine.cluster import EngineSpec
+from semgraph.engine.ledger import Ledger, RunLedger
 from semgraph.errors import (
     EngineError,
     PlanError,
@@ -28,10 +30,11 @@ from semgraph.errors import (
     UnavailableError,
 )
 from semgraph.execution.result import Progress, Result
-from semgraph.llm.settings import Settings
-from semgraph.llm.stack import Spending
+from semgraph.llm.settings import RunLimits, Settings
 from semgraph.meter import Meter
 
+ATTEMPTS = 4
+"""How often a shard is run before it is given up, if its worker dies each time."""
 _EVERY = 0.5  # seconds between two reports of a shard
 _CLEAN_UP = 20.0  # seconds for shards to end after an interruption
 _REACHED = "{} reached the store as the run began: if it is up, name it by an address that all machines reach"
@@ -39,93 +42,47 @@ _LOST = (
     "the connection to the cluster of Ray was lost, so its workers end. What is written stays, what was answered is in the "
     "journals: go on with --resume"
 )
-
-
-# -- what is the same on all machines
-
-
-@dataclass(frozen=True)
-class WorkerCode:
-    """The code that decides what a shard does: semgraph, and the user's implementations and
-    functions.
-    """
-
-    version: str
-    digest: str
-
-    @classmethod
-    def here(cls, folders: Iterable[Path]) -> WorkerCode:
-        """That of this process."""
-        digest = hashlib.sha256(_own_digest())
-        for folder in folders:  # their files may change between two runs
-            digest.update(_digest(folder))
-        return cls(version("semgraph"), digest.hexdigest())
-
-    def __str__(self) -> str:
-        return f"semgraph {self.version}, code {self.digest[:8]}"
-
-
-@cache
-def _own_digest() -> bytes:
-    return _digest(Path(__file__).parents[1])
-
-
-def _digest(folder: Path) -> bytes:
-    """SHA-256 of all Python files in a folder."""
-    digest = hashlib.sha256()
-    for file in sorted(folder.rglob("*.py")):
-        digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
-    return digest.digest()
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a shard ended on its worker: errors travel as text.
-
-    Args:
-        result: Its result; None if it failed.
-        kind: `plan`, `store`, `unavailable`, `ledger`, `engine` or `other`.
-        error: What failed.
-    """
-
-    result: Result | None = None
-    kind: str = "other"
-    error: str = ""
-
-    @classmethod
-    def failed(cls, error: Exception) -> Ended:
-        """With an error."""
-        kinds: Mapping[str, type[SemgraphError]] = _KINDS
-        kind = next((name for name, of in kinds.items() if isinstance(error, of)), "other")
-        notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
-        return cls(kind=kind, error=f"{error}{notes} (on {socket.gethostname()})")
-
-    def unwrap(self) -> Result:
-        """The result. Raises the error."""
-        if self.result is not None:
-            return self.result
-        raise _KINDS.get(self.kind, SemgraphError)(self.error)
+_SAME = "install the same version, and the same files, on all machines"
 
 
 class LedgerGone(SemgraphError):
     """The ledger of a run cannot be reached."""
 
 
-_KINDS: dict[str, Any] = {
-    "engine": EngineError,
-    "ledger": LedgerGone,
-    "plan": PlanError,
-    "store": StoreUnavailable,
-    "unavailable": UnavailableError,
-}
+class WorkerLost(SemgraphError):
+    """The worker of a shard died, or cannot be reached any more."""
 
 
-# -- on workers
+@dataclass(frozen=True)
+class Task:
+    """A shard to run, or to run again.
+
+    Args:
+        number: Of the shard, from 0.
+        rows: Its rows, as the engine's `work` reads them.
+        attempt: From 1.
+    """
+
+    number: int
+    rows: Any
+    attempt: int = 1
+
+    @property
+    def holder(self) -> str:
+        """The worker, as the ledger knows it."""
+        return f"shard {self.number}, attempt {self.attempt}"
 
 
-def run_task(code: WorkerCode, job: bytes, task: bytes, actor: Any) -> Ended:
-    """Run a shard in the process of a worker. What other code than ours raises is no `Ended`: then
-    the worker could not begin.
+OnReport = Callable[[int, Progress], None]
+"""Called with the number of a shard, and how far it is."""
+Work = Callable[[Any, Task, Ledger, OnReport], Coroutine[Any, Any, Result]]
+"""Runs a shard of a job on its worker."""
+_PORTABLE = (PlanError, StoreUnavailable, UnavailableError, EngineError, LedgerGone)
+
+
+def run_task(code: str, job: bytes, task: bytes, actor: Any) -> Result | SemgraphError:
+    """Run a shard in the process of a worker; return its result, or its error with the text alone. What
+    is raised: the worker could not begin.
     """
     ray = cluster.imported()
     work, own = ray.cloudpickle.loads(job)
@@ -134,18 +91,20 @@ def run_task(code: WorkerCode, job: bytes, task: bytes, actor: Any) -> Ended:
         _check(code, own)
         if not gc.get_freeze_count():  # each shard ends with a collection, of what it made itself
             gc.freeze()
-        link = RayLink(actor)
-        return Ended(asyncio.run(work(own, shard, link, _Reporting(link, shard.number))))
-    except (SemgraphError, OSError) as error:
-        return Ended.failed(error)
-    except Exception:  # noqa: BLE001 - it is told in the process of the run
-        return Ended.failed(EngineError(f"shard {shard.number + 1}: {format_exc()}"))
+        result: Result = asyncio.run(work(own, shard, _ledger(actor), _reporting(actor)))
+    except Exception as error:  # noqa: BLE001 - it is told in the process of the run
+        told = isinstance(error, SemgraphError | OSError)
+        text = str(error) if told else f"shard {shard.number + 1}: {format_exc()}"
+        text += "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
+        other = SemgraphError if told else EngineError
+        kind = next((of for of in _PORTABLE if isinstance(error, of)), other)
+        return kind(f"{text} (on {socket.gethostname()})")
+    return result
 
 
-def _check(code: WorkerCode, job: Any) -> None:
+def _check(code: str, job: Any) -> None:
     """Refuse a job of another version, and one whose folder is not here. Raises SemgraphError."""
-    here = WorkerCode.here(code_folders(job.settings))
-    if here != code:
+    if (here := code_here(job.settings)) != code:
         raise PlanError(
             Problem(f"the worker has {here}, and the run was begun with {code}", hint=_SAME)
         )
@@ -155,106 +114,44 @@ def _check(code: WorkerCode, job: Any) -> None:
         )
 
 
-_SAME = "install the same version, and the same files, on all machines"
+def code_here(settings: Settings) -> str:
+    """The code that decides what a shard does: semgraph, and the user's operators and functions, whose
+    files may change between two runs.
+    """
+    digest = hashlib.sha256()
+    for folder in (Path(__file__).parents[1], *settings.operators, *settings.functions):
+        for file in sorted(folder.rglob("*.py")):
+            name = file.relative_to(folder).as_posix()
+            digest.update(name.encode() + b"\0" + file.read_bytes())
+    return f"semgraph {version('semgraph')}, code {digest.hexdigest()[:16]}"
 
 
-def code_folders(settings: Settings) -> tuple[Path, ...]:
-    """The folders with code of the user's own."""
-    return (*settings.operators, *settings.functions)
+def _ledger(actor: Any) -> Ledger:
+    """Messages to the ledger of a run, which is an actor of Ray."""
+    from ray.exceptions import RayError
 
-
-class RayLink:
-    """The ledger of a run, which is an actor of Ray: a `LedgerLink`."""
-
-    def __init__(self, actor: Any) -> None:
-        self._actor = actor
-
-    async def _call(self, method: str, *values: Any) -> Any:
-        from ray.exceptions import RayError
-
+    async def send(method: str, *values: Any) -> Any:
         try:
-            return await getattr(self._actor, method).remote(*values)
+            return await getattr(actor, method).remote(*values)
         except RayError as error:
             raise LedgerGone(
                 "the ledger of the run is gone, so nothing more may be spent: resume the run"
             ) from error
 
-    async def exchange(
-        self, holder: str, number: int, spent: Spending, kept: Spending, need: Spending | None
-    ) -> Grant:
-        """See `LedgerLink.exchange`."""
-        grant: Grant = await self._call("exchange", holder, number, spent, kept, need)
-        return grant
-
-    async def changed(self, version: int) -> None:
-        """See `LedgerLink.changed`."""
-        await self._call("changed", version)
-
-    async def enter(
-        self, holder: str, rates: Rates, tokens: Sequence[int], left: Sequence[int] = ()
-    ) -> int:
-        """See `LedgerLink.enter`."""
-        admitted: int = await self._call("enter", holder, rates, list(tokens), list(left))
-        return admitted
-
-    async def leave(self, holder: str, rates: Rates, left: Sequence[int]) -> None:
-        """See `LedgerLink.leave`."""
-        await self._call("leave", holder, rates, list(left))
-
-    async def pause(self, rates: Rates, seconds: float) -> None:
-        """See `LedgerLink.pause`."""
-        await self._call("pause", rates, seconds)
-
-    def report(self, number: int, done: int, total: int, meter: Meter) -> None:
-        """Tell the run how far a shard is, without waiting."""
-        self._actor.report.remote(number, done, total, meter)
+    return send
 
 
-@dataclass
-class _Reporting:
-    """Reports the commits of a shard, not more often than people look."""
+def _reporting(actor: Any) -> OnReport:
+    """Reports how far a shard is, not more often than people look, and without waiting."""
+    last: dict[str, float] = {}
 
-    link: RayLink
-    number: int
-    last: float = 0.0
-
-    def __call__(self, progress: Progress) -> None:
+    def report(number: int, progress: Progress) -> None:
         now = time.monotonic()
-        if progress.step or (now - self.last < _EVERY and progress.done < progress.total):
-            return
-        self.last = now
-        meter = Meter.merge([progress.meter])
-        self.link.report(self.number, progress.done, progress.total, meter)
+        if progress.done >= progress.total or now - last.get(progress.step, 0.0) >= _EVERY:
+            last[progress.step] = now
+            actor.report.remote(number, replace(progress, meter=Meter.merge([progress.meter])))
 
-
-class LedgerActor(SharedLedger):
-    """The ledger of a run, and what its shards report, in a process of its own."""
-
-    def __init__(self, limits: tuple[int | None, int | None, float | None], workers: int) -> None:
-        super().__init__(RunLedger(*limits, workers))
-        self._reports: dict[int, tuple[int, int, Meter]] = {}
-        self._news = asyncio.Event()
-        self._ends = False
-
-    async def report(self, number: int, done: int, total: int, meter: Meter) -> None:
-        """A shard has committed."""
-        self._reports[number] = (done, total, meter)
-        self._news.set()
-
-    async def reports(self) -> dict[int, tuple[int, int, Meter]] | None:
-        """Wait for reports, and take them; None when the run ends."""
-        await self._news.wait()
-        self._news.clear()
-        reports, self._reports = self._reports, {}
-        return None if self._ends else reports
-
-    async def end(self) -> None:
-        """End the wait for reports."""
-        self._ends = True
-        self._news.set()
-
-
-# -- in the process of the run
+    return report
 
 
 class RayEngine:
@@ -269,10 +166,8 @@ class RayEngine:
         self._began = not self.ray.is_initialized()
         if self._began:
             cluster.enter(self.ray, spec.address)
-        cpus = max(1, int(self.ray.cluster_resources().get("CPU", 1)))
-        self.workers = spec.workers or cpus
-        # A shard waits for models most of the time, so two fit on a processor.
-        self.share = min(0.5, cpus / self.workers)
+        self._cpus = max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+        self.workers = spec.workers or self._cpus
 
     def close(self) -> None:
         """Leave the cluster, if this engine has entered it; end one on this machine."""
@@ -285,124 +180,127 @@ class RayEngine:
         return {node["NodeManagerHostname"] for node in self.ray.nodes() if node["Alive"]}
 
     def refuse(self, job: Any) -> None:
-        """Refuse models that are objects, and files that not all workers can open."""
+        """Refuse models that are objects, and files that not all workers can open. Raises PlanError."""
         objects, store = job.objects, job.settings.store
         if objects.llm is not None or objects.embedder is not None:
             what = "models that are objects are in this process, and shards are in others"
             raise PlanError(Problem(what, hint='name them: llm="openai:NAME@URL"'))
-        if not job.request.plan.uses_store:
-            return
         local = store.startswith("sqlite:") or store == "neo4j-local"
-        if local and len(self.machines) > 1:
+        if job.request.plan.uses_store and local and len(self.machines) > 1:
             what = f"store {store} is on one machine, and the cluster has {len(self.machines)}"
             there = f"machines: {', '.join(sorted(self.machines))}"
             raise PlanError(Problem(what, there=there, hint="name a server: --store neo4j://HOST"))
 
     @asynccontextmanager
-    async def started(self, work: Work, job: Any, ledger: RunLedger, on_report: OnReport) -> Any:
-        """Workers for one job. The ledger is where this process is connected."""
-        ray, budget = self.ray, ledger.budget
+    async def started(
+        self, work: Work, job: Any, limits: RunLimits, on_report: OnReport
+    ) -> AsyncIterator[None]:
+        """Workers for a job and their ledger, until the context ends. The ledger is where this process
+        is connected.
+        """
+        ray = self.ray
         # A soft affinity may place it on a node that is removed later.
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
-        limits = (budget.max_calls, budget.max_tokens, budget.max_usd)
-        actor_class = ray.remote(num_cpus=0, max_concurrency=100_000)(LedgerActor)
-        actor = actor_class.options(scheduling_strategy=here).remote(limits, self.workers)
-        running = _RayRun(ray, self.workers, self.share, work, job, actor)
-        listening = asyncio.create_task(_listen(ray, actor, on_report))
+        alone = {"num_cpus": 0, "max_concurrency": 100_000, "scheduling_strategy": here}
+        self._actor = ray.remote(**alone)(RunLedger).remote(limits)
+        self._store, self._code = job.settings.store, code_here(job.settings)
+        # Ray itself repeats nothing: the ledger must know of each death before the next attempt. A shard
+        # waits for models most of the time, so two fit on a processor.
+        share = min(0.5, self._cpus / self.workers)
+        self._task = ray.remote(num_cpus=share, max_retries=0)(run_task)
+        self._job = ray.put(ray.cloudpickle.dumps((work, job)))
+        ends = asyncio.Event()
+        listening = asyncio.create_task(self._listen(ends, on_report))
         try:
-            yield running
+            yield
         finally:
-            with _lost_is_gone(ray):
-                actor.end.remote()  # Ray's client prints a traceback for each wait that is cancelled
-                await listening
-                ray.kill(actor)
+            ends.set()
+            await listening
 
+    async def run_all(
+        self, tasks: Sequence[Task]
+    ) -> tuple[dict[int, Result], dict[int, SemgraphError]]:
+        """Run all shards, each again if its worker died. One that fails does not stop others, unless
+        the plan is wrong; where a model or store does not answer, no other one begins.
 
-@contextmanager
-def _lost_is_gone(ray: Any) -> Iterator[None]:
-    """Leave what is not there any more: the ledger, or the cluster."""
-    from ray.exceptions import RayError
+        Returns:
+            By number of the shard: the results, and the errors, the first one first.
+        """
+        free = asyncio.Semaphore(self.workers)
+        results, failed = dict[int, Result](), dict[int, SemgraphError]()
 
-    try:
-        yield
-    except RayError:
-        pass
-    except Exception as error:
-        if not _is_lost(ray, error):
-            raise
+        async def run(task: Task) -> None:
+            async with free:
+                if any(isinstance(error, UnavailableError) for error in failed.values()):
+                    return
+                try:
+                    results[task.number] = await self._attempts(task)
+                except PlanError:  # no shard goes on
+                    raise
+                except SemgraphError as error:
+                    failed[task.number] = error
 
+        try:
+            async with asyncio.TaskGroup() as group:
+                for task in tasks:
+                    group.create_task(run(task))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return results, failed
 
-def _is_lost(ray: Any, error: Exception) -> bool:
-    """Whether Ray's client has no connection any more: it raises errors of several kinds, Exception
-    itself among them.
-    """
-    return isinstance(error, ConnectionError) or not ray.is_initialized()
-
-
-async def _listen(ray: Any, actor: Any, on_report: OnReport) -> None:
-    """Pass reports of shards on, until the ledger ends or is gone."""
-    reports: dict[int, tuple[int, int, Meter]] | None
-    with _lost_is_gone(ray):
-        while (reports := await actor.reports.remote()) is not None:
-            for number, (done, total, meter) in reports.items():
-                on_report(number, Progress("", done, total, meter))
-
-
-async def _awaited(ref: Any) -> Any:
-    return await ref
-
-
-@dataclass
-class _RayRun:
-    """The workers of one run on Ray."""
-
-    ray: Any
-    workers: int
-    share: float
-    work: Work
-    job: Any
-    actor: Any
-    _task: Any = None
-    _code: WorkerCode = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._code = WorkerCode.here(code_folders(self.job.settings))
-        # Ray itself repeats nothing: the ledger must know of each death before the next attempt.
-        self._task = self.ray.remote(num_cpus=self.share, max_retries=0)(run_task)
-        self._job = self.ray.put(self.ray.cloudpickle.dumps((self.work, self.job)))
+    async def _attempts(self, task: Task) -> Result:
+        lost: WorkerLost | None = None
+        for attempt in range(1, ATTEMPTS + 1):
+            own = replace(task, attempt=attempt)
+            try:
+                return await self.attempt(own)
+            except WorkerLost as error:
+                lost = error
+            finally:
+                await self.ended(own.holder)  # its places in flight are for others
+        raise SemgraphError(f"{ATTEMPTS} workers died at it; the last one: {lost}") from lost
 
     async def attempt(self, task: Task) -> Result:
-        """See `Running.attempt`."""
+        """Run a shard on a worker. Raises WorkerLost, and what the shard raises."""
         try:
-            ended = await self._ended(task)
-        except SemgraphError:
-            raise
+            ended = await self._run(task)
         except Exception as error:
-            if _is_lost(self.ray, error):
+            if not isinstance(error, SemgraphError) and self._is_lost(error):
                 raise UnavailableError(_LOST) from error
             raise
-        if ended.kind == "ledger" and await self._ledger_lives():
+        if isinstance(ended, Result):
+            return ended
+        if isinstance(ended, LedgerGone) and await self.ended(task.holder):
             raise WorkerLost("it was cut off from the cluster")
-        try:
-            return ended.unwrap()
-        except StoreUnavailable as error:
-            if "sqlite:" not in self.job.settings.store:
-                error.add_note(_REACHED.format(socket.gethostname()))
-            raise
+        if isinstance(ended, StoreUnavailable) and "sqlite:" not in self._store:
+            ended.add_note(_REACHED.format(socket.gethostname()))
+        raise ended
 
-    async def _ended(self, task: Task) -> Ended:
+    async def ended(self, holder: str) -> bool:
+        """Tell the ledger that a worker has ended, or died; whether the ledger is still there."""
+        with self._lost_is_gone():
+            told = self._actor.ended.remote(holder)
+            await asyncio.shield(asyncio.wrap_future(told.future()))
+            return True
+        return False
+
+    async def _run(self, task: Task) -> Result | SemgraphError:
         """Run a shard, and wait until it has ended."""
         from ray.exceptions import RayError, RayTaskError
 
         own = self.ray.cloudpickle.dumps(task)
-        ref = self._task.remote(self._code, self._job, own, self.actor)
-        working = asyncio.ensure_future(_awaited(ref))
+        ref = self._task.remote(self._code, self._job, own, self._actor)
+        working = asyncio.wrap_future(ref.future())
         try:
-            ended: Ended = await asyncio.shield(working)
-        except asyncio.CancelledError:
-            await self._cancel(ref, working)
+            ended: Result | SemgraphError = await asyncio.shield(working)
+        except asyncio.CancelledError:  # it ends as an interrupted run does; then its worker ends
+            self.ray.cancel(ref, force=False)
+            await asyncio.wait({working}, timeout=_CLEAN_UP)
+            if not working.done():
+                self.ray.cancel(ref, force=True)
+            working.add_done_callback(lambda done: done.cancelled() or done.exception())
             raise
         except RayTaskError as error:
             last = str(error).strip().splitlines()[-1]
@@ -410,28 +308,33 @@ class _RayRun:
             hint = f"is {self._code} everywhere? {_SAME.capitalize()}"
             raise PlanError(Problem(what, hint=hint)) from error
         except RayError as error:
-            why = str(error).splitlines()[0] if str(error) else ""
-            raise WorkerLost(f"{type(error).__name__}: {why}") from error
+            first = str(error).partition("\n")[0]
+            raise WorkerLost(f"{type(error).__name__}: {first}") from error
         return ended
 
-    async def _ledger_lives(self) -> bool:
+    async def _listen(self, ends: asyncio.Event, on_report: OnReport) -> None:
+        """Pass reports of shards on, until the run ends, and with it the ledger."""
+        with self._lost_is_gone():
+            while not ends.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(ends.wait(), _EVERY)
+                for (number, _), progress in (await self._actor.reports.remote()).items():
+                    on_report(number, progress)
+            self.ray.kill(self._actor)  # it answered: without a cluster, Ray would start one here
+
+    @contextmanager
+    def _lost_is_gone(self) -> Iterator[None]:
+        """Leave what is not there any more: the ledger, or the cluster."""
         from ray.exceptions import RayError
 
         try:
-            await self.actor.spent.remote()
-        except RayError:
-            return False
-        return True
+            yield
+        except Exception as error:
+            if not isinstance(error, RayError) and not self._is_lost(error):
+                raise
 
-    async def _cancel(self, ref: Any, working: asyncio.Future[Any]) -> None:
-        """Let a shard end as an interrupted run does; then end its worker."""
-        self.ray.cancel(ref, force=False)
-        await asyncio.wait({working}, timeout=_CLEAN_UP)
-        if not working.done():
-            self.ray.cancel(ref, force=True)
-        working.add_done_callback(lambda done: done.cancelled() or done.exception())
-
-    async def died(self, holder: str) -> None:
-        """See `Running.died`."""
-        with _lost_is_gone(self.ray):
-            await asyncio.shield(asyncio.ensure_future(_awaited(self.actor.died.remote(holder))))
+    def _is_lost(self, error: Exception) -> bool:
+        """Whether Ray's client has no connection any more: it raises errors of several kinds,
+        Exception itself among them.
+        """
+        return isinstance(error, ConnectionError) or not self.ray.is_initialized()

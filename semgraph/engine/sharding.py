@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import InputError, PlanError, Problem
-from semgraph.execution.record import INPUT_ROW
+from semgraph.execution.record import INPUT_ROW, write_table
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import type_of_arrow
 from semgraph.formats import plural
@@ -24,12 +25,12 @@ from semgraph.logical.plan import ALL, InputSpec, LogicalPlan, Windowing
 from semgraph.logical.prompt import plain
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import Semantic
-from semgraph.private import open_private, private_folder
+from semgraph.private import private_folder
 from semgraph.relational.batch import pick, values
 
 GROUPS = 50
 """Groups of a shard, at least, where there are so many: a wave of many groups costs less CPU."""
-_PER_WORKER = 4
+_BATCH = 50_000  # rows that are divided at one time
 
 
 def shard_of(group: str, shards: int) -> int:
@@ -41,15 +42,6 @@ def shard_of(group: str, shards: int) -> int:
     """
     digest = blake2b(group.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") % shards
-
-
-def shards_for(groups: int, workers: int) -> int:
-    """How many shards a run has, unless it is told.
-
-    >>> [shards_for(groups, 4) for groups in (2, 30, 500, 100_000)]
-    [2, 4, 10, 16]
-    """
-    return max(1, min(groups, workers), min(_PER_WORKER * workers, groups // GROUPS))
 
 
 @dataclass(frozen=True)
@@ -95,12 +87,6 @@ class Division:
         if problems:
             raise PlanError(*problems)
         return cls(plan.windows.input, (plan.windows.partition,), plan.windows, plan)
-
-    @property
-    def rest_reads_input(self) -> bool:
-        """Whether `rest` reads rows of the input too, beside those that shards made of them."""
-        nodes = walk(*self.rest.roots) if self.rest is not None else ()
-        return any(isinstance(node, Input) and node.name == self.input for node in nodes)
 
 
 _ALONE = "run it without --engine: in one process"
@@ -254,66 +240,6 @@ def _paths_behind(node: Node, paths: frozenset[str]) -> frozenset[str]:
     return _paths_behind(node.inputs[0], own | (paths - made))
 
 
-@dataclass(frozen=True)
-class Shards:
-    """How the groups of an input are divided among shards.
-
-    Args:
-        count: How many shards there are.
-        workers: How many run at one time.
-        groups: How many groups there are.
-        least: Groups of the smallest shard with any.
-        most: Groups of the largest one.
-        rows: Rows of the input.
-        longest: The group with the most windows, which follow each other.
-        longest_rows: Its rows.
-        longest_windows: Its windows.
-        by: Without windows, what equal rows have in common: each of these is a group.
-    """
-
-    count: int
-    workers: int
-    groups: int
-    least: int
-    most: int
-    rows: int
-    longest: str
-    longest_rows: int
-    longest_windows: int
-    by: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, division: Division, rows: pa.Table, count: int, workers: int) -> Shards:
-        """The shards of some rows."""
-        groups = _sizes(division, rows)
-        sizes = Counter(shard_of(group, count) for group in groups).values()
-        cut = division.windows
-        windows = {
-            group: math.ceil(own / cut.window_size(own)) if cut else 0
-            for group, own in groups.items()
-        }
-        longest = max(windows, key=lambda group: windows[group], default="")
-        return cls(
-            count, workers, len(groups), min(sizes, default=0), max(sizes, default=0), rows.num_rows,
-            longest, groups[longest], windows.get(longest, 0), () if cut else division.by,
-        )  # fmt: skip
-
-    def text(self) -> str:
-        """The shards in a line."""
-        each = f"{self.least} to {self.most}" if self.least < self.most else str(self.most)
-        if self.by:
-            noun, chain = f"{plural(self.groups, 'row')} that differ in {', '.join(self.by)}", ""
-        else:
-            noun = plural(self.groups, "group")
-            chain = (
-                f' · longest chain: {plural(self.longest_windows, "window")} of "{self.longest}"'
-            )
-        return (
-            f"{plural(self.count, 'shard')}, {plural(self.workers, 'worker')} · "
-            f"{noun}, {each} a shard{chain}"
-        )
-
-
 def groups_of(division: Division, rows: pa.Table) -> list[str]:
     """What decides on the shard of each row."""
     if division.windows is not None:
@@ -322,15 +248,35 @@ def groups_of(division: Division, rows: pa.Table) -> list[str]:
     return [canonical_json(plain(row)) for row in zip(*columns, strict=True)]
 
 
-def _sizes(division: Division, rows: pa.Table) -> Counter[str]:
-    """The number of rows of each group."""
-    if division.windows is None:
-        return Counter(groups_of(division, rows))
-    sizes = Counter[str]()
-    counts: Any = rows.column(division.windows.partition).value_counts()
-    for group in counts.to_pylist():
-        sizes[group["values"] or ""] += group["counts"]
-    return sizes
+def shard_count(division: Division, rows: pa.Table, workers: int) -> int:
+    """How many shards a run has, unless it is told: up to four a worker, of GROUPS groups or more."""
+    cut = division.windows
+    groups = len(rows.column(cut.partition).unique()) if cut else rows.num_rows
+    return max(1, min(groups, workers), min(4 * workers, groups // GROUPS))
+
+
+def described(
+    plan: LogicalPlan, inputs: Mapping[str, pa.Table], count: int | None, workers: int
+) -> tuple[str, float]:
+    """How rows are divided among shards in a line, and the part of them that follow each other: those
+    of the group with the most windows. Raises PlanError where the plan cannot be run in shards.
+    """
+    division = Division.of(plan, {name: table.num_rows for name, table in inputs.items()})
+    rows, cut = inputs[division.input], division.windows
+    count = count or shard_count(division, rows, workers)
+    groups = Counter(groups_of(division, rows))
+    sizes = Counter(shard_of(group, count) for group in groups).values() or [0]
+    least, most = min(sizes), max(sizes)
+    each = f"{least} to {most}" if least < most else str(most)
+    shards = f"{plural(count, 'shard')}, {plural(workers, 'worker')}"
+    if cut is None:
+        differ = f"{plural(len(groups), 'row')} that differ in {', '.join(division.by)}"
+        return f"{shards} · {differ}, {each} a shard", 0.0
+    windows = {group: math.ceil(own / cut.window_size(own)) for group, own in groups.items()}
+    longest = max(windows, key=lambda group: windows[group], default="")
+    chain = f'longest chain: {plural(windows.get(longest, 0), "window")} of "{longest}"'
+    part = groups[longest] / max(rows.num_rows, 1)
+    return f"{shards} · {plural(len(groups), 'group')}, {each} a shard · {chain}", part
 
 
 @dataclass
@@ -340,12 +286,10 @@ class ShardRows:
     Args:
         number: Of the shard, from 0.
         file: They are here, with their places in the whole input as an additional column.
-        rows: How many there are.
     """
 
     number: int
     file: Path
-    rows: int = 0
 
     def read(self) -> tuple[pa.Table, list[int]]:
         """The rows, and their places."""
@@ -355,80 +299,34 @@ class ShardRows:
         return table.drop_columns(INPUT_ROW), values(table.column(INPUT_ROW))
 
 
-class ShardLayout:
-    """The rows of all shards of an input, written as they come.
+def lay_out(folder: Path, division: Division, rows: pa.Table, shards: int) -> list[ShardRows]:
+    """Write the rows of each shard into a file of a folder.
 
-    Args:
-        folder: Where the files are.
-        division: How they are divided.
-        shards: How many shards there are.
+    Returns:
+        All shards with rows, the largest first: the last one to end should be small.
+
+    Raises:
+        InputError: Two shards may share a key.
+        OSError: The disk does not take them.
     """
+    _check_keys(division, rows)
+    private_folder(folder)
+    batches = (rows.slice(start, _BATCH) for start in range(0, rows.num_rows, _BATCH))
+    groups = chain.from_iterable(groups_of(division, batch) for batch in batches)
+    numbers = np.fromiter((shard_of(group, shards) for group in groups), np.int64)
+    rows = rows.append_column(INPUT_ROW, pa.array(np.arange(rows.num_rows)))
+    laid_out = []
+    for number, _ in Counter(numbers.tolist()).most_common():
+        laid_out.append(ShardRows(number, folder / f"{number:05}.parquet"))
+        write_table(laid_out[-1].file, rows.filter(pa.array(numbers == number)))
+    return laid_out
 
-    def __init__(self, folder: Path, division: Division, shards: int) -> None:
-        self.folder, self.division, self.count = folder, division, shards
-        self.shards: dict[int, ShardRows] = {}
-        self.rows = 0
-        self._writers: dict[int, tuple[object, object]] = {}
-        self._shard_of: dict[str, int] = {}
 
-    def add(self, table: pa.Table) -> None:
-        """Write the next rows of the input."""
-        import pyarrow.parquet as pq
-
-        self._check_keys(table)
-        rows_of: dict[int, list[int]] = {}
-        for row, group in enumerate(groups_of(self.division, table)):
-            rows_of.setdefault(self._number(group), []).append(row)
-        places = pa.array(range(self.rows, self.rows + table.num_rows), pa.int64())
-        table = table.append_column(INPUT_ROW, places)
-        for number, own in rows_of.items():
-            shard = self._shard(number)
-            shard.rows += len(own)
-            rows = table.take(pa.array(own, pa.int64()))
-            if number not in self._writers:
-                private_folder(self.folder)
-                out = open_private(shard.file, "wb")
-                self._writers[number] = (out, pq.ParquetWriter(out, rows.schema))
-            self._writers[number][1].write_table(rows)  # type: ignore[attr-defined]
-        self.rows += table.num_rows
-
-    def __enter__(self) -> Self:
-        """Closes its files at the end, also after an error."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close files that an error has left open."""
-        for out, writer in self._writers.values():
-            with suppress(OSError):
-                writer.close()  # type: ignore[attr-defined]
-            with suppress(OSError):
-                out.close()  # type: ignore[attr-defined]
-
-    def close(self) -> list[ShardRows]:
-        """All shards with rows, the largest first: the last one to end should be small."""
-        for out, writer in self._writers.values():
-            writer.close()  # type: ignore[attr-defined]
-            out.close()  # type: ignore[attr-defined]
-        self._writers = {}
-        return sorted(self.shards.values(), key=lambda shard: (-shard.rows, shard.number))
-
-    def _shard(self, number: int) -> ShardRows:
-        if number not in self.shards:
-            self.shards[number] = ShardRows(number, self.folder / f"{number:05}.parquet")
-        return self.shards[number]
-
-    def _number(self, group: str) -> int:
-        if self.division.windows is None:
-            return shard_of(group, self.count)
-        if group not in self._shard_of:
-            self._shard_of[group] = shard_of(group, self.count)
-        return self._shard_of[group]
-
-    def _check_keys(self, table: pa.Table) -> None:
-        cut = self.division.windows
-        if cut is None or not cut.key or not cut.key_of or cut.partition in cut.key_of:
-            return
-        if table.column(cut.key).null_count:
-            names = ", ".join(cut.key_of)
-            what = f"input {cut.input}: {names} name rows without {cut.key}, and two shards may share them"
-            raise InputError(Problem(what, hint=f"give each row its {cut.key}, or {_ALONE}"))
+def _check_keys(division: Division, rows: pa.Table) -> None:
+    cut = division.windows
+    if cut is None or not cut.key or not cut.key_of or cut.partition in cut.key_of:
+        return
+    if rows.column(cut.key).null_count:
+        named = f"{', '.join(cut.key_of)} name rows without {cut.key}"
+        what = f"input {cut.input}: {named}, and two shards may share them"
+        raise InputError(Problem(what, hint=f"give each row its {cut.key}, or {_ALONE}"))

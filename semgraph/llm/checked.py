@@ -44,8 +44,11 @@ def _tuple(value: Any, fits: Callable[[Any], bool]) -> tuple[Any, ...] | None:
 
 
 _ANSWER: dict[str, Callable[[Any], Any]] = {
-    "usage": _usage, "attempts": _count, "seconds": _amount, "dollars": _amount,
-}  # fmt: skip
+    "usage": _usage,
+    "attempts": _count,
+    "seconds": _amount,
+    "dollars": _amount,
+}
 _REPLY = _ANSWER | {
     "text": lambda value: value if isinstance(value, str) else None,
     "call_id": _text, "model": _text, "finish": _text,

@@ -101,8 +101,13 @@ _NO_JSON = ("json_validate_failed", "tool_use_failed")
 UNREADABLE = FaultKind("an empty or cut reply, or one without an answer", "attempt", "server")
 FOREIGN = FaultKind(
     "a reply of another protocol, such as a page (after a good reply: as an empty one)",
-    "endpoint", "server", (), (), _ADDRESS, _FEW,
-)  # fmt: skip
+    "endpoint",
+    "server",
+    (),
+    (),
+    _ADDRESS,
+    _FEW,
+)
 UNREACHABLE = FaultKind(
     "no connection: refused, an unknown host, no secure connection", "run", "connection"
 )

@@ -157,7 +157,7 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
     if url and provider != "openai":
         raise PlanError(Problem(f"{what}: only openai has an address after @"))
     base_url = url.group(1).rstrip("/") if url else None
-    options = _options(query, providers[provider], what)
+    options = typed_options(query, providers[provider], what)
     if "poll" in dict(options) and not dict(options).get("batch"):
         raise PlanError(Problem(f"{what}: poll needs batch=true"))
     least, most = (dict(options).get(f"{end}_output") for end in ("min", "max"))
@@ -166,7 +166,8 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
     return ModelSpec(kind, provider, model, base_url, options)
 
 
-def _options(query: str, known: Mapping[str, type], what: str) -> tuple[tuple[str, Any], ...]:
+def typed_options(query: str, known: Mapping[str, type], what: str) -> tuple[tuple[str, Any], ...]:
+    """The options after `?`, sorted by name. Raises PlanError, which begins with `what`."""
     options: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in known:

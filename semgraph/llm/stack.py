@@ -412,6 +412,15 @@ class Budget:
                 await self._charged
             self._reserved += most
 
+    def reserve_now(self, most: Spending) -> bool:
+        """Whether a request is reserved without waiting: it fits, and none waits."""
+        if self._turn.locked() or not self.fits(most):
+            return False
+        if self.within is not None and not self.within.reserve_now(most):
+            return False
+        self._reserved += most
+        return True
+
     def charge(self, most: Spending, actual: Spending) -> None:
         """Replace a reservation by the actual cost."""
         if self.within is not None:

@@ -225,13 +225,13 @@ def downloading(
     console: Console, what: str, *, quiet: bool = False
 ) -> Iterator[Callable[[int, int, str], None]]:
     """A callback for the argument `progress` of `pull`: a bar on a terminal, else a line at the
-    beginning and the end.
+    beginning and the end, which names the sources.
     """
-    seen: list[int] = []
+    seen: dict[str, int] = {}
     started = time.monotonic()
 
-    def report(done: int, total: int, _source: str) -> None:
-        seen[:] = [done, total]
+    def report(_done: int, total: int, source: str) -> None:
+        seen[source] = total
 
     if quiet:
         yield report
@@ -257,5 +257,6 @@ def downloading(
     else:
         yield report
     if seen:
-        line = f"  ✓ {what}  {size(seen[1])}, checked, {duration(time.monotonic() - started)}"
+        parts = [size(max(seen.values())), "checked", duration(time.monotonic() - started)]
+        line = f"  ✓ {what}  {', '.join(parts)}, from {' and '.join(seen)}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -9,8 +9,9 @@ import os
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import anyio
@@ -48,41 +49,30 @@ def standard_streams() -> Iterator[tuple[int, int]]:
 
 async def serve_stdio(server: Server[Any], reading: int, writing: int) -> None:
     """Serve the client at two descriptors until it closes the first."""
-    lines: Any = _Lines(os.dup(reading), asyncio.get_running_loop())
+    lines: Any = _lines(os.dup(reading))
     with os.fdopen(writing, "w", encoding="utf-8", closefd=False) as stream:
         async with stdio_server(lines, anyio.wrap_file(stream)) as (messages, answers):
             await server.run(messages, answers, server.create_initialization_options())
 
 
-class _Lines:
+async def _lines(descriptor: int) -> AsyncIterator[str]:
     """The lines of a descriptor, read by a thread that the end of the process does not wait for.
 
-    The SDK's own reader could not be cancelled while it waits for a line.
+    The SDK's own reader cannot be cancelled while it waits for a line.
     """
+    lines, loop = asyncio.Queue[str](), asyncio.get_running_loop()
 
-    def __init__(self, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
-        threading.Thread(target=self._read, args=(descriptor,), daemon=True).start()
+    def read() -> None:
+        with (
+            os.fdopen(descriptor, encoding="utf-8", errors="replace") as stream,
+            suppress(RuntimeError),  # the loop is closed
+        ):
+            for line in chain(stream, [""]):
+                loop.call_soon_threadsafe(lines.put_nowait, line)
 
-    def _read(self, descriptor: int) -> None:
-        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as stream:
-            for line in stream:
-                if not self._put(line):
-                    return
-        self._put(None)
-
-    def _put(self, line: str | None) -> bool:
-        """Pass a line on; False if nobody reads any more."""
-        try:
-            self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
-        except RuntimeError:  # the loop is closed
-            return False
-        return True
-
-    async def __aiter__(self) -> AsyncIterator[str]:
-        while (line := await self._lines.get()) is not None:
-            yield line
+    threading.Thread(target=read, daemon=True).start()
+    while line := await lines.get():
+        yield line
 
 
 @dataclass(frozen=True)

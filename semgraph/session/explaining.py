@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -155,19 +156,21 @@ class Explanation:
         """The engine of the settings, and the shards that it makes of the rows; "" without any."""
         if "engine" not in self.resources.settings.values or forecast is None:
             return ""
-        from semgraph.session.sharded import foreseen
+        from semgraph.engine.cluster import EngineSpec
+        from semgraph.engine.sharding import described
 
         setting = self.resources.settings["engine"]
+        spec = EngineSpec.parse(str(setting.value))
         try:
-            spec, shards = foreseen(self.plan, self.inputs or {}, self.resources.settings)
+            workers = spec.workers or os.cpu_count() or 1  # of a cluster: as here
+            shards, part = described(self.plan, self.inputs or {}, spec.shards, workers)
         except PlanError as error:
             if setting.origin == OPTION:
                 raise
-            return f"engine {setting.value}: none, in this process: {error.problems[0].what}"
-        part = shards.longest_rows / max(shards.rows, 1)
+            return f"engine {spec}: none, in this process: {error.problems[0].what}"
         seconds = forecast.seconds_in_order().times(part)
         lasts = f", {seconds.text(1)} s of calls" if seconds.known and seconds.value else ""
-        return f"engine {spec} · {shards.text()}{lasts}"
+        return f"engine {spec} · {shards}{lasts}"
 
     async def _in_batches(self, physical: PhysicalPlan) -> frozenset[Node]:
         """The operators whose requests go into batches."""

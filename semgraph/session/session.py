@@ -82,8 +82,8 @@ class Session:
             object.
         store: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`, or a `Store`, which the
             session leaves open.
-        engine: What carries runs: `ray`, `ray://HOST:10001?shards=256`, `local?shards=8`. Without one, they are
-            in this process.
+        engine: What carries runs: `ray`, `ray?shards=8&workers=2`, `ray://HOST:10001?shards=256`.
+            Without one, they are in this process.
         use: Implementations of steps for every plan, such as `{"told": "block(left=10)"}`.
         operators: Folders with your own implementations; code is loaded from nowhere else.
         functions: Folders with your own functions for expressions; likewise.

@@ -6,35 +6,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import accumulate, chain
 from pathlib import Path
 
 import pyarrow as pa
 
-from semgraph.engine.engines import (
-    Engine,
-    EngineSpec,
-    FailedShard,
-    LocalEngine,
-    Report,
-    Running,
-    Task,
-    run_all,
-)
-from semgraph.engine.leased import LeasedBudget, LeasedLimiter
-from semgraph.engine.ledger import LedgerLink, Rates, RunLedger
-from semgraph.engine.sharding import (
-    Division,
-    ShardLayout,
-    ShardRows,
-    Shards,
-    shards_for,
-)
+from semgraph.engine.cluster import EngineSpec
+from semgraph.engine.ledger import Ledger, Rates, SharedBudget, SharedLimiter
+from semgraph.engine.on_ray import OnReport, RayEngine, Task
+from semgraph.engine.sharding import Division, ShardRows, lay_out, shard_count
 from semgraph.errors import PlanError, Problem, SemgraphError
 from semgraph.execution.lost import paid_by
 from semgraph.execution.record import INPUTS, SHARDS, RunRecord, new_run, timestamp
@@ -42,7 +27,9 @@ from semgraph.execution.result import Progress, Result
 from semgraph.execution.windows import unreadable, without_nul
 from semgraph.frontend.load import dump
 from semgraph.llm.settings import OPTION, Setting, Settings
+from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.relational import Input
 from semgraph.meter import Meter
 from semgraph.optimizer import optimized
 from semgraph.redaction import redacted
@@ -61,7 +48,6 @@ from semgraph.session.run import (
     trimmed,
 )
 
-_BATCH = 50_000  # rows that are laid out at one time
 _SHOWN = 3  # errors of shards beside the first
 _IDS = 1 << 36  # for the rows that one attempt at a shard makes
 
@@ -73,12 +59,13 @@ class Job:
     Args:
         request: The request, without the rows that are sharded.
         settings: The settings of the run.
-        objects: Models that are objects, where shards are in this process.
+        objects: Models that are objects, which stay in this process.
         run: Id of the run.
         folder: The record of the run.
-        input: The input that is sharded.
+        division: How its rows are divided.
         sizes: The number of rows of each input.
         shards: How many shards there are.
+        now: The time of a plan without windows, in all shards; None: that of the recording.
         began: When the run began, in seconds since the epoch.
     """
 
@@ -87,9 +74,10 @@ class Job:
     objects: UserObjects
     run: str
     folder: Path
-    input: str
+    division: Division
     sizes: Mapping[str, int]
     shards: int
+    now: datetime | None
     began: float = field(default_factory=time.time)
 
     def settings_of(self, number: int) -> Settings:
@@ -106,35 +94,25 @@ class Job:
         numbers = range(1, task.attempt + 1)
         return [self.folder / SHARDS / f"{self.run}-{task.number:05}-{n}" for n in numbers]
 
-    def _now(self) -> datetime | None:
-        """The time of a plan without windows, in all shards; None: that of the recording."""
-        if self.objects.llm is None and self.settings.model().provider == "recorded":
-            return None
-        return datetime.fromtimestamp(self.began, UTC)
-
     def request_of(self, task: Task) -> RunRequest:
         """The request of a shard, or of what is run after all shards."""
-        *lost, folder = self.records_of(task)
+        division, (*lost, folder) = self.division, self.records_of(task)
         skip = (task.number * 16 + task.attempt) * _IDS
-        share = Share(folder.name, folder, self.input, None, self.sizes, skip)
+        share = Share(folder.name, folder, division.input, None, self.sizes, skip)
         request = replace(self.request, resumed=(*self.request.resumed, *lost))
-        division = Division.of(trimmed(request), self.sizes)
         if division.windows is None:
-            request = replace(request, until=None, on_error=None)
-            share = replace(share, now=self._now())
+            request = replace(request, plan=division.part, until=None, on_error=None)
+            share = replace(share, now=self.now)
         if isinstance(task.rows, Rest):
             assert division.rest is not None
             inputs = {**request.inputs, **task.rows.tables}
             share = replace(share, ids=task.rows.ids, unrecorded=division.ended)
             return replace(request, plan=division.rest, inputs=inputs, share=share)
-        shard: ShardRows = task.rows
-        rows, places = shard.read()
-        inputs = {**request.inputs, self.input: rows}
-        plan = request.plan if division.windows is not None else division.part
-        return replace(
-            request, plan=plan, inputs={name: inputs[name] for name in self.sizes},
-            share=replace(share, places=places, unrecorded=division.through),
-        )  # fmt: skip
+        rows, places = task.rows.read()
+        inputs = {**request.inputs, division.input: rows}
+        inputs = {name: inputs[name] for name in self.sizes}
+        share = replace(share, places=places, unrecorded=division.through)
+        return replace(request, inputs=inputs, share=share)
 
 
 @dataclass(frozen=True)
@@ -150,50 +128,44 @@ class Rest:
     ids: Mapping[str, Sequence[int]]
 
 
-async def run_shard(job: Job, task: Task, link: LedgerLink, report: Report) -> Result:
-    """Run a shard: with what it leases of the run's budget and limits, and a journal and a record of
+async def run_shard(job: Job, task: Task, ledger: Ledger, report: OnReport) -> Result:
+    """Run a shard: within the budget and the limits of the run, and with a journal and a record of
     its own. Its counters have what workers paid that died at it.
     """
-    request = replace(await asyncio.to_thread(job.request_of, task), progress=report)
+    request = await asyncio.to_thread(job.request_of, task)
+    windows = job.division.windows is not None
+
+    def told(progress: Progress) -> None:
+        if not (progress.step and windows):
+            report(task.number, progress)
+
+    request = replace(request, progress=told)
     settings = job.settings_of(task.number)
     lost = await asyncio.to_thread(paid_by, job.records_of(task)[:-1], settings.journal_path)
-    budget = LeasedBudget(link, task.holder, settings.limits, time.time() - job.began)
-    limiters: list[LeasedLimiter] = []
+    budget = SharedBudget(ledger, task.holder, settings.limits, time.time() - job.began)
+    lines = [budget.line]
 
-    def limiter(name: str, in_flight: int, rpm: float | None, tpm: float | None) -> LeasedLimiter:
-        limiters.append(LeasedLimiter(link, task.holder, Rates(name, in_flight, rpm, tpm)))
-        return limiters[-1]
+    def limiter(name: str, in_flight: int, rpm: float | None, tpm: float | None) -> SharedLimiter:
+        made = SharedLimiter(ledger, task.holder, Rates(name, in_flight, rpm, tpm))
+        lines.append(made.line)
+        return made
 
     owned = Owned(limiter)
-    resources = Resources(settings, job.objects, owned, budget)
     async with AsyncExitStack() as closing:
-        closing.push_async_callback(budget.settle)
+        closing.push_async_callback(lambda: asyncio.gather(*(line.close() for line in lines)))
         closing.push_async_callback(owned.aclose)
-        result = await run_plan(request, resources)
-        for each in limiters:
-            await each.settle()
+        result = await run_plan(request, Resources(settings, job.objects, owned, budget))
     gc.collect()  # its rows refer to each other: without this they stay until the run has ended
     return replace(result, meter=Meter.merge([lost, result.meter]))
 
 
-def engine_of(spec: EngineSpec) -> Engine:
-    """An engine by its name, connected. Raises PlanError or UnavailableError."""
-    if spec.name == "local":
-        return LocalEngine(spec.workers)
-    from semgraph.engine.on_ray import RayEngine
-
-    return RayEngine(spec)
-
-
 def refuse_unshared(request: RunRequest, resources: Resources) -> None:
     """Refuse what shards cannot share. Raises PlanError."""
-    if request.plan.uses_store and (
-        resources.objects.store or resources.settings.store == "memory"
-    ):
+    here = resources.objects.store is not None or resources.settings.store == "memory"
+    if request.plan.uses_store and here:
         what = "an engine needs a store that all shards can open by its address"
-        raise PlanError(
-            Problem(what, hint="name one: --store sqlite:PATH, or --store neo4j://HOST")
-        )
+        hint = "name one: --store sqlite:PATH, or --store neo4j://HOST"
+        raise PlanError(Problem(what, hint=hint))
     if request.record_to:
         raise PlanError(Problem("an engine writes no recordings", hint="run it without --engine"))
     if request.runs is None:
@@ -202,21 +174,16 @@ def refuse_unshared(request: RunRequest, resources: Resources) -> None:
 
 
 async def run_sharded(request: RunRequest, resources: Resources, spec: EngineSpec) -> Result:
-    """Run a plan in shards, with the resources of a session.
-
-    Raises:
-        PlanError: The plan cannot be run in shards.
-        SemgraphError: A shard failed; the others ended before it is raised.
+    """Run a plan in shards, with the resources of a session. Raises PlanError if it cannot be run so,
+    and the error of a shard that failed, when the others have ended.
     """
     division = Division.of(trimmed(request), _sizes(request.inputs))
     refuse_unshared(request, resources)
-    rows = request.inputs[division.input]
-    if not rows.num_rows:
+    if not _sizes(request.inputs)[division.input]:
         return await run_plan(request, resources)
-    engine = await asyncio.to_thread(engine_of, spec)
+    engine = await asyncio.to_thread(RayEngine, spec)
     try:
-        count = _count(division, rows, spec, engine.workers)
-        run = _ShardedRun(request, resources, spec, division, count)
+        run = _ShardedRun(request, resources, spec, division, engine.workers)
         engine.refuse(run.job)
         await prepare_store(request, resources)
         return await run.run(engine)
@@ -224,33 +191,8 @@ async def run_sharded(request: RunRequest, resources: Resources, spec: EngineSpe
         await asyncio.to_thread(engine.close)
 
 
-def foreseen(
-    plan: LogicalPlan, inputs: Mapping[str, pa.Table], settings: Settings
-) -> tuple[EngineSpec, Shards]:
-    """The engine of the settings, and how it would divide some rows; nothing is started. Of a cluster
-    without a number of shards or workers, those of this machine are assumed.
-
-    Raises:
-        PlanError: The plan cannot be run in shards.
-    """
-    spec = EngineSpec.parse(str(settings["engine"].value))
-    division = Division.of(plan, _sizes(inputs))
-    rows = inputs[division.input]
-    workers = spec.workers or os.cpu_count() or 1
-    count = _count(division, rows, spec, workers)
-    return spec, Shards.of(division, rows, count, workers)
-
-
 def _sizes(inputs: Mapping[str, pa.Table]) -> dict[str, int]:
     return {name: table.num_rows for name, table in inputs.items()}
-
-
-def _count(division: Division, rows: pa.Table, spec: EngineSpec, workers: int) -> int:
-    """How many shards there are."""
-    if division.windows is None:
-        return spec.shards or shards_for(rows.num_rows, workers)
-    groups = len(rows.column(division.windows.partition).unique())
-    return spec.shards or shards_for(groups, workers)
 
 
 class _ShardedRun:
@@ -262,39 +204,42 @@ class _ShardedRun:
         resources: Resources,
         spec: EngineSpec,
         division: Division,
-        count: int,
+        workers: int,
     ) -> None:
-        self.request, self.resources = request, resources
-        self.plan = trimmed(request)
+        self.request, self.resources, self.spec = request, resources, spec
+        self.plan, self.division = trimmed(request), division
         runs = request.runs or Path()
-        name = new_run(runs)
-        sizes = _sizes(request.inputs)
-        whole = {name: t for name, t in request.inputs.items() if name != division.input}
+        name, sizes = new_run(runs), _sizes(request.inputs)
+        whole = dict(request.inputs)
+        rows = whole.pop(division.input)
+        self.count = spec.shards or shard_count(division, rows, workers)
         self.job = Job(
             replace(request, inputs=whole, progress=None, begun=None, runs=None),
-            resources.settings, resources.objects, name, runs / name, division.input, sizes, count,
+            resources.settings, resources.objects, name, runs / name, division, sizes, self.count,
+            None if resources.replays else datetime.now(UTC),
         )  # fmt: skip
-        self.spec, self.count, self.division = spec, count, division
-        self.progress = _JoinedProgress(request, division, sizes[division.input])
+        self.members = sizes[division.input] if division.windows is not None else 0
         self.unusable = list[Failure]()  # rows that no shard has seen
+        self.last: dict[int, Progress] = {}  # of each shard
+        self.progress: dict[str, dict[int, Progress]] = {"": {}}  # of each step; "": commits
 
-    async def run(self, engine: Engine) -> Result:
+    async def run(self, engine: RayEngine) -> Result:
         """Run all shards and join what they give."""
         self.record = RunRecord(self.job.folder)
         if self.request.begun is not None:
             self.request.begun(self.job.run)
         self._begin(engine)
         limits = self.resources.settings.limits
-        ledger = RunLedger(limits.max_calls, limits.max_tokens, limits.max_usd, engine.workers)
-        result, failed = None, list[FailedShard]()
+        result, failed = None, dict[int, SemgraphError]()
         try:
             shards = await asyncio.to_thread(self._lay_out)
-            async with engine.started(run_shard, self.job, ledger, self.progress.see) as running:
+            async with engine.started(run_shard, self.job, limits, self.see):
                 tasks = [Task(shard.number, shard) for shard in shards]
-                results, failed = await run_all(running, tasks)
+                results, failed = await engine.run_all(tasks)
                 result = self._joined(results)
-                if self.division.rest is not None and result is not None and not failed:
-                    result, failed = await self._with_rest(running, result)
+                rest = self.division.rest
+                if rest is not None and result is not None and not failed and not result.stopped:
+                    result, failed = await self._with_rest(engine, result, rest)
         except BaseException as error:
             interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
             self._end("interrupted" if interrupted else "failed", redacted(str(error)), None)
@@ -317,27 +262,35 @@ class _ShardedRun:
 
     def _whole(self, result: Result) -> Result:
         """A result with what no shard knows: how many rows there are, and those that none has seen."""
-        if self.division.windows is not None:
-            failed = (*self.unusable, *result.failed)
-            code = result.exit_code or (3 if failed else 0)
-            members = self.job.sizes[self.division.input]
-            return replace(result, members=members, failed=failed, exit_code=code)
-        if result.stopped:  # as in one process, a part of the rows is no result
-            none = {name: node.schema.empty_table() for name, node in self.plan.returns.items()}
-            result = replace(result, tables=none)
-        failed = (*self.unusable, *(replace(each, input_row=None) for each in result.failed))
-        return replace(result, failed=failed, exit_code=result.exit_code or (3 if failed else 0))
+        failed = result.failed
+        if self.division.windows is None:
+            failed = tuple(replace(each, input_row=None) for each in failed)
+            if result.stopped:  # as in one process, a part of the rows is no result
+                none = {name: node.schema.empty_table() for name, node in self.plan.returns.items()}
+                result = replace(result, tables=none)
+        failed = (*self.unusable, *failed)
+        code = result.exit_code or (3 if failed else 0)
+        return replace(result, members=self.members, failed=failed, exit_code=code)
+
+    def see(self, shard: int, progress: Progress) -> None:
+        """A shard has committed a window; without windows, has answered rows of a step."""
+        parts = self.progress.setdefault(progress.step, {})
+        parts[shard] = self.last[shard] = progress
+        if self.request.progress is not None:
+            done = sum(part.done for part in parts.values())
+            total = self.members or sum(part.total for part in parts.values())
+            meter = Meter.merge(each.meter for each in self.last.values())
+            self.request.progress(Progress(progress.step, done, total, meter))
 
     async def _with_rest(
-        self, running: Running, result: Result
-    ) -> tuple[Result | None, list[FailedShard]]:
-        """Run what is left of the plan when all shards have ended, unless one has stopped."""
-        if result.stopped:
-            return result, []
-        name = self.division.input
-        whole = {name: self.request.inputs[name]} if self.division.rest_reads_input else {}
-        rest = Rest({**whole, **result.tables}, result.ids)
-        last, failed = await run_all(running, [Task(self.count, rest)])
+        self, engine: RayEngine, result: Result, rest: LogicalPlan
+    ) -> tuple[Result | None, dict[int, SemgraphError]]:
+        """Run what is left of the plan when all shards have ended."""
+        name, nodes = self.division.input, walk(*rest.roots)
+        read = any(isinstance(node, Input) and node.name == name for node in nodes)
+        whole = {name: self.request.inputs[name]} if read else {}
+        task = Task(self.count, Rest({**whole, **result.tables}, result.ids))
+        last, failed = await engine.run_all([task])
         if failed:
             return None, failed
         parts = [replace(part, tables={}, places={}, ids={}) for part in (result, last[self.count])]
@@ -346,14 +299,13 @@ class _ShardedRun:
         for step in self.division.through:
             joined.meter.step(step).rows_out = again.step(step).rows_out
         _count_once(self.division.beside, joined.meter, again)
-        return replace(joined, tables=last[self.count].tables), []
+        return replace(joined, tables=last[self.count].tables), {}
 
-    def _begin(self, engine: Engine) -> None:
+    def _begin(self, engine: RayEngine) -> None:
         logical = optimized(self.plan, self.request.inputs)
         self.record.text("plan.yaml", dump(self.request.plan))
-        firsts, first = {}, 0
-        for name, size in self.job.sizes.items():
-            firsts[name], first = first, first + size
+        sizes = self.job.sizes
+        firsts = dict(zip(sizes, accumulate(sizes.values(), initial=0), strict=False))
         self.record.describe(
             **asked_facts(self.request), run=self.job.run, settings=settings_facts(self.job.settings),
             status="running", started=timestamp(), **plan_facts(logical, self.request.plan.fingerprint),
@@ -361,37 +313,30 @@ class _ShardedRun:
         )  # fmt: skip
 
     def _lay_out(self) -> list[ShardRows]:
-        folder = self.record.folder / INPUTS / self.division.input
-        rows = self.request.inputs[self.division.input]
-        with self.record.on_disk(), ShardLayout(folder, self.division, self.count) as layout:
+        inputs = self.request.inputs
+        with self.record.on_disk():
             keep_inputs(self.record.folder, self.job.request.inputs)
-            for start in range(0, rows.num_rows, _BATCH):
-                layout.add(rows.slice(start, _BATCH))
-            self.unusable = unreadable(self.request.inputs)
-            if self.division.windows is None:
-                self.unusable += self._unusable()
-            return layout.close()
+            name = self.division.input
+            folder = self.record.folder / INPUTS / name
+            shards = lay_out(folder, self.division, inputs[name], self.count)
+        self.unusable = unreadable(inputs)
+        if self.division.windows is None:  # each row that shards leave out, once
+            self.unusable += chain.from_iterable(without_nul(*each)[1] for each in inputs.items())
+        return shards
 
-    def _unusable(self) -> Iterator[Failure]:
-        """The rows of all inputs that shards leave out, each once."""
-        for name, rows in self.request.inputs.items():
-            for start in range(0, rows.num_rows, _BATCH):
-                yield from without_nul(name, rows.slice(start, _BATCH))[1]
-
-    def _failure(self, failed: Sequence[FailedShard]) -> SemgraphError:
+    def _failure(self, failed: Mapping[int, SemgraphError]) -> SemgraphError:
         """The first error, with notes on the others."""
-        error = failed[0].error
-        if failed[0].number == self.count:
+        number, error = next(iter(failed.items()))
+        if number == self.count:
             error.add_note("it failed when all shards had ended")
             return error
-        alike = [each for each in failed if str(each.error) == str(error)]
-        numbers = ", ".join(map(str, sorted(each.number + 1 for each in alike)))
-        noun = "shard" if len(alike) == 1 else "shards"
+        alike = [n + 1 for n, other in failed.items() if str(other) == str(error)]
+        shards = f"shard{'s' * (len(alike) > 1)} {', '.join(map(str, sorted(alike)))}"
         stays = "; what the others wrote stays" if self.division.windows is not None else ""
-        error.add_note(f"{noun} {numbers} of {self.count} failed so{stays}")
-        others = [each for each in failed if each not in alike]
-        for each in others[:_SHOWN]:
-            error.add_note(f"shard {each.number + 1} failed: {each.error}")
+        error.add_note(f"{shards} of {self.count} failed so{stays}")
+        others = [f"shard {n + 1} failed: {e}" for n, e in failed.items() if n + 1 not in alike]
+        for note in others[:_SHOWN]:
+            error.add_note(note)
         if more := others[_SHOWN:]:
             error.add_note(f"{len(more)} more failed otherwise")
         return error
@@ -404,11 +349,9 @@ class _ShardedRun:
                 {**failure.row, "_step": failure.step, "_error": failure.error}
                 for failure in result.failed
             )
-        members = {
-            "given": self.job.sizes[self.division.input] if self.division.windows else 0,
-            "skipped": result.skipped if result else 0,
-            "committed": result.committed if result else self.progress.committed,
-        }
+        told = sum(part.done for part in self.progress[""].values())
+        skipped, committed = (result.skipped, result.committed) if result else (0, told)
+        members = {"given": self.members, "skipped": skipped, "committed": committed}
         self.record.describe(
             status=status, ended=timestamp(), why=why, members=members,
             written=dict(result.written) if result else {}, notes=list(result.notes) if result else [],
@@ -422,50 +365,6 @@ def _count_once(steps: Collection[str], joined: Meter, one: Meter) -> None:
         whole.rows_in, whole.rows_out = own.rows_in, own.rows_out
 
 
-class _JoinedProgress:
-    """The progress of a run, from that of its shards."""
-
-    def __init__(self, request: RunRequest, division: Division, rows: int) -> None:
-        self._tell, self._rows = request.progress, rows
-        self._windows = division.windows is not None
-        self._shards: dict[int, Progress] = {}
-        self._steps: dict[str, dict[int, Progress]] = {}
-
-    @property
-    def committed(self) -> int:
-        """Rows that shards have committed, as far as they reported."""
-        return sum(progress.done for progress in self._shards.values())
-
-    def see(self, shard: int, progress: Progress) -> None:
-        """A shard has committed a window; without windows, has answered rows of a step."""
-        if progress.step:
-            if not self._windows:
-                self._see_step(shard, progress)
-            return
-        self._shards[shard] = progress
-        if self._tell is not None:
-            meter = Meter.merge(each.meter for each in self._shards.values())
-            self._tell(Progress("", self.committed, self._rows, meter))
-
-    def _see_step(self, shard: int, progress: Progress) -> None:
-        steps = self._steps.setdefault(progress.step, {})
-        steps[shard] = self._shards[shard] = progress
-        if self._tell is not None:
-            done, total = sum(p.done for p in steps.values()), sum(p.total for p in steps.values())
-            meter = Meter.merge(each.meter for each in self._shards.values())
-            self._tell(Progress(progress.step, done, total, meter))
-
-
-def _as_before(spec: EngineSpec, run: str, shards: int) -> EngineSpec:
-    """An engine with the shards of the run that it resumes: their journals have what was paid. Raises
-    PlanError.
-    """
-    if spec.shards not in {None, shards}:
-        what = f"run {run} had {shards} shards, and the engine has {spec.shards}: what their journals have would be paid twice"
-        raise PlanError(Problem(what, hint="leave shards out of the engine"))
-    return replace(spec, shards=shards)
-
-
 async def run_with_engine(request: RunRequest, resources: Resources, earlier: Resumed) -> Result:
     """Run a plan with the engine of the settings, or of the run that is resumed. A plan that cannot be
     run in shards is run in this process, unless an option names the engine.
@@ -475,11 +374,15 @@ async def run_with_engine(request: RunRequest, resources: Resources, earlier: Re
     """
     setting = resources.settings.values.get("engine")
     asked = setting is not None and setting.origin == OPTION
-    spec = EngineSpec.parse(str(setting.value)) if setting is not None else EngineSpec("local")
+    spec = EngineSpec.parse(str(setting.value)) if setting is not None else EngineSpec()
     if earlier.engine is not None:
         name, shards = earlier.engine
-        spec = _as_before(spec if asked else EngineSpec.parse(name), earlier.run, shards)
-        return await run_sharded(request, resources, spec)
+        spec = spec if asked else EngineSpec.parse(name)
+        if spec.shards not in {None, shards}:
+            had = f"run {earlier.run} had {shards} shards, and the engine has {spec.shards}"
+            what = f"{had}: what their journals have would be paid twice"
+            raise PlanError(Problem(what, hint="leave shards out of the engine"))
+        return await run_sharded(request, resources, replace(spec, shards=shards))
     try:
         Division.of(trimmed(request), _sizes(request.inputs))
     except PlanError as error:

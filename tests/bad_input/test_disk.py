@@ -140,7 +140,7 @@ def test_a_file_in_place_of_semgraph_s_own_folder_is_an_error_that_names_the_var
         "Name another: its folder is SEMGRAPH_HOME"
     )
     assert quiet(project("model", "pull", "all-MiniLM-L6-v2"), 5).splitlines()[-1] == (
-        f"{home}/models: the folder for models cannot be made ({home} is a file, not a folder). "
+        f"{home}/models: the folder for models cannot be written ({home} is a file, not a folder). "
         "Name another place: SEMGRAPH_HOME=DIR"
     )
     assert serving.requests == 0

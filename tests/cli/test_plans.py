@@ -477,18 +477,26 @@ def test_explain_says_how_an_engine_divides_the_rows(project: Project) -> None:
     ]
     project.write("notes.jsonl", "\n".join(map(json.dumps, rows)))
     words = ("explain", "people", "-i", "notes=notes.jsonl", "--engine")
-    done = project(*words, "local?shards=2&workers=2").out
+    done = project(*words, "ray?shards=2&workers=2").out
     assert (
-        "engine local?shards=2&workers=2 · 2 shards, 2 workers · 3 groups, 1 to 2 a shard · "
+        "engine ray?shards=2&workers=2 · 2 shards, 2 workers · 3 groups, 1 to 2 a shard · "
         'longest chain: 3 windows of "g"'
     ) in done
     ray = project(*words, "ray?shards=3&workers=2", "--format", "json").out
     assert "3 shards, 2 workers · 3 groups, 1 a shard" in json.loads(ray)["engine"]
-    whole = project("explain", "find", "--engine", "local")
+    whole = project("explain", "find", "--engine", "ray")
     assert whole.code == 2
     assert "asks about no row of an input by itself" in whole.err
-    project.write("semgraph.toml", 'engine = "local"\n')
-    assert "engine local: none, in this process" in project("explain", "find").out
+    project.write("semgraph.toml", 'engine = "ray"\n')
+    assert "engine ray: none, in this process" in project("explain", "find").out
+    project.write("semgraph.toml", 'engine = "local?shards=2"\n')
+    for command in ("explain", "run"):
+        gone = project(command, "people")
+        assert gone.code == 2
+        assert gone.err.strip().endswith(
+            'there is no engine "local" any more. Write ray (processes here), also to resume a run '
+            "of it; or leave the engine out"
+        )
 
 
 def test_a_way_that_is_none_is_refused_when_a_plan_is_explained(project: Project) -> None:

@@ -14,13 +14,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semgraph.engine import leased
-from semgraph.engine.engines import Task, run_all
-from semgraph.engine.leased import LeasedBudget, LeasedLimiter, ShardTaken
-from semgraph.engine.ledger import CHUNK, Grant, Rates, RunLedger, SharedLedger
+from semgraph.engine import ledger as engine_ledger
+from semgraph.engine.cluster import EngineSpec
+from semgraph.engine.ledger import (
+    TAKEN,
+    Account,
+    Rates,
+    Return,
+    RunLedger,
+    ShardTaken,
+    SharedBudget,
+    SharedLimiter,
+)
+from semgraph.engine.on_ray import Task
 from semgraph.errors import BudgetReached, SemgraphError
 from semgraph.llm.settings import RunLimits
 from semgraph.llm.stack import Spending
+from tests.engine.here import EngineHere, sent_to
 from tests.patience import HANGS
 
 ONE = Spending(1)
@@ -28,106 +38,98 @@ ONE = Spending(1)
 
 @dataclass
 class Worker:
-    """What a worker knows of its lease."""
+    """A worker, and its requests that the budget admitted."""
 
     name: str
-    grant: Grant = field(default_factory=Grant)
-    spent: Spending = field(default_factory=Spending)
     flying: list[Spending] = field(default_factory=list)
 
-    @property
-    def left(self) -> Spending:
-        return self.grant.amount - self.spent - sum(self.flying, Spending())
 
-    def ask(self, ledger: RunLedger, need: Spending | None) -> None:
-        kept = sum(self.flying, Spending())
-        number = self.grant.number
-        self.grant = ledger.exchange(self.name, number, self.spent, kept, need)
-        self.spent = Spending()
+steps = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["send", "end", "end", "die", "twice"]), st.integers(0, 9)), max_size=120)  # fmt: skip
 
 
-def fits(need: Spending, left: Spending) -> bool:
-    return need.calls <= left.calls and need.tokens <= left.tokens and need.usd <= left.usd + 1e-9
-
-
-steps = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["send", "end", "end", "die", "settle"]), st.integers(0, 9)), max_size=120)  # fmt: skip
+async def asked(ledger: RunLedger, worker: Worker, need: Spending) -> bool:
+    """Whether a request is admitted without waiting."""
+    asking = asyncio.create_task(ledger.enter(worker.name, None, [(need, "")], ()))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    if asking.done():
+        return asking.result() == 1
+    asking.cancel()
+    await asyncio.wait({asking})
+    return False
 
 
 @given(steps=steps, calls=st.integers(0, 60), tokens=st.integers(0, 400))
-def test_no_interleaving_of_leases_settlements_and_deaths_passes_a_limit(steps, calls, tokens):
-    ledger = RunLedger(calls, tokens, 2.0, workers=4)
-    workers, deaths = [Worker(str(n)) for n in range(4)], 0
-    sent = Spending()  # as the endpoint counts
-    for number, what, size in steps:
-        worker = workers[number]
-        need = Spending(1, 10, 0.01 + size / 100)
-        if what == "send":
-            if not fits(need, worker.left):
-                worker.ask(ledger, need)
-            if fits(need, worker.left):
-                worker.flying.append(need)
-                sent += Spending(1, size, size / 100)
-        elif what == "end" and worker.flying:
-            worker.flying.pop(0)
-            worker.spent += Spending(1, size, size / 100)
-        elif what == "die":
-            ledger.died(worker.name)
-            deaths += 1
-            workers[number] = Worker(f"{number}, after {deaths} deaths")
-        elif what == "settle" and not worker.flying:
-            worker.ask(ledger, None)
-        total = ledger.spent + ledger.leased
-        assert total.calls <= calls
-        assert total.tokens <= tokens
-        assert total.usd <= 2.0 + 1e-6
-        assert sent.calls <= total.calls
-    for worker in workers:
-        worker.flying.clear()
-        worker.ask(ledger, None)
-    assert ledger.leased.calls == 0
-    assert ledger.leased.tokens == 0
-    last, more = Worker("last"), 0
-    while True:  # all that is left can be spent, one request after the other
-        last.ask(ledger, ONE)
-        if last.grant.refused:
-            break
-        last.spent, more = ONE, more + 1
-    assert ledger.spent.calls == calls
-    assert more <= calls
+def test_no_interleaving_of_requests_returns_and_deaths_passes_a_limit(steps, calls, tokens):
+    async def work() -> None:
+        ledger = RunLedger(RunLimits(max_calls=calls, max_tokens=tokens, max_usd=2.0))
+        budget, sent = ledger.budget, Spending()  # as the endpoint counts
+        workers, deaths = [Worker(str(n)) for n in range(4)], 0
+        for number, what, size in steps:
+            worker, actual = workers[number], Spending(1, size, size / 100)
+            if what == "send":
+                need = Spending(1, 10, 0.01 + size / 100)
+                if await asked(ledger, worker, need):
+                    worker.flying.append(need)
+                    sent += actual
+            elif what in {"end", "twice"} and worker.flying:
+                returns = [(worker.flying.pop(0), actual)]
+                await ledger.leave(worker.name, None, returns)
+                if what == "twice" and returns[0][0] not in worker.flying:
+                    await ledger.leave(worker.name, None, returns)
+            elif what == "die":
+                await ledger.ended(worker.name)
+                deaths += 1
+                workers[number] = Worker(f"{number}, after {deaths} deaths")
+            total = budget.spent + budget._reserved
+            assert total.calls <= calls
+            assert total.tokens <= tokens
+            assert total.usd <= 2.0 + 1e-6
+            assert sent.calls <= total.calls
+        for worker in workers:
+            await ledger.ended(worker.name)
+        assert budget._reserved.calls == budget._reserved.tokens == 0
+        last = Worker("last")
+        while await asked(ledger, last, ONE):  # all that is left can be spent
+            await ledger.leave("last", None, [(ONE, ONE)])
+        assert budget.spent.calls == calls
+
+    asyncio.run(work())
 
 
-def test_a_lease_is_settled_once():
-    ledger = RunLedger(max_calls=100)
-    grant = ledger.exchange("a", 0, Spending(), Spending(), ONE)
-    ledger.exchange("a", grant.number, Spending(2), Spending(), None)
-    again = ledger.exchange("a", grant.number, Spending(2), Spending(), None)
-    assert ledger.spent.calls == 2
-    assert again.gone
+async def test_a_worker_that_was_taken_for_dead_gets_nothing_more():
+    ledger = RunLedger(RunLimits(max_calls=100))
+    assert await ledger.enter("a", None, [(ONE, ""), (ONE, "")], ()) == 2
+    await ledger.ended("a")
+    await ledger.leave("a", None, [(ONE, Spending())])
+    assert await ledger.enter("a", None, [(ONE, "")], ()) == TAKEN
+    assert ledger.budget.spent == Spending(2)
 
 
-def test_a_worker_that_was_taken_for_dead_gets_nothing_more():
-    ledger = RunLedger(max_calls=100)
-    grant = ledger.exchange("a", 0, Spending(), Spending(), ONE)
-    ledger.died("a")
-    assert ledger.exchange("a", grant.number, ONE, Spending(), ONE).gone
-    assert ledger.spent == grant.amount
+async def test_a_worker_that_dies_as_it_waits_gets_nothing_and_spends_nothing():
+    ledger = RunLedger(RunLimits(max_calls=1))
+    assert await ledger.enter("a", None, [(ONE, "")], ()) == 1
+    waiting = asyncio.create_task(ledger.enter("b", None, [(ONE, "")], ()))
+    await asyncio.sleep(0)
+    await ledger.ended("b")
+    await ledger.leave("a", None, [(ONE, Spending())])
+    assert await waiting == TAKEN
+    assert await ledger.enter("c", None, [(ONE, "")], ()) == 1
 
 
-def test_leases_are_for_several_requests_while_there_is_plenty_and_for_one_near_the_end():
-    ledger = RunLedger(max_calls=10 * CHUNK, workers=2)
-    first = ledger.exchange("a", 0, Spending(), Spending(), ONE)
-    assert first.amount.calls == CHUNK
-    ledger.exchange("a", first.number, Spending(8 * CHUNK), Spending(), None)
-    assert ledger.exchange("b", 0, Spending(), Spending(), ONE).amount.calls == 1
+async def test_requests_that_fit_are_admitted_together():
+    ledger = RunLedger(RunLimits(max_calls=5))
+    assert await ledger.enter("a", None, [(ONE, "")] * 3, ()) == 3
+    assert await ledger.enter("b", None, [(ONE, "")] * 3, ()) == 2
 
 
 class Shards:
     """Some shards that spend, each with a budget of its own over one ledger."""
 
     def __init__(self, count: int, **limits: Any) -> None:
-        self.ledger = SharedLedger(RunLedger(**limits, workers=count))
         values = RunLimits(**limits)
-        self.budgets = [LeasedBudget(self.ledger, str(n), values) for n in range(count)]
+        self.ledger = RunLedger(values)
+        self.budgets = [SharedBudget(sent_to(self.ledger), str(n), values) for n in range(count)]
         self.sent = Spending()
 
     async def shard(self, number: int, costs: Iterator[tuple[Spending, Spending]]) -> None:
@@ -139,9 +141,9 @@ class Shards:
                 except BudgetReached:
                     break
                 group.create_task(self.send(budget, most, actual))
-        await budget.settle()
+        await budget.line.close()
 
-    async def send(self, budget: LeasedBudget, most: Spending, actual: Spending) -> None:
+    async def send(self, budget: SharedBudget, most: Spending, actual: Spending) -> None:
         self.sent += actual
         for _ in range(random.Random(actual.tokens).randrange(4)):
             await asyncio.sleep(0)
@@ -155,7 +157,7 @@ async def test_exactly_as_many_calls_are_sent_as_the_limit_says(shards: int, cal
     async with asyncio.timeout(HANGS):
         endless = (iter(lambda: (ONE, ONE), None) for _ in range(shards))
         await asyncio.gather(*(work.shard(n, costs) for n, costs in enumerate(endless)))
-    assert work.sent.calls == work.ledger.ledger.spent.calls == calls
+    assert work.sent.calls == work.ledger.budget.spent.calls == calls
 
 
 @given(
@@ -170,7 +172,7 @@ def test_shards_wait_for_what_others_have_in_flight_as_one_run_does(costs, limit
             running.append(asyncio.create_task(shards.shard(number, pairs)))
         async with asyncio.timeout(HANGS):
             await asyncio.gather(*running)
-        assert shards.sent.tokens == shards.ledger.ledger.spent.tokens
+        assert shards.sent.tokens == shards.ledger.budget.spent.tokens
         return shards.sent
 
     running: list[asyncio.Task[None]] = []
@@ -185,7 +187,7 @@ async def test_the_message_at_a_limit_is_that_of_one_process():
     for n in (0, 1, 0):
         await work.budgets[n].reserve(ONE)
         work.budgets[n].charge(ONE, ONE)
-    await work.budgets[0].settle()
+    await work.budgets[0].line.close()
     with pytest.raises(BudgetReached) as reached:
         await work.budgets[1].reserve(ONE)
     assert str(reached.value) == "stopped before call 4: it would pass max_calls 3 (spent 3)"
@@ -194,25 +196,34 @@ async def test_the_message_at_a_limit_is_that_of_one_process():
 async def test_a_worker_whose_shard_was_taken_over_ends():
     work = Shards(2, max_calls=100)
     await work.budgets[0].reserve(ONE)
-    await work.ledger.died("0")
+    await work.ledger.ended("0")
     work.budgets[0].charge(ONE, ONE)
-    for _ in range(CHUNK - 1):  # what it had leased, which counts as spent
-        await work.budgets[0].reserve(ONE)
-        work.budgets[0].charge(ONE, ONE)
     with pytest.raises(ShardTaken):
         await work.budgets[0].reserve(ONE)
+    assert work.ledger.budget.spent == ONE
 
 
-def limiters(rates: Rates, count: int) -> tuple[SharedLedger, list[LeasedLimiter]]:
-    ledger = SharedLedger(RunLedger(workers=count))
-    return ledger, [LeasedLimiter(ledger, str(n), rates) for n in range(count)]
+async def test_without_limits_the_budget_sends_nothing():
+    async def refusing(*_: Any) -> None:
+        raise AssertionError
+
+    budget = SharedBudget(refusing, "0", RunLimits())
+    await budget.reserve(ONE)
+    budget.charge(ONE, ONE)
+    await budget.line.close()
+    assert budget.spent == ONE
+
+
+def limiters(rates: Rates, count: int) -> tuple[RunLedger, list[SharedLimiter]]:
+    ledger = RunLedger(RunLimits())
+    return ledger, [SharedLimiter(sent_to(ledger), str(n), rates) for n in range(count)]
 
 
 async def test_all_shards_together_have_as_many_requests_in_flight_as_the_endpoint_admits():
     _, shards = limiters(Rates("one", 3, None, None), 4)
     inside, most = 0, 0
 
-    async def request(limiter: LeasedLimiter) -> None:
+    async def request(limiter: SharedLimiter) -> None:
         nonlocal inside, most
         await limiter.enter()
         inside += 1
@@ -226,48 +237,48 @@ async def test_all_shards_together_have_as_many_requests_in_flight_as_the_endpoi
     assert most == 3
 
 
-class CountingLink(SharedLedger):
+class CountingLedger(RunLedger):
     """A ledger that counts what it is sent."""
 
-    def __init__(self, ledger: RunLedger) -> None:
-        super().__init__(ledger)
+    def __init__(self) -> None:
+        super().__init__(RunLimits())
         self.returned: list[int] = []  # places, by message
 
-    async def leave(self, holder: str, rates: Rates, left: Sequence[int]) -> None:
-        self.returned.append(len(left))
-        await super().leave(holder, rates, left)
+    async def leave(self, holder: str, account: Account, left: Sequence[Return]) -> None:
+        self.returned += [len(left)] if left else []
+        await super().leave(holder, account, left)
 
 
 async def test_places_that_become_free_together_are_returned_together(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(leased, "GATHER_SECONDS", HANGS)
-    link = CountingLink(RunLedger())
-    limiter = LeasedLimiter(link, "one", Rates("one", 64, None, None))
+    monkeypatch.setattr(engine_ledger, "GATHER_SECONDS", HANGS)
+    ledger = CountingLedger()
+    limiter = SharedLimiter(sent_to(ledger), "one", Rates("one", 64, None, None))
     for _ in range(32):
         await limiter.enter()
-    link.returned.clear()
+    ledger.returned.clear()
     for _ in range(10):
         limiter.leave()
         await asyncio.sleep(0)
     await limiter.enter()  # brings them along
-    assert link.returned == [10]
+    assert ledger.returned == [10]
     for _ in range(16):  # a quarter of all does not wait
         limiter.leave()
     for _ in range(20):
         await asyncio.sleep(0)
-    assert link.returned == [10, 16]
+    assert ledger.returned == [10, 16]
     for _ in range(7):
         limiter.leave()
         await asyncio.sleep(0)
-    await limiter.settle()
-    assert link.returned == [10, 16, 7]
-    assert link._inside["one"]["one"] == 0
+    await limiter.line.close()
+    assert ledger.returned == [10, 16, 7]
+    assert not any(ledger._held.values())
 
 
 async def test_places_are_returned_while_a_request_waits_for_one():
-    link = CountingLink(RunLedger())
-    limiter = LeasedLimiter(link, "one", Rates("one", 64, None, None))
+    ledger = CountingLedger()
+    limiter = SharedLimiter(sent_to(ledger), "one", Rates("one", 64, None, None))
     for _ in range(64):
         await limiter.enter()
     waiting = asyncio.create_task(limiter.enter())
@@ -278,14 +289,14 @@ async def test_places_are_returned_while_a_request_waits_for_one():
 
 
 async def test_unused_tokens_of_each_request_are_returned():
-    link = SharedLedger(RunLedger())
-    limiter = LeasedLimiter(link, "one", Rates("one", 64, None, 6000.0))
+    rates = Rates("one", 64, None, 6000.0)
+    ledger, [limiter] = limiters(rates, 1)
     await limiter.enter(50)
     await limiter.enter(50)
     limiter.leave(20)
     limiter.leave(30)
-    await limiter.settle()
-    tokens = link._limiters["one"]._tokens
+    await limiter.line.close()
+    tokens = ledger._limiters[rates]._tokens
     assert tokens is not None
     assert tokens.level >= 50  # of 100, of which two requests took 50 each
 
@@ -298,41 +309,37 @@ async def test_places_of_a_dead_worker_and_of_cancelled_waits_are_free_again():
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    await ledger.died("0")
+    await ledger.ended("0")
     async with asyncio.timeout(HANGS):
         await third.enter()
         await third.enter()
 
 
 async def test_a_pause_that_an_endpoint_asks_of_one_shard_holds_for_all():
-    ledger, (first, second) = limiters(Rates("one", 2, None, None), 2)
+    rates = Rates("one", 2, None, None)
+    ledger, (first, second) = limiters(rates, 2)
     first.pause(3600)
-    await first.settle()
+    await first.line.close()
     waiting = asyncio.create_task(second.enter())
     for _ in range(20):
         await asyncio.sleep(0)
     assert not waiting.done()
     waiting.cancel()
-    assert ledger._limiters["one"]._resume_at > 0
+    assert ledger._limiters[rates]._resume_at > 0
 
 
-class SlowLink(SharedLedger):
-    """A ledger whose answers take their time, as those of another process do."""
+async def test_a_request_that_is_cancelled_as_the_ledger_answers_takes_nothing():
+    limits = RunLimits(max_tokens=300)
+    ledger = RunLedger(limits)
 
-    async def exchange(
-        self, holder: str, number: int, spent: Spending, kept: Spending, need: Spending | None
-    ) -> Grant:
-        grant = await super().exchange(holder, number, spent, kept, need)
+    async def slowly(method: str, *values: Any) -> Any:
+        """As from another process."""
+        answer = await sent_to(ledger)(method, *values)
         for _ in range(5):
             await asyncio.sleep(0)
-        return grant
+        return answer
 
-
-async def test_a_request_that_is_cancelled_as_the_ledger_answers_loses_no_lease():
-    link = SlowLink(RunLedger(max_tokens=300, workers=2))
-    first, second = (
-        LeasedBudget(link, name, RunLimits(max_tokens=300)) for name in ("first", "second")
-    )
+    first, second = (SharedBudget(slowly, name, limits) for name in ("first", "second"))
     await first.reserve(Spending(1, 100))
     cancelled = asyncio.create_task(first.reserve(Spending(1, 100)))
     for _ in range(3):
@@ -342,33 +349,29 @@ async def test_a_request_that_is_cancelled_as_the_ledger_answers_loses_no_lease(
     first.charge(Spending(1, 100), Spending(1, 10))
     await first.reserve(Spending(1, 100))
     first.charge(Spending(1, 100), Spending(1, 10))
-    await first.settle()
-    assert link.ledger.leased.tokens == 0
-    assert link.ledger.spent.tokens == 20
+    await first.line.close()
+    assert ledger.budget._reserved.tokens == 0
+    assert ledger.budget.spent.tokens == 20
     async with asyncio.timeout(HANGS):
         await second.reserve(Spending(1, 280))
 
 
-@dataclass
-class Failing:
+class Failing(EngineHere):
     """Two workers, of which the first has all requests in flight and fails."""
 
-    ledger: SharedLedger
-    workers: int = 2
+    def __init__(self) -> None:
+        super().__init__(EngineSpec(workers=2))
+        self.ledger = RunLedger(RunLimits())
 
     async def attempt(self, task: Task) -> Any:
-        await self.ledger.enter(task.holder, Rates("one", 1, None, None), [0])
+        await self.ledger.enter(task.holder, Rates("one", 1, None, None), [(0, "")], ())
         if task.number == 0:
             raise SemgraphError("the disk is full")
         return task.number
 
-    async def died(self, holder: str) -> None:
-        await self.ledger.died(holder)
-
 
 async def test_a_shard_that_fails_leaves_its_places_in_flight_to_the_others():
-    running = Failing(SharedLedger(RunLedger(workers=2)))
     async with asyncio.timeout(HANGS):
-        results, failed = await run_all(running, [Task(0, None), Task(1, None)])
+        results, failed = await Failing().run_all([Task(0, None), Task(1, None)])
     assert results == {1: 1}
-    assert [each.number for each in failed] == [0]
+    assert list(failed) == [0]

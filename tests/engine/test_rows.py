@@ -25,7 +25,7 @@ from tests.fuzz.values import same_key
 from tests.partial import maybe_partial
 
 PLANS, PARTS = 160, 2
-ENGINE = "local?shards=3&workers=2"
+ENGINE = "ray?shards=3&workers=2"
 
 
 class InShards(Engine):

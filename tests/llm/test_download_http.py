@@ -178,7 +178,9 @@ class TestLies:
 
     def test_a_server_that_sends_too_much_is_stopped(self, server, env):
         url = server.serve("/m", BODY, too_much=b"more")
-        with pytest.raises(ModelUnavailable, match="serves more than the 3,000,000 bytes"):
+        with pytest.raises(
+            ModelUnavailable, match=r"serves a file of 3,000,\d+ bytes, not of 3,000,000"
+        ):
             pull(model_of(url), env=env)
 
     def test_a_refusing_server_is_quoted(self, server, env):
@@ -206,10 +208,6 @@ class TestNoWay:
                 fetched(model_of(dead, "http://name.invalid/m", server.serve("/m", BODY)), env)
                 == BODY
             )
-
-    def test_an_invalid_address_is_rejected(self, env):
-        with pytest.raises(ModelUnavailable, match=r"not an http:// or https:// address"):
-            pull(model_of("ftp://host/m"), env=env)
 
     def test_no_source_at_all(self, env):
         with pytest.raises(ModelUnavailable, match="could not be downloaded"):

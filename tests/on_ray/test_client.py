@@ -8,7 +8,7 @@ import psutil
 import pytest
 from ray.cluster_utils import Cluster
 
-from tests.engine.test_local import alone, rows_of_groups
+from tests.engine.test_shards import alone, rows_of_groups
 from tests.execution.conftest import Work, wire
 from tests.on_ray.test_ray import PART, SHARDS, assert_resumed, driver, graph_of, in_a_process
 

@@ -20,14 +20,15 @@ import psutil
 import pytest
 from ray.cluster_utils import Cluster
 
-from semgraph.engine.on_ray import RayEngine, WorkerCode
+from semgraph.engine import on_ray
+from semgraph.engine.on_ray import RayEngine
 from semgraph.errors import PlanError, SemgraphError, StoreUnavailable
 from semgraph.execution.result import Result
 from semgraph.llm.settings import Setting
 from semgraph.session import sharded
 from semgraph.session.sharded import Job, run_shard
 from semgraph.stores.sqlite.store import SqliteStore
-from tests.engine.test_local import alone, assert_same, rows_of_groups, visible
+from tests.engine.test_shards import alone, assert_same, rows_of_groups, visible
 from tests.execution.conftest import PLAN, ROOT, Work, said, wire
 from tests.on_ray.clusters import DRIVER, lives, workers
 from tests.patience import HANGS, default_signals
@@ -265,7 +266,7 @@ async def test_a_file_on_one_of_several_machines_is_refused(simple: Work, monkey
 
 
 async def test_workers_with_other_code_are_refused(simple: Work, monkeypatch):
-    monkeypatch.setattr(WorkerCode, "here", lambda folders: WorkerCode("9.9", "0123456789"))
+    monkeypatch.setattr(on_ray, "code_here", lambda settings: "semgraph 9.9, code 0123456789")
     with pytest.raises(
         PlanError, match="the run was begun with semgraph 9.9, code 01234567"
     ) as refused:
@@ -339,12 +340,12 @@ async def test_a_cluster_that_does_not_answer_is_told(tmp_path: Path):
 
 
 async def test_ray_is_imported_for_runs_that_name_it_alone(simple: Work):
-    check = "\nassert not {name.split('.')[0] for name in sys.modules} & {'ray', 'grpc'}"
+    check = "\nimport semgraph.session.sharded\nassert not {name.split('.')[0] for name in sys.modules} & {'ray', 'grpc'}"
     process = await driver(
         simple,
         rows_of_groups(texts=2),
         script=DRIVER + check,
-        engine="local?shards=2",
+        engine=None,
         store=f"sqlite:{simple.folder}/graph.db",
     )
     _, said = await process.communicate()

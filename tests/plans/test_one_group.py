@@ -139,7 +139,7 @@ async def test_the_schema_of_all_groups_and_engines_are_refused(two: Two, tmp_pa
     with pytest.raises(PlanError, match="belongs to all groups"):
         await two.run("build_indices_and_constraints")
     async with session_with(
-        two.memory.model, "sqlite:graph.db", tmp_path, group="g", engine="local"
+        two.memory.model, "sqlite:graph.db", tmp_path, group="g", engine="ray"
     ) as session:
         with pytest.raises(PlanError, match="runs in this process. Leave the engine out"):
             await session.arun(loaded("add_episode"), episodes=[two.memory.episode("Ann: Hi.")])

@@ -194,8 +194,10 @@ def test_a_download_ends_with_a_line(terminal: bool) -> None:
     to, out = console(terminal=terminal)
     with downloading(to, "model") as told:
         told(10, 2_000_000, "there")
-        told(2_000_000, 2_000_000, "there")
-    assert "  ✓ model  2 MB, checked, " in out.getvalue().splitlines()[-1]
+        told(2_000_000, 2_000_000, "package x")
+    (*_, last) = out.getvalue().splitlines()
+    assert "  ✓ model  2 MB, checked, " in last
+    assert last.endswith(", from there and package x")
 
 
 def test_a_download_that_was_not_needed_says_nothing() -> None:

@@ -153,7 +153,7 @@ async def test_runs_that_share_a_budget_are_refused_an_engine(tmp_path: Path) ->
     session = Session(
         llm="recorded",
         store=f"sqlite:{tmp_path}/graph.db",
-        engine="local",
+        engine="ray",
         runs="",
         within=Budget(),
     )

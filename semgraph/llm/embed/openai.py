@@ -19,9 +19,12 @@ from semgraph.llm.replies import counts, vectors
 from semgraph.llm.tokens import TokenCounter
 
 _LENGTH = FaultKind(
-    "vectors of another length than requested", "endpoint", "server",
-    remedy="Check the model and ?dimensions=", attempts=1,
-)  # fmt: skip
+    "vectors of another length than requested",
+    "endpoint",
+    "server",
+    remedy="Check the model and ?dimensions=",
+    attempts=1,
+)
 
 
 class OpenAIEmbedder:

@@ -14,9 +14,9 @@ import json
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,9 +33,9 @@ class StartProgress:
 
     Args:
         phase: `resolve` (reading which jars belong together), `download`, `start`.
-        done: Files read or jars here.
+        done: The number of jars that are here.
         total: The number of jars; 0 while unknown.
-        size: Bytes fetched so far.
+        size: The bytes of these jars.
     """
 
     phase: Literal["resolve", "download", "start"]
@@ -94,9 +94,9 @@ def _fetch(
 
     repository = folder / "maven"
     _drop_broken(repository)
-    count = _Count()
+    progress(StartProgress("resolve"))
     try:
-        jars = _download(_artifacts(repository, version, count, progress), count, progress)
+        jars = _download(_artifacts(repository, version), progress)
         _check(jars, repository, version)
     except (RuntimeError, ValueError, OSError, requests.RequestException) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -111,29 +111,15 @@ def _fetch(
     return jars
 
 
-@dataclass
-class _Count:
-    """What came over the wire; jgo reports to it from several threads."""
-
-    files: int = 0
-    size: int = 0
-    changed: Callable[[], None] = field(default=lambda: None)
-
-    @contextmanager
-    def file(self, _name: str, total: int) -> Iterator[Callable[[int], None]]:
-        """What jgo calls around each file."""
-        got = 0
-
-        def more(size: int) -> None:
-            nonlocal got
-            got += size
-            self.size += size
-
-        yield more
-        if got != total:
-            raise ConnectionError(f"{_name}: the connection ended after {got:,} of {total:,} bytes")
-        self.files += 1
-        self.changed()
+@contextmanager
+def _whole(name: str, total: int) -> Iterator[Callable[[int], None]]:
+    """What jgo calls around each file. It keeps a file whose connection ended early."""
+    sizes: list[int] = []
+    yield sizes.append
+    if sum(sizes) != total:
+        raise ConnectionError(
+            f"{name}: the connection ended after {sum(sizes):,} of {total:,} bytes"
+        )
 
 
 def _pinned(version: str) -> dict[str, str]:
@@ -143,26 +129,18 @@ def _pinned(version: str) -> dict[str, str]:
     return {path: digest for path, _, digest in (line.split() for line in lines)}
 
 
-def _artifacts(
-    repository: Path, version: str, count: _Count, progress: Callable[[StartProgress], None]
-) -> list[Any]:
+def _artifacts(repository: Path, version: str) -> list[Any]:
     from jgo.maven import MavenContext, PythonResolver
 
-    count.changed = lambda: progress(StartProgress("resolve", count.files, size=count.size))
-    progress(StartProgress("resolve"))
-    context = MavenContext(
-        PythonResolver(progress_callback=count.file), repo_cache=repository, timeout=30
-    )
+    resolver = PythonResolver(progress_callback=_whole)
+    context = MavenContext(resolver, repo_cache=repository, timeout=30)
     if pinned := _pinned(version):
-        artifacts = [_artifact(context, path) for path in pinned]
-    else:
-        roots, needed = context.resolver.resolve(
-            [context.create_dependency(f"{a}:{version}") for a in ARTIFACTS]
-        )
-        dependencies = [*roots, *(d for d in needed if d.scope in ("compile", "runtime"))]
-        artifacts = [d.artifact for d in dependencies if d.artifact.packaging == "jar"]
-    count.changed = lambda: None
-    return artifacts
+        return [_artifact(context, path) for path in pinned]
+    roots, needed = resolver.resolve(
+        [context.create_dependency(f"{a}:{version}") for a in ARTIFACTS]
+    )
+    dependencies = [*roots, *(d for d in needed if d.scope in ("compile", "runtime"))]
+    return [d.artifact for d in dependencies if d.artifact.packaging == "jar"]
 
 
 def _artifact(context: Any, path: str) -> Any:
@@ -172,21 +150,14 @@ def _artifact(context: Any, path: str) -> Any:
     return context.project(".".join(group), name).at_version(version).artifact(classifier)
 
 
-def _download(
-    artifacts: list[Any], count: _Count, progress: Callable[[StartProgress], None]
-) -> tuple[Path, ...]:
-    count.size = 0
+def _download(artifacts: list[Any], progress: Callable[[StartProgress], None]) -> tuple[Path, ...]:
+    size = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         futures: list[Future[Path]] = [pool.submit(artifact.resolve) for artifact in artifacts]
         try:
-            waiting = set(futures)
-            while waiting:
-                done, waiting = wait(waiting, timeout=0.2)
-                for future in done:
-                    future.result()
-                progress(
-                    StartProgress("download", len(futures) - len(waiting), len(futures), count.size)
-                )
+            for done, future in enumerate(as_completed(futures), 1):
+                size += future.result().stat().st_size
+                progress(StartProgress("download", done, len(futures), size))
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise

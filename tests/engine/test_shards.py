@@ -1,4 +1,4 @@
-"""Shards in this process: whatever their number and that of the workers, one run."""
+"""Shards, with workers in this process: whatever their number and that of the workers, one run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 import random
 import resource
 import signal
-from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from semgraph.engine.engines import LocalEngine, Running, Task, WorkerLost
-from semgraph.engine.on_ray import WorkerCode
+from semgraph.engine.cluster import EngineSpec
+from semgraph.engine.on_ray import Task, WorkerLost, code_here
 from semgraph.errors import PlanError, SemgraphError
 from semgraph.execution import executor
 from semgraph.execution.record import (
@@ -30,9 +30,11 @@ from semgraph.execution.recorded_results import RecordedTables
 from semgraph.execution.result import Result
 from semgraph.llm.base import Reply
 from semgraph.llm.journal import Journal
+from semgraph.llm.settings import Settings
 from semgraph.provenance import explain
 from semgraph.session import sharded
 from semgraph.session.sharded import run_shard
+from tests.engine.here import EngineHere, sent_to
 from tests.execution.conftest import PLAN, STORY, Work, said, wire
 
 GROUPS = 7
@@ -81,7 +83,7 @@ def assert_same(result: Result, whole: Result) -> None:
 
 
 @pytest.mark.parametrize(
-    "engine", ["local?shards=1", "local?shards=3&workers=2", "local?shards=8&workers=8"]
+    "engine", ["ray?shards=1", "ray?shards=3&workers=2", "ray?shards=8&workers=8"]
 )
 async def test_any_number_of_shards_and_workers_is_one_run(simple: Work, engine: str):
     rows = [*rows_of_groups(), said(["\0"], "group1", 60)[0]]
@@ -96,7 +98,7 @@ async def test_shards_note_together_that_all_answers_are_alike(simple: Work):
     rows = [said([f"Ann(user): I work at Firm{n // 3}."], f"group{n % 3}", n)[0] for n in range(15)]
     whole, _, _ = await alone(simple, rows)
     [expected] = [note for note in whole.notes if "matched" in note]
-    result = await simple.run(rows, session={"engine": "local?shards=8&workers=2"})
+    result = await simple.run(rows, session={"engine": "ray?shards=8&workers=2"})
     assert [note for note in result.notes if "matched" in note] == [
         expected.replace(whole.run, result.run)
     ]
@@ -108,7 +110,7 @@ async def test_large_results_of_shards_are_read_from_their_records(
     rows = rows_of_groups()
     whole, _, _ = await alone(simple, rows)
     monkeypatch.setattr(executor, "RETAINED", 0)
-    result = await simple.run(rows, session={"engine": "local?shards=3&workers=2"})
+    result = await simple.run(rows, session={"engine": "ray?shards=3&workers=2"})
     assert isinstance(result.tables, RecordedTables)
     assert {name: result.count(name) for name in result.tables} == {
         name: table.num_rows for name, table in whole.tables.items()
@@ -118,7 +120,7 @@ async def test_large_results_of_shards_are_read_from_their_records(
 
 async def test_a_limit_of_calls_holds_for_all_shards_together(simple: Work):
     result = await simple.run(
-        rows_of_groups(texts=28), session={"engine": "local?shards=3&workers=3", "max_calls": 40}
+        rows_of_groups(texts=28), session={"engine": "ray?shards=3&workers=3", "max_calls": 40}
     )
     asked = [body for body in simple.model.requests if "messages" in body]
     assert len(asked) == 40
@@ -129,7 +131,7 @@ async def test_a_limit_of_calls_holds_for_all_shards_together(simple: Work):
 async def test_a_resumed_run_ends_what_a_limit_stopped_and_pays_for_nothing_twice(simple: Work):
     rows = rows_of_groups(texts=28)
     whole, graph, asked = await alone(simple, rows)
-    engine = "local?shards=3&workers=2"
+    engine = "ray?shards=3&workers=2"
     first = await simple.run(rows, session={"engine": engine, "max_calls": 40})
     async with simple.session() as session:
         last = await session.arun(PLAN, resume=first.run)
@@ -146,42 +148,27 @@ async def test_a_resumed_run_ends_what_a_limit_stopped_and_pays_for_nothing_twic
 async def test_a_run_is_resumed_in_as_many_shards_as_it_had(simple: Work):
     rows = rows_of_groups(texts=28)
     _, graph, asked = await alone(simple, rows)
-    first = await simple.run(rows, session={"engine": "local?shards=3", "max_calls": 40})
-    async with simple.session(engine="local?shards=4") as session:
+    first = await simple.run(rows, session={"engine": "ray?shards=3", "max_calls": 40})
+    async with simple.session(engine="ray?shards=4") as session:
         with pytest.raises(PlanError, match=f"run {first.run} had 3 shards, and the engine has 4"):
             await session.arun(PLAN, resume=first.run)
-    async with simple.session(engine="local?workers=1") as session:
+    async with simple.session(engine="ray?workers=1") as session:
         await session.arun(PLAN, resume=first.run)
     assert simple.records[-1]["shards"] == 3
     assert wire(simple.model.requests) == asked
     assert await simple.place.dump() == graph
 
 
-class Killing(LocalEngine):
-    """Workers that die when they have committed: at once, with what they have in flight and leased.
+class Killing(EngineHere):
+    """Workers that die when they have committed: at once, with what they have in flight.
 
     Args:
         deaths: How many.
     """
 
     def __init__(self, workers: int, deaths: int, seed: int) -> None:
-        super().__init__(workers)
+        super().__init__(EngineSpec(workers=workers))
         self.deaths, self.random = deaths, random.Random(seed)
-
-    @asynccontextmanager
-    async def started(self, work, job, ledger, on_report):
-        async with super().started(work, job, ledger, on_report) as running:
-            yield Deadly(running, self)
-
-
-@dataclass
-class Deadly:
-    running: Running
-    engine: Killing
-
-    @property
-    def workers(self) -> int:
-        return self.running.workers
 
     async def attempt(self, task: Task) -> Result:
         dead = asyncio.get_running_loop().create_future()
@@ -189,22 +176,18 @@ class Deadly:
         def report(number, progress):
             if progress.step or not progress.done or dead.done():
                 return
-            if self.engine.deaths and self.engine.random.random() < 0.3:
-                self.engine.deaths -= 1
+            if self.deaths and self.random.random() < 0.3:
+                self.deaths -= 1
                 dead.set_result(None)
 
-        self.running.on_report = report
-        working = asyncio.create_task(self.running.attempt(task))
+        working = asyncio.create_task(self.work(self.job, task, sent_to(self.ledger), report))
         await asyncio.wait({working, dead}, return_when=asyncio.FIRST_COMPLETED)
         if not dead.done():
             return await working
-        await self.running.died(task.holder)  # nothing that it still sends is heard
+        await self.ended(task.holder)  # nothing that it still sends is heard
         working.cancel()
         await asyncio.wait({working})
         raise WorkerLost("killed")
-
-    async def died(self, holder: str) -> None:
-        await self.running.died(holder)
 
 
 @pytest.mark.parametrize("shards", [1, 3, 8])
@@ -214,8 +197,8 @@ async def test_workers_that_die_change_nothing(simple: Work, shards, seed, monke
     whole, graph, asked = await alone(simple, rows)
     (simple.folder / "semgraph.toml").write_text("[limits]\nin_flight = 4\n")
     engine = Killing(3, 3, seed)
-    monkeypatch.setattr(sharded, "engine_of", lambda spec: engine)
-    result = await simple.run(rows, session={"engine": f"local?shards={shards}"})
+    monkeypatch.setattr(sharded, "RayEngine", lambda spec: engine)
+    result = await simple.run(rows, session={"engine": f"ray?shards={shards}"})
     assert engine.deaths == 0
     assert await simple.place.dump() == graph
     sent = wire(simple.model.requests)
@@ -255,7 +238,7 @@ async def test_a_shard_whose_workers_always_die_fails_the_run_and_the_others_end
 
     monkeypatch.setattr(sharded, "run_shard", run)
     with pytest.raises(SemgraphError, match="4 workers died at it; the last one: gone") as failed:
-        await simple.run(rows, session={"engine": "local?shards=3&workers=1"})
+        await simple.run(rows, session={"engine": "ray?shards=3&workers=1"})
     assert sorted(ended) == [0, 2]
     assert failed.value.__notes__ == ["shard 2 of 3 failed so; what the others wrote stays"]
     monkeypatch.undo()
@@ -269,7 +252,7 @@ async def test_a_shard_whose_workers_always_die_fails_the_run_and_the_others_end
 
 async def test_the_record_is_read_as_that_of_one_run(simple: Work):
     rows = [*rows_of_groups(), said(["\0"], "group1", 60)[0]]
-    result = await simple.run(rows, session={"engine": "local?shards=4&workers=2"})
+    result = await simple.run(rows, session={"engine": "ray?shards=4&workers=2"})
     run = find_run(result.run, simple.folder / ".semgraph" / "runs")
     assert all_runs(simple.folder / ".semgraph" / "runs") == [run]
     assert run.facts["status"] == "done"
@@ -296,13 +279,17 @@ async def test_the_record_is_read_as_that_of_one_run(simple: Work):
         ({"store": "memory"}, "an engine needs a store that all shards can open by its address"),
         ({"runs": ""}, "an engine keeps the rows of its shards in the record of the run"),
         ({"engine": "spark"}, 'unknown engine "spark"'),
-        ({"engine": "local?shards=0"}, "0 is no number from 1"),
-        ({"engine": "local?nodes=2"}, "ptions of an engine: shards, workers; found nodes"),
+        (
+            {"engine": "local"},
+            'no engine "local" any more. Write ray .processes here., also to resume',
+        ),
+        ({"engine": "ray?shards=0"}, 'shards is "0". It must be a number above 0'),
+        ({"engine": "ray?nodes=2"}, 'unknown option "nodes". Options: shards, workers'),
     ],
 )
 async def test_what_cannot_be_sharded_is_refused_before_anything_is_spent(simple, change, what):
     with pytest.raises(PlanError, match=what.replace("?", ".")):
-        await simple.run(rows_of_groups(), session={"engine": "local?shards=2", **change})
+        await simple.run(rows_of_groups(), session={"engine": "ray?shards=2", **change})
     assert not simple.model.requests
     assert not list(simple.folder.glob(".semgraph/runs/*"))
 
@@ -325,7 +312,7 @@ returns: [told]
 async def test_a_step_that_reads_all_partitions_is_refused_with_its_place(simple: Work):
     file = simple.folder / "everybody.yaml"
     file.write_text(ALL_READ.format(graph=PLAN.parent / "graph.yaml"), encoding="utf-8")
-    async with simple.session(engine="local?shards=2") as session:
+    async with simple.session(engine="ray?shards=2") as session:
         rows = [{"id": "1", "at": "2025-01-01", "text": "Ann", "group_id": "g"}]
         with pytest.raises(PlanError) as refused:
             await session.arun(file, said=rows)
@@ -338,16 +325,16 @@ async def test_a_step_that_reads_all_partitions_is_refused_with_its_place(simple
 async def test_a_plan_that_cannot_be_sharded_runs_here_if_only_a_setting_names_the_engine(
     simple: Work,
 ):
-    (simple.folder / "semgraph.toml").write_text('engine = "local?shards=2"\n')
+    (simple.folder / "semgraph.toml").write_text('engine = "ray?shards=2"\n')
     await simple.run(rows_of_groups())
     async with simple.session() as session:
         found = await session.arun(PLAN.parent / "search.yaml", queries=[{"query": "Luma"}])
     assert found.to_arrow("edges").num_rows
-    assert any("run in this process, not by local?shards=2" in note for note in found.notes)
+    assert any("run in this process, not by ray?shards=2" in note for note in found.notes)
 
 
 async def test_forgetting_a_group_deletes_its_answers_from_the_journals_of_shards(simple: Work):
-    await simple.run(rows_of_groups(), session={"engine": "local?shards=3&workers=2"})
+    await simple.run(rows_of_groups(), session={"engine": "ray?shards=3&workers=2"})
     journals = list((simple.folder / ".semgraph" / "journal-shards" / "3").glob("?????.db"))
     assert len(journals) == 3
 
@@ -363,7 +350,7 @@ async def test_forgetting_a_group_deletes_its_answers_from_the_journals_of_shard
 
 
 async def test_a_run_that_ended_as_it_laid_out_its_rows_says_so(simple: Work):
-    rows, engine = rows_of_groups(), {"engine": "local?shards=3&workers=2"}
+    rows, engine = rows_of_groups(), {"engine": "ray?shards=3&workers=2"}
     await simple.run(rows, session=engine)
     run = find_run("last", simple.folder / ".semgraph" / "runs")
     file = max((run.folder / "inputs" / "episodes").iterdir())
@@ -374,14 +361,14 @@ async def test_a_run_that_ended_as_it_laid_out_its_rows_says_so(simple: Work):
 
 
 async def test_a_disk_that_does_not_take_the_rows_fails_the_run(simple: Work):
-    await simple.run(rows_of_groups(), session={"engine": "local?shards=3"})
+    await simple.run(rows_of_groups(), session={"engine": "ray?shards=3"})
     long = random.Random(0).randbytes(3_000_000).hex()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, before[1]))
     try:
         with pytest.raises(SemgraphError, match="the disk does not take the record of this run"):
-            await simple.run(said([long]), session={"engine": "local?shards=3"})
+            await simple.run(said([long]), session={"engine": "ray?shards=3"})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
@@ -398,7 +385,7 @@ async def test_each_shard_that_fails_is_told_with_its_error(simple: Work, monkey
     monkeypatch.setattr(sharded, "run_shard", run)
     rows = rows_of_groups(groups=30, texts=30)
     with pytest.raises(SemgraphError) as failed:
-        await simple.run(rows, session={"engine": "local?shards=4&workers=1"})
+        await simple.run(rows, session={"engine": "ray?shards=4&workers=1"})
     alike = {"shards 1, 2 of 4 failed so", "shards 2, 1 of 4 failed so", "shard 3 of 4 failed so"}
     first, *others = failed.value.__notes__
     assert first.split(";")[0] in alike
@@ -411,7 +398,8 @@ async def test_each_shard_that_fails_is_told_with_its_error(simple: Work, monkey
 
 def test_code_that_changes_between_two_runs_is_other_code(tmp_path: Path):
     (tmp_path / "mine.py").write_text("A = 1")
-    before = WorkerCode.here([tmp_path])
-    assert WorkerCode.here([tmp_path]) == before
+    settings = Settings.load({"operators": (tmp_path,)}, {}, tmp_path)
+    before = code_here(settings)
+    assert code_here(settings) == before
     (tmp_path / "mine.py").write_text("A = 2")
-    assert WorkerCode.here([tmp_path]) != before
+    assert code_here(settings) != before
