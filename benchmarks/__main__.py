@@ -5,7 +5,6 @@ results.
 from __future__ import annotations
 
 import signal
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -36,12 +35,10 @@ Into = Annotated[
 
 
 def _chosen(chosen: list[str] | None) -> list[Benchmark]:
-    for name in chosen or ():
-        if name not in names():
-            close = get_close_matches(name, names(), 1)
-            hint = f'. Did you mean "{close[0]}"?' if close else ""
-            _stop(f'no benchmark "{name}"; known: {", ".join(names())}{hint}')
-    return [load(name) for name in chosen or names()]
+    try:
+        return [load(name) for name in chosen or names()]
+    except ValueError as error:
+        _stop(str(error))
 
 
 def _ready(chosen: list[Benchmark], *, named: bool) -> list[Benchmark]:

@@ -78,21 +78,19 @@ def overview(held: Held) -> str:
         base = medians(task, next(iter(engines)))
         for engine in (one for one in engines if one.startswith("semgraph")):
             old = any(one.old for one in lines if one.key == {"task": task, "engine": engine})
-            shares = {
-                title: cost / base[title]
-                for title, cost in medians(task, engine).items()
-                if base.get(title)
-            }
+            costs = medians(task, engine).items()
+            shares = {title: cost / base[title] for title, cost in costs if base.get(title)}
             groups[f"{task}: {engine.removeprefix('semgraph, ')}" + f" {OLD}" * old] = shares
     return draw_bars(TITLE, "multiple of the other engine (1: equal)", groups, old_code(lines))
 
 
 _PLAN = (
-    "from: tickets",
-    "sem_filter: “{body}” complains?",
-    "sem_map: Which product?",
-    "aggregate: by product",
-)
+    "from: tickets", "sem_filter: “{body}” complains?", "sem_map: Which product?", "aggregate: by product"
+)  # fmt: skip
+_HEADS = (
+    (14, "start", "the plan"), (352, "start", "--use complaints="), (600, "end", "calls"), (710, "end", "$"),
+    (800, "end", "F1"),
+)  # fmt: skip
 _ROWS: dict[str, dict[str, Any]] = {
     "per_row": {"way": "packed", "noise": "5 %, growing 0", "size": 1},
     "packed(rows=10)": {"way": "packed", "noise": "5 %, growing 0", "size": 10},
@@ -103,43 +101,29 @@ _ROWS: dict[str, dict[str, Any]] = {
 
 def swap(held: Held) -> str:
     """The picture of the README."""
-    parts, used = list[str](), list[Line]()
-    for number, step in enumerate(_PLAN):
-        parts.append(f'<text x="18" y="{64 + 28 * number}">- {step}</text>')
+    parts = [f'<text x="18" y="{64 + 28 * n}">- {step}</text>' for n, step in enumerate(_PLAN)]
+    used = list[Line]()
     for number, (name, key) in enumerate(_ROWS.items()):
-        own = [
-            o for o in held.get("operators", ()) if o.key == {"task": "sem_filter 100 rows", **key}
-        ]
+        case, y = {"task": "sem_filter 100 rows", **key}, 64 + 42 * number
+        own = [one for one in held.get("operators", ()) if one.key == case]
         used += own
-        y = 64 + 42 * number
-        old = f" {OLD}" * any(line.old for line in own)
-        parts.append(
-            f'<g class="c0"><path class="line" d="M 314 87 C 332 87 330 {y - 4} 346 {y - 4}"/>'
-        )
-        parts.append(f'<text x="352" y="{y}">{name}{old}</text></g>')
+        label = name + f" {OLD}" * any(line.old for line in own)
+        path = f"M 314 87 C 332 87 330 {y - 4} 346 {y - 4}"
+        parts.append(f'<g class="c0"><path class="line" d="{path}"/>')
+        parts.append(f'<text x="352" y="{y}">{label}</text></g>')
         for x, figure, form in ((600, "calls", ",.0f"), (710, "usd", ".4f"), (800, "f1", ".2f")):
             found = values(own, figure)
             text = format(statistics.median(found), form) if found else "—"
             parts.append(f'<text x="{x}" y="{y}" text-anchor="end">{text}</text>')
-    heads = (
-        (14, "start", "the plan"),
-        (352, "start", "--use complaints="),
-        (600, "end", "calls"),
-        (710, "end", "$"),
-        (800, "end", "F1"),
-    )
-    parts += [
-        f'<text x="{x}" y="24" text-anchor="{side}" font-weight="bold">{text}</text>'
-        for x, side, text in heads
-    ]
+    for x, side, text in _HEADS:
+        end = f'text-anchor="{side}" font-weight="bold"'
+        parts.append(f'<text x="{x}" y="24" {end}>{text}</text>')
     parts.append('<rect x="4" y="36" width="308" height="132" rx="8" class="grid" fill="none"/>')
-    parts.append(
-        '<g class="c0"><rect x="10" y="74" width="296" height="26" rx="5" fill-opacity="0.2"/></g>'
-    )
+    box = '<rect x="10" y="74" width="296" height="26" rx="5" fill-opacity="0.2"/>'
+    parts.append(f'<g class="c0">{box}</g>')
     parts.append(f'<text x="14" y="192" font-size="11">{old_code(used)}</text>')
     font = 'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="13"'
     size = 'viewBox="0 0 840 198" width="840" height="198"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font} role="img">'
-    return "\n".join(
-        [head, f"<title>{SWAP}</title>", f"<style>{style()}</style>", *parts, "</svg>\n"]
-    )
+    top = [head, f"<title>{SWAP}</title>", f"<style>{style()}</style>"]
+    return "\n".join([*top, *parts, "</svg>\n"])

@@ -1,17 +1,15 @@
 """The client's CPU of a model call: semgraph's whole stack against the openai package and bare
 HTTP.
 
-The model is a server in a separate process (this module), so only the client's CPU is counted. All
-clients send equal requests with equal concurrency.
+The model is the simulated one in a separate process, so only the client's CPU is counted. All clients
+send equal requests with equal concurrency.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import tempfile
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,7 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.frame.processes import Child
+from benchmarks.frame.processes import Watch
+from benchmarks.frame.serving import serving
 from semgraph.llm.base import LLM, Message, Request
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.journal import Journal
@@ -42,7 +41,7 @@ RULES = (
     "You read messages of customers and decide about each of them. Answer with the JSON document asked for. "
     * 15
 )
-ITEM = "Message {number} of customer {customer}: {text}\nDoes it complain about a product? "
+ITEM = "Message {number} of customer {customer}: {text}\nDoes it say that somebody moved? "
 ASKED = "Say true or false in `keep`."
 TEXT = (
     "The kettle that I bought in May has been leaking since Monday, and nobody answers the phone. "
@@ -81,10 +80,7 @@ def request(number: int) -> Request:
 
 def check(text: str) -> None:
     """The answer is of its schema."""
-    answer = json.loads(text)
-    if not (
-        isinstance(answer, dict) and answer.keys() == {"keep"} and isinstance(answer["keep"], bool)
-    ):
+    if json.loads(text) not in ({"keep": True}, {"keep": False}):
         raise ValueError(text)
 
 
@@ -199,55 +195,18 @@ WAYS: dict[str, Callable[[str, AsyncExitStack], Awaitable[Run]]] = {
 
 def cpu_of(way: str, _: int, calls: int = 1000, in_flight: int = 64) -> dict[str, float]:
     """One client, after a warm-up turn: CPU for each call, and wall seconds of all."""
-    server = Child(["benchmarks.engine.calls", "0.05"])
-    try:
-        cpu, clock = asyncio.run(_turn(server.line(), way, calls, in_flight))
-    finally:
-        server.stop()
-    return {"cpu_ms_per_call": round(1000 * cpu / calls, 4), "seconds": round(clock, 3)}
+    with serving("--latency", "0.05") as server:
+        watch = asyncio.run(_turn(server.url, way, calls, in_flight))
+    return {
+        "cpu_ms_per_call": round(1000 * watch.cpu / calls, 4),
+        "seconds": round(watch.seconds, 3),
+    }
 
 
-async def _turn(url: str, way: str, calls: int, in_flight: int) -> tuple[float, float]:
+async def _turn(url: str, way: str, calls: int, in_flight: int) -> Watch:
     async with AsyncExitStack() as closing:
         run = await WAYS[way](url, closing)
         await run(calls // 4, in_flight)
-        cpu, clock = time.process_time(), time.perf_counter()
-        await run(calls, in_flight)
-        return time.process_time() - cpu, time.perf_counter() - clock
-
-
-async def _serve(latency: float) -> None:
-    """A model: each chat gets one answer after a fixed time, in the requested form."""
-    from aiohttp import web
-
-    message = {"role": "assistant", "content": '{"keep": true}', "refusal": None, "annotations": []}
-    details = {
-        "prompt_tokens_details": {"cached_tokens": 0},
-        "completion_tokens_details": {"reasoning_tokens": 0},
-    }
-    answer = {
-        "id": "chatcmpl-0", "object": "chat.completion", "created": 1_700_000_000, "model": f"{MODEL}-2025-04-14",
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 420, "completion_tokens": 6, "total_tokens": 426, **details},
-    }  # fmt: skip
-    keep = json.dumps(answer).encode()
-    verdict = keep.replace(b'{\\"keep\\": true}', b'{\\"answer\\": \\"yes\\"}')
-
-    async def chat(request: web.Request) -> web.Response:
-        asked = await request.read()
-        await asyncio.sleep(latency)
-        return web.Response(
-            body=keep if b'"keep"' in asked else verdict, content_type="application/json"
-        )
-
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", chat)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    print(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", flush=True)
-    await asyncio.Event().wait()
-
-
-if __name__ == "__main__":
-    asyncio.run(_serve(float(sys.argv[1])))
+        with Watch() as watch:
+            await run(calls, in_flight)
+    return watch

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import resource
 import shutil
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from benchmarks.engine.own import DIMENSIONS, PLAN
-from benchmarks.frame.processes import figures_of, printed
-from benchmarks.frame.serving import on_wire, same_as_counted, serving
+import psutil
+
+from benchmarks.engine.own import PLAN
+from benchmarks.frame.processes import Watch, request, serve
+from benchmarks.frame.serving import on_wire, same_as_counted, serving, session_at
 from benchmarks.ingest.streams import groups
 from benchmarks.search.stored import file_of
 from semgraph.execution.result import Progress
-from semgraph.llm.embed.openai import OpenAIEmbedder
-from semgraph.llm.openai import OpenAI
-from semgraph.session import Session
 
 Figures = dict[str, float | int]
 
@@ -34,7 +30,8 @@ def grown(episodes: int, number: int, facts: int, before: int, _: int) -> Figure
     the memory of the process at its end.
     """
     file = str(file_of(facts)) if facts else ""
-    return figures_of("benchmarks.engine.growth", str(episodes), str(number), file, str(before))
+    job = {"episodes": episodes, "number": number, "file": file, "before": before}
+    return request("benchmarks.engine.growth", job, alone=True)
 
 
 @dataclass
@@ -64,11 +61,8 @@ class Tenths:
 
 
 def _memory() -> float:
-    """The memory that this process has now, in MiB; where the system does not say so, its peak."""
-    statm = Path("/proc/self/statm")
-    if statm.exists():
-        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-    return _peak()
+    """The memory that this process has now, in MiB."""
+    return psutil.Process().memory_info().rss / 2**20
 
 
 def _peak() -> float:
@@ -83,36 +77,26 @@ async def measured(episodes: int, number: int, file: str, before: int) -> Figure
         graph = Path(folder) / "graph.db"
         if file:
             shutil.copy(file, graph)
-        llm = OpenAI("stand-in", server.url, "none")
-        embedder = OpenAIEmbedder("stand-in", DIMENSIONS, server.url, "none")
-        given: Any = {"llm": llm, "embedder": embedder, "store": f"sqlite:{graph}"}
-        try:
-            async with Session(**given, journal=False, runs="") as session:
-                await session.arun(PLAN, episodes=[{**row, "group_id": "warm"} for row in rows[:3]])
-                if earlier:
-                    await session.arun(PLAN, episodes=earlier)
-                server.reset()
-                began, cpu = time.perf_counter(), time.process_time()
+        async with session_at(server.url, f"sqlite:{graph}") as session:
+            await session.arun(PLAN, episodes=[{**row, "group_id": "warm"} for row in rows[:3]])
+            if earlier:
+                await session.arun(PLAN, episodes=earlier)
+            server.reset()
+            with Watch() as watch:
                 first = await session.arun(PLAN, episodes=rows, progress=tenths.note)
-                seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-                same_as_counted(first.meter.total(), on_wire(server))
-                peak = _peak()
-                server.reset()
-                began = time.perf_counter()
+            same_as_counted(first.meter.total(), on_wire(server))
+            peak = _peak()
+            server.reset()
+            with Watch() as second:
                 again = await session.arun(PLAN, episodes=rows)
-                again_s = time.perf_counter() - began
-                same_as_counted(again.meter.total(), on_wire(server))
-        finally:
-            await asyncio.gather(llm.aclose(), embedder.aclose())
+            same_as_counted(again.meter.total(), on_wire(server))
     return {
-        "seconds": round(seconds, 2), "ms_each": round(1000 * seconds / episodes, 2),
-        "cpu_ms_each": round(1000 * cpu / episodes, 2), **tenths.figures(), "peak_mib": round(peak),
-        "calls": first.meter.total().calls_issued, "again_s": round(again_s, 2),
+        "seconds": round(watch.seconds, 2), "ms_each": round(1000 * watch.seconds / episodes, 2),
+        "cpu_ms_each": round(1000 * watch.cpu / episodes, 2), **tenths.figures(), "peak_mib": round(peak),
+        "calls": first.meter.total().calls_issued, "again_s": round(second.seconds, 2),
         "again_calls": again.meter.total().calls_issued,
     }  # fmt: skip
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("OPENAI_API_KEY", "none")
-    many, number, file, before = sys.argv[1:]
-    printed(asyncio.run(measured(int(many), int(number), file, int(before))))
+    serve(lambda job: asyncio.run(measured(**job)))

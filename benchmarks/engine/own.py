@@ -18,18 +18,14 @@ from semgraph.optimizer import optimize
 
 PLAN = ROOT / "plans" / "add_episode.yaml"
 Figures = dict[str, float | int]
-DIMENSIONS = 256
-"""The length of vectors; configured, since a request for it would be an extra call."""
 
 
 def started(command: tuple[str, ...], _: int) -> Figures:
     """Wall seconds of a command beyond those of an interpreter that does nothing; medians of
     five.
     """
-    alone, whole = (
-        median(_wall(sys.executable, words) for _ in range(5))
-        for words in (("-c", "pass"), command)
-    )
+    both = ("-c", "pass"), command
+    alone, whole = (median(_wall(sys.executable, words) for _ in range(5)) for words in both)
     return {"seconds": round(whole - alone, 4), "python_s": round(alone, 4)}
 
 
@@ -77,14 +73,11 @@ def long_plan(steps: int) -> str:
     """
     head = "plan: long\ninputs: {rows: {id: string, text: string, number: int64}}\nsteps:\n"
     parts = []
+    asked = '    - sem_filter: {prompt: "Does “{text}” complain about anything?"}\n'
     for i in range(steps):
-        asked = '    - sem_filter: {prompt: "Does “{text}” complain about anything?"}\n' * (
-            i % 10 == 9
-        )
-        before = (
-            f"  s{i}:\n    - from: {f's{i - 1}' if i else 'rows'}\n    - filter: number > {i}\n"
-        )
-        parts.append(f'{before}{asked}    - add: {{n{i}: "number + {i}"}}\n')
+        source = f"s{i - 1}" if i else "rows"
+        parts.append(f"  s{i}:\n    - from: {source}\n    - filter: number > {i}\n")
+        parts.append(asked * (i % 10 == 9) + f'    - add: {{n{i}: "number + {i}"}}\n')
     return f"{head}{''.join(parts)}returns: [s{steps - 1}]\n"
 
 

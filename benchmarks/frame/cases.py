@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from benchmarks.frame.charts import Chart
 from benchmarks.frame.tables import Table
+from semgraph.errors import did_you_mean
 
 FOLDER = Path(__file__).parents[1]
 PRODUCT = ("semgraph", "operators", "functions", "plans", "benchmarks/world")
@@ -80,14 +81,20 @@ class Benchmark:
         return f"python -m benchmarks run {self.name} {self.options}".rstrip()
 
 
+def rounded(share: float | None) -> float | None:
+    """A share in a line."""
+    return None if share is None else round(share, 4)
+
+
 def names() -> list[str]:
     """The names of all benchmarks."""
     return sorted(path.parent.name for path in FOLDER.glob("*/bench.py"))
 
 
 def load(name: str) -> Benchmark:
-    """A benchmark by the name of its folder. Raises KeyError with the known names."""
+    """A benchmark by the name of its folder. Raises ValueError with the known names."""
     if name not in names():
-        raise KeyError(f'no benchmark "{name}"; known: {", ".join(names())}')
+        hint = f". {near.capitalize()}" if (near := did_you_mean(name, names())) else ""
+        raise ValueError(f'no benchmark "{name}"; known: {", ".join(names())}{hint}')
     benchmark: Benchmark = importlib.import_module(f"benchmarks.{name}.bench").BENCHMARK
     return benchmark

@@ -12,7 +12,7 @@ from html import escape
 from typing import Any
 
 from benchmarks.frame.lines import Line
-from benchmarks.frame.tables import OLD, of_one_kind, old_code
+from benchmarks.frame.tables import OLD, old_code
 
 INK = ("#1f2328", "#e6edf3")
 COLOURS = (
@@ -70,54 +70,52 @@ class Chart:
         """
         own = [o for o in lines if o.is_of(self.where) and not o.failed and self.series in o.key]
         found: dict[str, dict[float, list[float]]] = {}
-        xs: dict[str, list[float]] = {}
-        for line in of_one_kind(own):
+        for line in own:
             x, y = line.figures.get(self.x, line.key.get(self.x)), line.figures.get(self.y)
             if x is not None and y is not None:
-                name = f"{line.key[self.series]}" + f" {OLD}" * line.old
-                xs.setdefault(name, []).append(x)
-                found.setdefault(name, {}).setdefault(0 if self.labelled else x, []).append(y)
+                points = found.setdefault(f"{line.key[self.series]}" + f" {OLD}" * line.old, {})
+                points.setdefault(x, []).append(y)
         if self.labelled:
-            return {name: [(statistics.median(xs[name]), found[name][0])] for name in sorted(found)}
+            found = {name: _one_point(points) for name, points in found.items()}
         return {name: sorted(found[name].items()) for name in sorted(found)}
+
+
+def _one_point(points: Mapping[float, Sequence[float]]) -> dict[float, list[float]]:
+    """The median of x, with all y."""
+    every = [(x, y) for x, ys in points.items() for y in ys]
+    return {statistics.median(x for x, _ in every): [y for _, y in every]}
 
 
 def draw(chart: Chart, lines: Sequence[Line]) -> str:
     """The chart over these lines; the same text for the same lines."""
     series = chart.points(lines)
-    right = _WIDTH - (
-        150 if chart.labelled else 24 + _LETTER * max(map(len, series), default=0) + 30
-    )
+    names = _LETTER * max(map(len, series), default=0)
+    right = _WIDTH - (150 if chart.labelled else 24 + names + 30)
     xs = [x for points in series.values() for x, _ in points]
     ys = [y for points in series.values() for _, trials in points for y in trials]
     across, x_ticks = _axis(xs, _LEFT, right, log="x" in chart.log)
     up, y_ticks = _axis(ys, _BOTTOM, _TOP, log="y" in chart.log)
     parts = [_text(_LEFT, 20, chart.title, size=15)]
-    for value, label in x_ticks:
-        at = across(value)
+    for at, label in ((across(value), label) for value, label in x_ticks):
         parts.append(f'<path class="grid" d="M{at:.1f},{_TOP}V{_BOTTOM}"/>')
         parts.append(_text(at, _BOTTOM + 18, label, anchor="middle"))
-    for value, label in y_ticks:
-        at = up(value)
+    for at, label in ((up(value), label) for value, label in y_ticks):
         parts.append(f'<path class="grid" d="M{_LEFT},{at:.1f}H{right:.1f}"/>')
         parts.append(_text(_LEFT - 8, at + 4, label, anchor="end"))
     parts.append(_text((_LEFT + right) / 2, _BOTTOM + 38, chart.labels[0], anchor="middle"))
-    parts.append(
-        f'<g transform="rotate(-90 16 192)">{_text(16, 192, chart.labels[1], anchor="middle")}</g>'
-    )
+    title = _text(16, 192, chart.labels[1], anchor="middle")
+    parts.append(f'<g transform="rotate(-90 16 192)">{title}</g>')
     placed: list[tuple[float, float, float]] = []
     for number, (name, points) in enumerate(series.items()):
         marker, dash = _MARKERS[number % 4], _DASHES[number // 7 % 4]
         shown = [(across(x), up(statistics.median(trials)), trials) for x, trials in points]
         path = "".join(f"{'L' if i else 'M'}{x:.1f},{y:.1f}" for i, (x, y, _) in enumerate(shown))
-        parts.append(
-            f'<g class="c{number % 7}"><path class="line" stroke-dasharray="{dash}" d="{path}"/>'
-        )
+        parts.append(f'<g class="c{number % 7}">')
+        parts[-1] += f'<path class="line" stroke-dasharray="{dash}" d="{path}"/>'
         for x, y, trials in shown:
             ends = f"M{x:.1f},{up(min(trials)):.1f}V{up(max(trials)):.1f}"
-            parts.append(
-                f'<path class="line" d="{ends}"/><path transform="translate({x:.1f} {y:.1f})" d="{marker}"/>'
-            )
+            at_point = f'<path transform="translate({x:.1f} {y:.1f})" d="{marker}"/>'
+            parts.append(f'<path class="line" d="{ends}"/>{at_point}')
         if chart.labelled:
             parts.append(_beside(name, shown[0][0], shown[0][1], placed))
         else:
@@ -125,9 +123,8 @@ def draw(chart: Chart, lines: Sequence[Line]) -> str:
             parts.append(f'<path transform="translate({right + 20:.1f} {at})" d="{marker}"/>')
             parts.append(_text(right + 30, at + 4, name))
         parts.append("</g>")
-    parts.append(
-        _text(_LEFT, _HEIGHT - 4, old_code(o for o in lines if o.is_of(chart.where)), size=11)
-    )
+    note = old_code(line for line in lines if line.is_of(chart.where))
+    parts.append(_text(_LEFT, _HEIGHT - 4, note, size=11))
     return _page(chart.title, parts, _HEIGHT)
 
 
@@ -171,14 +168,13 @@ def _axis(
         raw = (high - low) / 5
         unit = 10.0 ** math.floor(math.log10(raw))
         step = next(unit * one for one in (1, 2, 5, 10) if unit * one >= raw)
-        ticks = [
-            step * number for number in range(math.floor(low / step), math.ceil(high / step) + 1)
-        ]
+        numbers = range(math.floor(low / step), math.ceil(high / step) + 1)
+        ticks = [step * number for number in numbers]
+
+    scale: Callable[[float], float] = math.log if log else float
 
     def place(value: float) -> float:
-        share = (
-            math.log(value / low) / math.log(high / low) if log else (value - low) / (high - low)
-        )
+        share = (scale(value) - scale(low)) / (scale(high) - scale(low))
         return start + share * (end - start)
 
     return place, [(tick, f"{tick:,.6g}") for tick in ticks if low <= tick <= high]

@@ -20,10 +20,11 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 PACKAGES = "semgraph duckdb pyarrow numpy openai aiohttp neo4j networkx bpe-openai"
 PEERS = {
-    ".venv-extras": ("lotus-ai", "litellm", "openai"),
-    ".venv-graphiti": ("graphiti-core", "neo4j", "openai"),
-    ".venv-ray": ("ray",),
+    "lotus": (".venv-extras", "make test-extras", "lotus-ai litellm openai"),
+    "graphiti-core": (".venv-graphiti", "make test-graphiti", "graphiti-core neo4j openai"),
+    "ray": (".venv-ray", "make test-ray", "ray"),
 }
+"""The environment of each peer, the command that creates it, and its packages that lines name."""
 _READ = (".py", ".yaml", ".md", ".json", ".csv")
 
 
@@ -162,11 +163,13 @@ def _versions() -> dict[str, str]:
 
     versions = {name: metadata.version(name) for name in PACKAGES.split()}
     versions |= {"sqlite": sqlite3.sqlite_version, "neo4j server, local": VERSION}
-    for folder, names in PEERS.items():
+    for folder, _, names in PEERS.values():
         paths = [str(path) for path in (ROOT / folder / "lib").glob("python*/site-packages")]
         packages = metadata.distributions(path=paths) if paths else ()
         installed = {package.metadata["Name"].lower(): package.version for package in packages}
-        versions |= {f"{name} in {folder}": installed[name] for name in names if name in installed}
+        versions |= {
+            f"{name} in {folder}": installed[name] for name in names.split() if name in installed
+        }
     return versions
 
 

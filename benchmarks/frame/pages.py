@@ -40,12 +40,9 @@ Measured = Mapping[str, tuple[Benchmark, Sequence[Line]]]
 
 def page(benchmark: Benchmark, lines: Sequence[Line]) -> str:
     """The page of one benchmark. Raises ValueError if lines are of another kind of model."""
-    for line in lines:
-        if line.kind != benchmark.kind:
-            of = (
-                f"{benchmark.name}: {dict(line.key)} is {line.kind}, the benchmark {benchmark.kind}"
-            )
-            raise ValueError(f"{of}. Measure it again.")
+    for line in (one for one in lines if one.kind != benchmark.kind):
+        of = f"{dict(line.key)} is {line.kind}, the benchmark {benchmark.kind}"
+        raise ValueError(f"{benchmark.name}: {of}. Measure it again.")
     order = _order(benchmark, lines)
     return "\n".join([
         f"# {benchmark.name}\n\n{benchmark.question}\n\n{KINDS[benchmark.kind]}\n",
@@ -64,9 +61,8 @@ def _order(benchmark: Benchmark, lines: Sequence[Line]) -> list[Mapping[str, Any
     """The keys of the cases, and of lines with a model of their own, which no case knows, in the
     order of the same cases.
     """
-    cases = [case.key for case in benchmark.cases()]
-    bare = [_without_model(key) for key in cases]
-    keys = list(cases)
+    keys = [case.key for case in benchmark.cases()]
+    bare = [_without_model(key) for key in keys]
     for key in (line.key for line in lines):
         keys += [key] if key not in keys else []
     known = [key for key in keys if _without_model(key) in bare]
@@ -149,9 +145,8 @@ def files(folder: Path = RESULTS, root: Path = ROOT) -> dict[Path, str]:
     for name, (one, lines) in measured.items():
         if lines:
             texts[folder / f"{name}.md"] = page(one, lines)
-            texts |= {
-                folder / f"{name}-{chart.name}.svg": draw(chart, lines) for chart in one.charts
-            }
+            for chart in one.charts:
+                texts[folder / f"{name}-{chart.name}.svg"] = draw(chart, lines)
     if folder == root / _HERE:
         held = {name: lines for name, (_, lines) in measured.items()}
         texts[folder / "overview.svg"] = front.overview(held)

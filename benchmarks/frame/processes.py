@@ -1,5 +1,5 @@
-"""Processes that end with this one: steps of a benchmark, and other engines, each in an environment
-of its own, which exchange lines of JSON.
+"""Time that is taken, and processes that end with this one: steps of a benchmark, and other engines,
+each in an environment of its own, which exchange lines of JSON.
 """
 
 from __future__ import annotations
@@ -13,23 +13,36 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from benchmarks.frame.cases import Unmeasured
-from benchmarks.frame.lines import ROOT
+from benchmarks.frame.lines import PEERS, ROOT
 
-PEERS = {
-    "lotus": (".venv-extras", "make test-extras"),
-    "graphiti-core": (".venv-graphiti", "make test-graphiti"),
-    "ray": (".venv-ray", "make test-ray"),
-}
-"""The environment of each peer, and the command that creates it."""
 _QUIET = {"OPENAI_API_KEY": "none", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 _QUIET |= {"GRAPHITI_TELEMETRY_ENABLED": "false"}
 _PARENT_DIES = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+class Watch:
+    """Wall and CPU seconds of the body of its `with`; the CPU is that of this process."""
+
+    seconds = cpu = 0.0
+
+    def __enter__(self) -> Self:
+        self._began = time.perf_counter(), time.process_time()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        wall, cpu = self._began
+        self.seconds, self.cpu = time.perf_counter() - wall, time.process_time() - cpu
+
+    def figures(self) -> dict[str, float]:
+        """Both, as lines have them."""
+        return {"seconds": round(self.seconds, 3), "cpu_ms": round(1000 * self.cpu)}
 
 
 class Child:
@@ -89,38 +102,26 @@ def _tied() -> None:
     ctypes.CDLL(None).prctl(_PARENT_DIES, signal.SIGKILL)
 
 
-def figures_of(module: str, *words: str, python: str | Path = sys.executable) -> dict[str, Any]:
-    """Run a module in a process of its own; its figures, which it prints with `printed`. Raises
-    RuntimeError.
-    """
-    child = Child([module, *words], python)
-    try:
-        while not (text := child.line()).startswith("{"):
-            pass
-        figures: dict[str, Any] = json.loads(text)
-    finally:
-        child.stop()
-    return figures
-
-
-def printed(figures: Mapping[str, Any]) -> None:
-    """Print figures for the process that waits for them."""
-    print(json.dumps(figures), flush=True)
-
-
 _PEERS: dict[tuple[Any, ...], Child] = {}
 
 
 def request(
-    peer: str,
     module: str,
     payload: Any,
-    environment: Mapping[str, str] | None = None,
     *,
+    peer: str = "",
+    environment: Mapping[str, str] | None = None,
     alone: bool = False,
 ) -> dict[str, Any]:
-    """Send JSON to a module in a peer's environment that answers by `serve`, and return the answer.
+    """Send JSON to a module in a process of its own that answers by `serve`, and return the answer.
     The process stays for further requests, so that imports are paid for once, unless it is `alone`.
+
+    Args:
+        module: The module.
+        payload: What is sent.
+        peer: The peer in whose environment it runs; "": this one.
+        environment: Further variables.
+        alone: Whether the process is new, and ends with the answer.
 
     Raises:
         Unmeasured: The peer is not installed; has the command.
@@ -130,7 +131,8 @@ def request(
     if alone and key in _PEERS:
         _PEERS.pop(key).stop()
     if key not in _PEERS or _PEERS[key].process.poll() is not None:
-        _PEERS[key] = Child([module], interpreter(peer), {**_QUIET, **(environment or {})})
+        python = interpreter(peer) if peer else sys.executable
+        _PEERS[key] = Child([module], python, {**_QUIET, **(environment or {})})
     done = False
     try:
         _PEERS[key].tell(json.dumps(payload, default=str))
@@ -140,7 +142,7 @@ def request(
         if not done:  # also after an error or at the time limit of a case
             _PEERS.pop(key).stop()
     if reply.keys() == {"error"}:
-        raise RuntimeError(f"{peer}: {reply['error']}")
+        raise RuntimeError(f"{peer or module}: {reply['error']}")
     return reply
 
 
@@ -165,7 +167,7 @@ def _close() -> None:
 
 def interpreter(peer: str) -> Path:
     """The Python of a peer's environment. Raises Unmeasured with the command that creates it."""
-    folder, command = PEERS[peer]
+    folder, command, _ = PEERS[peer]
     python = ROOT / folder / "bin" / "python"
     if not python.exists():
         raise Unmeasured(f"{peer} is not installed in {folder}. Run: {command}")

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 from benchmarks.frame import serving
-from benchmarks.frame.cases import Benchmark, Case, Unmeasured
+from benchmarks.frame.cases import Benchmark, Case, Figures, Unmeasured
 from benchmarks.frame.lines import Line, Lines, made_by
 
 Work = tuple[Case, int]
@@ -27,11 +27,7 @@ class Overdue(BaseException):
 
 
 def work(
-    benchmark: Benchmark,
-    *,
-    quick: bool,
-    full: bool,
-    where: Mapping[str, str] | None = None,
+    benchmark: Benchmark, *, quick: bool, full: bool, where: Mapping[str, str] | None = None
 ) -> list[Work]:
     """The cases and trials, in the order of the run; one trial each with `quick`. `where` selects
     cases by their keys.
@@ -80,15 +76,10 @@ def measure(benchmark: Benchmark, todo: Sequence[Work], lines: Lines) -> Iterato
 
 
 def _line(
-    of: Benchmark,
-    case: Case,
-    trial: int,
-    made: dict[str, Any],
-    figures: Any = None,
-    failed: str = "",
-) -> Line:
-    found, settings = dict(figures or {}), dict(case.settings)
-    return Line(of.name, dict(case.key), trial, found, settings, made, failed, of.kind)
+    of: Benchmark, case: Case, trial: int, made: dict[str, Any], figures: Figures | None = None, failed: str = ""
+) -> Line:  # fmt: skip
+    keys, settings = dict(case.key), dict(case.settings)
+    return Line(of.name, keys, trial, dict(figures or {}), settings, made, failed, of.kind)
 
 
 @contextmanager

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import json
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.frame.processes import Child
 from semgraph.llm.base import Usage
+from semgraph.llm.embed.openai import OpenAIEmbedder
+from semgraph.llm.openai import OpenAI
 from semgraph.llm.prices import price_of
 from semgraph.meter import StepMetrics
+from semgraph.session import Session
+from semgraph.stores.base import Store
 
-PRICED = "gpt-4.1-mini"
+PRICED, DIMENSIONS = "gpt-4.1-mini", 256
+"""The model whose prices count, and the length of vectors: a request for it would be a call more."""
 _COUNTED = "calls attempts rounds tokens_in tokens_out embedding_calls embedding_tokens"
 
 
@@ -41,6 +47,19 @@ class Server:
             return counters
 
 
+@contextlib.asynccontextmanager
+async def session_at(url: str, store: Store | str, **limits: Any) -> AsyncIterator[Session]:
+    """A session with the simulated model at an address, without a journal and records of runs."""
+    llm = OpenAI(PRICED, url, "none")
+    embedder = OpenAIEmbedder("stand-in", DIMENSIONS, url, "none")
+    models: Any = {"llm": llm, "embedder": embedder}
+    try:
+        async with Session(**models, store=store, journal=False, runs="", **limits) as session:
+            yield session
+    finally:
+        await asyncio.gather(llm.aclose(), embedder.aclose())
+
+
 class NotServing(RuntimeError):
     """The server did not start. The message has the reason and the remedy."""
 
@@ -49,14 +68,14 @@ _SERVERS: dict[tuple[str, ...], tuple[Child, Server]] = {}
 
 
 @contextlib.contextmanager
-def serving(*options: str, module: str = "benchmarks.world") -> Iterator[Server]:
-    """A server with these options of `python -m benchmarks.world` (or another module), with its
-    counters reset. A server with the same options is reused until this process ends.
+def serving(*options: str) -> Iterator[Server]:
+    """A server with these options of `python -m benchmarks.world`, with its counters reset. A
+    server with the same options is reused until this process ends.
 
     Raises:
         NotServing: It does not start.
     """
-    key = (module, *options)
+    key = ("benchmarks.world", *options)
     if key not in _SERVERS or _SERVERS[key][0].process.poll() is not None:
         child = Child(key)
         try:

@@ -68,7 +68,7 @@ class Table:
 
     def markdown(self, lines: Sequence[Line], order: Sequence[Key]) -> str:
         """The table over these lines; rows in the order of these keys, which all are shown."""
-        own = of_one_kind([line for line in lines if line.is_of(self.where)])
+        own = [line for line in lines if line.is_of(self.where)]
         keys = [key for key in order if any(line.key == key for line in own)]
         title = f"**{self.question}**\n\n" if self.question else ""
         if not keys:
@@ -128,14 +128,6 @@ def ratios(lines: Sequence[Line], base: Sequence[Line], figure: str) -> list[flo
     theirs = {line.trial: line.figure(figure) for line in base}
     pairs = [(line.figure(figure), theirs.get(line.trial)) for line in lines]
     return [ours / other for ours, other in pairs if ours is not None and other]
-
-
-def of_one_kind(lines: list[Line]) -> list[Line]:
-    """The same lines. Raises ValueError where simulated models and real ones are mixed."""
-    if len(kinds := {line.kind for line in lines}) > 1:
-        both = " and ".join(sorted(kinds))
-        raise ValueError(f"{lines[0].benchmark}: {both} figures in one table. Separate them.")
-    return lines
 
 
 def _spread(found: Sequence[float], form: str, unit: str = "", *, ends: bool = True) -> str:

@@ -77,15 +77,9 @@ def _case(stream: str, name: str, store: str, latency: float, **more: Any) -> Ca
 
 def cases() -> Sequence[Case]:
     """A few messages, a stream, very many at once, growing streams, and worlds with a known truth."""
+    few = (SHIPPED, "bulk")
     found = [
-        _case(
-            "turns dated",
-            way,
-            "SQLite",
-            LATENCY,
-            quick=way in (SHIPPED, "bulk"),
-            full=way not in (SHIPPED, "bulk"),
-        )
+        _case("turns dated", way, "SQLite", LATENCY, quick=way in few, full=way not in few)
         for way in (SHIPPED, "combined", "lean", "bulk")
     ]
     for stream, ways in SHORT.items():
@@ -113,19 +107,11 @@ def _growing() -> Iterator[Case]:
                 "full": count > most,
                 "seconds": 60 + 2 * count,
             }
-            yield Case(
-                _grown(count, way, "SQLite"),
-                measure,
-                {"latency_s": 0, **WAYS[way]},
-                quick=count == 10,
-                **more,
-            )
+            settings = {"latency_s": 0, **WAYS[way]}
+            yield Case(_grown(count, way, "SQLite"), measure, settings, quick=count == 10, **more)
         measure = partial(graphiti, f"grown {count}", {}, 0, alone=True)
-        more = {
-            "trials": 1 if count > 10 else trials,
-            "full": count > 10,
-            "seconds": 60 + 4 * count,
-        }
+        once = count > 10
+        more = {"trials": 1 if once else trials, "full": once, "seconds": 60 + 4 * count}
         yield Case(_grown(count, GRAPHITI, "Neo4j"), measure, {"latency_s": 0}, **more)
 
 
@@ -183,5 +169,5 @@ BENCHMARK = Benchmark(
             ("episodes", "CPU ms an episode"), {"what": "growth"}, "xy",
         ),
     ),
-    sources=(*Benchmark.sources, "benchmarks/graphiti_core.py"),
+    sources=(*Benchmark.sources, "benchmarks/graphiti_itself.py"),
 )  # fmt: skip

@@ -5,34 +5,36 @@ quality of its graph.
 from __future__ import annotations
 
 import asyncio
-import json
 import resource
-import sys
-import time
 from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.frame.cases import rounded
 from benchmarks.frame.lines import ROOT
-from benchmarks.frame.processes import figures_of, printed, request
-from benchmarks.frame.serving import Server, on_wire, same_as_counted, serving
+from benchmarks.frame.processes import Watch, request, serve
+from benchmarks.frame.serving import (
+    DIMENSIONS,
+    Server,
+    on_wire,
+    same_as_counted,
+    serving,
+    session_at,
+)
 from benchmarks.ingest.streams import Stream, made
 from benchmarks.world.scoring import PLAN, as_graph, held
 from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
-from semgraph.llm.embed.openai import OpenAIEmbedder
-from semgraph.llm.openai import OpenAI
 from semgraph.logical.schema import Graph
 from semgraph.scores import score_graph
-from semgraph.session import Session
 from semgraph.stores.base import Store
 from semgraph.stores.neo4j.local.server import start, status
 from semgraph.stores.neo4j.store import local_store
 from semgraph.stores.sqlite.store import SqliteStore
 
-DIMENSIONS = 256
 LABELS = ("Episodic", "Entity", "MENTIONS", "RELATES_TO")
 Figures = dict[str, Any]
 _WARM: set[str] = set()
@@ -72,8 +74,8 @@ def grown(plan: str, count: int, options: Mapping[str, Any], trial: int) -> Figu
     measured; the model answers immediately.
     """
     with serving(*switches(made(f"grown {count}", trial), 0)) as server:
-        words = plan, str(count), json.dumps(options), str(trial), server.url
-        return figures_of("benchmarks.ingest.ours", *words)
+        job = {"plan": plan, "count": count, "options": options, "trial": trial, "url": server.url}
+        return request("benchmarks.ingest.ours", job, alone=True)
 
 
 @cache
@@ -91,31 +93,23 @@ def switches(stream: Stream, latency: float) -> list[str]:
 async def _run(
     plan: str, stream: Stream, where: str, options: Mapping[str, Any], server: Server
 ) -> Figures:
-    llm = OpenAI("gpt-4.1-mini", server.url, "none")
-    embedder = OpenAIEmbedder("stand-in", DIMENSIONS, server.url, "none")
     if where != "memory":
-        await _cleared()
-    store = _opened(where)
+        await cleared()
     limits = {name: value for name, value in options.items() if name.startswith("max_")}
     chosen = {name: value for name, value in options.items() if name not in limits}
-    given: Any = {"llm": llm, "embedder": embedder, "store": store, "journal": False, "runs": ""}
-    try:
+    async with aclosing(_opened(where)) as store:
         await store.ensure(_graph(), DIMENSIONS)
-        async with Session(**given, **limits) as session:
+        async with session_at(server.url, store, **limits) as session:
             if stream.before:
                 whole(await session.arun(plan, episodes=stream.before, **chosen))
             server.reset()
-            wall, cpu = time.perf_counter(), time.process_time()
-            result = whole(await session.arun(plan, episodes=stream.rows, **chosen))
-            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            with Watch() as watch:
+                result = whole(await session.arun(plan, episodes=stream.rows, **chosen))
         wire, total = on_wire(server), result.meter.total()
         same_as_counted(total, wire)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-        spent = {"seconds": round(wall, 3), "cpu_ms": round(1000 * cpu)}
-        figures = {**wire, **spent, "queries": total.round_trips, "peak_mib": round(peak)}
-        return _by_episode(figures, stream) | await _left(store, stream)
-    finally:
-        await asyncio.gather(llm.aclose(), embedder.aclose(), store.aclose())
+        more = {"queries": total.round_trips, "peak_mib": round(peak)}
+        return _by_episode({**wire, **watch.figures(), **more}, stream) | await _left(store, stream)
 
 
 def whole(result: Result) -> Result:
@@ -142,47 +136,39 @@ def graphiti(
     """
     told = made(stream, trial)
     running = status(neo4j())
-    job = {"bolt": [running.uri, running.user, running.password], "dimensions": DIMENSIONS}
+    bolt = [running.uri, running.user, running.password]
+    job: Figures = {"do": "add", "bolt": bolt, "dimensions": DIMENSIONS}
     job |= {"before": told.before, "rows": told.rows, "bulk": bool(options.get("bulk"))}
     with serving(*switches(told, latency)) as server:
-        asyncio.run(_cleared())
+        asyncio.run(cleared())
         job["url"] = server.url
-        module, more = "benchmarks.ingest.graphiti_itself", options.get("environment")
-        found = request("graphiti-core", module, job, more, alone=alone)
+        more = {"environment": options.get("environment"), "alone": alone}
+        found = request("benchmarks.graphiti_itself", job, peer="graphiti-core", **more)
         figures = {**on_wire(server), **found}
     return _by_episode(figures, told) | asyncio.run(_left_in_neo4j(told))
 
 
 def _by_episode(figures: Figures, stream: Stream) -> Figures:
     """With the average cost of an episode."""
-    count = len(stream.rows) or 1
-    each = {
-        f"{name}_each": round(figures[name] / count, 3)
-        for name in ("calls", "queries", "cpu_ms", "tokens_in")
-    }
+    count, names = len(stream.rows) or 1, ("calls", "queries", "cpu_ms", "tokens_in")
+    each = {f"{name}_each": round(figures[name] / count, 3) for name in names}
     ms = round(1000 * figures["seconds"] / count, 2)
     return {**figures, "episodes": len(stream.rows), "data": stream.hash, **each, "ms_each": ms}
 
 
-async def _cleared() -> None:
+async def cleared() -> None:
     """Empty the database, and open it again if needed: an opened database is checked once for rows
     of another engine.
     """
-    store = _opened("neo4j-local")
-    try:
+    async with aclosing(_opened("neo4j-local")) as store:
         await store.ensure(_graph(), DIMENSIONS)
         await store.clear()
-    finally:
-        await store.aclose()
 
 
 async def _left_in_neo4j(stream: Stream) -> Figures:
-    store = _opened("neo4j-local")
-    try:
+    async with aclosing(_opened("neo4j-local")) as store:
         await store.attach(_graph())
         return await _left(store, stream)
-    finally:
-        await store.aclose()
 
 
 async def _left(store: Store, stream: Stream) -> Figures:
@@ -201,9 +187,7 @@ async def _left(store: Store, stream: Stream) -> Figures:
         "ended_precision": score.ended.precision,
         "ended_recall": score.ended.recall,
     }
-    return figures | {
-        name: None if share is None else round(share, 4) for name, share in shares.items()
-    }
+    return figures | {name: rounded(share) for name, share in shares.items()}
 
 
 def _opened(where: str) -> Store:
@@ -217,7 +201,11 @@ def neo4j() -> Path:
     return folder
 
 
+def _grown(
+    plan: str, count: int, options: Mapping[str, Any], trial: int, url: str
+) -> Mapping[str, Any]:
+    return tell(plan, made(f"grown {count}", trial), "memory", options, Server(url))
+
+
 if __name__ == "__main__":
-    plan, count, options, trial, url = sys.argv[1:]
-    told = made(f"grown {count}", int(trial))
-    printed(tell(plan, told, "memory", json.loads(options), Server(url)))
+    serve(lambda job: _grown(**job))

@@ -15,21 +15,8 @@ from benchmarks.world import World
 
 Row = dict[str, Any]
 NAMES = [
-    "Ada",
-    "Bora",
-    "Cleo",
-    "Dina",
-    "Eris",
-    "Faye",
-    "Gwen",
-    "Hugo",
-    "Iris",
-    "Jade",
-    "Kira",
-    "Lara",
-    "Mona",
-    "Nora",
-]
+    "Ada", "Bora", "Cleo", "Dina", "Eris", "Faye", "Gwen", "Hugo", "Iris", "Jade", "Kira", "Lara", "Mona", "Nora"
+]  # fmt: skip
 START = datetime(2025, 1, 1, tzinfo=UTC)
 _TURNS = (
     "Alice Chen(user): Hi, I'm Alice Chen. I work at TechCorp as a senior software engineer.",

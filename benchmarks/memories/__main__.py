@@ -21,34 +21,33 @@ from benchmarks.memories.measure import Measured, over_world
 from benchmarks.memories.memories import MEMORIES, Memory
 from benchmarks.world import StandIn
 from benchmarks.world.answers.fields import Source
+from benchmarks.world.difficulty import LEVELS
 from benchmarks.world.noise import Noise
 from benchmarks.world.questions import KINDS, WIDER
 from semgraph.errors import PlanError, Problem, SemgraphError, did_you_mean
 from semgraph.session.options import named_values, parameters
 
 _SHORT = [*KINDS[:4], "2 hops", "declined", "3 hops", "global"]
-_HEADER = " ".join(
-    [
-        f"{'memory':28} world  turns calls/turn in/turn out/turn in/question s write    F1 cited",
-        *(f"{kind:>8}" for kind in _SHORT),
-    ]
+_HEADER = (
+    f"{'memory':28} world  turns calls/turn in/turn out/turn in/question s write    F1 cited "
+    + " ".join(f"{kind:>8}" for kind in _SHORT)
 )
 
 
 def line(name: str, world: int, conversation: Conversation, found: Measured) -> str:
     """A memory's costs and scores over one conversation."""
     turns, asked = len(conversation.turns), len(conversation.asked)
-    kinds = (found.score.by_kind.get(kind) for kind in (*KINDS, *WIDER))
-    failed = found.write.failed + found.read.failed
-    return " ".join(
-        [
-            f"{name[-28:]:28} {world:5} {turns:6} {found.write.calls / turns:10.2f} {found.write.tokens_in / turns:7.0f}",
-            f"{found.write.tokens_out / turns:8.0f} {found.read.tokens_in / asked:11.0f} {found.write.seconds:7.1f}",
-            f"{found.score.f1:5.3f} {found.score.recall:5.3f}",
-            *(f"{'-':>8}" if share is None else f"{share:8.3f}" for share in kinds),
-            f"  {failed} row{'s' * (failed > 1)} failed" if failed else "",
-        ]
-    ).rstrip()
+    write, read, score = found.write, found.read, found.score
+    kinds = (score.by_kind.get(kind) for kind in (*KINDS, *WIDER))
+    failed = write.failed + read.failed
+    cells = [
+        f"{name[-28:]:28} {world:5} {turns:6} {write.calls / turns:10.2f}",
+        f"{write.tokens_in / turns:7.0f} {write.tokens_out / turns:8.0f}",
+        f"{read.tokens_in / asked:11.0f} {write.seconds:7.1f} {score.f1:5.3f} {score.recall:5.3f}",
+        *(f"{'-':>8}" if share is None else f"{share:8.3f}" for share in kinds),
+        f"  {failed} row{'s' * (failed > 1)} failed" * bool(failed),
+    ]
+    return " ".join(cells).rstrip()
 
 
 async def run(arguments: argparse.Namespace) -> None:
@@ -60,11 +59,12 @@ async def run(arguments: argparse.Namespace) -> None:
         told = of_world(seed, arguments.people, arguments.difficulty, arguments.count)
         told = said_again(told, arguments.times)
         for name, memory in memories.items():
+            short = _short(name)
             async with StandIn(noise=arguments.noise) as server:
                 found = await over_world(memory, told, server)
             for text in (*found.warnings, *interface.unread(server)):
-                print(f"warning: {_short(name)}: {text}", file=sys.stderr)
-            print(f"{header}{line(_short(name), seed, told, found)}", flush=True)
+                print(f"warning: {short}: {text}", file=sys.stderr)
+            print(f"{header}{line(short, seed, told, found)}", flush=True)
             header = ""
             for text in _wrong(told, found) if arguments.show else ():
                 print(f"    {text}")
@@ -89,29 +89,20 @@ def _wrong(told: Conversation, found: Measured) -> Iterator[str]:
 
 
 def _options(arguments: argparse.Namespace, plan: str) -> dict[str, Any]:
-    """The options of the command line for the write or the read plan."""
-    given = {
-        name: _of(plan, f"--{name}", getattr(arguments, name)) for name in ("set", "preset", "use")
+    """The options of the command line for the write or the read plan. Raises PlanError."""
+    given: dict[str, list[str]] = {}
+    for name in ("set", "preset", "use"):
+        for text in getattr(arguments, name):
+            of, _, value = text.partition(".")
+            if of not in {"write", "read"} or not value:
+                hint = f"write --{name} write.{text} or --{name} read.{text}"
+                raise PlanError(Problem(f"--{name} {text} does not say for which plan", hint=hint))
+            given.setdefault(name, []).extend([value] * (of == plan))
+    return {
+        **({"params": parameters(values)} if (values := given.get("set")) else {}),
+        **({"preset": values[-1]} if (values := given.get("preset")) else {}),
+        **({"use": named_values("--use", values)} if (values := given.get("use")) else {}),
     }
-    options: dict[str, Any] = {}
-    if given["set"]:
-        options["params"] = parameters(given["set"])
-    if given["preset"]:
-        options["preset"] = given["preset"][-1]
-    if given["use"]:
-        options["use"] = named_values("--use", given["use"])
-    return options
-
-
-def _of(plan: str, option: str, texts: Sequence[str]) -> list[str]:
-    """The values of an option that are for a plan, without its name. Raises PlanError."""
-    for text in texts:
-        if not text.startswith(("write.", "read.")):
-            what = f"{option} {text} does not say for which plan"
-            raise PlanError(
-                Problem(what, hint=f"write {option} write.{text} or {option} read.{text}")
-            )
-    return [text.removeprefix(f"{plan}.") for text in texts if text.startswith(f"{plan}.")]
 
 
 def _memory(name: str) -> Memory:
@@ -137,29 +128,16 @@ def main(given: Sequence[str] | None = None) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument
+    add, see = parser.add_argument, "benchmarks/world/README.md"
     add("memory", nargs="*", help="a name, or two plans as WRITE,READ; default: all memories")
     add("--worlds", type=int, nargs="+", default=[1], help="seeds of the worlds")
     add("--people", type=int, default=8, help="people of a world, about nine turns for each")
-    add("--difficulty", default="1", help="of the wording: benchmarks/world/README.md")
+    add("--difficulty", choices=LEVELS, default="1", help=f"of the wording: {see}")
     add("--count", type=int, default=48, help="questions about a world")
     add("--times", type=int, default=1, help="how often each turn is said")
-    add(
-        "--noise",
-        type=Noise.parse,
-        default=Noise(),
-        help="of the model: benchmarks/world/README.md",
-    )
-    add(
-        "--show",
-        action="store_true",
-        help="print the wrong answers, with the records that were shown",
-    )
-    for option, what in (
-        ("set", "NAME=VALUE"),
-        ("preset", "NAME"),
-        ("use", "STEP=IMPLEMENTATION"),
-    ):
+    add("--noise", type=Noise.parse, default=Noise(), help=f"of the model: {see}")
+    add("--show", action="store_true", help="print wrong answers, with the records about them")
+    for option, what in (("set", "NAME=VALUE"), ("preset", "NAME"), ("use", "STEP=IMPLEMENTATION")):
         help_ = f"of the write or the read plan: --{option} read.{what}"
         add(f"--{option}", action="append", default=[], metavar=f"PLAN.{what}", help=help_)
     try:

@@ -79,10 +79,11 @@ def cases() -> Sequence[Case]:
             options = {"write": memory.write, **memory.write_options, **memory.read_options, **then}
             key = {"conversation": setting, "way": name}
             run = partial(_measure, memory, PEOPLE, difficulty, noise)
-            quick = setting == "level 1" and name in {BASELINE, "full context"}
-            found.append(
-                Case(key, run, {**settings, **options}, quick=quick, full=setting == "talkative")
-            )
+            more = {
+                "quick": setting == "level 1" and name in {BASELINE, "full context"},
+                "full": setting == "talkative",
+            }
+            found.append(Case(key, run, {**settings, **options}, **more))
     for people in GROWN:
         for name, memory in MEMORIES.items():
             grown = {"what": "growth", "people": people, "way": name}
@@ -103,16 +104,8 @@ NOTE = (
     f"included as prompt tokens. The model takes {1000 * LATENCY:g} ms a call."
 )
 PUBLISHED = (
-    "graphiti",
-    "mem0",
-    "mem0g",
-    "amem",
-    "hipporag",
-    "graphrag",
-    "memoryos",
-    "lightmem",
-    "raptor",
-)
+    "graphiti", "mem0", "mem0g", "amem", "hipporag", "graphrag", "memoryos", "lightmem", "raptor"
+)  # fmt: skip
 """The published memories as shipped; the others are baselines and variants."""
 BENCHMARK = Benchmark(
     "memories",

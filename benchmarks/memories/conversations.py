@@ -61,7 +61,7 @@ class Conversation:
 
 
 def of_world(
-    seed: int, people: int = 8, difficulty: str | int = 1, count: int = 48, *, noise: float = 0.0
+    seed: int, people: int = 8, difficulty: str | int = 1, count: int = 48
 ) -> Conversation:
     """A conversation of a synthetic world, with questions of all kinds.
 
@@ -70,10 +70,8 @@ def of_world(
         people: Its people; about nine turns for each.
         difficulty: Of the wording, as in `World.make`.
         count: The number of questions.
-        noise: The share of turns of small talk that is put between the others.
     """
-    hard = f"{difficulty},talk={noise}" if noise else difficulty
-    world = World.make(seed, people, hard, group=f"world-{seed}")
+    world = World.make(seed, people, difficulty, group=f"world-{seed}")
     return after(world, len(world.episodes), count, (*KINDS, *WIDER))
 
 
@@ -97,39 +95,27 @@ def said_again(told: Conversation, times: int) -> Conversation:
         told: The conversation.
         times: How often; of a fact any of its turns is evidence.
     """
-    turns = [
-        {
-            **turn,
-            "id": _again(turn["id"], n),
-            "at": iso(datetime.fromisoformat(turn["at"]) + timedelta(seconds=n)),
-            "text": f"{turn['text']} I have said so {n} times." if n else turn["text"],
-        }
-        for turn in told.turns
-        for n in range(times)
-    ]
+    turns: list[Mapping[str, Any]] = []
+    for turn in told.turns:
+        turns.append(turn)
+        for n in range(1, times):
+            at = iso(datetime.fromisoformat(turn["at"]) + timedelta(seconds=n))
+            text = f"{turn['text']} I have said so {n} times."
+            turns.append({**turn, "id": f"{turn['id']}/{n}", "at": at, "text": text})
     asked = [
-        replace(
-            one,
-            evidence=[frozenset(_again(turn, n) for turn in turns for n in range(times)) for turns in one.evidence],
-        )
-        for one in told.asked
-    ]  # fmt: skip
+        replace(one, evidence=[_often(ids, times) for ids in one.evidence]) for one in told.asked
+    ]
     return replace(told, turns=turns, asked=asked)
 
 
-def _again(turn: str, n: int) -> str:
-    return f"{turn}/{n}" if n else turn
+def _often(turns: frozenset[str], times: int) -> frozenset[str]:
+    return turns | {f"{turn}/{n}" for turn in turns for n in range(1, times)}
 
 
 def _turn(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
     speaker, text = speaker_of(row["content"])
-    return {
-        "conversation": group,
-        "id": row["uuid"],
-        "at": row["valid_at"],
-        "speaker": speaker,
-        "text": text,
-    }
+    said = {"at": row["valid_at"], "speaker": speaker, "text": text}
+    return {"conversation": group, "id": row["uuid"], **said}
 
 
 @dataclass(frozen=True)
@@ -155,17 +141,15 @@ def score(asked: Sequence[Asked], answers: Sequence[Mapping[str, Any]]) -> Score
         answers: Rows with `id`, `answer` (null: declined) and `evidence`, ids of turns.
     """
     given = {row["id"]: row for row in answers}
-    each = {
-        one.id: f1(one.answer, given[one.id]["answer"]) if one.id in given else 0.0 for one in asked
-    }
-    kinds = {
-        one.kind: [each[other.id] for other in asked if other.kind == one.kind] for one in asked
-    }
-    cited = [
-        _recall(one, given.get(one.id, {}).get("evidence") or ()) for one in asked if one.evidence
-    ]
+    kinds: dict[str, list[float]] = {}
+    cited = []
+    for one in asked:
+        row = given.get(one.id)
+        kinds.setdefault(one.kind, []).append(f1(one.answer, row["answer"]) if row else 0.0)
+        if one.evidence:
+            cited.append(_recall(one, (row or {}).get("evidence") or ()))
     return Score(
-        statistics.fmean(each.values()),
+        statistics.fmean(value for values in kinds.values() for value in values),
         statistics.fmean(cited) if cited else 0.0,
         {kind: statistics.fmean(values) for kind, values in kinds.items()},
     )

@@ -66,11 +66,7 @@ def failures(results: Sequence[Result]) -> Iterator[str]:
     """Why rows of a memory's runs failed: the most frequent reasons."""
     kinds = Counter((f.step, " ".join(f.error.split())) for r in results for f in r.failed)
     for (step, error), number in kinds.most_common(_KINDS):
-        yield (
-            f"{number} rows failed at {step}: {error}"
-            if number > 1
-            else f"a row failed at {step}: {error}"
-        )
+        yield f"{f'{number} rows' if number > 1 else 'a row'} failed at {step}: {error}"
     if len(kinds) > _KINDS:
         yield f"rows failed for {len(kinds) - _KINDS} more reasons"
 

@@ -4,24 +4,18 @@ answers are.
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from benchmarks.frame.serving import dollars
+from benchmarks.frame.processes import Watch
+from benchmarks.frame.serving import dollars, session_at
 from benchmarks.memories import interface
 from benchmarks.memories.conversations import Conversation, Score, score
 from benchmarks.memories.memories import Memory
 from benchmarks.world import StandIn
 from semgraph.execution.result import Result
-from semgraph.llm.embed.openai import OpenAIEmbedder
-from semgraph.llm.openai import OpenAI
 from semgraph.session import Session
-from semgraph.stores.sqlite.store import SqliteStore
-
-DIMENSIONS = 256
 
 
 @dataclass(frozen=True)
@@ -101,17 +95,15 @@ def _sum(costs: Sequence[Cost]) -> Cost:
 
 
 async def _run(session: Session, plan: str, given: dict[str, Any]) -> tuple[Result, Cost]:
-    wall, cpu = time.perf_counter(), time.process_time()
-    result = await session.arun(plan, **given)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    with Watch() as watch:
+        result = await session.arun(plan, **given)
     if result.stopped or result.exit_code == 1:  # 1: a conversation was stopped, as the notes say
         msg = f"{plan} stopped before its end: {result.stopped or '; '.join(result.notes)}"
         raise RuntimeError(msg)
     total = result.meter.total()
-    return result, Cost(
-        total.calls_issued, total.tokens_in, total.tokens_out, dollars(total.tokens_in, total.tokens_out), wall, cpu,
-        len(result.failed),
-    )  # fmt: skip
+    tokens = total.tokens_in, total.tokens_out
+    spent = dollars(*tokens), watch.seconds, watch.cpu
+    return result, Cost(total.calls_issued, *tokens, *spent, len(result.failed))
 
 
 async def over_world(memory: Memory, conversation: Conversation, server: StandIn) -> Measured:
@@ -121,13 +113,5 @@ async def over_world(memory: Memory, conversation: Conversation, server: StandIn
 
 async def at_server(url: str, memory: Memory, conversation: Conversation) -> Measured:
     """The same with the simulated model at an address."""
-    llm = OpenAI("gpt-4.1-mini", url, "none")
-    embedder = OpenAIEmbedder("stand-in", DIMENSIONS, url, "none")
-    store = SqliteStore(":memory:")
-    try:
-        async with Session(
-            llm=llm, embedder=embedder, store=store, journal=False, runs=""
-        ) as session:
-            return await measured(session, memory, conversation)
-    finally:
-        await asyncio.gather(llm.aclose(), embedder.aclose(), store.aclose())
+    async with session_at(url, "memory") as session:
+        return await measured(session, memory, conversation)

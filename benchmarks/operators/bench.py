@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.frame import Benchmark, Case, Chart, Table
 from benchmarks.frame.processes import request
 from benchmarks.frame.serving import serving
-from benchmarks.operators.cases import LOTUS, WAYS
+from benchmarks.operators.cases import LOTUS, MARK, WAYS
 from benchmarks.operators.measure import Figures, way_of
 
 LATENCY = 0.05
@@ -20,20 +20,18 @@ JOINED, FILTERED = "sem_join 20 x 20", "sem_filter 100 rows"
 RATES, GROWTHS, SIZES = (0.01, 0.05), (0.0, 0.02, 0.1), (1, 2, 5, 10, 20)
 VOTED, SAMPLES = (0.05, 0.2), (1, 3, 5, 9)
 SLOW = (
-    'lotus(method="heap")',
-    'lotus(method="naive")',
-    'lotus(method="quick-sem")',
+    *(f'lotus(method="{method}")' for method in ("heap", "naive", "quick-sem")),
     "LOTUS (naive)",
 )
 """Implementations that are measured with --full only, like `lotus` on variants of a task."""
 
 
 def _run(task: str, way: str, latency: float, noise: str, trial: int) -> Figures:
-    with serving("--latency", str(latency), module="benchmarks.operators.server") as server:
-        server.reset(noise=f"{noise},seed={trial + 1}" if noise else "")
+    with serving("--latency", str(latency), "--refuse", MARK) as server:
+        server.reset(noise=f"{noise},seed={trial + 1}" if noise else "", refuse=MARK)
         if way.lower().startswith("lotus"):
             job = {"url": server.url, "task": task, "way": way}
-            return request("lotus", "benchmarks.operators.measure", job)
+            return request("benchmarks.operators.measure", job, peer="lotus")
         return way_of(server, task, way)
 
 
@@ -45,14 +43,15 @@ def cases() -> Sequence[Case]:
     found: list[Case] = []
     for task, ways in WAYS.items():
         for way in (*ways, *LOTUS.get(task, ())):
+            run = partial(_run, task, way, LATENCY, "")
+            quick = task == FILTERED and not way.startswith(("cascade", "lotus", "LOTUS"))
+            full = way in SLOW or (way == "lotus" and "," in task)
             more: dict[str, Any] = {
-                "quick": task == FILTERED and not way.startswith(("cascade", "lotus", "LOTUS"))
+                "quick": quick,
+                "full": full,
+                "trials": 1 if "256" in task else 3,
             }
-            more["full"] = way in SLOW or (way == "lotus" and "," in task)
-            more["trials"] = 1 if "256" in task else 3
-            found.append(
-                Case(_key(task, way), partial(_run, task, way, LATENCY, ""), settings, **more)
-            )
+            found.append(Case(_key(task, way), run, settings, **more))
     return [*found, *_sharing(), *_voting()]
 
 

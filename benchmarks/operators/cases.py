@@ -17,7 +17,7 @@ from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTop
 from semgraph.semantic.contract import Rows
 
 MARK = "(unreadable)"
-"""The mark of a row that the server refuses until it is set to forgive."""
+"""The mark of a row that the server refuses at first."""
 ASKED = {
     "sem_filter": "Does “{text}” say that somebody moved?",
     "sem_map": "{text}",
@@ -73,11 +73,8 @@ class Task:
         returns = tuple((name, parse_type(kind)) for name, kind in RETURNS.get(self.operator, ()))
         item, rules = Template.parse(ASKED[self.operator]), RULES.get(self.operator, "")
         prompt = Prompt(self.operator, returns, rules=rules, item=item, max_tokens=512)
-        given: dict[str, Any] = {
-            "prompt": PromptSet((("", prompt),)),
-            "input": source,
-            "step": self.operator,
-        }
+        given: dict[str, Any] = {"prompt": PromptSet((("", prompt),)), "input": source}
+        given["step"] = self.operator
         if self.operator == "sem_join":
             other = Input(name="others", columns=pa.schema({"name": pa.string()}), step="others")
             return SemJoin(other=other, alias="c", **given)
@@ -125,25 +122,17 @@ def tasks() -> dict[str, Task]:
     kept = {i for i in range(100) if i % 3 == 0}
     ranked = [f"Ada Costa moved to {towns[i]}." if i % 10 == 4 else moves[i] for i in range(50)]
     refused = [f"{text[:-1]} {MARK}." if i == 42 else text for i, text in enumerate(mixed)]
-    ten, who = (
-        [mixed[i % 10] for i in range(100)],
-        {(i, folk[i], towns[i % 60]) for i in range(100)},
-    )
+    ten, alike = [mixed[i % 10] for i in range(100)], {i for i in range(100) if i % 10 in kept}
+    who = {(i, folk[i], towns[i % 60]) for i in range(100)}
+    tenths = [i // 10 for i in range(100)]
     named, best = {(i // 10, folk[i]) for i in range(100)}, {i for i in range(50) if i % 10 == 4}
     made = [
         Task("sem_filter 100 rows", "sem_filter", mixed, kept),
-        Task(
-            "sem_filter 100 rows, 10 distinct",
-            "sem_filter",
-            ten,
-            {i for i in range(100) if i % 10 in kept},
-        ),
+        Task("sem_filter 100 rows, 10 distinct", "sem_filter", ten, alike),
         Task("sem_filter 100 rows, one refused", "sem_filter", refused, kept - {42}, again=True),
         Task("sem_map 100 rows", "sem_map", moves, who),
         *(_join(draw, folk, n) for n in (20, 256)),
-        Task(
-            "sem_agg 10 groups of 10", "sem_agg", moves, named, group=[i // 10 for i in range(100)]
-        ),
+        Task("sem_agg 10 groups of 10", "sem_agg", moves, named, group=tenths),
         Task("sem_topk 5 of 50", "sem_topk", ranked, best),
     ]
     return {task.name: task for task in made}

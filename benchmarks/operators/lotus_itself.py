@@ -34,9 +34,8 @@ def _run(task: Task, method: str) -> set[Any] | str:
 def _answered(task: Task, method: str) -> set[Any]:
     import pandas as pd
 
-    frame = pd.DataFrame(
-        {"text": task.left, "item": range(len(task.left)), "group": task.group or 0}
-    )
+    items = range(len(task.left))
+    frame = pd.DataFrame({"text": task.left, "item": items, "group": task.group or 0})
     asked = "\n\n".join(filter(None, [RULES.get(task.operator, ""), ASKED[task.operator]]))
     if task.operator == "sem_filter":
         return set(frame.sem_filter(asked)["item"])
@@ -48,10 +47,8 @@ def _answered(task: Task, method: str) -> set[Any]:
         found = left.sem_join(right, "Are “{name:left}” and “{name:right}” the same person?")
         return set(zip(found["i"], found["j"], strict=True))
     fields = {name: parse_type(kind).json_schema() for name, kind in RETURNS[task.operator]}
-    form = {
-        "type": "json_schema",
-        "json_schema": {"name": "a", "strict": True, "schema": object_schema(fields)},
-    }
+    schema = {"name": "a", "strict": True, "schema": object_schema(fields)}
+    form = {"type": "json_schema", "json_schema": schema}
     if task.operator == "sem_map":
         answers = map(json.loads, frame.sem_map(asked, response_format=form)["_map"])
         return {(i, answer["person"], answer["place"]) for i, answer in enumerate(answers)}

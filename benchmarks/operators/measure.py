@@ -10,13 +10,12 @@ import asyncio
 import atexit
 import gc
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.frame.processes import serve
+from benchmarks.frame.processes import Watch, serve
 from benchmarks.frame.serving import Server, on_wire, same_as_counted
 from benchmarks.operators.cases import Task, tasks
 from semgraph.llm.embed.openai import OpenAIEmbedder
@@ -32,20 +31,7 @@ MODEL = "gpt-4.1-mini"
 Found = set[Any] | str
 Figures = dict[str, Any]
 _WARM: set[tuple[str, str]] = set()
-_imported = False
-
-
-class Watch:
-    """Wall and CPU seconds of the body of its `with`: the operator without its setup."""
-
-    seconds = cpu = 0.0
-
-    def __enter__(self) -> None:
-        self._began = time.perf_counter(), time.process_time()
-
-    def __exit__(self, *_: object) -> None:
-        wall, cpu = self._began
-        self.seconds, self.cpu = time.perf_counter() - wall, time.process_time() - cpu
+atexit.register(gc.unfreeze)  # else libraries complain at exit
 
 
 def measured(
@@ -61,32 +47,21 @@ def measured(
     """
     watch = Watch()
     server.reset()
-    _cleared()
+    gc.collect()
+    gc.freeze()  # garbage and modules from before are not inspected again
     found = run(watch)
-    seconds, cpu, wire = watch.seconds, watch.cpu, on_wire(server)
+    wire = on_wire(server)
     if counted is not None:
         same_as_counted(counted, wire)
-    figures: Figures = {**wire, "seconds": round(seconds, 3), "cpu_ms": round(1000 * cpu)}
-    figures["cpu_ms_per_call"] = round(1000 * cpu / max(1, figures["calls"]), 2)
+    figures: Figures = {**wire, **watch.figures()}
+    figures["cpu_ms_per_call"] = round(1000 * watch.cpu / max(1, wire["calls"]), 2)
     figures |= _quality(set() if isinstance(found, str) else found, task.truth)
     figures |= {"error": found} if isinstance(found, str) else {}
     if task.again:
-        server.reset(forgiving="1")
+        server.reset(refuse="")
         run(watch)
         figures["paid_again"] = server.counted()["calls"]
     return figures
-
-
-def _cleared() -> None:
-    """Clear the pending garbage of earlier cases; modules from before the first case are not
-    inspected again.
-    """
-    global _imported  # noqa: PLW0603 - of this interpreter
-    gc.collect()
-    if not _imported:
-        _imported = True
-        gc.freeze()
-        atexit.register(gc.unfreeze)  # else libraries complain at exit
 
 
 def _quality(found: set[Any], truth: set[Any]) -> Figures:

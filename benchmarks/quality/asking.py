@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ import pyarrow as pa
 
 from benchmarks.frame import Unmeasured
 from benchmarks.frame.lines import ROOT
+from benchmarks.frame.processes import Watch
 from benchmarks.quality.inputs import INPUTS, UserInputs
 from semgraph.errors import BudgetReached
 from semgraph.execution.result import Result
@@ -115,40 +115,31 @@ class Asking:
         """Add the wall seconds of the body, and the CPU seconds of this process meanwhile: those of
         the local model are among them.
         """
-        began, used = time.perf_counter(), time.process_time()
+        watch = Watch()
         try:
-            yield
+            with watch:
+                yield
         finally:
-            self.seconds += time.perf_counter() - began
-            self.cpu_seconds += time.process_time() - used
+            self.seconds += watch.seconds
+            self.cpu_seconds += watch.cpu
 
     def _take(self, result: Result) -> None:
         issued = result.meter.total()
-        self.inputs.spent += issued.dollars or 0.0
+        self._charge(issued.dollars or 0.0)
         self.total.add(issued)
         if self.resumed:
             self.total.add(result.meter.replayed)
         self.failed += len(result.failed) + issued.rows_failed
 
     async def answer(self, node: Any, rows: Rows, way: str) -> pa.Table:
-        """Answer rows by one implementation of a semantic operator, without a plan. Raises Stopped
-        at the limit.
+        """Answer rows by one implementation of a semantic operator, without a plan: with the journal
+        and the limit, and counted. Raises Stopped at the limit.
         """
         implementation = Library().get(type(node).keyword, Choice.parse(way))
-        async with self.context(node) as context:
-            found = await implementation.answer(node, rows, context)
-        self.failed += sum(error is not None for error in found["error"].to_pylist())
-        return found
-
-    @asynccontextmanager
-    async def context(self, node: Any) -> AsyncIterator[NodeContext]:
-        """The context of an operator without a plan: with the journal and the limit, and counted.
-        Raises Stopped at the limit.
-        """
         budget, metrics = Budget(max_usd=self.inputs.left), StepMetrics()
         try:
             with ExitStack() as ending, self._timed():
-                ending.callback(self._charge, budget)
+                ending.callback(lambda: self._charge(budget.spent.usd))
                 journal = Journal(self.journal) if self.journal else None
                 if journal is not None:
                     ending.callback(journal.close)
@@ -156,15 +147,17 @@ class Asking:
                 llm = stack.model(self.llm, Limiter(self.llm.limits.in_flight))
                 embedder = stack.embedder(self.embedder, Limiter(1))
                 async with NodeContext(llm, embedder, node, metrics) as context:
-                    yield context
+                    found = await implementation.answer(node, rows, context)
         except BudgetReached as error:
             raise Stopped(self._told(str(error))) from None
         self.total.add(metrics)
         if self.resumed:
             self.total.add(context.replayed)
+        self.failed += sum(error is not None for error in found["error"].to_pylist())
+        return found
 
-    def _charge(self, budget: Budget) -> None:
-        self.inputs.spent += budget.spent.usd
+    def _charge(self, usd: float) -> None:
+        self.inputs.spent += usd
 
     def _told(self, why: str) -> str:
         left, most = self.inputs.left, self.inputs.max_usd
@@ -258,8 +251,3 @@ def refuse_simulated(base_url: str | None) -> None:
     if simulated:
         what = f"{base_url} is the simulated model"
         raise Unmeasured(f"{what}: its answers would pass as those of a real one")
-
-
-def rounded(share: float | None) -> float | None:
-    """A share in a line."""
-    return None if share is None else round(share, 4)

@@ -9,14 +9,12 @@ from functools import partial
 from typing import Any
 
 from benchmarks.frame import Benchmark, Case, Figures, Table
-from benchmarks.memories.conversations import of_world
 from benchmarks.memories.memories import MEMORIES
 from benchmarks.quality import public
 from benchmarks.quality.asking import Asking, measured
 from benchmarks.quality.inputs import INPUTS
-from benchmarks.quality.labelled import FILTER, JOIN, RANKING, SPLITS, contradicted
+from benchmarks.quality.labelled import FILTER, JOIN, RANKING, SPLITS, answered, contradicted
 from benchmarks.quality.labelled import WAYS as BY_TASK
-from benchmarks.quality.labelled import answered as labelled
 from benchmarks.quality.tasks import WAYS, WORLDS, questioned, remembered
 from benchmarks.world.questions import KINDS, WIDER
 
@@ -40,68 +38,41 @@ def _case(
     key: Mapping[str, Any], measure: Any, settings: Mapping[str, Any] | None = None, **more: Any
 ) -> Case:
     key = {**key, "model": INPUTS.name}
-    settings = {
-        **(settings or {}),
-        **({"provider": INPUTS.provider} if INPUTS.model is not None else {}),
-    }
+    provider = {} if INPUTS.model is None else {"provider": INPUTS.provider}
     trials = 1 if INPUTS.local else 3  # the local model is deterministic and slow
-    return Case(
-        key,
-        partial(measured, key, measure),
-        settings,
-        **{"trials": trials, "seconds": 3600, **more},
-    )
+    more = {"trials": trials, "seconds": 3600, **more}
+    return Case(key, partial(measured, key, measure), {**(settings or {}), **provider}, **more)
 
 
 def cases() -> Sequence[Case]:
     """Labelled rows by all implementations, and two small worlds read in three ways: about an hour
     and a half of the local model on two cores. More with --full, and with the user's data.
     """
-    return [*_rows(), *_worlds(), *_memories(), *_stories(), *(_public() if INPUTS.data else ())]
+    return [*_labelled(), *_worlds(), *(_public() if INPUTS.data else ())]
 
 
-def _rows() -> Iterator[Case]:
-    def measure(name: str, way: str, own: Asking, _: int) -> Any:
-        return labelled(own, name, way)
-
+def _labelled() -> Iterator[Case]:
     for name, ways in BY_TASK.items():
         for way in ways:
-            key = {"rows": name, "way": way}
-            yield _case(key, partial(measure, name, way), quick=way in QUICK[name])
+            run, quick = partial(answered, name, way), way in QUICK[name]
+            yield _case({"rows": name, "way": way}, run, quick=quick)
+    for split in SPLITS:
+        key = {"stories": split, "how": "facts are given"}
+        yield _case(key, partial(contradicted, split), full=True)
 
 
 def _worlds() -> Iterator[Case]:
-    def measure(stream: str, way: str, own: Asking, trial: int) -> Any:
-        return remembered(own, stream, way, trial)
-
     for stream in WORLDS:
-        more = {"trials": 2} if INPUTS.local and stream == SMALL else {}  # each is another world
+        more: dict[str, Any] = {"full": stream != SMALL}
+        if INPUTS.local and stream == SMALL:
+            more["trials"] = 2  # each is another world
         for way in WAYS:
-            quick, key = way in QUICK.get(stream, ()), {"messages": stream, "way": way}
-            yield _case(
-                key, partial(measure, stream, way), quick=quick, full=stream != SMALL, **more
-            )
-
-
-def _memories() -> Iterator[Case]:
-    def measure(people: int, count: int, way: str, own: Asking, trial: int) -> Any:
-        return questioned(own, of_world(trial + 1, people, 1, count), MEMORIES[way])
-
+            quick, run = way in QUICK.get(stream, ()), partial(remembered, stream, way)
+            yield _case({"messages": stream, "way": way}, run, quick=quick, **more)
     for name, (people, count, ways) in CONVERSATIONS.items():
         for way in ways:
-            yield _case(
-                {"conversation": name, "way": way}, partial(measure, people, count, way), full=True
-            )
-
-
-def _stories() -> Iterator[Case]:
-    def measure(split: str, own: Asking, _: int) -> Any:
-        return contradicted(own, split)
-
-    for split in SPLITS:
-        yield _case(
-            {"stories": split, "how": "facts are given"}, partial(measure, split), full=True
-        )
+            run = partial(questioned, people, count, MEMORIES[way])
+            yield _case({"conversation": name, "way": way}, run, full=True)
 
 
 def _public() -> Iterator[Case]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from semgraph.errors import PlanError
-from semgraph.llm.base import LLM, Embedder, Usage
+from semgraph.llm.base import Usage
 from semgraph.llm.endpoints import build_embedder, build_model
 from semgraph.llm.settings import Settings
 
@@ -80,9 +79,6 @@ class UserInputs:
             priced = build_model(settings.model(), settings), build_embedder(settings)
         except PlanError as error:
             return str(error)
-        return self._lacks_limit(priced)
-
-    def _lacks_limit(self, priced: Iterable[LLM | Embedder]) -> str:
         for model in priced:
             price = model.dollars(Usage(1, 0, 1))
             if price is None and self.max_usd is not None:

@@ -16,7 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.quality.asking import Asking, Figures, rounded
+from benchmarks.frame.cases import rounded
+from benchmarks.quality.asking import Asking, Figures
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemFilter, SemJoin, SemTopk
@@ -118,10 +119,8 @@ def _between(interval: tuple[float, float] | None) -> str | None:
 
 def _read(name: str) -> list[dict[str, Any]]:
     """The lines of a file in `data`."""
-    return [
-        json.loads(line)
-        for line in (DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    text = (DATA / f"{name}.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def _prompts(items: Mapping[str, str], on: str = "") -> PromptSet:
@@ -177,9 +176,8 @@ def filtered(*, by_column: bool) -> Verdicts:
     items = {name: task["wordings"][0]["item"] for name, task in _questions().items()}
     prompts = _prompts({"": "{asked}"}) if by_column else _prompts(items, on="task")
     chosen, names = texts()[0], list(items)
-    columns = pa.table(
-        {name: [getattr(text, name) for text in chosen] for name in ("task", "text", "asked")}
-    )
+    shown = ("task", "text", "asked")
+    columns = pa.table({name: [getattr(text, name) for text in chosen] for name in shown})
     which = [0 if by_column else names.index(text.task) for text in chosen]
     rows = Rows(columns, None, _numbers(left=range(len(chosen))), [""] * len(chosen), which)
     test = [item for item, text in enumerate(chosen) if text.test]
@@ -203,9 +201,8 @@ def joined() -> Verdicts:
     sides = pa.table(left), pa.table({"other": right})
     numbers = _numbers(left=[a for a, _ in pairs], right=[b for _, b in pairs])
     names = [one["join"] for one in joins]
-    rows = Rows(
-        *sides, numbers, [""] * len(left["join"]), [names.index(name) for name in left["join"]]
-    )
+    which = [names.index(name) for name in left["join"]]
+    rows = Rows(*sides, numbers, [""] * len(which), which)
     inputs: Any = {"input": _input("rows", sides[0]), "other": _input("others", sides[1])}
     return Verdicts(SemJoin(prompt=prompts, alias="c", step="labelled", **inputs), rows, truth)
 
@@ -222,20 +219,14 @@ def ranked() -> Rankings:
     numbers = [number for number, _, _ in shuffled]
     names = [rankings[number]["ranking"] for number in numbers]
     columns = pa.table({"ranking": names, "text": [text for _, text, _ in shuffled]})
-    rows = Rows(
-        columns,
-        None,
-        _numbers(group=numbers, left=range(len(numbers))),
-        [""] * len(numbers),
-        numbers,
-    )
+    items = _numbers(group=numbers, left=range(len(numbers)))
+    rows = Rows(columns, None, items, [""] * len(numbers), numbers)
     given: Any = {"prompt": prompts, "input": _input("rows", columns), "by": ("ranking",)}
-    return Rankings(
-        SemTopk(step="labelled", k=_BEST, **given), rows, [place for _, _, place in shuffled]
-    )
+    node = SemTopk(step="labelled", k=_BEST, **given)
+    return Rankings(node, rows, [place for _, _, place in shuffled])
 
 
-async def answered(own: Asking, name: str, way: str) -> Figures:
+async def answered(name: str, way: str, own: Asking, _: int) -> Figures:
     """How right the answers of one implementation are."""
     task: Verdicts | Rankings = joined() if name == JOIN else ranked()
     if name == FILTER:
@@ -250,31 +241,21 @@ async def answered(own: Asking, name: str, way: str) -> Figures:
         return task.figures(await own.answer(task.node, task.rows, way))
 
 
-async def contradicted(own: Asking, split: str) -> Figures:
+async def contradicted(split: str, own: Asking, _: int) -> Figures:
     """Stories of which some end a fact: whether those facts end, and no others, by the step of
     add_episode that compares a new fact with the known ones.
     """
     right, wrong, missed = list[str](), list[str](), list[str]()
     for story in (line for line in _read("contradictions") if line["split"] == split):
         name, at = story["name"], datetime(2025, 3, 3, 9, tzinfo=UTC)
-        fact = {
-            "uuid": "new",
-            "group_id": name,
-            "said_at": at,
-            "fact": story["new"],
-            "valid_at": at,
-        }
+        times = {"said_at": at, "valid_at": at, "invalid_at": None}
+        fact = {"uuid": "new", "group_id": name, "fact": story["new"], **times}
+        pair = {"uuid": "new", "pool": "rival"}
         pairs = [
-            {
-                "uuid": "new",
-                "known": str(n),
-                "pool": "rival",
-                "old": {"fact": known["fact"]},
-                "rank": n + 1,
-            }
+            {**pair, "known": str(n), "old": {"fact": known["fact"]}, "rank": n + 1}
             for n, known in enumerate(story["known"])
         ]
-        result = await own.run("ask_apart", facts=[{**fact, "invalid_at": None}], pairs=pairs)
+        result = await own.run("ask_apart", facts=[fact], pairs=pairs)
         verdicts = result.tables["verdicts"].to_pylist()
         ended = {int(row["known"]) for row in verdicts if row["verdict"] == "contradicts"}
         due = {n for n, known in enumerate(story["known"]) if known["is"] == "contradicts"}

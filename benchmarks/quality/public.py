@@ -15,10 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from benchmarks.frame import Unmeasured
+from benchmarks.frame.cases import rounded
 from benchmarks.memories.memories import Memory
 from benchmarks.quality.asking import Asking, Figures
 from benchmarks.quality.scores import all_at, any_at, locomo, recall_at
@@ -69,15 +72,8 @@ class Source:
         except Unmeasured:
             return []
         known = "as published" if found == self.sha256 else "not the published file"
-        return [
-            {
-                "file": self.name,
-                "licence": self.licence,
-                "from": self.url,
-                "sha256": found,
-                "checksum": known,
-            }
-        ]
+        own = {"file": self.name, "licence": self.licence, "from": self.url}
+        return [{**own, "sha256": found, "checksum": known}]
 
 
 _LONG = "https://huggingface.co/datasets/xiaowu0162/longmemeval-cleaned"
@@ -106,34 +102,19 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@dataclass(frozen=True)
-class Turn:
-    """A turn. `place` is the name by which questions refer to their evidence: that of the turn, or of
-    its session; `number` tells apart those of one session.
+def turn(
+    group: str, place: str, speaker: str, text: str, at: datetime, number: int = 0
+) -> dict[str, Any]:
+    """A turn as write plans take it. `place` is the name by which questions refer to their evidence:
+    that of the turn, or of its session; `number` tells apart those of one session.
     """
+    name = f"{group}/{place}/{number}"
+    return {"conversation": group, "id": name, "at": at, "speaker": speaker, "text": text}
 
-    group: str
-    place: str
-    speaker: str
-    text: str
-    at: datetime
-    number: int = 0
 
-    @property
-    def id(self) -> str:
-        """Its name among all conversations."""
-        return f"{self.group}/{self.place}/{self.number}"
-
-    @property
-    def row(self) -> dict[str, Any]:
-        """As write plans take it."""
-        return {
-            "conversation": self.group,
-            "id": self.id,
-            "at": self.at,
-            "speaker": self.speaker,
-            "text": self.text,
-        }
+def place(turn_id: str) -> str:
+    """The place of a turn, from its id."""
+    return turn_id.partition("/")[2].rpartition("/")[0]
 
 
 @dataclass(frozen=True)
@@ -160,7 +141,7 @@ class Question:
 class Part:
     """Conversations and questions about them, all or some of a data set."""
 
-    turns: Sequence[Turn]
+    turns: Sequence[dict[str, Any]]
     questions: Sequence[Question]
 
 
@@ -193,7 +174,7 @@ def load(name: str, folder: Path | None, count: int | None = None) -> Part:
 
 def _locomo(samples: Sequence[Mapping[str, Any]]) -> Part:
     """A turn for each of theirs, with the caption of the picture that was shared."""
-    turns: list[Turn] = []
+    turns: list[dict[str, Any]] = []
     questions: list[Question] = []
     for sample in samples:
         group, talk = re.sub(r"\W", "-", str(sample["sample_id"])), dict(sample["conversation"])
@@ -202,16 +183,13 @@ def _locomo(samples: Sequence[Mapping[str, Any]]) -> Part:
             int(m[1]) for key in talk if (m := re.fullmatch(r"session_(\d+)", key))
         ):
             at = _time(talk[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y")
-            for turn in talk[f"session_{number}"]:
-                shared = f" [shares {turn['blip_caption']}]" if "blip_caption" in turn else ""
-                turns.append(
-                    Turn(group, turn["dia_id"], turn["speaker"], turn["text"] + shared, at)
-                )
+            for one in talk[f"session_{number}"]:
+                shared = f" [shares {one['blip_caption']}]" if "blip_caption" in one else ""
+                text = one["text"] + shared
+                turns.append(turn(group, one["dia_id"], one["speaker"], text, at))
         for i, qa in enumerate(sample["qa"]):
-            kind, found = (
-                KINDS[qa["category"]],
-                re.findall(r"D(\d+):(\d+)", " ".join(qa["evidence"])),
-            )
+            kind = KINDS[qa["category"]]
+            found = re.findall(r"D(\d+):(\d+)", " ".join(qa["evidence"]))
             truth = "" if kind == "adversarial" else str(qa["answer"])
             evidence = frozenset(f"D{int(a)}:{int(b)}" for a, b in found)
             questions.append(Question(f"{group}/{i}", group, qa["question"], truth, kind, evidence))
@@ -219,7 +197,7 @@ def _locomo(samples: Sequence[Mapping[str, Any]]) -> Part:
 
 
 def _longmemeval(entries: Sequence[Mapping[str, Any]], each: int | None) -> Part:
-    turns: list[Turn] = []
+    turns: list[dict[str, Any]] = []
     questions: list[Question] = []
     taken: Counter[str] = Counter()
     for entry in entries:
@@ -232,63 +210,56 @@ def _longmemeval(entries: Sequence[Mapping[str, Any]], each: int | None) -> Part
         if each is None or taken[sort] <= each:
             questions.append(question)
             turns += _sessions(entry, group)
-    return Part(list(dict.fromkeys(turns)), questions)
+    return Part(list({turn["id"]: turn for turn in turns}.values()), questions)
 
 
-def _sessions(entry: Mapping[str, Any], group: str) -> Iterator[Turn]:
+def _sessions(entry: Mapping[str, Any], group: str) -> Iterator[dict[str, Any]]:
     held = (entry[f"haystack_{what}"] for what in ("session_ids", "dates", "sessions"))
     for name, date, session in zip(*held, strict=True):
         at = _time(date, "%Y/%m/%d %H:%M")
-        for number, turn in enumerate(session):
-            yield Turn(group, name, turn["role"], turn["content"], at, number)
+        for number, one in enumerate(session):
+            yield turn(group, name, one["role"], one["content"], at, number)
 
 
 def _time(text: str, form: str) -> datetime:
     return datetime.strptime(re.sub(r" \(\w+\)", "", text.strip()), form).replace(tzinfo=UTC)
 
 
-async def remember(asking: Asking, part: Part, memory: Memory) -> None:
-    """Tell the turns."""
-    texts = [turn.text for turn in part.turns]
-    asking.afford(texts, memory.reads, f"reading {len(part.turns):,} turns")
-    for plan, given in memory.written([turn.row for turn in part.turns]):
-        await asking.run(plan, **given)
-
-
 async def ask(asking: Asking, part: Part, memory: Memory) -> dict[str, Answer]:
-    """Put the questions; answers by question."""
+    """Tell the turns to a memory, and put the questions; answers by question."""
+    texts = [one["text"] for one in part.turns]
+    asking.afford(texts, memory.reads, f"reading {len(texts):,} turns")
+    for plan, given in memory.written(part.turns):
+        await asking.run(plan, **given)
     asking.afford([q.text for q in part.questions], 1, f"asking {len(part.questions):,} questions")
-    rows = [
+    questions = [
         {"conversation": q.group, "id": q.id, "question": q.text, "at": q.at}
         for q in part.questions
     ]
-    result = await asking.run(memory.read, questions=rows, **memory.read_options)
-    places = {turn.id: turn.place for turn in part.turns}
+    result = await asking.run(memory.read, questions=questions, **memory.read_options)
     shown: dict[str, list[str]] = {}
     for row in sorted(result.tables["shown"].to_pylist(), key=lambda row: row["rank"]):
-        shown.setdefault(row["question"], []).extend(places[turn] for turn in row["turns"])
-    given = {row["id"]: row for row in result.tables["answers"].to_pylist()}
+        shown.setdefault(row["question"], []).extend(map(place, row["turns"]))
+    rows = {row["id"]: row for row in result.tables["answers"].to_pylist()}
     found = {}
     for q in part.questions:
-        row = given.get(q.id)
-        cited = [places[turn] for turn in row["evidence"] or ()] if row else []
+        row = rows.get(q.id)
+        cited = [place(one) for one in row["evidence"] or ()] if row else []
         text = (row["answer"] or DECLINED) if row else None
-        found[q.id] = Answer(
-            text, list(dict.fromkeys(cited)), list(dict.fromkeys(shown.get(q.id, [])))
-        )
+        both = (list(dict.fromkeys(places)) for places in (cited, shown.get(q.id, [])))
+        found[q.id] = Answer(text, *both)
     return found
 
 
 def mean(values: Sequence[float]) -> float | None:
     """The mean, or None of nothing."""
-    return round(sum(values) / len(values), 4) if values else None
+    return rounded(fmean(values)) if values else None
 
 
 async def measured_locomo(asking: Asking, part: Part, memory: Memory) -> Figures:
     """F1 by category, adversarial questions apart, and the share of the evidence among the first
     turns that answers cite, and that the model was shown.
     """
-    await remember(asking, part, memory)
     answers = await ask(asking, part, memory)
     scores: dict[str, list[float]] = {kind: [] for kind in KINDS.values()}
     recalls: dict[str, list[float]] = {"cited": [], "shown": []}
@@ -310,11 +281,13 @@ async def measured_locomo(asking: Asking, part: Part, memory: Memory) -> Figures
     }
 
 
+_RECALLS = {"any": any_at, "all": all_at}
+
+
 async def measured_longmemeval(asking: Asking, part: Part, memory: Memory) -> Figures:
     """The share of right answers by type, by a judge, and of sessions with evidence among the hits.
     Without a verdict an answer is wrong.
     """
-    await remember(asking, part, memory)
     answers = await ask(asking, part, memory)
     rows = [
         {"id": q.id, "kind": "unanswerable" if q.abstains else JUDGED[q.kind], "query": q.text, "truth": q.truth,
@@ -326,23 +299,17 @@ async def measured_longmemeval(asking: Asking, part: Part, memory: Memory) -> Fi
     right = {row["id"]: bool(row["right"]) for row in result.tables["judged"].to_pylist()}
     each = [(q, float(right.get(q.id, False))) for q in part.questions]
     found = [(answers[q.id], q.evidence) for q in part.questions if q.evidence and not q.abstains]
+    recalls = {}
+    for (how, score), by, k in product(_RECALLS.items(), ("cited", "shown"), (5, 10)):
+        shares = [score(k, getattr(answer, by), wanted) for answer, wanted in found]
+        recalls[f"{how}@{k} {by}"] = mean(shares)
     return {
         "questions": len(part.questions),
         "turns": len(part.turns),
         "accuracy": mean([score for _, score in each]),
         "accuracy unanswerable": mean([score for q, score in each if q.abstains]),
-        **{
-            f"accuracy {kind}": mean([score for q, score in each if q.kind == kind])
-            for kind in JUDGED
-        },
-        **{
-            f"{how}@{k} {by}": mean(
-                [score(k, getattr(answer, by), wanted) for answer, wanted in found]
-            )
-            for how, score in (("any", any_at), ("all", all_at))
-            for by in ("cited", "shown")
-            for k in (5, 10)
-        },
+        **{f"accuracy {kind}": mean([s for q, s in each if q.kind == kind]) for kind in JUDGED},
+        **recalls,
         "unanswered": sum(answer.text is None for answer in answers.values()),
         "judge": ", ".join(sorted((asking.judge or asking.llm).versions)),
     }

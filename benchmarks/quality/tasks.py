@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.memories.conversations import Conversation, after, score
+from benchmarks.frame.cases import rounded
+from benchmarks.memories.conversations import Conversation, after, of_world, score
 from benchmarks.memories.memories import MEMORIES, Memory
-from benchmarks.quality.asking import Asking, Figures, rounded
+from benchmarks.quality.asking import Asking, Figures
 from benchmarks.world import World
 from benchmarks.world.questions import KINDS
 from benchmarks.world.scoring import as_graph, held
@@ -30,7 +31,7 @@ _READING = ("calls", "seconds", "cpu_s")
 """The costs that are shown without those of the questions, too."""
 
 
-async def remembered(asking: Asking, stream: str, way: str, trial: int) -> Figures:
+async def remembered(stream: str, way: str, asking: Asking, trial: int) -> Figures:
     """The quality of the graph after ingestion: F1 of entities, facts and facts with times; and of
     answers to questions from this graph.
     """
@@ -54,8 +55,11 @@ async def remembered(asking: Asking, stream: str, way: str, trial: int) -> Figur
     }
 
 
-async def questioned(asking: Asking, told: Conversation, memory: Memory) -> Figures:
+async def questioned(
+    people: int, count: int, memory: Memory, asking: Asking, trial: int
+) -> Figures:
     """F1 of a memory's answers to questions about a conversation, and the evidence that they cite."""
+    told = of_world(trial + 1, people, 1, count)
     texts = [str(turn["text"]) for turn in told.turns]
     asking.afford(texts, memory.reads, f"reading {len(texts)} turns")
     for plan, given in memory.written(told.turns):

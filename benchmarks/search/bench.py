@@ -60,10 +60,8 @@ def _searches(facts: int, recipes: Sequence[str]) -> Iterator[Case]:
             runs[GRAPHITI] = partial(graphiti, recipe, facts)
         for way, run in runs.items():
             key = {"recipe": recipe, "way": way, "facts": facts}
-            quick, full = (
-                facts == SMALL and way == SQLITE and recipe in MAIN,
-                not _default(recipe, way, facts),
-            )
+            quick = facts == SMALL and way == SQLITE and recipe in MAIN
+            full = not _default(recipe, way, facts)
             yield Case(key, run, settings, quick=quick, full=full, seconds=limit)
 
 
@@ -72,10 +70,8 @@ def cases() -> Sequence[Case]:
     ones beyond.
     """
     whole = (*FACTS, *MORE, *RECIPES[5:])
-    searches = [
-        _searches(facts, whole if facts < LARGE else MAIN) for facts in (SMALL, MIDDLE, LARGE)
-    ]
-    return [*_alone(), *(case for some in searches for case in some)]
+    sizes = {SMALL: whole, MIDDLE: whole, LARGE: MAIN}
+    return [*_alone(), *(case for size in sizes.items() for case in _searches(*size))]
 
 
 COSTS = f"""; ms p50=p50_ms; p95=p95_ms; ms each, {AT_ONCE} at once=each_ms:.1f; round trips=statements:.1f;
@@ -144,5 +140,5 @@ BENCHMARK = Benchmark(
             "xy",
         ),
     ),
-    sources=(*Benchmark.sources, "benchmarks/graphiti_core.py"),
+    sources=(*Benchmark.sources, "benchmarks/graphiti_itself.py"),
 )  # fmt: skip

@@ -14,6 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import aclosing
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.frame.processes import Watch
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import EdgeWrite, Method, NodeWrite, SearchQuery, WriteBatch
 from semgraph.stores.sqlite.store import SqliteStore
@@ -63,10 +65,8 @@ def make(rows: int, dimensions: int, queries: int, seed: int) -> Data:
 
     def texts(count: int, words: int, first: int = 0) -> list[str]:
         share = weight[first:] / weight[first:].sum()
-        return [
-            " ".join(row)
-            for row in vocabulary[first:][rng.choice(20_000 - first, (count, words), p=share)]
-        ]
+        chosen = vocabulary[first:][rng.choice(20_000 - first, (count, words), p=share)]
+        return [" ".join(row) for row in chosen]
 
     def unit(count: int) -> Singles:
         found = rng.standard_normal((count, dimensions), np.float32)
@@ -74,12 +74,8 @@ def make(rows: int, dimensions: int, queries: int, seed: int) -> Data:
         return found
 
     facts, vectors = texts(rows, 12), unit(rows)
-    return Data(
-        facts,
-        vectors,
-        {kind: texts(queries, 6, first) for kind, first in KINDS.items()},
-        unit(queries),
-    )
+    asked = {kind: texts(queries, 6, first) for kind, first in KINDS.items()}
+    return Data(facts, vectors, asked, unit(queries))
 
 
 async def load(store: SqliteStore, data: Data) -> float:
@@ -113,11 +109,9 @@ class Bare:
     def __init__(self, data: Data) -> None:
         self.matrix = data.vectors
         self.con = sqlite3.connect(":memory:")
-        self.con.execute(
-            "CREATE TABLE facts (id INTEGER PRIMARY KEY, uuid TEXT, source TEXT, target TEXT, fact TEXT)"
-        )
-        self.con.execute(
-            "CREATE VIRTUAL TABLE words USING fts5(fact, content='', tokenize='unicode61 remove_diacritics 0')"
+        self.con.executescript(
+            """CREATE TABLE facts (id INTEGER PRIMARY KEY, uuid TEXT, source TEXT, target TEXT, fact TEXT);
+            CREATE VIRTUAL TABLE words USING fts5(fact, content='', tokenize='unicode61 remove_diacritics 0')"""
         )
         ends = ((f"p{i % 1000}", f"p{(i * 7 + 1) % 1000}") for i in range(len(data.facts)))
         rows = (
@@ -144,30 +138,8 @@ class Bare:
 
 def rows_of(texts: Sequence[str], vectors: Singles) -> pa.Table:
     """Rows that ask."""
-    numbers = pa.array(range(len(texts)), pa.int64())
-    columns = {
-        "_q": numbers,
-        "group_id": ["g0"] * len(texts),
-        "words": list(texts),
-        "vector": _column(vectors),
-    }
-    return pa.table(columns)
-
-
-class Clock:
-    """Wall and CPU milliseconds of the body of its `with`."""
-
-    def __init__(self) -> None:
-        self.wall: list[float] = []
-        self.cpu: list[float] = []
-
-    def __enter__(self) -> None:
-        self._started = time.perf_counter(), time.process_time()
-
-    def __exit__(self, *_: object) -> None:
-        wall, cpu = self._started
-        self.wall.append((time.perf_counter() - wall) * 1e3)
-        self.cpu.append((time.process_time() - cpu) * 1e3)
+    columns = {"_q": pa.array(range(len(texts)), pa.int64()), "group_id": ["g0"] * len(texts)}
+    return pa.table({**columns, "words": list(texts), "vector": _column(vectors)})
 
 
 async def measure(
@@ -180,29 +152,37 @@ async def measure(
     query, texts = SearchQuery("FACT", (words, near), ("fact",)), data.queries[kind]
     alone = SearchQuery("FACT", (Method("nearest", "fact", "vector", k=NEAREST),), ("fact",))
     await store.search([query], rows_of(texts, data.asked))
-    parts, hybrid, product, by_vector, found = Clock(), Clock(), Clock(), Clock(), 0
+    parts, hybrid, product, by_vector = watches = tuple(list[Watch]() for _ in range(4))
+    found = 0
     for first in range(0, len(texts), at_once):
         rows = rows_of(texts[first : first + at_once], data.asked[first : first + at_once])
-        with parts:
+        turn = [Watch() for _ in watches]
+        with turn[0]:
             bare.search(texts[first], data.asked[first])
-        with hybrid:
+        with turn[1]:
             await store.search([query], rows)
-        with product:
+        with turn[2]:
             exact = bare.nearest(data.asked[first], NEAREST)
-        with by_vector:
+        with turn[3]:
             [hits] = await store.search([alone], rows.slice(0, 1))
+        for watch, one in zip(watches, turn, strict=True):
+            watch.append(one)
         found += len({f"f{row:08}" for row in exact} & set(hits["uuid"].to_pylist()))
-    requests = len(parts.wall)
+    requests = len(parts)
     figures = {
-        "p50_ms": statistics.median(hybrid.wall) / at_once,
-        "p95_ms": sorted(hybrid.wall)[int(0.95 * (requests - 1))] / at_once,
-        "bare_p50_ms": statistics.median(parts.wall),
-        "cpu_ms": statistics.median(hybrid.cpu) / at_once,
-        "of_product": statistics.median(by_vector.wall) / statistics.median(product.wall),
+        "p50_ms": _median(hybrid) / at_once,
+        "p95_ms": 1e3 * sorted(one.seconds for one in hybrid)[int(0.95 * (requests - 1))] / at_once,
+        "bare_p50_ms": _median(parts),
+        "cpu_ms": 1e3 * statistics.median(one.cpu for one in hybrid) / at_once,
+        "of_product": _median(by_vector) / _median(product),
         "recall": found / (NEAREST * requests),
     }
     figures["of_bare"] = figures["p50_ms"] / figures["bare_p50_ms"]
     return {name: round(value, 3) for name, value in figures.items()}
+
+
+def _median(watches: Sequence[Watch]) -> float:
+    return 1e3 * statistics.median(watch.seconds for watch in watches)
 
 
 class Kept(NamedTuple):
@@ -225,11 +205,8 @@ def _kept(rows: int, trial: int) -> Kept:
 
 
 async def _loaded(file: Path, data: Data) -> float:
-    store = SqliteStore(file)
-    try:
+    async with aclosing(SqliteStore(file)) as store:
         return await load(store, data)
-    finally:
-        await store.aclose()
 
 
 def measured(rows: int, kind: str, at_once: int, trial: int) -> dict[str, float]:
@@ -238,10 +215,7 @@ def measured(rows: int, kind: str, at_once: int, trial: int) -> dict[str, float]
 
 
 async def _measured(kept: Kept, kind: str, at_once: int) -> dict[str, float]:
-    store = SqliteStore(kept.file)
-    try:
+    async with aclosing(SqliteStore(kept.file)) as store:
         await store.ensure(GRAPH, DIMENSIONS)
         found = await measure(store, kept.bare, kept.data, kind, at_once)
-    finally:
-        await store.aclose()
     return found | {"loaded_per_s": round(kept.rate)}

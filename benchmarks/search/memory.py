@@ -106,7 +106,7 @@ def memory_of(facts: int) -> Memory:
         world = World.make(SEED + number, _FURTHER if number else _ASKED, group=f"{GROUP} {number}")
         gold = world.gold()
         made = made or Memory(world, gold)
-        _Telling(made.rows, number, world, gold).add(facts)
+        _Telling(made.rows, number, world).add(gold, facts)
         if len(made.rows["RELATES_TO"]) >= facts:
             return made
     raise AssertionError
@@ -115,29 +115,27 @@ def memory_of(facts: int) -> Memory:
 class _Telling:
     """Adds one world's graph."""
 
-    def __init__(self, rows: dict[str, list[Row]], number: int, world: World, gold: Gold) -> None:
-        self._rows, self._number, self._world, self._gold = rows, number, world, gold
+    def __init__(self, rows: dict[str, list[Row]], number: int, world: World) -> None:
+        self._rows, self._number, self._world = rows, number, world
         self._ending = _syllables(number)
         self._things = {thing.key: thing for thing in world.truth.things}
         self._lasts = {thing.name.split()[-1] for thing in self._things.values()}
         told = (s for e in reversed(world.episodes) for s in reversed(e.statements))
         self._first = {s.span.key: s for s in told if s.span}
 
-    def add(self, most: int) -> None:
+    def add(self, gold: Gold, most: int) -> None:
         """Add the rows of a world, with facts up to the limit."""
-        facts = self._gold.facts[: most - len(self._rows["RELATES_TO"])]
+        facts = gold.facts[: most - len(self._rows["RELATES_TO"])]
         stated: dict[str, list[str]] = defaultdict(list)
         for fact in facts:
             for told in fact.episodes:
                 stated[told].append(self._id(fact.key))
-        for entity in self._gold.entities:
+        for entity in gold.entities:
             name, own = self._name(entity.key), self._id(entity.key)
-            more: Row = {"summary": "", "name_key": key(name), "name_embedding": _vector(name)}
-            self._add("Entity", own, name=name, **more)
+            self._add("Entity", own, name=name, name_key=key(name), **_named(name))
             for episode in entity.episodes:
-                self._add(
-                    "MENTIONS", self._id(f"{entity.key} {episode}"), source=episode, target=own
-                )
+                mention = self._id(f"{entity.key} {episode}")
+                self._add("MENTIONS", mention, source=episode, target=own)
         for said in self._world.episodes:
             text = re.sub(r"[A-Z]\w+", self._renamed, said.content)
             more = {"source": "message", "source_description": "", "valid_at": said.at}
@@ -156,7 +154,8 @@ class _Telling:
         self._add(
             "RELATES_TO", self._id(fact.key), name=fact.relation, fact=text, episodes=list(fact.episodes),
             source=self._id(fact.source), target=self._id(fact.target), valid_at=fact.valid_at, invalid_at=fact.invalid_at,
-            expired_at=None if fact.invalid_at is None else _MADE, reference_time=said.at, fact_embedding=_vector(text),
+            expired_at=None if fact.invalid_at is None else _MADE, reference_time=said.at,
+            fact_embedding=vector_of(text, DIMENSIONS),
         )  # fmt: skip
 
     def _communities(self, facts: tuple[Fact, ...]) -> None:
@@ -168,11 +167,10 @@ class _Telling:
         for firm, members in staff.items():
             community = self._id(f"{firm} staff")
             name = f"{', '.join(map(self._name, members))} at {self._name(firm)}"
-            self._add("Community", community, name=name, summary="", name_embedding=_vector(name))
+            self._add("Community", community, name=name, **_named(name))
             for one in (*members, firm):
-                self._add(
-                    "HAS_MEMBER", self._id(f"{firm} {one}"), source=community, target=self._id(one)
-                )
+                own = self._id(f"{firm} {one}")
+                self._add("HAS_MEMBER", own, source=community, target=self._id(one))
 
     def _id(self, own: str) -> str:
         return _uuid(self._number, own)
@@ -188,8 +186,8 @@ def _uuid(number: int, own: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{number} {own}"))
 
 
-def _vector(text: str) -> Any:
-    return vector_of(text, DIMENSIONS)
+def _named(name: str) -> Row:
+    return {"summary": "", "name_embedding": vector_of(name, DIMENSIONS)}
 
 
 def _syllables(number: int) -> str:

@@ -9,21 +9,19 @@ from __future__ import annotations
 import asyncio
 import math
 import statistics
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from benchmarks.frame.processes import request
-from benchmarks.frame.serving import Server, on_wire, same_as_counted, serving
+from benchmarks.frame.processes import Watch, request
+from benchmarks.frame.serving import Server, on_wire, same_as_counted, serving, session_at
 from benchmarks.search.memory import DIMENSIONS, GROUP, SCOPES, Asked, memory_of
 from benchmarks.search.stored import bolt, graph, store_of
 from semgraph.execution.result import Result
-from semgraph.llm.embed.openai import OpenAIEmbedder
-from semgraph.llm.openai import OpenAI
 from semgraph.meter import StepMetrics
-from semgraph.session import Session
+from semgraph.stores.base import Store
 
 AT_ONCE, ALONE, K = 100, 20, 10
 MORE = {"EDGE_HYBRID_SEARCH_RRF, similar 0.2": {"similar": 0.2}}
@@ -105,39 +103,38 @@ def _asked(facts: int, trial: int) -> list[Asked]:
     return memory_of(min(facts, 1_000)).asked(AT_ONCE, trial + 1)
 
 
-async def _semgraph(recipe: str, store: Any, asked: Sequence[Asked], server: Server) -> Seen:
+async def _semgraph(recipe: str, store: Store, asked: Sequence[Asked], server: Server) -> Seen:
     preset, params = recipe.partition(",")[0], MORE.get(recipe)
-    llm = OpenAI("gpt-4.1-mini", server.url, "none")
-    embedder = OpenAIEmbedder("stand-in", DIMENSIONS, server.url, "none")
     near = "DISTANCE" in recipe
     rows = [
         {"id": str(n), "query": q.text, "group_id": GROUP, "center": q.center if near else None}
         for n, q in enumerate(asked)
     ]
-    given: Any = {"llm": llm, "embedder": embedder, "store": store, "journal": False, "runs": ""}
-    try:
+    total, watches = StepMetrics(), list[Watch]()
+    async with aclosing(store):
         await store.ensure(graph(), DIMENSIONS)
-        async with Session(**given) as session:
+        async with session_at(server.url, store) as session:
 
-            async def search(some: Sequence[Mapping[str, Any]]) -> tuple[Result, float, float]:
-                wall, cpu = time.perf_counter(), time.process_time()
-                result = await session.arun("search", preset=preset, params=params, queries=some)
-                return result, time.perf_counter() - wall, time.process_time() - cpu
+            async def search(some: Sequence[Mapping[str, Any]]) -> Result:
+                with Watch() as watch:
+                    result = await session.arun(
+                        "search", preset=preset, params=params, queries=some
+                    )
+                watches.append(watch)
+                total.add(result.meter.total())
+                return result
 
             await search(rows[-1:])  # imports, and statements that are prepared once
             server.reset()
-            before = store.round_trips
-            alone = [await search(rows[n : n + 1]) for n in range(ALONE)]
+            total, watches, before = StepMetrics(), [], store.round_trips
+            for row in rows[:ALONE]:
+                await search([row])
             trips, calls = (store.round_trips - before) / ALONE, server.counted()["calls"] / ALONE
-            result, all_at_once, _ = await search(rows)
-            total = StepMetrics()
-            for one in (*(done for done, _, _ in alone), result):
-                total.add(one.meter.total())
+            result = await search(rows)
             same_as_counted(total, on_wire(server))
-    finally:
-        await asyncio.gather(llm.aclose(), embedder.aclose(), store.aclose())
-    times = [wall for _, wall, _ in alone], [cpu for _, _, cpu in alone]
-    return Seen(*times, trips, calls, all_at_once, _hits(result, len(rows)))
+    *alone, whole = watches
+    times = [one.seconds for one in alone], [one.cpu for one in alone]
+    return Seen(*times, trips, calls, whole.seconds, _hits(result, len(rows)))
 
 
 def _hits(result: Result, questions: int) -> dict[str, list[list[str]]]:
@@ -156,9 +153,10 @@ def graphiti(recipe: str, facts: int, trial: int) -> Figures:
     asked = _asked(facts, trial)
     with serving() as server:
         job = {
-            "url": server.url, "bolt": bolt(facts), "dimensions": DIMENSIONS, "recipe": recipe, "group": GROUP, "alone": ALONE,
-            "questions": [{"text": one.text, "center": one.center} for one in asked],
+            "do": "search", "url": server.url, "bolt": bolt(facts), "dimensions": DIMENSIONS, "recipe": recipe,
+            "group": GROUP, "alone": ALONE, "questions": [{"text": q.text, "center": q.center} for q in asked],
         }  # fmt: skip
         environment = {"EMBEDDING_DIM": str(DIMENSIONS)}
-        found = request("graphiti-core", "benchmarks.search.graphiti_itself", job, environment)
+        module = "benchmarks.graphiti_itself"
+        found = request(module, job, peer="graphiti-core", environment=environment)
     return Seen(**found).figures(asked)

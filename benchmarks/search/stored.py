@@ -9,6 +9,7 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import aclosing
 from functools import cache
 from pathlib import Path
 
@@ -25,11 +26,8 @@ from semgraph.stores.sqlite.store import SqliteStore
 KEPT = 100_000
 """The number of facts from which on a Neo4j is kept: to fill it takes minutes."""
 _SOURCES = (
-    "benchmarks/search/memory.py",
-    "benchmarks/world",
-    "semgraph/stores/neo4j",
-    "plans/graphs",
-)
+    "benchmarks/search/memory.py", "benchmarks/world", "semgraph/stores/neo4j", "plans/graphs"
+)  # fmt: skip
 _SERVERS: list[Path] = []
 
 
@@ -90,12 +88,10 @@ def _server(facts: int) -> Path:
 
 
 async def _filled(store: Store, facts: int) -> None:
-    try:
+    async with aclosing(store):
         await store.ensure(graph(), DIMENSIONS)
         for batch in memory_of(facts).batches():
             await store.commit(batch)
-    finally:
-        await store.aclose()
 
 
 @atexit.register

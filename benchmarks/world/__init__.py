@@ -7,14 +7,13 @@ from benchmarks.world.caching import PrefixCache
 from benchmarks.world.faults import Fault, Faults
 from benchmarks.world.noise import Noise
 from benchmarks.world.server import StandIn
-from benchmarks.world.waiting import Latency, Rates
+from benchmarks.world.waiting import Rates
 from benchmarks.world.world import World
 
 __all__ = [
     "BatchFault",
     "Fault",
     "Faults",
-    "Latency",
     "Noise",
     "PrefixCache",
     "Rates",

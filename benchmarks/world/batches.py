@@ -37,9 +37,6 @@ class BatchFault:
             `line_400`, `line_expired`, `line_missing`.
         on: Numbers of calls, batches or lines, from 1.
         status: Of the answer of an endpoint.
-
-    >>> BatchFault.parse("look@2,3:429")
-    BatchFault(kind='look', on=(2, 3), status=429)
     """
 
     kind: str
@@ -49,14 +46,6 @@ class BatchFault:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f'"{self.kind}" is no fault: {", ".join(KINDS)}')
-
-    @classmethod
-    def parse(cls, text: str) -> BatchFault:
-        """`kind@n,m`; behind a colon the status of an endpoint. Raises ValueError."""
-        named, _, status = text.partition(":")
-        kind, _, numbers = named.partition("@")
-        on = tuple(int(n) for n in numbers.split(",") if n) or (1,)
-        return cls(kind, on, int(status)) if status else cls(kind, on)
 
 
 class Batches:
@@ -98,9 +87,8 @@ class Batches:
         """The fault of the next call, batch or line of these kinds."""
         for kind in kinds:
             self.calls[kind] += 1
-        return next(
-            (f for f in self.faults if f.kind in kinds and self.calls[f.kind] in f.on), None
-        )
+        hit = (f for f in self.faults if f.kind in kinds and self.calls[f.kind] in f.on)
+        return next(hit, None)
 
     def _fault(self, kind: str) -> web.Response | None:
         fault = self._hit(kind)
@@ -175,9 +163,9 @@ class Batches:
         if fault := self._fault("read"):
             return fault
         content = self.files.get(request.match_info["id"])
-        return (
-            error(404, "there is no such file") if content is None else web.Response(body=content)
-        )
+        if content is None:
+            return error(404, "there is no such file")
+        return web.Response(body=content)
 
     async def _end(self, batch: Body) -> None:
         """Answer the lines of a batch."""

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-_NEVER = 1 << 60  # tokens that no prompt has
 _STEP = 256  # characters between two places at which prefixes are compared
 
 
@@ -23,22 +22,6 @@ class PrefixCache:
     block: int = 128
     least: int = 1024
     _seen: set[bytes] = field(default_factory=set)
-
-    @classmethod
-    def parse(cls, text: str) -> PrefixCache:
-        """`off`, or `name=value,...`. Raises ValueError.
-
-        >>> PrefixCache.parse("block=16,least=0").block
-        16
-        """
-        given = (
-            dict(part.partition("=")[::2] for part in text.split(","))
-            if text != "off"
-            else {"least": str(_NEVER)}
-        )
-        if wrong := set(given) - {"block", "least"}:
-            raise ValueError(f"{', '.join(sorted(wrong))}: a cache has block and least, or is off")
-        return cls(int(given.get("block", 128)), int(given.get("least", 1024)))
 
     def cached(self, messages: Sequence[str], count: Callable[[str], int]) -> int:
         """How many of a prompt's tokens are cached; `count` counts those of a text."""

@@ -43,13 +43,8 @@ class Canaries:
             if not isinstance(group := row.get(partition), str):
                 continue
             own = self.texts.setdefault(group, set())
-            for value in row.values():
-                if (
-                    isinstance(value, str)
-                    and len(value) >= _SHORTEST
-                    and " " in value
-                    and len(own) < _MOST
-                ):
+            for value in (v for v in row.values() if isinstance(v, str) and " " in v):
+                if len(value) >= _SHORTEST and len(own) < _MOST:
                     own.add(value)
 
     def forget(self) -> None:

@@ -51,102 +51,95 @@ class Claim:
     wrong: str = ""
 
 
+_FIRST = {
+    "is": "am", "has": "have", "works": "work", "lives": "live", "leads": "lead", "knows": "know"
+}  # fmt: skip
+"""Verbs in the first person."""
+
+
 @dataclass(frozen=True)
 class Phrase:
-    """A wording of a relation: in the third person, and in the first; `after` follows the target."""
+    """A wording of a relation in the third person: a state or, with `event`, a change."""
 
     third: str
-    first: str
     event: bool = False
-    after: str = ""
+
+    @property
+    def first(self) -> str:
+        """The same in the first person.
+
+        >>> Phrase("is the head of").first
+        'am the head of'
+        """
+        return " ".join(_FIRST.get(word, word) for word in self.third.split())
 
 
 @dataclass(frozen=True)
 class Way:
-    """The wordings of a relation: in the present, in the past, and further ones that only the
-    parser knows, as a pattern.
+    """The wordings of a relation: as a state and as a change in the present, in the past, and
+    further ones that only the parser knows, as a pattern.
     """
 
     relation: str
-    now: tuple[Phrase, ...]
+    states: tuple[str, ...]
+    events: tuple[str, ...] = ()
     past: str = ""
     also: str = ""
 
     @property
+    def now(self) -> tuple[Phrase, ...]:
+        """The wordings in the present."""
+        return (*map(Phrase, self.states), *(Phrase(event, event=True) for event in self.events))
+
+    @property
     def pattern(self) -> str:
         """All verbs, the longest first."""
-        said = sorted(
-            {p.third for p in self.now} | ({self.past} if self.past else set()),
-            key=len,
-            reverse=True,
-        )
-        return "|".join([*map(re.escape, said), *([self.also] if self.also else [])])
+        said = {*self.states, *self.events, *filter(None, [self.past])}
+        longest = sorted(said, key=len, reverse=True)
+        return "|".join([*map(re.escape, longest), *filter(None, [self.also])])
 
 
 # What the world says, by kind. `left` and `handed` end a job and a lead, `never` says that there
 # was none.
 WAYS: dict[str, Way] = {
     "left": Way(
-        "LEFT",
-        (
-            Phrase("no longer works at", "no longer work at"),
-            Phrase("has left", "have left", event=True),
-        ),
-        also="no longer works for|left|quit",
+        "LEFT", ("no longer works at",), ("has left",), also="no longer works for|left|quit"
     ),
-    "handed": Way(
-        "HANDED_OVER",
-        (
-            Phrase("no longer leads", "no longer lead"),
-            Phrase("has handed over", "have handed over", event=True),
-        ),
-    ),
-    "never": Way(
-        "NEVER_WORKED_AT",
-        (
-            Phrase("has never worked at", "have never worked at"),
-            Phrase("never worked at", "never worked at"),
-        ),
-    ),
+    "handed": Way("HANDED_OVER", ("no longer leads",), ("has handed over",)),
+    "never": Way("NEVER_WORKED_AT", ("has never worked at", "never worked at")),
     "job": Way(
         "WORKS_AT",
-        (
-            Phrase("works at", "work at"),
-            Phrase("is employed by", "am employed by"),
-            Phrase("has joined", "have joined", event=True),
-            Phrase("has taken a job at", "have taken a job at", event=True),
-        ),
+        ("works at", "is employed by"),
+        ("has joined", "has taken a job at"),
         "worked at",
         "works for|worked for|has started (?:at|for)|is working (?:at|for)|joined",
     ),
     "home": Way(
-        "LIVES_IN",
-        (
-            Phrase("lives in", "live in"),
-            Phrase("has moved to", "have moved to", event=True),
-            Phrase("has settled in", "have settled in", event=True),
-        ),
-        "lived in",
-        "moved to",
+        "LIVES_IN", ("lives in",), ("has moved to", "has settled in"), "lived in", "moved to"
     ),
-    "lead": Way(
-        "LEADS",
-        (
-            Phrase("leads", "lead"),
-            Phrase("is the head of", "am the head of"),
-            Phrase("has taken over", "have taken over", event=True),
-        ),
-        "led",
-    ),
-    "knows": Way("KNOWS", (Phrase("knows", "know"), Phrase("is a friend of", "am a friend of"))),
+    "lead": Way("LEADS", ("leads", "is the head of"), ("has taken over",), "led"),
+    "knows": Way("KNOWS", ("knows", "is a friend of")),
 }
 ENDS = {"left": "job", "handed": "lead", "never": "job"}
 """Kinds that end another of the same subject and target."""
-NEGATED = {
-    "left": Phrase("does not work at", "do not work at", after=" any more"),
-    "handed": Phrase("does not lead", "do not lead", after=" any more"),
-}
-"""Other words for ends, by kind."""
+Relation = tuple[str, object, object]
+"""A kind, a subject and a target."""
+
+
+def excludes(other: Relation, one: Relation) -> bool:
+    """Whether two relations cannot hold together: one ends the other, or nobody has both homes or
+    jobs, or nothing both leads.
+    """
+    (kind, *ends), (its_kind, *its_ends) = other, one
+    if ENDS.get(kind) == its_kind or ENDS.get(its_kind) == kind:
+        return ends == its_ends
+    if kind != its_kind:
+        return False
+    if kind in {"home", "job"}:
+        return ends[0] == its_ends[0]
+    return kind == "lead" and ends[1] == its_ends[1]
+
+
 _EVENTS = r"(?:has |have )?(?:moved to|settled in|joined|taken a job at|taken over|handed over|left)|quit|has started"
 
 # Patterns with their relation and kind, in the order of attempts.
@@ -183,14 +176,8 @@ _DENIED = re.compile(
 _NEVER = re.compile(rf"{NAME}(?: the [a-z]+)? (?:has )?never worked at\b")
 _ANY_MORE = re.compile(r" does not (work at|work for|lead) (.+?) any ?more\b")
 _WRONG = re.compile(rf", not (?:at |in )?(?P<wrong>{NAME})")
-_VERBS = "|".join(
-    re.escape(verb)
-    for verb in sorted(
-        {v for way in WAYS.values() for p in way.now for v in (p.third, p.first)},
-        key=len,
-        reverse=True,
-    )
-)
+_SAID = {verb for way in WAYS.values() for p in way.now for verb in (p.third, p.first)}
+_VERBS = "|".join(map(re.escape, sorted(_SAID, key=len, reverse=True)))
 _NOT_BUT = re.compile(
     rf"^[Ii]t was not (?P<wrong>{NAME}) but (?P<right>{NAME}) "
     rf"that (?P<who>I|{NAME}(?: the [a-z]+)?) (?P<verb>{_VERBS})(?P<when> .*)?$"
@@ -247,8 +234,6 @@ def write(
     role: str = "",
     when: str = "",
     first: bool = False,
-    wrong: str = "",
-    way: str = "not",
 ) -> str:
     """A sentence.
 
@@ -260,13 +245,7 @@ def write(
         role: The difference of the subject from others of its name.
         when: "since 2024-03-01", "on 2024-03-01", "from 2020-01-01 to 2022-05-01", or nothing.
         first: In the first person.
-        wrong: The denied target, if any.
-        way: The form of the denial: "not" ("..., not Luma") or "not but" ("it was not Luma but ...
-            that ...").
     """
     verb = WAYS[kind].past if phrase is None else phrase.first if first else phrase.third
     who = "I" if first else f"{subject} the {role}" if role else subject
-    after = (phrase.after if phrase else "") + (f" {when}" if when else "")
-    if wrong and way == "not but":
-        return f"it was not {wrong} but {target} that {who} {verb}{after}."
-    return f"{who} {verb} {target}{after}{f', not {wrong}' if wrong else ''}."
+    return f"{who} {verb} {target}{f' {when}' if when else ''}."

@@ -77,22 +77,16 @@ class Counters:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        shown = {
-            name: value
-            for name, value in vars(self).items()
-            if name not in {"by_question", "empty", "in_flight"}
-        }
+        hidden = {"by_question", "empty", "in_flight"}
+        shown = {name: value for name, value in vars(self).items() if name not in hidden}
         return {"calls": self.calls, "by_question": dict(self.by_question), **shown}
 
 
 def _is_empty(text: str) -> bool:
     """Whether a document holds no text and no number.
 
-    >>> [
-    ...     _is_empty(text)
-    ...     for text in ('{"facts": []}', '{"answers": [{"summary": ""}]}', '{"match": false}')
-    ... ]
-    [True, True, False]
+    >>> _is_empty('{"answers": [{"facts": [], "summary": ""}]}'), _is_empty('{"match": false}')
+    (True, False)
     """
     try:
         return not _holds(json.loads(text))
@@ -101,7 +95,6 @@ def _is_empty(text: str) -> bool:
 
 
 def _holds(value: Any) -> bool:
-    inner = (
-        value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    )
-    return value not in (None, "") if inner is None else any(map(_holds, inner))
+    if isinstance(value, dict | list):
+        return any(map(_holds, value.values() if isinstance(value, dict) else value))
+    return value not in (None, "")

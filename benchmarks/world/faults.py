@@ -125,12 +125,12 @@ def _is_numbered(entries: list[Any]) -> bool:
 
 
 def _shifted(entries: list[Any]) -> list[Any]:
-    return [
-        entry + _SHIFT
-        if isinstance(entry, int)
-        else {k: v + _SHIFT if k in _NUMBERS else v for k, v in entry.items()}
-        for entry in entries
-    ]
+    def shifted(entry: Any) -> Any:
+        if isinstance(entry, int):
+            return entry + _SHIFT
+        return {k: v + _SHIFT if k in _NUMBERS else v for k, v in entry.items()}
+
+    return list(map(shifted, entries))
 
 
 _CHANGES: dict[str, Callable[[list[Any]], list[Any]]] = {

@@ -3,8 +3,7 @@
 A fact is valid from the day that any message names for it, else from its first message. It is valid
 until the named day, or until the start of a fact that excludes it, as far as messages state that:
 another home or job of the same person, another lead of the same project, the end of the job or lead
-itself. A retracted fact is never valid (it ends when it begins), and ends nothing; its correction
-is valid from the same day, unless it names another.
+itself.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from benchmarks.world.claims import ENDS, WAYS
+from benchmarks.world.claims import WAYS, Relation, excludes
 from benchmarks.world.life import Span, Thing
 from benchmarks.world.telling import Statement
 
@@ -55,11 +54,6 @@ class Fact:
     invalid_at: datetime | None
     episodes: tuple[str, ...]
 
-    @property
-    def retracted(self) -> bool:
-        """Whether it was retracted: it is valid at no time."""
-        return self.invalid_at == self.valid_at
-
     def holds(self, at: datetime) -> bool:
         """Whether it is valid at a time: from its beginning up to, but not at, its end."""
         return self.valid_at <= at and (self.invalid_at is None or at < self.invalid_at)
@@ -81,7 +75,6 @@ class _Known:
     first: datetime
     since: datetime | None = None
     until: datetime | None = None
-    retracted: bool = False
     episodes: list[str] = field(default_factory=list)
 
     @property
@@ -98,21 +91,13 @@ def told(episodes: Sequence[Episode], at: datetime | None = None) -> Gold:
                 one = known.setdefault(span.key, _Known(span, episode.at))
                 one.since, one.until = one.since or statement.since, one.until or statement.until
                 one.episodes.append(episode.uuid)
-                if statement.retracts and (false := known.get(statement.retracts.key)):
-                    false.retracted = True
-                    one.first = min(one.first, false.valid_at) if statement.wrong else one.first
     facts = [_fact(one, known.values()) for one in known.values()]
     return Gold(_entities(episodes), tuple(fact for fact in facts if at is None or fact.holds(at)))
 
 
 def _fact(one: _Known, known: Iterable[_Known]) -> Fact:
-    others = [other for other in known if not other.retracted and _excludes(other.span, one.span)]
-    later = [other.valid_at for other in others if other.valid_at > one.valid_at]
-    until = (
-        min([*later, *([one.until] if one.until else [])], default=None)
-        if not one.retracted
-        else one.valid_at
-    )
+    later = [o.valid_at for o in known if o.valid_at > one.valid_at and excludes(*_both(o, one))]
+    until = min([*later, *([one.until] if one.until else [])], default=None)
     span = one.span
     return Fact(
         span.key, span.source.key, WAYS[span.kind].relation, span.target.key, one.valid_at, until,
@@ -120,18 +105,8 @@ def _fact(one: _Known, known: Iterable[_Known]) -> Fact:
     )  # fmt: skip
 
 
-def _excludes(other: Span, span: Span) -> bool:
-    """Whether two spans cannot hold together."""
-    if other.key == span.key:
-        return False
-    pair = (other.source, other.target) == (span.source, span.target)
-    if ENDS.get(other.kind) == span.kind or ENDS.get(span.kind) == other.kind:
-        return pair
-    if other.kind != span.kind:
-        return False
-    if span.kind in {"home", "job"}:
-        return other.source == span.source
-    return span.kind == "lead" and other.target == span.target
+def _both(*known: _Known) -> tuple[Relation, ...]:
+    return tuple((one.span.kind, one.span.source, one.span.target) for one in known)
 
 
 def _entities(episodes: Sequence[Episode]) -> tuple[Entity, ...]:
@@ -139,9 +114,8 @@ def _entities(episodes: Sequence[Episode]) -> tuple[Entity, ...]:
     for episode in episodes:
         for thing, name in episode.mentions:
             had = found.get(thing.key) or Entity(thing.key, thing.kind, thing.name, (), ())
-            names, where = (
-                dict.fromkeys((*had.names, name)),
-                dict.fromkeys((*had.episodes, episode.uuid)),
+            names, where = dict.fromkeys((*had.names, name)), (*had.episodes, episode.uuid)
+            found[thing.key] = replace(
+                had, names=tuple(names), episodes=tuple(dict.fromkeys(where))
             )
-            found[thing.key] = replace(had, names=tuple(names), episodes=tuple(where))
     return tuple(found.values())

@@ -74,7 +74,7 @@ class Truth:
 def live(draw: random.Random, people: int, hard: Difficulty) -> Truth:
     """A truth with so many people (and, with homonyms, a few more who share a name)."""
     persons = [Thing(f"p{i}", name, "person") for i, name in enumerate(names.people(draw, people))]
-    if hard.homonyms:
+    if hard.level > 1:
         persons = _with_homonyms(draw, persons)
     persons = _with_short_names(persons)
     firms = _things("o", "organisation", names.organisations(draw, max(3, people // 2)))
@@ -84,11 +84,11 @@ def live(draw: random.Random, people: int, hard: Difficulty) -> Truth:
     spans: list[Span] = []
     for person in persons:
         spans += _chain(draw, "home", person, places)
-        spans += _chain(draw, "job", person, firms, gaps=hard.gaps, again=hard.again)
-        if hard.long_ago and draw.random() < 0.5:
+        spans += _chain(draw, "job", person, firms, gaps=hard.level > 0, again=hard.level > 1)
+        if hard.level > 0 and draw.random() < 0.5:
             spans.append(_old_job(draw, person, firms, spans))
     for project in projects:
-        spans += _leaders(draw, project, persons, gaps=hard.gaps)
+        spans += _leaders(draw, project, persons, gaps=hard.level > 0)
     spans += _acquaintances(draw, persons)
     spans += [end for span in spans if (end := _ending(span, spans))]
     numbered = tuple(replace(span, key=f"f{i}") for i, span in enumerate(spans))
@@ -150,15 +150,8 @@ def _old_job(draw: random.Random, person: Thing, firms: list[Thing], spans: list
     first = min(span.since for span in mine)
     until = first - timedelta(days=draw.randrange(30, 400))
     others = [firm for firm in firms if firm not in {span.target for span in mine}] or firms
-    return Span(
-        "",
-        "job",
-        person,
-        draw.choice(others),
-        until - timedelta(days=draw.randrange(200, 900)),
-        until,
-        old=True,
-    )
+    firm, since = draw.choice(others), until - timedelta(days=draw.randrange(200, 900))
+    return Span("", "job", person, firm, since, until, old=True)
 
 
 def _leaders(
@@ -190,16 +183,10 @@ def _ending(span: Span, spans: list[Span]) -> Span | None:
     kind = {"job": "left", "lead": "handed"}.get(span.kind)
     if kind is None or span.until is None or span.old:
         return None
-    same = span.kind == "job"
-    rivals = [
-        s
-        for s in spans
-        if s.kind == span.kind and (s.source == span.source if same else s.target == span.target)
-    ]
-    if any(s.since == span.until for s in rivals):
+    alike = [s for s in spans if s.kind == span.kind]
+    end = "source" if span.kind == "job" else "target"
+    if any(s.since == span.until and getattr(s, end) == getattr(span, end) for s in alike):
         return None
-    again = [
-        s.since for s in spans
-        if s.kind == span.kind and (s.source, s.target) == (span.source, span.target) and s.since > span.until
-    ]  # fmt: skip
+    ends = span.source, span.target
+    again = [s.since for s in alike if (s.source, s.target) == ends and s.since > span.until]
     return Span("", kind, span.source, span.target, span.until, min(again, default=None))

@@ -137,11 +137,10 @@ def _deadline(speaker: str, project: str, day: str, history: Sequence[str]) -> l
     project = project_in(history) if project == "project" else project
     if not project or not speaker:
         return []
-    leads = [
-        c for text in history for c in claims_in(text) if c.kind == "lead" and c.target == project
-    ]
-    known = (
-        [Claim(speaker, "LEADS", project, f"{speaker} leads {project}.", "lead")] if leads else []
-    )
     text = f"The deadline of {project} is {day}."
-    return [*known, Claim(speaker, "PROJECT_DEADLINE", project, text, "deadline", day)]
+    found = [Claim(speaker, "PROJECT_DEADLINE", project, text, "deadline", day)]
+    earlier = (claim for said in history for claim in claims_in(said))
+    if any(claim.kind == "lead" and claim.target == project for claim in earlier):
+        leads = f"{speaker} leads {project}."
+        return [Claim(speaker, "LEADS", project, leads, "lead"), *found]
+    return found

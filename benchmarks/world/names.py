@@ -5,7 +5,7 @@ another.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import product
 
@@ -90,21 +90,12 @@ def misspelt(draw: random.Random, name: str) -> str:
     rest, _, last = name.rpartition(" ")
     spots = [i for i in range(1, len(last) - 1) if last[i] != last[i + 1]]
     i = draw.choice(spots)
-    slip = (
-        last[:i] + last[i + 1] + last[i] + last[i + 2 :]
-        if draw.random() < 0.5
-        else last[:i] + last[i + 1 :]
-    )
-    return f"{rest} {slip}"
+    exchanged = last[i + 1] + last[i] if draw.random() < 0.5 else last[i + 1]
+    return f"{rest} {last[:i]}{exchanged}{last[i + 2 :]}"
 
 
 def _with_endings(draw: random.Random, names: Sequence[str]) -> list[str]:
-    return list(_shuffled(draw, names))
-
-
-def _shuffled(draw: random.Random, names: Sequence[str]) -> Iterator[str]:
-    for ending in _ENDINGS:
-        yield from (name + ending for name in draw.sample(names, len(names)))
+    return [name + end for end in _ENDINGS for name in draw.sample(names, len(names))]
 
 
 def _enough(names: list[str], count: int, what: str) -> list[str]:

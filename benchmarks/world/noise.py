@@ -69,14 +69,10 @@ class Noise:
 
     def draw(self, prompt: str, size: int, tokens: int = 0) -> Draw:
         """The draws for one prompt of so many tokens about `size` items."""
-        digest = hashlib.blake2b(
-            prompt.encode("utf-8", "surrogatepass"), digest_size=16
-        ).hexdigest()
-        return Draw(
-            self,
-            f"{self.seed}/{digest}",
-            (1 + self.growth * (size - 1)) * (1 + self.length * tokens / 1000),
-        )
+        text = prompt.encode("utf-8", "surrogatepass")
+        digest = hashlib.blake2b(text, digest_size=16).hexdigest()
+        factor = (1 + self.growth * (size - 1)) * (1 + self.length * tokens / 1000)
+        return Draw(self, f"{self.seed}/{digest}", factor)
 
 
 @dataclass(frozen=True)
@@ -106,10 +102,8 @@ class Draw:
         if isinstance(value, list):
             return self._list(value, inner.get("items", {}), name, *key)
         if isinstance(value, dict):
-            properties = inner.get("properties", {})
-            return {
-                n: self._value(v, properties.get(n, {}), n, *key, name) for n, v in value.items()
-            }
+            kinds = inner.get("properties", {})
+            return {n: self._value(v, kinds.get(n, {}), n, *key, name) for n, v in value.items()}
         if isinstance(value, str) and name in _DATES and (draw := self._hit("slip", *key, name)):
             days = draw.choice([d for d in range(-_MOST_DAYS, _MOST_DAYS + 1) if d])
             return iso(datetime.fromisoformat(value) + timedelta(days=days))
@@ -147,11 +141,8 @@ class Draw:
         choices = {name: _plain(kind).get("enum") for name, kind in schema.items()}
         if draw is None or (values is None and not all(choices.values())):
             return values
-        return (
-            {name: draw.choice(values or [None]) for name, values in choices.items()}
-            if values is None
-            else None
-        )
+        made_up = {name: draw.choice(some or [None]) for name, some in choices.items()}
+        return made_up if values is None else None
 
     def overlooks(self, *key: object) -> bool:
         """Whether a part of the prompt is not seen: it counts as a missing entry."""
@@ -186,14 +177,9 @@ def _made_up(entries: Sequence[Any], draw: random.Random) -> Any:
     if not isinstance(like, dict):
         return like
     if {"source", "target", "fact"} <= set(like):
-        target = draw.choice(
-            [e["source"] for e in entries if e["source"] != like["target"]] or ["Nemo"]
-        )
         source = like["target"]
-        return like | {
-            "fact": f"{source} knows {target}.",
-            "relation": "KNOWS",
-            "source": source,
-            "target": target,
-        }
+        others = [e["source"] for e in entries if e["source"] != source]
+        target = draw.choice(others or ["Nemo"])
+        ends = {"source": source, "target": target}
+        return like | {"fact": f"{source} knows {target}.", "relation": "KNOWS", **ends}
     return {name: f"{v} Nemo" if name == "name" else v for name, v in like.items()}

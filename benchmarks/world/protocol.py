@@ -37,26 +37,21 @@ class Tokens:
 def completion(model: str, said: Said, tokens: Tokens) -> dict[str, Any]:
     """The document of a chat completion."""
     message = {"role": "assistant", "content": said.text, "refusal": said.refusal}
+    choice = {"index": 0, "message": message, "logprobs": _logprobs(said)}
+    usage = _usage(tokens.prompt, tokens.completion)
     return {
         "id": "chatcmpl-world",
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": model,
-        "choices": [
-            {
-                "index": 0,
-                "message": message,
-                "logprobs": _logprobs(said),
-                "finish_reason": said.finish,
-            }
-        ],
-        "usage": {
-            "prompt_tokens": tokens.prompt,
-            "completion_tokens": tokens.completion,
-            "total_tokens": tokens.prompt + tokens.completion,
-            "prompt_tokens_details": {"cached_tokens": tokens.cached},
-        },
+        "choices": [{**choice, "finish_reason": said.finish}],
+        "usage": {**usage, "prompt_tokens_details": {"cached_tokens": tokens.cached}},
     }
+
+
+def _usage(prompt: int, completion: int) -> dict[str, Any]:
+    total = prompt + completion
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}
 
 
 def _logprobs(said: Said) -> dict[str, Any] | None:
@@ -72,13 +67,9 @@ def embeddings(
 ) -> dict[str, Any]:
     """The document of vectors, as base64 if requested."""
     packed = body.get("encoding_format") == "base64"
+    given = (base64.b64encode(v.tobytes()).decode() if packed else v.tolist() for v in vectors)
     data = [
-        {
-            "object": "embedding",
-            "index": i,
-            "embedding": base64.b64encode(v.tobytes()).decode() if packed else v.tolist(),
-        }
-        for i, v in enumerate(vectors)
+        {"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(given)
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return {"object": "list", "model": body["model"], "data": data, "usage": usage}

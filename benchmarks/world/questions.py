@@ -66,7 +66,7 @@ def questions(
     Raises:
         ValueError: The world has fewer questions by then; has their number.
     """
-    draw = random.Random(f"questions/{world.seed}/{world.difficulty!s}/{seed}/{at.isoformat()}")
+    draw = random.Random(f"questions/{world.seed}/{world.difficulty.name}/{seed}/{at.isoformat()}")
     known = _Known(world, at, draw)
     made = [_drawn(draw, make(known)) for kind, make in _MAKERS.items() if kind in kinds]
     turns = (one for turn in zip_longest(*made) for one in turn if one is not None)
@@ -96,23 +96,14 @@ class _Known:
     def __post_init__(self) -> None:
         self.told = [episode for episode in self.world.episodes if episode.at <= self.at]
         self.gold = self.world.gold(after=len(self.told))
-        self.entities = {
-            e.key: e for e in self.gold.entities if e.name in e.names
-        }  # full names in the messages
-        roles = {thing.key: thing.role for thing in self.world.truth.things}
-        self._called = {
-            k: f"{e.name} the {roles[k]}" if roles[k] else e.name for k, e in self.entities.items()
-        }
-
-    @cached_property
-    def told_facts(self) -> list[Fact]:
-        """All facts but those that were taken back."""
-        return [f for f in self.gold.facts if not f.retracted]
+        # full names in the messages
+        self.entities = {e.key: e for e in self.gold.entities if e.name in e.names}
+        self._roles = {thing.key: thing.role for thing in self.world.truth.things}
 
     @cached_property
     def facts(self) -> list[Fact]:
         """The facts between things with names in the messages."""
-        return [f for f in self.told_facts if {f.source, f.target} <= set(self.entities)]
+        return [f for f in self.gold.facts if {f.source, f.target} <= set(self.entities)]
 
     @cached_property
     def now(self) -> list[Fact]:
@@ -126,7 +117,8 @@ class _Known:
 
     def name(self, key: str) -> str:
         """A name that nobody else has."""
-        return self._called[key]
+        name, role = self.entities[key].name, self._roles[key]
+        return f"{name} the {role}" if role else name
 
     def of(self, kind: str) -> list[Entity]:
         """Things of a kind."""
@@ -134,11 +126,8 @@ class _Known:
 
     def one(self, relation: str, **ends: str) -> Fact | None:
         """The only valid fact, or None."""
-        found = [
-            f
-            for f in self.now
-            if f.relation == relation and all(getattr(f, n) == v for n, v in ends.items())
-        ]
+        wanted = {"relation": relation, **ends}
+        found = [f for f in self.now if all(getattr(f, n) == v for n, v in wanted.items())]
         return found[0] if len(found) == 1 else None
 
 
@@ -169,16 +158,12 @@ def _past(known: _Known) -> Iterator[Question]:
     for fact in known.facts:
         if fact.relation not in _THEN or fact.invalid_at is None or fact.invalid_at > known.at:
             continue
-        months = [
-            m for m in _months(fact.valid_at, fact.invalid_at) if not _others(known, fact, *m)
-        ]
-        if months:
+        every = _months(fact.valid_at, fact.invalid_at)
+        if months := [month for month in every if not _others(known, fact, *month)]:
             first, _ = known.draw.choice(months)
             who, when = known.name(fact.source), f"{MONTHS[first.month - 1]} {first.year}"
-            text = _THEN[fact.relation].format(who, when)
-            yield Question(
-                text, known.name(fact.target), "then", who, (fact.key,), first + timedelta(days=14)
-            )
+            text, about = _THEN[fact.relation].format(who, when), first + timedelta(days=14)
+            yield Question(text, known.name(fact.target), "then", who, (fact.key,), about)
 
 
 def _months(since: datetime, until: datetime) -> list[tuple[datetime, datetime]]:
@@ -194,7 +179,7 @@ def _months(since: datetime, until: datetime) -> list[tuple[datetime, datetime]]
 def _others(known: _Known, fact: Fact, since: datetime, until: datetime) -> list[Fact]:
     """Facts of the same subject and relation that also hold then."""
     return [
-        other for other in known.told_facts
+        other for other in known.gold.facts
         if (other.source, other.relation) == (fact.source, fact.relation) and other.key != fact.key
         and other.valid_at < until and (other.invalid_at is None or other.invalid_at > since)
     ]  # fmt: skip
@@ -213,15 +198,12 @@ def _earlier(known: _Known) -> Iterator[Question]:
         if fact.relation not in _BEFORE or not known.one(fact.relation, source=fact.source):
             continue
         same = [
-            f for f in known.told_facts if (f.source, f.relation) == (fact.source, fact.relation)
+            f for f in known.gold.facts if (f.source, f.relation) == (fact.source, fact.relation)
         ]
         before = [f for f in same if f.valid_at < fact.valid_at]
         last = max(before, key=lambda f: f.valid_at, default=None)
-        if (
-            last is None
-            or last not in known.facts
-            or sum(f.target == fact.target for f in same) > 1
-        ):
+        twice = sum(f.target == fact.target for f in same) > 1
+        if last is None or last not in known.facts or twice:
             continue
         who, what = known.name(fact.source), known.name(fact.target)
         text = _BEFORE[fact.relation].format(who, what)
@@ -242,11 +224,8 @@ def _hops(known: _Known) -> Iterator[Question]:
 
 def _beside(known: _Known, fact: Fact) -> Iterator[Question]:
     """The other people who work or live there."""
-    others = [
-        f
-        for f in known.now
-        if (f.relation, f.target) == (fact.relation, fact.target) and f.key != fact.key
-    ]
+    where = fact.relation, fact.target
+    others = [f for f in known.now if (f.relation, f.target) == where and f.key != fact.key]
     if others and known.one(fact.relation, source=fact.source):
         who, does = known.name(fact.source), "works" if fact.relation == "WORKS_AT" else "lives"
         answer = ", ".join(sorted(known.name(f.source) for f in others))
@@ -264,7 +243,7 @@ def _beyond(known: _Known, fact: Fact, about: str, them: str, key: str) -> Itera
 
 def _unknown(known: _Known) -> Iterator[Question]:
     """Questions about people, relations and times that no message mentions."""
-    persons, stated = known.of("person"), {(f.source, f.relation) for f in known.told_facts}
+    persons, stated = known.of("person"), {(f.source, f.relation) for f in known.gold.facts}
     there = {thing.name for thing in known.world.truth.things}
     strangers = [n for n in names.people(known.draw, min(200, len(persons) + 20)) if n not in there]
     for person in persons:
@@ -299,14 +278,12 @@ _CHANGED = {
 def _wide(known: _Known) -> Iterator[Question]:
     """All that have changed, all that there is, and all at one place."""
     for relation, (changed, there, here) in _CHANGED.items():
-        every = [f for f in known.told_facts if f.relation == relation]
+        every = [f for f in known.gold.facts if f.relation == relation]
         now = [f for f in every if f.holds(known.at)]
         if not all({f.source, f.target} <= set(known.entities) for f in every):
             continue  # somebody is known by a short name alone
-        moved = {
-            f.source for f in every if len({o.target for o in every if o.source == f.source}) > 1
-        }
-        both = [f for f in every if f.source in moved]
+        both = [f for f in every if len({o.target for o in every if o.source == f.source}) > 1]
+        moved = {f.source for f in both}
         yield _listing(known, changed, both, moved)
         yield _listing(known, there, now, {f.target for f in now})
         for place in dict.fromkeys(f.target for f in now):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -112,140 +112,88 @@ class Reader:
         static, marked, _ = system.rpartition(_ANSWER)
         static = static if marked else system
         rules, *asked = _STANDS.split(static)
-        asked = [text.strip() for text in asked]
-        numbered = (
-            _NUMBERED in static
-        )  # the texts of rows are arbitrary, the rules are the plan's own
+        words = tuple(text.strip() for text in asked)
+        chat = Question(
+            "", "row", False, {1: {}}, schema=schema, asked=words, said=user, rules=rules
+        )
+        # the texts of rows are arbitrary, the rules are the plan's own
+        numbered = _NUMBERED in static
         if numbered and "matches" in schema:
-            return self._block(schema["matches"]["items"]["properties"], user, tuple(asked), rules)
+            return self._block(chat, schema["matches"]["items"]["properties"])
         if numbered and "answers" in schema:
-            return self._records(
-                schema["answers"]["items"]["properties"], user, tuple(asked), rules
-            )
+            return self._records(chat, schema["answers"]["items"]["properties"])
         if "match" in schema:
-            return self._pair(schema, user, rules)
+            return self._pair(chat)
         if numbered:
-            form: Form = "window" if list(schema) == ["ranking"] else "group"
-            return self._group(form, schema, user, tuple(asked), rules)
+            return self._group(chat)
         again = _GIVEN.search(user) if "the answer given" in system[len(static) :] else None
-        found = self._row(schema, user[: again.start()] if again else user, rules)
-        return replace(found, given=json.loads(again["given"])) if again else found
+        if again is None:
+            return self._row(chat)
+        found = self._row(replace(chat, said=user[: again.start()]))
+        return replace(found, given=json.loads(again["given"]))
 
-    def _row(self, schema: Mapping[str, Any], text: str, rules: str) -> Question:
-        for prompt in self._prompts:
-            if (
-                _names(prompt) == list(schema)
-                and (found := invert(_whole(prompt), text)) is not None
-                and _told_apart(prompt, rules)
-            ):
-                return Question(
-                    _skill(schema), "row", True, {1: found}, schema=schema, said=text, rules=rules
-                )
-        return Question(
-            _skill(schema), "row", False, {1: {}}, schema=schema, said=text, rules=rules
-        )
+    def _row(self, chat: Question) -> Question:
+        row = replace(chat, skill=_skill(chat.schema))
+        for prompt in self._of(chat.schema):
+            found = invert(_whole(prompt), chat.said)
+            if found is not None and _told_apart(prompt, chat.rules):
+                return replace(row, shipped=True, lefts={1: found})
+        return row
 
-    def _records(
-        self, entry: Mapping[str, Any], text: str, asked: tuple[str, ...], rules: str
-    ) -> Question:
+    def _of(self, schema: Mapping[str, Any]) -> Iterator[Prompt]:
+        """The prompts whose answers have these names."""
+        return (prompt for prompt in self._prompts if _names(prompt) == list(schema))
+
+    def _records(self, chat: Question, entry: Mapping[str, Any]) -> Question:
         own = {name: kind for name, kind in entry.items() if not _numbers(name, "id")}
-        said, _, listed = text.rpartition("Records:\n")
+        said, _, listed = chat.said.rpartition("Records:\n")
         records = {int(m["number"]): json.loads(m["record"]) for m in _LINE.finditer(listed)}
-        shipped = any(
-            _names(p) == list(own) and _has(records, p.item.fields) for p in self._prompts
-        )
-        return Question(
-            _skill(own),
-            "records",
-            shipped,
-            records,
-            schema=own,
-            asked=asked,
-            said=said,
-            rules=rules,
-        )
+        shipped = any(_has(records, p.item.fields) for p in self._of(own))
+        found = replace(chat, skill=_skill(own), form="records", schema=own)
+        return replace(found, shipped=shipped, lefts=records, said=said)
 
-    def _pair(self, schema: Mapping[str, Any], text: str, rules: str) -> Question:
-        own = {name: kind for name, kind in schema.items() if name != "match"}
-        left, _, right = text.removeprefix(_LEFT).partition(_RIGHT)
-        for prompt in self._prompts:
+    def _pair(self, chat: Question) -> Question:
+        own = {name: kind for name, kind in chat.schema.items() if name != "match"}
+        pair = replace(chat, skill=_skill(own), form="pair", pairs=((1, 2),), schema=own)
+        left, _, right = chat.said.removeprefix(_LEFT).partition(_RIGHT)
+        for prompt in self._of(own):
             mine, other = invert(prompt.item, left), invert(prompt.other, right)
-            if (
-                mine is not None
-                and other is not None
-                and prompt.other
-                and _names(prompt) == list(own)
-            ):
-                return Question(
-                    _skill(own), "pair", True, {1: mine}, {2: other}, ((1, 2),), schema=own
-                )
-        lefts = {1: {"left": left, "right": right} if right else {}}
-        return Question(
-            _skill(own),
-            "pair",
-            False,
-            lefts,
-            {2: {}},
-            ((1, 2),),
-            schema=own,
-            said=text,
-            rules=rules,
-        )
+            if mine is not None and other is not None and prompt.other:
+                return replace(pair, shipped=True, lefts={1: mine}, rights={2: other})
+        sides = {"left": left, "right": right} if right else {}
+        return replace(pair, lefts={1: sides}, rights={2: {}})
 
-    def _block(
-        self, entry: Mapping[str, Any], text: str, asked: tuple[str, ...], rules: str
-    ) -> Question:
+    def _block(self, chat: Question, entry: Mapping[str, Any]) -> Question:
         own = {name: kind for name, kind in entry.items() if not _numbers(name, "left", "right")}
-        said, _, rest = text.partition("Left records:\n")
+        said, _, rest = chat.said.partition("Left records:\n")
         mine, _, other = rest.partition("\n\nRight records:\n")
         lines = [m for m in _LINE.finditer(mine) if m["with"]]
         lefts = {int(m["number"]): json.loads(m["record"]) for m in lines}
         rights = {int(m["number"]): json.loads(m["record"]) for m in _LINE.finditer(other)}
-        pairs = []
+        pairs: list[tuple[int, int]] = []
         for line in lines:
-            near = (
-                list(rights) if line["with"] == "all" else [int(n) for n in line["with"].split(",")]
-            )
+            near = rights if line["with"] == "all" else map(int, line["with"].split(","))
             pairs += [(int(line["number"]), n) for n in near if n in rights]
         if not pairs:
-            raise NotUnderstood(f"no pairs in: {text[:200]}")
+            raise NotUnderstood(f"no pairs in: {chat.said[:200]}")
         shipped = any(
-            _names(p) == list(own)
-            and _has(lefts, p.item.fields)
-            and _has(rights, p.other.fields)
-            and bool(p.other)
-            for p in self._prompts
+            _has(lefts, p.item.fields) and _has(rights, p.other.fields) and bool(p.other)
+            for p in self._of(own)
         )
-        return Question(
-            _skill(own),
-            "block",
-            shipped,
-            lefts,
-            rights,
-            tuple(pairs),
-            frozenset(),
-            own,
-            asked,
-            said,
-            rules,
-        )
+        found = replace(chat, skill=_skill(own), form="block", schema=own, said=said)
+        return replace(found, shipped=shipped, lefts=lefts, rights=rights, pairs=tuple(pairs))
 
-    def _group(
-        self, form: Form, schema: Mapping[str, Any], text: str, asked: tuple[str, ...], rules: str
-    ) -> Question:
-        said, _, listed = text.rpartition("Records:\n")
+    def _group(self, chat: Question) -> Question:
+        said, _, listed = chat.said.rpartition("Records:\n")
         lines = list(_LINE.finditer(listed))
         records = {int(m["number"]): json.loads(m["record"]) for m in lines}
         parts = frozenset(int(m["number"]) for m in lines if m["part"])
-        found = Question(
-            _skill(schema), form, False, records, {}, (), parts, schema, asked, said, rules
+        form: Form = "window" if list(chat.schema) == ["ranking"] else "group"
+        found = replace(
+            chat, skill=_skill(chat.schema), form=form, lefts=records, parts=parts, said=said
         )
-        for prompt in self._prompts:
-            if (
-                _names(prompt) == list(schema)
-                and prompt.rules.strip()
-                and rules.startswith(prompt.rules.strip())
-            ):
+        for prompt in self._of(chat.schema):
+            if prompt.rules.strip() and chat.rules.startswith(prompt.rules.strip()):
                 context = invert(prompt.context, said.strip()) if prompt.context else {}
                 return replace(found, shipped=True, prompt=prompt.name, context=context or {})
         return found

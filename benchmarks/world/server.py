@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Self
 
 from aiohttp import web
@@ -21,9 +20,9 @@ from benchmarks.world.counting import Counters
 from benchmarks.world.faults import Fault, Faults, spoilt
 from benchmarks.world.noise import Draw, Noise
 from benchmarks.world.protocol import Said, Tokens, completion, embeddings, error
-from benchmarks.world.requests import PLANS, NotUnderstood, Reader, Record
+from benchmarks.world.requests import NotUnderstood, Reader, Record
 from benchmarks.world.vectors import vector_of
-from benchmarks.world.waiting import Latency, Rates
+from benchmarks.world.waiting import Rates
 from semgraph.llm.tokens import TokenCounter
 
 _MODEL = "gpt-4.1-mini"  # whose tokenizer counts
@@ -35,7 +34,7 @@ class StandIn:
 
     Args:
         undated: Facts have no dates; a separate question returns these.
-        latency: Of chats: seconds, or a model of them.
+        latency: Seconds before the answer of a chat.
         embedding_latency: Seconds before vectors.
         rates: Requests and tokens a minute; a chat beyond them gets 429.
         faults: The injected faults.
@@ -43,9 +42,9 @@ class StandIn:
         batch_looks: Looks at a batch before it has ended.
         noise: The errors of the answers.
         cache: The prompt tokens that count as cached.
+        refuse: Chats whose last message has this text are refused, as not understood.
         max_output: The most tokens of an answer, also if a request allows more.
         seed: Of the faults that have a rate.
-        plans: The folder with the `prompts/` that it understands.
         port: 0: a free one.
 
     `requests` has the bodies of the chats, `counters` the counts. It fails at its end if a chat
@@ -59,7 +58,7 @@ class StandIn:
         self,
         *,
         undated: bool = False,
-        latency: float | Latency = 0.0,
+        latency: float = 0.0,
         embedding_latency: float = 0.0,
         rates: Rates | None = None,
         faults: tuple[Fault, ...] = (),
@@ -67,23 +66,20 @@ class StandIn:
         batch_looks: int = 2,
         noise: Noise | None = None,
         cache: PrefixCache | None = None,
+        refuse: str = "",
         max_output: int = 1 << 20,
         seed: int = 1,
-        plans: Path = PLANS,
         port: int = 0,
     ) -> None:
-        self.undated, self.embedding_latency = undated, embedding_latency
-        self.latency = latency
-        self.rates, self.noise, self.cache = (
-            rates or Rates(),
-            noise or Noise(),
-            cache or PrefixCache(),
-        )
+        self.undated, self.latency = undated, latency
+        self.embedding_latency = embedding_latency
+        self.rates, self.cache = rates or Rates(), cache or PrefixCache()
+        self.noise = noise or Noise()
         self.faults = Faults(faults, seed)
         self.batches = Batches(self._line, batch_faults, batch_looks)
         self.port, self.max_output = port, max_output
-        self.watch = Watch()
-        self._reader = Reader(plans)
+        self.watch, self.refuse = Watch(), refuse
+        self._reader = Reader()
         self._count = TokenCounter(_MODEL).count
         self._runner: web.AppRunner | None = None
         self.reset()
@@ -101,15 +97,6 @@ class StandIn:
     def base_url(self) -> str:
         """The base URL for clients."""
         return f"http://127.0.0.1:{self.port}/v1"
-
-    @property
-    def latency(self) -> Latency:
-        """How long chats take; seconds may be set."""
-        return self._latency
-
-    @latency.setter
-    def latency(self, latency: float | Latency) -> None:
-        self._latency = latency if isinstance(latency, Latency) else Latency(latency)
 
     @property
     def calls(self) -> Counter[str]:
@@ -138,6 +125,8 @@ class StandIn:
 
     def answer(self, body: Mapping[str, Any]) -> tuple[str, str]:
         """The question of a chat, and its answer, mostly as JSON. Raises NotUnderstood."""
+        if self.refuse and self.refuse in body["messages"][-1]["content"]:
+            raise NotUnderstood("this row is refused")
         if form := graphiti.form_of(body):
             return form, json.dumps(
                 graphiti.answer(body, self._noise(body), undated=self.undated), ensure_ascii=False
@@ -176,10 +165,8 @@ class StandIn:
         body = _with_plain_texts(await request.json())
         self.requests.append(body)
         self.watch.see(body)
-        counters, number = (
-            self.counters,
-            len(self.requests),
-        )  # its own, also if `reset` comes during it
+        # its own, also if `reset` comes during it
+        counters, number = self.counters, len(self.requests)
         counters.arrived()
         try:
             return await self._answered(body, self.faults.of(number), request)
@@ -195,34 +182,34 @@ class StandIn:
         self, body: Mapping[str, Any], fault: Fault | None, request: web.Request
     ) -> web.StreamResponse:
         counters = self.counters
-        texts = [message["content"] for message in body["messages"]]
-        prompt, others = self._prompt_tokens(body), counters.in_flight - 1
-        if wait := self.rates.wait(prompt):
+        if wait := self.rates.wait(self._prompt_tokens(body)):
             counters.refused += 1
             return error(
                 429, "Rate limit reached", "rate_limit_exceeded", retry_after=round(wait, 3)
             )
         if fault and fault.unanswered:
-            await asyncio.sleep(self.latency.seconds("", Tokens(prompt, 0, 0), others))
+            await asyncio.sleep(self.latency)
             return await _unanswered(fault, request)
-        skill, text = self.answer(body)
-        late = fault.late if fault and fault.kind == "stall" else 0.0
-        said = (
-            spoilt(fault, text) if fault and not late else Said(text, chances=self._chances(body))
-        )
-        said = self._cut(said, body)
-        tokens = self._tokens(texts, prompt, said)
-        seconds = late + self.latency.seconds("\0".join(texts), tokens, others)
+        skill, said, tokens = self._reply(body, fault)
+        seconds = self.latency + (fault.late if fault and fault.kind == "stall" else 0.0)
         if seconds:
             await asyncio.sleep(seconds)
-        self.cache.remember(texts)
+        self.cache.remember([message["content"] for message in body["messages"]])
         counters.seconds += seconds
         counters.answered(skill, tokens, said.text)
         return web.json_response(completion(body["model"] + "-2025-04-14", said, tokens))
 
-    def _tokens(self, texts: list[str], prompt: int, said: Said) -> Tokens:
+    def _reply(self, body: Mapping[str, Any], fault: Fault | None) -> tuple[str, Said, Tokens]:
+        """The question of a chat, the reply, with its fault, and the tokens of both."""
+        skill, text = self.answer(body)
+        if fault is None or fault.unanswered or fault.kind == "stall":
+            said = Said(text, chances=self._chances(body))
+        else:
+            said = spoilt(fault, text)
+        said, prompt = self._cut(said, body), self._prompt_tokens(body)
+        texts = [message["content"] for message in body["messages"]]
         cached = min(prompt, self.cache.cached(texts, self._count))
-        return Tokens(prompt, cached, self._count(said.text or said.refusal or ""))
+        return skill, said, Tokens(prompt, cached, self._count(said.text or said.refusal or ""))
 
     def _cut(self, said: Said, body: Mapping[str, Any]) -> Said:
         """A reply within the limits of the request and of the model."""
@@ -240,17 +227,11 @@ class StandIn:
         """The status and the document of a chat in a batch."""
         self.requests.append(body)
         self.watch.see(body)
-        fault = self.faults.of(len(self.requests))
         try:
-            skill, text = self.answer(body)
+            skill, said, tokens = self._reply(body, self.faults.of(len(self.requests)))
         except NotUnderstood as reason:
             return 400, {"error": {"message": str(reason), "code": None}}
-        plain = fault is None or fault.unanswered or fault.kind == "stall"
-        said = Said(text, chances=self._chances(body)) if plain else spoilt(fault, text)
-        said = self._cut(said, body)
-        texts = [message["content"] for message in body["messages"]]
-        tokens = self._tokens(texts, self._prompt_tokens(body), said)
-        self.cache.remember(texts)
+        self.cache.remember([message["content"] for message in body["messages"]])
         self.counters.attempts += 1
         self.counters.batched += 1
         self.counters.answered(skill, tokens)
@@ -280,8 +261,12 @@ class StandIn:
     async def _counters(self, _: web.Request) -> web.Response:
         return web.json_response({**self.counters.as_dict(), "faults": dict(self.faults.hit)})
 
-    async def _reset(self, _: web.Request) -> web.Response:
+    async def _reset(self, request: web.Request) -> web.Response:
+        """Reset the counters; `?noise=` and `?refuse=` change these switches."""
         self.reset()
+        self.refuse = request.query.get("refuse", self.refuse)
+        if "noise" in request.query:
+            self.noise = Noise.parse(request.query["noise"])
         return web.json_response({})
 
 

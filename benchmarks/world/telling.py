@@ -29,11 +29,6 @@ class Statement:
         since: The named first day.
         until: The named last day.
         when: Those, in words.
-        retracts: The span that it retracts.
-        wrong: The named wrong target.
-        wording: The form of the correction: "..., not Luma" or "it was not Luma but ... that ...".
-        alone: It has its own message.
-        of_others: Never in the first person.
     """
 
     at: datetime
@@ -45,17 +40,12 @@ class Statement:
     since: datetime | None = None
     until: datetime | None = None
     when: str = ""
-    retracts: Span | None = None
-    wrong: Thing | None = None
-    wording: str = ""
-    alone: bool = False
-    of_others: bool = False
 
 
 def tell(draw: random.Random, truth: Truth, hard: Difficulty) -> list[Statement]:
     """All statements, in order of time, no two at one minute."""
     found = [s for span in truth.spans for s in _of_span(draw, span, hard)]
-    if hard.denials:
+    if hard.level > 0:
         found += _denials(draw, truth)
     found.sort(key=lambda s: (s.at, s.span.key if s.span else "", s.source.key))
     return [replace(s, at=s.at + timedelta(seconds=n)) for n, s in enumerate(found)]
@@ -71,19 +61,14 @@ def _of_span(draw: random.Random, span: Span, hard: Difficulty) -> Iterator[Stat
             at, span.kind, span.source, span.target, span, None, span.since, span.until, when
         )
         return
-    late = (
-        timedelta(days=1 + draw.randrange(8))
-        if span.since >= START
-        else timedelta(days=draw.randrange(35))
-    )
-    begin = max(span.since, START) + late
+    days = 1 + draw.randrange(8) if span.since >= START else draw.randrange(35)
+    begin = max(span.since, START) + timedelta(days=days)
     first = _said(draw, span, begin + timedelta(hours=8, minutes=draw.randrange(600)), hard)
     yield first
     ends = min(span.until or END, END)
     spare = (ends - first.at).days - 1
-    for _ in range(
-        draw.choice((0, 1, 1, 2)) if span.kind not in {"left", "handed"} and spare > 5 else 0
-    ):
+    repeats = span.kind not in {"left", "handed"} and spare > 5
+    for _ in range(draw.choice((0, 1, 1, 2)) if repeats else 0):
         at = first.at + timedelta(days=draw.randrange(1, spare), minutes=draw.randrange(60))
         if at < ends:
             yield _repeated(draw, first, at, hard)
@@ -94,12 +79,14 @@ def _said(draw: random.Random, span: Span, at: datetime, hard: Difficulty) -> St
     fresh = span.since >= START
     phrases = [p for p in WAYS[span.kind].now if fresh or not p.event]
     phrase = (
-        draw.choice(phrases) if hard.phrases else next((p for p in phrases if p.event), phrases[0])
+        draw.choice(phrases)
+        if hard.level > 0
+        else next((p for p in phrases if p.event), phrases[0])
     )
     told = Statement(at, span.kind, span.source, span.target, span, phrase)
     if span.kind == "knows" or draw.random() < 0.5:
         return told
-    if hard.yesterday and phrase.event and (at - span.since).days == 1 and draw.random() < 0.7:
+    if hard.level > 1 and phrase.event and (at - span.since).days == 1 and draw.random() < 0.7:
         return replace(told, since=span.since, when="yesterday")
     return _dated(told)
 
@@ -115,15 +102,12 @@ def _repeated(draw: random.Random, first: Statement, at: datetime, hard: Difficu
     """The same again: word by word, or with `phrases` in other words; with `told_later` now with
     the day.
     """
-    if not hard.phrases or draw.random() < 0.3:
-        return (
-            replace(first, at=at)
-            if first.when != "yesterday"
-            else replace(first, at=at, when="", since=None)
-        )
+    if hard.level == 0 or draw.random() < 0.3:
+        again = replace(first, at=at)
+        return again if first.when != "yesterday" else replace(again, when="", since=None)
     states = [p for p in WAYS[first.kind].now if not p.event]
     again = replace(first, at=at, phrase=draw.choice(states), since=None, when="")
-    if hard.told_later and not first.since and first.kind != "knows" and draw.random() < 0.3:
+    if hard.level > 1 and not first.since and first.kind != "knows" and draw.random() < 0.3:
         return _dated(again)
     return again
 
@@ -135,7 +119,7 @@ def _denials(draw: random.Random, truth: Truth) -> Iterator[Statement]:
         others = [firm for firm in truth.of("organisation") if firm not in had]
         if others and draw.random() < 0.25:
             at = START + timedelta(days=draw.randrange(DAYS), minutes=draw.randrange(600))
-            yield Statement(at, "denied", person, draw.choice(others), of_others=True)
+            yield Statement(at, "denied", person, draw.choice(others))
 
 
 @dataclass
@@ -148,7 +132,7 @@ class Calling:
 
     def __call__(self, thing: Thing) -> str:
         """A name: mostly the full one; else a first name, initials, or one with a slip."""
-        if thing.key not in self._called or self.hard.many_names:
+        if thing.key not in self._called or self.hard.level > 1:
             self._called[thing.key] = self._name(thing)
         return self._called[thing.key]
 
@@ -156,7 +140,7 @@ class Calling:
         chance = self.draw.random()
         if thing.role:
             return thing.name
-        short = self.hard.first_names if thing.kind == "person" else self.hard.initials
+        short = self.hard.level > 0 if thing.kind == "person" else self.hard.level > 1
         if chance < 0.2 and thing.short and short:
             return thing.short
         if thing.kind == "person" and 0.2 <= chance < 0.2 + self.hard.slips:
@@ -175,24 +159,8 @@ def worded(
     if told.kind == "denied":
         who = f"{subject} the {role}" if role else subject
         return f"{who} does not work at {target}.", named
-    if told.wrong is None:
-        return write(
-            told.kind, subject, told.phrase, target, role=role, when=told.when, first=first
-        ), named
-    wrong = call(told.wrong)
-    named.append((told.wrong, wrong))
-    right = write(
-        told.kind,
-        subject,
-        told.phrase,
-        target,
-        role=role,
-        when=told.when,
-        first=first,
-        wrong=wrong,
-        way=told.wording,
-    )
-    return f"No, {right}", named
+    text = write(told.kind, subject, told.phrase, target, role=role, when=told.when, first=first)
+    return text, named
 
 
 def day_of(at: datetime) -> str:

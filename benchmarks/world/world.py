@@ -13,11 +13,9 @@ from functools import cached_property
 from typing import Any, Self
 
 from benchmarks.world.dates import iso
-from benchmarks.world.difficulty import Difficulty
-from benchmarks.world.difficulty import difficulty as known
+from benchmarks.world.difficulty import LEVELS, Difficulty
 from benchmarks.world.gold import Episode, Gold, told
 from benchmarks.world.life import Thing, Truth, live
-from benchmarks.world.mistakes import altered
 from benchmarks.world.telling import Calling, Statement, tell, worded
 
 _NAMESPACE = uuid.UUID("6f1d6d0e-3f5a-5b0e-9a53-0d8f6f6a2c11")
@@ -51,16 +49,18 @@ class World:
         cls,
         seed: int,
         people: int = 8,
-        difficulty: int | str | Difficulty = 1,
+        difficulty: int | str = 1,
         group: str = "world",
     ) -> Self:
         """Draw a world with so many people; about nine messages for each. Raises ValueError."""
-        hard = known(difficulty)
+        if str(difficulty) not in LEVELS:
+            raise ValueError(f'a world has no difficulty "{difficulty}": {", ".join(LEVELS)}')
+        hard = LEVELS[str(difficulty)]
         if not 2 <= people <= 2000:
             raise ValueError(f"a world has 2 to 2,000 people, not {people}")
-        draw = random.Random(f"world/{seed}/{people}/{hard.base}")
+        draw = random.Random(f"world/{seed}/{people}/{hard.level}")
         truth = live(draw, people, hard)
-        statements = altered(f"{seed}/{people}", truth, tell(draw, truth, hard), hard)
+        statements = tell(draw, truth, hard)
         messages = _Messages(draw, truth, hard, group)
         return cls(seed, hard, group, truth, tuple(messages.of(statements)))
 
@@ -94,41 +94,26 @@ class _Messages:
         number, rest = 0, list(statements)
         while rest:
             said = [rest.pop(0)]
-            while (
-                rest
-                and len(said) < 3
-                and self._may_join(said, rest[0])
-                and self._draw.random() < 0.4
-            ):
+            while rest and len(said) < 3 and self._joins(said, rest[0]):
                 said.append(rest.pop(0))
             number += 1
             yield self._message(number, said)
             if self._hard.talk and self._draw.random() < self._hard.talk and rest:
                 number += 1
                 between = said[-1].at + (rest[0].at - said[-1].at) / 2
-                yield self._made(
-                    number,
-                    between,
-                    self._draw.choice(self._speakers),
-                    self._draw.choice(_SMALL_TALK),
-                    (),
-                    [],
-                )
+                speaker, text = self._draw.choice(self._speakers), self._draw.choice(_SMALL_TALK)
+                yield self._made(number, between, speaker, text)
 
-    def _may_join(self, said: Sequence[Statement], more: Statement) -> bool:
-        """Whether an earlier statement fits into one message with the next: it is still valid then,
-        and differs.
+    def _joins(self, said: Sequence[Statement], more: Statement) -> bool:
+        """Whether a statement joins earlier ones in a message, by chance if they are still valid
+        then, and differ.
         """
-        if (
-            not self._hard.shared
-            or said[0].alone
-            or more.alone
-            or (more.at - said[0].at).days >= _NEAR
-        ):
+        if self._hard.level == 0 or (more.at - said[0].at).days >= _NEAR:
             return False
         spans = [s.span for s in said if s.span]
         holds = all(span.old or span.until is None or span.until > more.at for span in spans)
-        return holds and more.span not in spans and all(s.when != "yesterday" for s in said)
+        fits = holds and more.span not in spans and all(s.when != "yesterday" for s in said)
+        return fits and self._draw.random() < 0.4
 
     def _message(self, number: int, said: Sequence[Statement]) -> Episode:
         speaker = self._speaker(said)
@@ -136,45 +121,39 @@ class _Messages:
         named: list[tuple[Thing, str]] = []
         call = Calling(self._draw, self._hard)
         for before, one in zip([None, *said], said, strict=False):
-            again = (
-                before is not None
-                and before.source == one.source
-                and one.source != speaker
-                and not one.source.role
-            )
+            alike = before is not None and before.source == one.source
+            again = alike and one.source != speaker and not one.source.role
             pronoun = again and one.kind != "denied" and self._draw.random() < 0.5
             sentence, found = worded(one, call, speaker=speaker, pronoun=pronoun)
             sentences.append(sentence)
             named += found
         if self._hard.talk and self._draw.random() < 4 * self._hard.talk:
             sentences.insert(self._draw.choice((0, len(sentences))), self._draw.choice(_SMALL_TALK))
-        return self._made(number, said[-1].at, speaker, " ".join(sentences), tuple(said), named)
+        return self._made(number, said[-1].at, speaker, " ".join(sentences), said, named)
 
     def _speaker(self, said: Sequence[Statement]) -> Thing:
         """A person who speaks of himself, or of others."""
         subjects = {s.source for s in said}
         alone = next(iter(subjects))
-        if len(subjects) > 1 or alone not in self._speakers or any(s.of_others for s in said):
+        if (
+            len(subjects) > 1
+            or alone not in self._speakers
+            or any(s.kind == "denied" for s in said)
+        ):
             return self._another(said)
         return alone if self._draw.random() < 0.5 else self._another(said)
 
     def _another(self, said: Sequence[Statement]) -> Thing:
         subjects = {s.source for s in said}
-        others = [
-            person for person in self._speakers if person not in subjects | {s.target for s in said}
-        ]
+        named = subjects | {s.target for s in said}
+        others = [person for person in self._speakers if person not in named]
         return self._draw.choice(others or self._speakers)
 
     def _made(
-        self,
-        number: int,
-        at: datetime,
-        speaker: Thing,
-        text: str,
-        said: tuple[Statement, ...],
-        named: list[tuple[Thing, str]],
-    ) -> Episode:
+        self, number: int, at: datetime, speaker: Thing, text: str, said: Sequence[Statement] = (),
+        named: Sequence[tuple[Thing, str]] = (),
+    ) -> Episode:  # fmt: skip
         content = f"{speaker.name}(user): {text}"
         key = str(uuid.uuid5(_NAMESPACE, f"{self._group}/{number}/{content}/{iso(at)}"))
         mentions = tuple(dict.fromkeys([(speaker, speaker.name), *named]))
-        return Episode(number, key, at, content, said, mentions)
+        return Episode(number, key, at, content, tuple(said), mentions)

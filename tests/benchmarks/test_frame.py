@@ -20,7 +20,7 @@ from benchmarks.frame.cases import load, names
 from benchmarks.frame.charts import draw
 from benchmarks.frame.lines import ROOT, code_of
 from benchmarks.frame.pages import DOCUMENTS, files, filled, page, parts, wrong
-from benchmarks.frame.processes import figures_of, request
+from benchmarks.frame.processes import request
 from benchmarks.frame.run import measure, outstanding, work
 
 MADE = {
@@ -117,8 +117,8 @@ def test_a_table_has_medians_ranges_multiples_and_failures() -> None:
         worse, [{"way": "a"}]
     )
     assert table.markdown([], []) == "**Q?**\n\nNot measured yet.\n"
-    with pytest.raises(ValueError, match="real and simulated figures in one table"):
-        table.markdown([line("a", 0, calls=1), line("a", 1, kind="real", calls=1)], [])
+    with pytest.raises(ValueError, match="is real, the benchmark simulated. Measure it again"):
+        page(bench(tables=(table,)), [line("a", 0, calls=1), line("a", 1, kind="real", calls=1)])
 
 
 def test_what_other_code_measured_has_a_sign_and_a_sentence_in_tables_and_charts() -> None:
@@ -198,12 +198,12 @@ def test_lines_of_removed_cases_are_kept_and_not_shown(copy: Path) -> None:
 
 def test_a_process_that_fails_reports_its_last_line_and_a_missing_peer_its_command() -> None:
     with pytest.raises(RuntimeError, match="no_such_module ended with 1: .*No module named"):
-        figures_of("no_such_module")
+        request("no_such_module", {})
     if not (ROOT / ".venv-graphiti").exists():
         with pytest.raises(
             Unmeasured, match=r"graphiti-core is not installed .* Run: make test-graphiti"
         ):
-            request("graphiti-core", "benchmarks.ingest.graphiti_itself", {})
+            request("benchmarks.graphiti_itself", {}, peer="graphiti-core")
 
 
 def _run(*words: str, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:

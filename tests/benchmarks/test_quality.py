@@ -56,7 +56,7 @@ async def own(server: StandIn) -> AsyncIterator[Asking]:
 
 
 async def test_a_world_is_remembered_with_its_costs_and_scores(own: Asking) -> None:
-    figures = await remembered(own, "6 messages of a world", "lean", 0)
+    figures = await remembered("6 messages of a world", "lean", own, 0)
     assert figures["messages"] == 6
     assert figures["entities_f1"] == 1
     assert own.figures()["calls"] > figures["read_calls"] > 0
@@ -65,10 +65,10 @@ async def test_a_world_is_remembered_with_its_costs_and_scores(own: Asking) -> N
 async def test_the_limit_refuses_a_case_before_it_and_stops_one_at_it(own: Asking) -> None:
     own.inputs = UserInputs(max_usd=0.005)
     with pytest.raises(Unmeasured, match=r"nothing was asked: .* Give more: --max-usd"):
-        await remembered(own, "6 messages of a world", "lean", 0)
+        await remembered("6 messages of a world", "lean", own, 0)
     own.inputs = UserInputs(max_usd=0.03)
     with pytest.raises(Stopped, match=r"of the run's \$0.03 are left"):
-        await remembered(own, "6 messages of a world", "lean", 0)
+        await remembered("6 messages of a world", "lean", own, 0)
     assert own.inputs.spent == pytest.approx(0.03)
 
 

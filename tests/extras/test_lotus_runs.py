@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.operators.cases import MARK
-from benchmarks.operators.server import Model
+from benchmarks.world import StandIn
 from semgraph.session import Session
 from tests.partial import maybe_partial
 
@@ -31,13 +31,13 @@ TEXTS = [
 
 
 @pytest.fixture
-async def model(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Model]:
+async def model(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StandIn]:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    async with Model() as server:
+    async with StandIn(refuse=MARK) as server:
         yield server
 
 
-async def run(model: Model, tmp_path: Path, texts: list[str], **limits: Any) -> Any:
+async def run(model: StandIn, tmp_path: Path, texts: list[str], **limits: Any) -> Any:
     plan = tmp_path / "moves.yaml"
     plan.write_text(PLAN)
     rows = [{"id": i, "text": text} for i, text in enumerate(texts)]
@@ -54,7 +54,7 @@ def kept(result: Any) -> list[int]:
     return [row["id"] for row in result.tables["moved"].to_pylist()]
 
 
-async def test_each_row_is_a_call_and_a_run_again_is_none(model: Model, tmp_path: Path) -> None:
+async def test_each_row_is_a_call_and_a_run_again_is_none(model: StandIn, tmp_path: Path) -> None:
     first = await run(model, tmp_path, TEXTS)
     assert kept(first) == list(range(0, 30, 3))
     assert (first.meter.total().calls_issued, model.counters.attempts) == (30, 30)
@@ -63,23 +63,25 @@ async def test_each_row_is_a_call_and_a_run_again_is_none(model: Model, tmp_path
     assert (again.meter.total().calls_journal, model.counters.attempts) == (30, 30)
 
 
-async def test_equal_rows_are_one_call(model: Model, tmp_path: Path) -> None:
+async def test_equal_rows_are_one_call(model: StandIn, tmp_path: Path) -> None:
     result = await run(model, tmp_path, TEXTS[:3] * 10)
     assert kept(result) == list(range(0, 30, 3))
     assert model.counters.attempts == 3
 
 
-async def test_a_row_that_is_refused_costs_the_others_nothing(model: Model, tmp_path: Path) -> None:
+async def test_a_row_that_is_refused_costs_the_others_nothing(
+    model: StandIn, tmp_path: Path
+) -> None:
     texts = [f"{text} {MARK}" if i == 4 else text for i, text in enumerate(TEXTS)]
     result = await run(model, tmp_path, texts)
     assert set(kept(result)) - {4} == set(range(0, 30, 3))
     assert model.counters.calls == 29
-    model.forgiving = True
+    model.refuse = ""
     await run(model, tmp_path, texts)
     assert model.counters.calls == 30
 
 
-async def test_a_budget_ends_it_and_what_was_paid_is_kept(model: Model, tmp_path: Path) -> None:
+async def test_a_budget_ends_it_and_what_was_paid_is_kept(model: StandIn, tmp_path: Path) -> None:
     ended = await run(model, tmp_path, TEXTS, max_calls=7)
     assert ended.stopped is not None
     assert model.counters.attempts == 7

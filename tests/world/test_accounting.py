@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from benchmarks.frame.serving import same_as_counted
-from benchmarks.world import Fault, Latency, PrefixCache, Rates, StandIn
+from benchmarks.world import Fault, PrefixCache, Rates, StandIn
 from semgraph.llm.embed.openai import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
 from semgraph.session import Result, Session
@@ -131,9 +131,7 @@ async def test_a_rate_limited_request_counts_as_an_attempt_without_an_answer(
 
 
 async def test_a_timed_out_request_counts_as_an_abandoned_attempt(tmp_path: Path) -> None:
-    async with StandIn(
-        latency=Latency(first=0.05), faults=(Fault("stall", on=(1, 2), late=60),)
-    ) as server:
+    async with StandIn(latency=0.05, faults=(Fault("stall", on=(1, 2), late=60),)) as server:
         result = await run(server, "packed", tmp_path)
         agree(result, server)
     assert not result.failed

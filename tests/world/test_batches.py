@@ -78,4 +78,4 @@ async def test_chats_that_the_stand_in_does_not_understand_are_errors_of_their_l
 
 def test_a_fault_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ValueError, match='"flood" is no fault'):
-        BatchFault.parse("flood@2")
+        BatchFault("flood")

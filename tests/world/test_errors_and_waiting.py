@@ -1,10 +1,7 @@
-"""Errors that grow with what is shown and asked, waiting that grows with what is read and with the
-load; the same for every program.
-"""
+"""Errors that grow with what is shown and asked, and late answers; the same for every program."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from typing import Any
@@ -12,10 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from benchmarks.world import Fault, Latency, Noise, StandIn
-from benchmarks.world.__main__ import main
-from benchmarks.world.protocol import Tokens
-from benchmarks.world.waiting import PROFILES
+from benchmarks.world import Fault, Noise, StandIn
 
 
 def chat(*texts: str, **more: Any) -> dict[str, Any]:
@@ -81,14 +75,6 @@ async def test_graphitis_reranker_gets_the_probability_of_its_word() -> None:
         assert server.calls == {"relevance": 2}
 
 
-def test_latency_grows_with_tokens_and_with_load() -> None:
-    model = Latency(fixed=0.1, prompt=0.001, each=0.01, load=0.5)
-    assert model.seconds("a", Tokens(100, 0, 10)) == pytest.approx(0.3)
-    assert model.seconds("a", Tokens(100, 60, 10)) == pytest.approx(0.24)
-    assert model.seconds("a", Tokens(100, 0, 10), others=2) == pytest.approx(0.6)
-    assert {name: Latency.parse(name) for name in PROFILES} == dict(PROFILES)
-
-
 async def test_a_stalled_answer_comes_late_and_is_right() -> None:
     async with (
         StandIn(faults=(Fault.parse("stall@2:0.3"),)) as server,
@@ -105,21 +91,3 @@ async def test_a_stalled_answer_comes_late_and_is_right() -> None:
     assert texts == ["Answer: True", "Answer: True"]
     assert seconds[1] >= 0.3
     assert server.counters.seconds == pytest.approx(0.3)
-
-
-def test_the_command_line_prints_the_messages_of_a_world(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def told(*more: str) -> list[Any]:
-        main(["tell", "--people", "4", "--difficulty", "corrected", *more])
-        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-    assert [row["name"] for row in told("--count", "2")] == ["message 1", "message 2"]
-    assert any("not" in row["content"] for row in told("--world", "2"))
-    assert all(row["valid_at"] < "2024-06-01T00:00:00Z" for row in told("--at", "2024-06-01"))
-    assert {row.get("kind") for row in told("gold", "--at", "2024-06-01")} >= {
-        "person",
-        "place",
-        None,
-    }
-    assert len(told("questions", "--count", "7")) == 7

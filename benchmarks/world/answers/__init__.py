@@ -26,35 +26,29 @@ def document(question: Question, row: Row, noise: Draw) -> dict[str, Any]:
         row: Answers one of the plans' questions about one record.
         noise: The errors of the answer.
     """
+    schema = question.schema
     match question.form:
         case "row":
             told = _of_row(question, question.lefts[1], row, noise, 1)
             return told if question.given is None else _missed(told, question.given)
         case "records":
-            each = {
-                n: _of_row(question, record, row, noise, n) for n, record in question.lefts.items()
-            }
-            return {"answers": [{"id": n, **answer} for n, answer in each.items()]}
+            each = question.lefts.items()
+            return {"answers": [{"id": n, **_of_row(question, r, row, noise, n)} for n, r in each]}
         case "pair":
             ((pair, values),) = _of_pairs(question)
-            values = noise.verdict(values, question.schema, *pair)
-            return {
-                "match": values is not None,
-                **{name: (values or {}).get(name) for name in question.schema},
-            }
+            values = noise.verdict(values, schema, *pair)
+            told = {name: (values or {}).get(name) for name in schema}
+            return {"match": values is not None, **told}
         case "block":
-            found = (
-                (pair, noise.verdict(v, question.schema, *pair)) for pair, v in _of_pairs(question)
-            )
-            return {
-                "matches": [{"left": a, "right": b, **v} for (a, b), v in found if v is not None]
-            }
+            found = ((pair, noise.verdict(v, schema, *pair)) for pair, v in _of_pairs(question))
+            matches = [{"left": a, "right": b, **v} for (a, b), v in found if v is not None]
+            return {"matches": matches}
         case "window":
             return {"ranking": noise.ranking(_ranked(question))}
     found = _of_group(question)
     if question.prompt == "sum_up_passages":
         found = raptor.without(found, noise.overlooks)
-    return noise.answer(found, question.schema, 1)
+    return noise.answer(found, schema, 1)
 
 
 def _of_row(question: Question, record: Record, row: Row, noise: Draw, number: int) -> Answer:
@@ -74,10 +68,8 @@ def _true(question: Question, record: Record, row: Row) -> Answer:
         return reading.attributes(record, question.schema["attributes"])
     if question.shipped and question.skill in memory.ROWS:
         return row(question.skill, record)
-    return _in_words(
-        question,
-        question.said if question.form == "row" else f"{question.said}{question.words(record)}",
-    )
+    words = "" if question.form == "row" else question.words(record)
+    return _in_words(question, f"{question.said}{words}")
 
 
 def _missed(told: Answer, given: Record) -> Answer:
@@ -97,9 +89,8 @@ def _in_words(question: Question, asked: str) -> Answer:
         return {"score": strength(asked, rules)}
     first = next(iter(schema), "")
     if first == "answer" and set(schema[first].get("enum", ())) == {"yes", "no"}:
-        rest = filled(
-            {name: kind for name, kind in schema.items() if name != "answer"}, Source(asked, rules)
-        )
+        others = {name: kind for name, kind in schema.items() if name != "answer"}
+        rest = filled(others, Source(asked, rules))
         return {"answer": "yes" if holds(asked, rules) else "no", **rest}
     return filled(schema, Source(asked, rules))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.world.answers.judging import is_form_of
 from benchmarks.world.answers.reading import listed
-from benchmarks.world.claims import ENDS, NAME, Claim
+from benchmarks.world.claims import ENDS, NAME, Claim, Relation, excludes
 from benchmarks.world.dates import MONTHS, dated, iso
 from benchmarks.world.messages import claims_in
 from benchmarks.world.requests import Record
@@ -23,10 +23,8 @@ _NEVER = "0002-01-02T00:00:00Z"  # a time of which no message speaks
 _DAY = r"\d{4}-\d\d-\d\d"
 _VALID = re.compile(rf"\s*\((?:from (?P<since>{_DAY}))?\s?(?:until (?P<until>{_DAY}))?\)$")
 _SAID_ON = re.compile(rf"(?P<day>{_DAY}): ")
-_ONE_TARGET, _ONE_SUBJECT = frozenset({"job", "home"}), frozenset({"lead"})
 _WHO = rf"(?:{NAME}(?: the [a-z]+)?)"
 _ENTITY = rf"(?:the one who leads {_WHO}|the one whom (?:the one who leads )?{_WHO} knows|{_WHO})"
-_DOES = {"work": "job", "works": "job", "live": "home", "lives": "home"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,11 @@ class Held:
     until: str | None
     named: bool
     sources: tuple[int, ...]
+
+    @property
+    def relation(self) -> Relation:
+        """Its kind, subject and target."""
+        return self.kind, self.subject, self.target
 
     def holds(self, at: str) -> bool:
         """Whether it held at a time."""
@@ -178,7 +181,7 @@ class _Told:
         if claim.wrong or claim.kind == "never":
             denied = self.name(claim.wrong) if claim.wrong else target
             kind = claim.kind if claim.wrong else ENDS["never"]
-            wrong = [h for h in found if (h.kind, h.subject, h.target) == (kind, subject, denied)]
+            wrong = [h for h in found if h.relation == (kind, subject, denied)]
             for one in wrong[-1:]:
                 found.remove(one)
                 since = since if mention.named else min(since, one.since)
@@ -187,14 +190,7 @@ class _Told:
         new = Held(
             claim.kind, subject, target, since, claim.until, mention.named, (mention.number,)
         )
-        last = next(
-            (
-                h
-                for h in reversed(found)
-                if (h.kind, h.subject, h.target) == (new.kind, subject, target)
-            ),
-            None,
-        )
+        last = next((h for h in reversed(found) if h.relation == new.relation), None)
         if last is None or not _continues(last, new, found, said=mention.at):
             found.append(new)
             return
@@ -207,7 +203,12 @@ class _Told:
         """The answer to a question, as far as it is understood."""
         for pattern, reply in _QUESTIONS:
             if match := re.fullmatch(pattern, question.strip()):
-                return reply(self, match, now)
+                said = match.groupdict()
+                if "month" in said:
+                    month = MONTHS.index(said["month"]) + 1
+                    now = iso(datetime(int(said["year"]), month, 15, tzinfo=UTC))
+                them = self.who(said["who"], now) if "who" in said else ("", ())
+                return reply(_Asked(self, *them, said, now)) if them else None
         return None
 
     def who(self, words: str, now: str) -> tuple[str, tuple[int, ...]] | None:
@@ -242,25 +243,12 @@ def _continues(last: Held, new: Held, found: Sequence[Held], *, said: str) -> bo
     """Whether a statement is about a relation that was stated before: nothing ended it between."""
     if new.until is not None or last.until is not None:
         return (last.until or new.until) == new.until and new.named == last.named
-    between = (h for h in found if _excludes(h, last) and last.since < h.since <= said)
-    return not any(between)
-
-
-def _excludes(other: Held, one: Held) -> bool:
-    """Whether two relations cannot hold together."""
-    if other is one:
-        return False
-    if ENDS.get(other.kind) == one.kind or ENDS.get(one.kind) == other.kind:
-        return (other.subject, other.target) == (one.subject, one.target)
-    if other.kind != one.kind:
-        return False
-    if one.kind in _ONE_TARGET:
-        return other.subject == one.subject
-    return one.kind in _ONE_SUBJECT and other.target == one.target
+    between = (h for h in found if last.since < h.since <= said)
+    return not any(excludes(h.relation, last.relation) for h in between)
 
 
 def _end(one: Held, found: Sequence[Held]) -> str | None:
-    later = [h.since for h in found if _excludes(h, one) and h.since > one.since]
+    later = [h.since for h in found if h.since > one.since and excludes(h.relation, one.relation)]
     return min([*later, *([one.until] if one.until else [])], default=None)
 
 
@@ -277,129 +265,112 @@ def _names(
     )
 
 
-def _where(told: _Told, match: re.Match[str], now: str) -> Answer | None:
-    them = told.who(match["who"], now)
-    found = told.only(_DOES[match["does"]], now, subject=them[0]) if them else None
-    return _names([(found.target, found.sources)], them[1]) if found and them else None
+@dataclass(frozen=True)
+class _Asked:
+    """A question: whom it is about, with the records that say so, its other words, and its time."""
+
+    told: _Told
+    subject: str
+    sources: tuple[int, ...]
+    said: Mapping[str, str]
+    now: str
+
+    @property
+    def kind(self) -> str:
+        return _KINDS[self.said["does"]]
+
+    @property
+    def what(self) -> str:
+        return self.told.name(self.said["what"])
 
 
-def _then(told: _Told, match: re.Match[str], _: str) -> Answer | None:
-    at = iso(datetime(int(match["year"]), MONTHS.index(match["month"]) + 1, 15, tzinfo=UTC))
-    return _where(told, match, at)
+_KINDS = {
+    "work": "job", "works": "job", "work at": "job", "changed jobs": "job", "organisations do people work at": "job",
+    "live": "home", "lives": "home", "live in": "home", "moved to another place": "home", "places do people live in": "home",
+    "lead": "lead", "leave": "left", "hand over": "handed",
+}  # fmt: skip
+"""The kinds of relations, by the words of questions."""
 
 
-def _known(told: _Told, match: re.Match[str], now: str) -> Answer | None:
-    them = told.who(match["who"], now)
-    found = told.all("knows", now, subject=them[0]) if them else []
-    return _names([(h.target, h.sources) for h in found], them[1] if them else ())
+def _where(asked: _Asked) -> Answer | None:
+    found = asked.told.only(asked.kind, asked.now, subject=asked.subject)
+    return _names([(found.target, found.sources)], asked.sources) if found else None
 
 
-def _leader(told: _Told, match: re.Match[str], now: str) -> Answer | None:
-    found = told.only("lead", now, target=told.name(match["what"]))
+def _known(asked: _Asked) -> Answer | None:
+    found = asked.told.all("knows", asked.now, subject=asked.subject)
+    return _names([(h.target, h.sources) for h in found], asked.sources)
+
+
+def _leader(asked: _Asked) -> Answer | None:
+    found = asked.told.only("lead", asked.now, target=asked.what)
     return _names([(found.subject, found.sources)]) if found else None
 
 
-def _led(told: _Told, match: re.Match[str], now: str) -> Answer | None:
-    them = told.who(match["who"], now)
-    return (
-        _names([(h.target, h.sources) for h in told.all("lead", now, subject=them[0])])
-        if them
-        else None
-    )
+def _led(asked: _Asked) -> Answer | None:
+    found = asked.told.all("lead", asked.now, subject=asked.subject)
+    return _names([(h.target, h.sources) for h in found])
 
 
-_BEGUN = {"work at": "job", "live in": "home", "lead": "lead"}
-_ENDED = {"leave": "left", "hand over": "handed"}
-
-
-def _since(told: _Told, match: re.Match[str], now: str) -> Answer | None:
-    them = told.who(match["who"], now)
-    found = (
-        told.only(_BEGUN[match["does"]], now, subject=them[0], target=told.name(match["what"]))
-        if them
-        else None
-    )
+def _since(asked: _Asked) -> Answer | None:
+    found = asked.told.only(asked.kind, asked.now, subject=asked.subject, target=asked.what)
     return Answer(found.since[:10], found.sources) if found else None
 
 
-def _when(told: _Told, match: re.Match[str], now: str) -> Answer | None:
-    them = told.who(match["who"], now)
-    found = (
-        told.only(_ENDED[match["does"]], now, subject=them[0], target=told.name(match["what"]))
-        if them
-        else None
-    )
-    return Answer(found.since[:10], found.sources) if found else None
-
-
-def _before(told: _Told, match: re.Match[str], now: str) -> Answer | None:
-    them = told.who(match["who"], now)
-    if them is None:
-        return None
-    kind = _DOES[match["does"]]
-    here = told.only(kind, now, subject=them[0], target=told.name(match["what"]))
-    earlier = [h for h in told.all(kind, None, subject=them[0]) if here and h.since < here.since]
+def _before(asked: _Asked) -> Answer | None:
+    told, kind = asked.told, asked.kind
+    here = told.only(kind, asked.now, subject=asked.subject, target=asked.what)
+    every = told.all(kind, None, subject=asked.subject)
+    earlier = [h for h in every if here and h.since < here.since]
     last = max(earlier, key=lambda h: h.since, default=None)
     return _names([(last.target, last.sources)], here.sources) if last and here else None
 
 
-def _beside(told: _Told, match: re.Match[str], now: str) -> Answer | None:
-    them = told.who(match["who"], now)
-    here = told.only(_DOES[match["does"]], now, subject=them[0]) if them else None
+def _beside(asked: _Asked) -> Answer | None:
+    here = asked.told.only(asked.kind, asked.now, subject=asked.subject)
     if here is None:
         return None
-    others = [h for h in told.all(here.kind, now, target=here.target) if h.subject != here.subject]
-    return _names([(h.subject, h.sources) for h in others], here.sources)
+    found = asked.told.all(here.kind, asked.now, target=here.target)
+    others = [(h.subject, h.sources) for h in found if h.subject != here.subject]
+    return _names(others, here.sources)
 
 
-def _people(told: _Told, match: re.Match[str], now: str) -> Answer | None:
-    kind = _DOES[match["does"]]
-    return _names(
-        [(h.subject, h.sources) for h in told.all(kind, now, target=told.name(match["what"]))]
-    )
+def _people(asked: _Asked) -> Answer | None:
+    found = asked.told.all(asked.kind, asked.now, target=asked.what)
+    return _names([(h.subject, h.sources) for h in found])
 
 
-def _changed(told: _Told, match: re.Match[str], _: str) -> Answer | None:
-    kind = {"moved to another place": "home", "changed jobs": "job"}[match["what"]]
-    return _names(list(_changes(told, kind)))
-
-
-def _changes(told: _Told, kind: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _changed(asked: _Asked) -> Answer | None:
     """Those of whom two relations of a kind are known that cannot hold together."""
     every: dict[str, list[Held]] = {}
-    for one in told.all(kind, None):
+    for one in asked.told.all(asked.kind, None):
         every.setdefault(one.subject, []).append(one)
-    for subject, found in every.items():
-        if len({h.target for h in found}) > 1:
-            yield subject, tuple(dict.fromkeys(number for h in found for number in h.sources))
+    return _names([
+        (subject, tuple(dict.fromkeys(number for h in found for number in h.sources)))
+        for subject, found in every.items()
+        if len({h.target for h in found}) > 1
+    ])  # fmt: skip
 
 
-def _anywhere(told: _Told, match: re.Match[str], now: str) -> Answer | None:
-    kind = {
-        "Which organisations do people work at": "job",
-        "Which places do people live in": "home",
-    }[match["what"]]
-    return _names([(h.target, h.sources) for h in told.all(kind, now)])
+def _anywhere(asked: _Asked) -> Answer | None:
+    return _names([(h.target, h.sources) for h in asked.told.all(asked.kind, asked.now)])
 
 
-_Reply = Callable[[_Told, re.Match[str], str], Answer | None]
+_Reply = Callable[[_Asked], Answer | None]
 _QUESTIONS: tuple[tuple[str, _Reply], ...] = (
     (rf"Where does (?P<who>{_ENTITY}) (?P<does>work|live)\?", _where),
     (
         rf"Where did (?P<who>{_ENTITY}) (?P<does>work|live) in (?P<month>{'|'.join(MONTHS)}) (?P<year>\d{{4}})\?",
-        _then,
+        _where,
     ),
     (rf"Where did (?P<who>{_WHO}) (?P<does>work|live) before (?P<what>{_WHO})\?", _before),
     (rf"Whom does (?P<who>{_ENTITY}) know\?", _known),
     (rf"Who leads (?P<what>{_WHO})\?", _leader),
     (rf"Which project does (?P<who>{_WHO}) lead\?", _led),
     (rf"Since when does (?P<who>{_WHO}) (?P<does>work at|live in|lead) (?P<what>{_WHO})\?", _since),
-    (rf"When did (?P<who>{_WHO}) (?P<does>leave|hand over) (?P<what>{_WHO})\?", _when),
+    (rf"When did (?P<who>{_WHO}) (?P<does>leave|hand over) (?P<what>{_WHO})\?", _since),
     (rf"Who (?:works|lives) where (?P<who>{_WHO}) (?P<does>works|lives)\?", _beside),
     (rf"Who (?P<does>works|lives) (?:at|in) (?P<what>{_WHO})\?", _people),
-    (r"Who has (?P<what>moved to another place|changed jobs)\?", _changed),
-    (
-        r"(?P<what>Which organisations do people work at|Which places do people live in)\?",
-        _anywhere,
-    ),
+    (r"Who has (?P<does>moved to another place|changed jobs)\?", _changed),
+    (r"Which (?P<does>organisations do people work at|places do people live in)\?", _anywhere),
 )

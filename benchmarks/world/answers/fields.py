@@ -99,9 +99,8 @@ def _texts_in(value: Any) -> Iterator[str]:
         for line in _texts_in(rest):
             yield line if speaker_of(line)[0] else f"{speaker}: {line}"
         return
-    for inner in (
-        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    ):
+    inside = value.values() if isinstance(value, dict) else value
+    for inner in inside if isinstance(value, dict | list) else ():
         yield from _texts_in(inner)
 
 
@@ -120,10 +119,8 @@ def value(schema: Schema, name: str, source: Source, claims: Sequence[Claim]) ->
         return chosen(schema["enum"], source, claims)
     kind = str(schema.get("type"))
     if _NUMBERED in source.question and _counts(schema):
-        raise NotUnderstood(
-            f'"{name}" is a number, and the question shows numbered records: only the choices of the '
-            f"shipped plans are understood"
-        )
+        what = f'"{name}" is a number, and the question shows numbered records'
+        raise NotUnderstood(f"{what}: only the choices of the shipped plans are understood")
     if kind not in _BY_TYPE:
         raise NotUnderstood(f'no way to answer "{name}" of {dict(schema)}')
     return _BY_TYPE[kind](schema, name, source, claims)

@@ -45,12 +45,8 @@ def retold(records: Sequence[Record], context: Record) -> Answer:
 
 def about(records: Sequence[Record], context: Record) -> Answer:
     """The sentences of the episodes that hold a name."""
-    said = retold(records, {})["summary"]
-    return {
-        "summary": " ".join(
-            s for s in distinct([said]) if context.get("name", "").lower() in s.lower()
-        )
-    }
+    said, name = distinct([retold(records, {})["summary"]]), context.get("name", "").lower()
+    return {"summary": " ".join(s for s in said if name in s.lower())}
 
 
 def _text(records: Sequence[Record], field: str) -> str:

@@ -70,17 +70,11 @@ class Asked:
 
 
 def _nodes(asked: Asked) -> Answer:
-    names = (
-        names_in(asked.part("JSON"))
-        if "<JSON>" in asked.text
-        else names_of(asked.content, asked.history)
-    )
-    told = asked.noise(1).answer({"entities": [{"name": name} for name in names]}, {}, 1)[
-        "entities"
-    ]
-    return {
-        "extracted_entities": [{**one, "entity_type_id": 0, "episode_indices": [0]} for one in told]
-    }
+    json_ = "<JSON>" in asked.text
+    names = names_in(asked.part("JSON")) if json_ else names_of(asked.content, asked.history)
+    told = asked.noise(1).answer({"entities": [{"name": name} for name in names]}, {}, 1)
+    more = {"entity_type_id": 0, "episode_indices": [0]}
+    return {"extracted_entities": [{**one, **more} for one in told["entities"]]}
 
 
 def _facts(asked: Asked, said_at: str, *, undated: bool) -> list[Answer]:
@@ -117,11 +111,8 @@ def _timestamps(asked: Asked) -> Answer:
 def _timestamps_batch(asked: Asked) -> Answer:
     facts = asked.parts("FACTS")
     noise = asked.noise(len(facts))
-    return {
-        "timestamps": [
-            _dated(one["fact"], one["reference_time"], noise, n) for n, one in enumerate(facts, 1)
-        ]
-    }
+    times = [_dated(f["fact"], f["reference_time"], noise, n) for n, f in enumerate(facts, 1)]
+    return {"timestamps": times}
 
 
 def _resolutions(asked: Asked) -> Answer:
@@ -129,18 +120,15 @@ def _resolutions(asked: Asked) -> Answer:
     known, mine = asked.parts("EXISTING ENTITIES"), asked.parts("ENTITIES")
     noise = asked.noise(max(1, len(known) * len(mine)))
     for one in mine:
+        own, said = {"id": one["id"], "name": one["name"]}, asked.content
         fits = (
-            k["candidate_id"]
-            for k in known
+            number
+            for number, other in ((k["candidate_id"], k) for k in known)
             if noise.yes(
-                same(one["name"], asked.content, k["name"], k.get("summary", "")),
-                one["id"],
-                k["candidate_id"],
+                same(own["name"], said, other["name"], other.get("summary", "")), own["id"], number
             )
         )
-        found.append(
-            {"id": one["id"], "name": one["name"], "duplicate_candidate_id": next(fits, -1)}
-        )
+        found.append({**own, "duplicate_candidate_id": next(fits, -1)})
     return {"entity_resolutions": found}
 
 
@@ -151,43 +139,28 @@ def _verdicts(asked: Asked) -> Answer:
         "rival": asked.parts("FACT INVALIDATION CANDIDATES"),
     }
     noise = asked.noise(max(1, sum(map(len, pools.values()))))
-    told = []
+    repeated, contradicted = [], []
     for pool, one in ((pool, one) for pool, facts in pools.items() for one in facts):
         said = verdict(new, one["fact"])
         answer = noise.verdict({"verdict": said} if said else None, _VERDICTS, 1, one["idx"])
-        told.append((pool, one["idx"], answer and answer["verdict"]))
-    return {
-        "duplicate_facts": [
-            idx for pool, idx, said in told if (pool, said) == ("same", "duplicate")
-        ],
-        "contradicted_facts": [idx for _, idx, said in told if said == "contradicts"],
-    }
+        told = answer and answer["verdict"]
+        repeated += [one["idx"]] * ((pool, told) == ("same", "duplicate"))
+        contradicted += [one["idx"]] * (told == "contradicts")
+    return {"duplicate_facts": repeated, "contradicted_facts": contradicted}
 
 
 def _summaries(asked: Asked) -> Answer:
     tag = "EPISODES" if "<EPISODES>" in asked.text else "MESSAGES"
-    heard = [
-        {"content": text}
-        for text in re.findall(r'"content": ?"((?:[^"\\]|\\.)*)"', asked.part(tag))
-    ]
+    texts = re.findall(r'"content": ?"((?:[^"\\]|\\.)*)"', asked.part(tag))
     last = asked.part(tag).splitlines()[-1]
-    heard.append({"content": json.loads(last) if last.startswith('"') else last})
-    return {
-        "summaries": [
-            {
-                "name": one["name"],
-                "summary": " ".join(
-                    distinct(
-                        [
-                            one.get("summary") or "",
-                            gathering.about(heard, {"name": one["name"]})["summary"],
-                        ]
-                    )
-                ),
-            }
-            for one in asked.parts("ENTITIES")
-        ]
-    }
+    texts.append(json.loads(last) if last.startswith('"') else last)
+    heard = [{"content": text} for text in texts]
+    found = []
+    for one in asked.parts("ENTITIES"):
+        new = gathering.about(heard, {"name": one["name"]})["summary"]
+        summary = " ".join(distinct([one.get("summary") or "", new]))
+        found.append({"name": one["name"], "summary": summary})
+    return {"summaries": found}
 
 
 def _pair(asked: Asked) -> Answer:
@@ -202,9 +175,8 @@ def _pair(asked: Asked) -> Answer:
 
 def _description(asked: Asked) -> Answer:
     text = re.search(r'^\s*(".*")\s*$', asked.text, re.MULTILINE)
-    return {
-        "description": gathering.heading(json.loads(text[1]) if text else "") or "Around nobody"
-    }
+    heading = gathering.heading(json.loads(text[1])) if text else ""
+    return {"description": heading or "Around nobody"}
 
 
 _FORMS: Mapping[str, Callable[[Asked], Answer]] = {

@@ -46,13 +46,11 @@ def report(record: Record) -> Answer:
     found = [(one, s) for one in shown for s in statements([(one["states"], one["said"])])]
     kept = fitting(once(sorted((s for _, s in found), key=lambda s: s.at)), WORDS)
     subjects = list(dict.fromkeys(s.claim.subject for s in kept))
-    findings = [
-        {
-            "text": "\n".join(s.line for s in kept if s.claim.subject == name),
-            "relations": [one["number"] for one, s in found if s.claim.subject == name],
-        }
-        for name in subjects
-    ]
+    findings = []
+    for name in subjects:
+        text = "\n".join(s.line for s in kept if s.claim.subject == name)
+        relations = [one["number"] for one, s in found if s.claim.subject == name]
+        findings.append({"text": text, "relations": relations})
     title = ", ".join(subjects[:3])
     summary = f"{title} and others belong together." if title else ""
     return {
@@ -79,10 +77,8 @@ def points(record: Record) -> Answer:
     for one, told in read:
         said = [s for s in told if _kind(s.claim) in kinds]
         if said and (not names or any({s.claim.subject, s.claim.target} & meant for s in said)):
-            point = "\n".join(s.line for s in said)
-            found.append(
-                {"point": point, "score": 90 if names else 60, "findings": [one["number"]]}
-            )
+            point, score = "\n".join(s.line for s in said), 90 if names else 60
+            found.append({"point": point, "score": score, "findings": [one["number"]]})
     return {"points": found}
 
 

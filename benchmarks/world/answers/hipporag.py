@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.world.answers.judging import is_form_of
 from benchmarks.world.answers.reading import listed
+from benchmarks.world.claims import Claim
 from benchmarks.world.messages import claims_in, names_in, names_of
 from benchmarks.world.requests import Record
 
@@ -23,31 +24,23 @@ def named(record: Record) -> Answer:
 
 def triples(record: Record) -> Answer:
     """The claims of a passage, in the words of their sentences between the two names."""
-    found = claims_in(record["text"])
-    return {
-        "triples": [
-            {"subject": c.subject, "relation": _between(c.subject, c.text, c.target), "object": c.target}
-            for c in found
-            if c.subject and c.target
-        ]
-    }  # fmt: skip
+    found = [c for c in claims_in(record["text"]) if c.subject and c.target]
+    told = [{"subject": c.subject, "relation": _between(c), "object": c.target} for c in found]
+    return {"triples": told}
 
 
-def _between(subject: str, text: str, target: str) -> str:
-    match = re.match(rf"{re.escape(subject)} (.+?) {re.escape(target)}\b", text)
+def _between(claim: Claim) -> str:
+    ends = re.escape(claim.subject), re.escape(claim.target)
+    match = re.match(rf"{ends[0]} (.+?) {ends[1]}\b", claim.text)
     return match[1] if match else "is about"
 
 
 def helpful(record: Record) -> Answer:
     """The triples with a name of the question in them."""
     names = names_in(record["question"])
-    return {
-        "helpful": [
-            one["number"]
-            for one in listed(record["triples"])
-            if any(is_form_of(name, other) for name in names for other in names_in(one["triple"]))
-        ]
-    }
+    triples = [(one["number"], names_in(one["triple"])) for one in listed(record["triples"])]
+    found = [n for n, others in triples if any(is_form_of(a, b) for a in names for b in others)]
+    return {"helpful": found}
 
 
 ROWS: Mapping[str, Callable[[Record], Answer]] = {

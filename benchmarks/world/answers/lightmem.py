@@ -15,13 +15,12 @@ Answer = dict[str, Any]
 
 def entries(record: Record) -> Answer:
     """The claims of a pack of messages, with the full names that it has and dates for relative days."""
-    return {
-        "entries": [
-            {"fact": absolute(claim.text, message["at"]), "message": message["number"]}
-            for message, claims in claims_of(listed(record["messages"]), [])
-            for claim in claims
-        ]
-    }
+    found = [
+        {"fact": absolute(claim.text, message["at"]), "message": message["number"]}
+        for message, claims in claims_of(listed(record["messages"]), [])
+        for claim in claims
+    ]
+    return {"entries": found}
 
 
 def settled(record: Record) -> Answer:

@@ -32,10 +32,8 @@ def remembered(record: Record) -> Answer:
     history = [*sentences_of(record["summary"] or ""), *listed(record["recent"])]
     found = []
     for message, claims in claims_of(listed(record["messages"]), history):
-        found += [
-            {"statement": absolute(c.text, message["at"]), "message": message["number"]}
-            for c in claims
-        ]
+        at, number = message["at"], message["number"]
+        found += [{"statement": absolute(c.text, at), "message": number} for c in claims]
     return {"remembered": found}
 
 
@@ -66,14 +64,10 @@ def absolute(text: str, at: str) -> str:
 
 def decided(record: Record) -> Answer:
     """What happens to the first memory that the statement is about."""
-    choices = [
-        (event, known)
-        for known in listed(record["known"])
-        if (event := event_of(record["statement"], record["at"], known["text"], known["at"]))
-    ]
-    event, known = next(
-        (one for one in choices if one[0] == "NOOP"), choices[0] if choices else ("ADD", {})
-    )
+    said = record["statement"], record["at"]
+    each = [(event_of(*said, k["text"], k["at"]), k) for k in listed(record["known"])]
+    choices = [(event, known) for event, known in each if event] or [("ADD", {})]
+    event, known = next((one for one in choices if one[0] == "NOOP"), choices[0])
     return {"event": event, "memory": known.get("number"), "becomes": None}
 
 
@@ -93,13 +87,8 @@ def _change(new: Claim, at: str, old: Claim, known_at: str) -> str | None:
     now, before = dated(new, at), dated(old, known_at)
     if new.wrong or new.kind == "never":
         return "UPDATE" if new.wrong else "DELETE"
-    if (
-        now.until
-        or before.until
-        or new.undatable
-        or old.undatable
-        or (now.since or "") < (before.since or "")
-    ):
+    past = now.until or before.until or new.undatable or old.undatable
+    if past or (now.since or "") < (before.since or ""):
         return None  # one is of a time before the other
     return "DELETE" if new.kind in ENDS else "UPDATE"
 
@@ -130,9 +119,8 @@ def things(record: Record) -> Answer:
     for message, claims in claims_of(messages, history):
         for name in (*_named(claims), *names_in(message["text"]), message["speaker"]):
             full = fullest(name, names)
-            found.setdefault(
-                full, {"name": full, "type": _type(full, claims), "message": message["number"]}
-            )
+            thing = {"name": full, "type": _type(full, claims), "message": message["number"]}
+            found.setdefault(full, thing)
     return {"things": list(found.values())}
 
 
@@ -148,22 +136,14 @@ def triplets(record: Record) -> Answer:
     """The claims of the new messages between listed names, as name, words, name, days."""
     named = set(listed(record["names"]))
     found = []
-    for message, claims in claims_of(
-        listed(record["messages"]), [*named, *listed(record["recent"])]
-    ):
+    shown = [*named, *listed(record["recent"])]
+    for message, claims in claims_of(listed(record["messages"]), shown):
         for claim in claims:
             words, _, rest = claim.text.removeprefix(claim.subject).partition(claim.target)
             if {claim.subject, claim.target} <= named and words.strip():
                 days = absolute(rest.strip(" ."), message["at"]) or None
-                found.append(
-                    {
-                        "source": claim.subject,
-                        "relation": words.strip(),
-                        "target": claim.target,
-                        "days": days,
-                        "message": message["number"],
-                    }
-                )
+                said = {"source": claim.subject, "relation": words.strip(), "target": claim.target}
+                found.append({**said, "days": days, "message": message["number"]})
     return {"triplets": found}
 
 

@@ -49,13 +49,10 @@ def placed(record: Record) -> Answer:
     known = {k["number"]: k["fact"] for k in listed(record["known"])}
     names, facts = [], []
     for name in listed(record["open_names"]):
-        shown = [entities[number] for number in name["candidates"]]
-        held = [
-            k["number"]
-            for k in shown
-            if same(name["name"], record["content"], k["name"], k["known"] or "")
-        ]
-        names.append({"number": name["number"], "known": held[0] if held else None})
+        shown, own = [entities[number] for number in name["candidates"]], name["name"]
+        said = own, record["content"]
+        held = (k["number"] for k in shown if same(*said, k["name"], k["known"] or ""))
+        names.append({"number": name["number"], "known": next(held, None)})
     for fact in listed(record["open_facts"]):
         shown = [{"number": number, "fact": known[number]} for number in fact["compare"]]
         told = judged({"fact": fact["fact"], "known": shown, "said_at": record["valid_at"]})
@@ -71,15 +68,13 @@ def summary(record: Record) -> Answer:
     if "gone" in record:
         over = set(listed(record["gone"]))
         told = re.split(r"(?<=[.!?])\s+", record["before"] or "") + listed(record["pending"])
-        return {
-            "summary": " ".join(dict.fromkeys(line for line in told if line and line not in over))
-        }
+        left = dict.fromkeys(line for line in told if line and line not in over)
+        return {"summary": " ".join(left)}
     lines = [line.strip() for line in (record["text"] or "").splitlines() if line.strip()]
     if not lines:
-        said = [
-            part for text in listed(record["heard"]) for part in re.split(r"(?<=[.!?])\s+", text)
-        ]
-        lines = [part for part in said if record["name"].lower() in part.lower()]
+        said = [re.split(r"(?<=[.!?])\s+", text) for text in listed(record["heard"])]
+        name = record["name"].lower()
+        lines = [part for parts in said for part in parts if name in part.lower()]
     return {"summary": " ".join(dict.fromkeys(lines))}
 
 
@@ -96,11 +91,8 @@ def compared(left: Record, right: Record) -> Answer | None:
 
 def matched(left: Record, right: Record) -> Answer | None:
     """An empty answer where a name in a message is that of a known entity."""
-    return (
-        {}
-        if same(left["name"], left["content"], right["cand.name"], right.get("known") or "")
-        else None
-    )
+    known = right["cand.name"], right.get("known") or ""
+    return {} if same(left["name"], left["content"], *known) else None
 
 
 ROWS: Mapping[str, Callable[[Record], Answer]] = {

@@ -39,10 +39,8 @@ def _subjects(text: str) -> list[str]:
 
 def knowledge(record: Record) -> Answer:
     """The claims of the messages."""
-    said = [
-        {**one, "text": one["text"].removeprefix(f"{one['speaker']}: ")}
-        for one in listed(record["messages"])
-    ]
+    messages = listed(record["messages"])
+    said = [{**one, "text": one["text"].removeprefix(f"{one['speaker']}: ")} for one in messages]
     found = mem0.remembered({"summary": "", "recent": [], "messages": said})["remembered"]
     return {"knowledge": [{"fact": one["statement"], "message": one["message"]} for one in found]}
 
@@ -50,11 +48,8 @@ def knowledge(record: Record) -> Answer:
 def profile(record: Record) -> Answer:
     """The statements of the profile and the messages about the person, as many as fit."""
     texts = [*(record["so_far"] or "").splitlines(), *listed(record["messages"])]
-    found = [
-        one
-        for one in once(statements((text, None) for text in texts))
-        if record["name"] in one.line
-    ]
+    every = once(statements((text, None) for text in texts))
+    found = [one for one in every if record["name"] in one.line]
     return {"profile": "\n".join(one.line for one in fitting(found, WORDS))}
 
 

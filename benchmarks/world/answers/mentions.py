@@ -32,15 +32,8 @@ def relations(record: Record) -> Answer:
         for who, kind, whom in _said(sentence, record["content"]):
             source, target = _number(who, known), _number(whom, known)
             if source and target:
-                found.append(
-                    {
-                        "source": source,
-                        "target": target,
-                        "type": kind,
-                        "description": sentence,
-                        "confidence": 0.9,
-                    }
-                )
+                ends = {"source": source, "target": target, "type": kind}
+                found.append({**ends, "description": sentence, "confidence": 0.9})
     return {"relations": found}
 
 

@@ -26,17 +26,9 @@ def as_json(body: Mapping[str, Any]) -> dict[str, Any] | None:
     name = "score" if first.startswith(_DIGIT) else "match" if _LEFT in last else "answer"
     rules, left, rest = last.partition(_LEFT) if name == "match" else ("", "", last)
     schema = {"type": "object", "properties": {name: _SCHEMAS[name]}, "required": [name]}
-    return {
-        **body,
-        "messages": [
-            {"role": "system", "content": rules},
-            {"role": "user", "content": left + rest},
-        ],
-        "response_format": {
-            "type": "json_schema",
-            "json_schema": {"name": "answer", "schema": schema},
-        },
-    }
+    said = [{"role": "system", "content": rules}, {"role": "user", "content": left + rest}]
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    return {**body, "messages": said, "response_format": form}
 
 
 def chances(document: Mapping[str, Any]) -> Chances:

@@ -45,12 +45,9 @@ class Statement:
     def again(self, other: Statement) -> bool:
         """Whether both say the same."""
         mine, theirs = self.claim, other.claim
-        return (mine.kind, mine.subject, mine.role, mine.target, mine.wrong) == (
-            theirs.kind,
-            theirs.subject,
-            theirs.role,
-            theirs.target,
-            theirs.wrong,
+        return all(
+            getattr(mine, name) == getattr(theirs, name)
+            for name in ("kind", "subject", "role", "target", "wrong")
         )
 
     def ends(self, other: Statement) -> bool:

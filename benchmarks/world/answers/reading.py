@@ -70,11 +70,8 @@ def attributes(record: Record, form: Mapping[str, Any]) -> Answer:
 def _names(record: Record) -> list[str]:
     if record.get("source", "") != "json" and not _is_json(record["content"]):
         return names_of(record["content"], listed(record.get("history")))
-    return list(
-        dict.fromkeys(
-            name for text in _texts(json.loads(record["content"])) for name in names_in(text)
-        )
-    )
+    texts = _texts(json.loads(record["content"]))
+    return list(dict.fromkeys(name for text in texts for name in names_in(text)))
 
 
 def _is_json(text: str) -> bool:
@@ -85,26 +82,22 @@ def _texts(value: Any) -> Iterable[str]:
     """Texts among the values of JSON."""
     if isinstance(value, str):
         yield value
-    for inner in (
-        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    ):
+    inside = value.values() if isinstance(value, dict) else value
+    for inner in inside if isinstance(value, dict | list) else ():
         yield from _texts(inner)
 
 
 def _claims(record: Record) -> list[Claim]:
     if _is_json(record["content"]):
-        return [
-            claim for text in _texts(json.loads(record["content"])) for claim in claims_in(text)
-        ]
+        texts = _texts(json.loads(record["content"]))
+        return [claim for text in texts for claim in claims_in(text)]
     return claims_in(record["content"], listed(record.get("history")))
 
 
 def _kind(name: str, record: Record, claims: Iterable[Claim], types: list[Any]) -> str:
     if not types:
         return "other"
-    person = name == speaker_of(record["content"])[0] or any(
-        claim.subject == name for claim in claims
-    )
+    person = name in {speaker_of(record["content"])[0], *(claim.subject for claim in claims)}
     wanted = [_TARGETS[c.kind] for c in claims if c.target == name and c.kind in _TARGETS]
     wanted += [_PERSON] if person else []
     wanted += [_TARGETS["lead"]] if name.startswith("Project ") else []
@@ -128,12 +121,9 @@ def linked(record: Record, *, undated: bool = False) -> Answer:
     known, said = listed(record["known"]), listed(record["said"])
     found = graph(record, undated=undated)
     for entity in found["entities"]:
-        held = [
-            k["number"]
-            for k in known
-            if same(entity["name"], record["content"], k["name"], k["summary"] or "")
-        ]
-        entity["known"] = held[0] if held else None
+        own = entity["name"], record["content"]
+        held = (k["number"] for k in known if same(*own, k["name"], k["summary"] or ""))
+        entity["known"] = next(held, None)
     for fact in found["facts"]:
         verdicts = [(k["number"], verdict(fact["fact"], k["fact"])) for k in said]
         fact["duplicates"] = [number for number, told in verdicts if told == "duplicate"]

@@ -76,19 +76,13 @@ def wanted(what: str) -> Wanted | None:
     what = what.strip().rstrip(".?\"'”")
     named = _ANYTHING.sub("Anything", _ANYBODY.sub("Anybody", what))
     claim = read(named + ".")
-    if claim and (
-        claim.kind in ENDS or claim.kind in ENDS.values() or claim.kind in {"home", "knows"}
-    ):
-        subject, target = (
-            None if n in {"Anybody", "Anything"} else n for n in (claim.subject, claim.target)
-        )
-        return Wanted(claim.kind, claim.event, subject, target)
+    if claim and claim.kind in {*ENDS, *ENDS.values(), "home", "knows"}:
+        ends = claim.subject, claim.target
+        named_ends = (None if n in {"Anybody", "Anything"} else n for n in ends)
+        return Wanted(claim.kind, claim.event, *named_ends)
     for pattern, kind, event in _KINDS:
         if pattern.search(what):
-            names = names_in(what)
-            return Wanted(
-                kind, event, names[0] if names else None, names[1] if len(names) > 1 else None
-            )
+            return Wanted(kind, event, *names_in(what)[:2])
     return None
 
 
@@ -106,7 +100,7 @@ def sought(query: str) -> Wanted | None:
     ends = [name for name in names if kind in {"lead", "handed"} or not name.startswith("Project ")]
     if match["word"] in {"Who", "Whom"} and kind != "knows":
         return Wanted(kind, target=ends[0] if ends else None)
-    return Wanted(kind, False, ends[0] if ends else None, ends[1] if len(ends) > 1 else None)
+    return Wanted(kind, False, *ends[:2])
 
 
 @dataclass(frozen=True)
@@ -165,21 +159,22 @@ def strength(question: str, rules: str = "") -> float:
     asked = _with_rules(question, rules)
     if asked.wanted:
         most = max((asked.wanted.met_by(claim) for claim in asked.claims), default=0.0)
-        near = float(vector_of(asked.what) @ vector_of(asked.text))
-        return round(90 * most + 10 * max(0.0, min(1.0, near)), 3)
-    lines = question.strip().splitlines()
-    if len(lines) > 1 and (need := sought(lines[0])):
-        said = [claim for line in lines[1:] for claim in claims_in(bare(line))]
-        near = float(vector_of(lines[0]) @ vector_of("\n".join(lines[1:])))
-        return round(
-            90 * max((need.met_by(claim) for claim in said), default=0.0)
-            + 10 * max(0.0, min(1.0, near)),
-            3,
-        )
-    query, text = (lines[0], "\n".join(lines[1:])) if len(lines) > 1 else (rules, question)
+        return round(90 * most + 10 * _nearness(asked.what, asked.text), 3)
+    first, *rest = question.strip().splitlines() or [""]
+    text = "\n".join(rest)
+    if rest and (need := sought(first)):
+        said = [claim for line in rest for claim in claims_in(bare(line))]
+        most = max((need.met_by(claim) for claim in said), default=0.0)
+        return round(90 * most + 10 * _nearness(first, text), 3)
+    query, text = (first, text) if rest else (rules, question)
     if not query.strip():
         raise NotUnderstood(f"nothing says what the text is to fit: {question[:200]}")
-    return round(100 * max(0.0, min(1.0, float(vector_of(query) @ vector_of(text)))), 3)
+    return round(100 * _nearness(query, text), 3)
+
+
+def _nearness(one: str, other: str) -> float:
+    """The nearness of two texts by their vectors, from 0 to 1."""
+    return max(0.0, min(1.0, float(vector_of(one) @ vector_of(other))))
 
 
 def _with_rules(question: str, rules: str) -> Asked:
