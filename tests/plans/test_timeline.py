@@ -127,8 +127,14 @@ async def test_six_statements_of_three_states(memory: Memory, window: int | str)
             Statement(chance.choice(("Rome", "Porto", "Oslo")), time)
             for time in chance.sample(range(30), 6)
         ]
-        for _ in range(60)
+        for _ in range(80)
     ]
+    times = {
+        "Rome": (27, 8),
+        "Oslo": (21, 26),
+    }  # the beginning of a stored fact moved before another
+    told = [Statement(state, time) for state, both in times.items() for time in both]
+    cases.append([*told, Statement("Rome", 23)])
     assert await held(memory, cases, window) == [timeline(told) for told in cases]
 
 
