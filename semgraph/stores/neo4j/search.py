@@ -6,15 +6,23 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from semgraph.errors import EngineError
-from semgraph.expr.functions import overlap
-from semgraph.expr.functions import words as plain_words
+from semgraph.expr.functions import (
+    HAN,
+    HIRAGANA,
+    KATAKANA,
+    SOUTH_EAST,
+    letters,
+    overlap,
+    runs,
+)
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Method, SearchQuery
 from semgraph.stores.batch_io import (
@@ -374,7 +382,7 @@ def _further(method: Method, passed: int, fetched: int, limit: int) -> int:
     return max(_MORE * limit, math.ceil(2 * (method.ranked or 1) * fetched / max(passed, 1)))
 
 
-# Full text in Lucene's language, made of plain words: quoted, so that nothing in them is syntax.
+# Full text in Lucene's language: quoted, so that nothing in a text is syntax.
 
 MOST_CLAUSES = 1000
 _MOST_PARTITIONS = 20
@@ -388,16 +396,16 @@ def lucene_queries(
     hit.
 
     Args:
-        text: Its words are looked for, as `words` finds them.
+        text: Its words are looked for, as Lucene's standard analyser cuts them.
         properties: Of the index, to look into.
         partition: The partition property, if it is in the index, else "".
         values: Partitions to which hits are confined; None: all. Analysed as text, so this only
             spares reading: the exact test comes after.
 
     >>> lucene_queries('who "AND', ["name"], "group_id", ["g1"])
-    ['+(group_id:"g1"^0) +(name:"who" name:"and")']
+    ['+(group_id:"g1"^0) +(name:"who" name:"AND" name:"\uff57\uff48\uff4f" name:"\uff21\uff2e\uff24")']
     """
-    words = list(dict.fromkeys(plain_words(text or "").split()))
+    words = list({word.lower(): word for word in _words(text or "")}.values())
     at_once = max(1, MOST_CLAUSES // len(properties))
     prefix = ""
     if (
@@ -408,9 +416,49 @@ def lucene_queries(
     ):
         prefix = f"+({' '.join(f'{partition}:{_phrase(value)}^0' for value in values)}) "
     return [
-        f"{prefix}+({' '.join(f'{name}:{_phrase(word)}' for word in words[i : i + at_once] for name in properties)})"
+        f"{prefix}+({' '.join(f'{name}:{word}' for word in words[i : i + at_once] for name in properties)})"
         for i in range(0, len(words), at_once)
     ]
+
+
+_BLANKS = re.compile(
+    r"[^\s!#$%&()*+\-/<=>?@\[\\\]^`{|}~\u2010-\u2015\u3000-\u3003\u3008-\u301f\uff01-\uff06\uff08-\uff0b\uff0d\uff0f]+"
+)
+"""What has no blank in it, nor another sign that always divides words."""
+_ENDS = "'\".,:;\u2019\u2026\uff07\uff0c\uff0e\uff1a\uff1b"
+_TOKEN = re.compile(f"[{HAN}{HIRAGANA}]|[{KATAKANA}]+|[^{HAN}{HIRAGANA}{KATAKANA}]+")
+"""How the analyser cuts letters of scripts without blanks."""
+_WHOLE = re.compile(f"[\uac00-\ud7a3{KATAKANA}{SOUTH_EAST}]")
+"""What it leaves in one piece, although words in it have no blanks between them."""
+_LONGEST, _INNER = 255, 16
+"""Characters of a token; letters of a word that is looked for within one."""
+_WIDTHS = {ord(unicodedata.normalize("NFKD", chr(n))[0]): chr(n) for n in range(0xFF01, 0xFFBF)}
+
+
+def _words(text: str) -> Iterator[str]:
+    """The words of a text and of its other forms in Unicode, as a query names them: the analyser
+    changes neither accents nor widths. Signs within a word, as in O'Brien, divide it or do not, so
+    that it is looked for both ways.
+    """
+    forms = [unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC", "NFKD")]
+    for form in dict.fromkeys((text, *forms, forms[-1].translate(_WIDTHS))):
+        for piece in _BLANKS.findall(form):
+            for token in (token for run in runs(piece) for token in _TOKEN.findall(run)):
+                yield _phrase(token)
+                if _WHOLE.search(token):
+                    yield from _within(token)
+            if runs(piece) and len(piece := piece.strip(_ENDS)) <= _LONGEST:
+                yield _phrase(piece)
+
+
+def _within(token: str) -> Iterator[str]:
+    """The words that may be in a token, and the tokens that have it in them."""
+    listed = letters(token)
+    for start in range(len(listed)):
+        for end in range(start + 2, min(start + _INNER, len(listed)) + 1):
+            yield _phrase("".join(listed[start:end]))
+    if len(listed) > 1:
+        yield f"*{token}*"
 
 
 def _phrase(word: str) -> str:
