@@ -126,7 +126,7 @@ def _patterns(rare: bool = True) -> _Patterns:
     """`rare`: with the marks of scripts outside the basic plane, which make it ten times slower."""
     codes = [*range(0x300, 0xFE00), *range(0xFE10, 0x1F000 if rare else 0x10000)]
     marks = "".join(chr(n) for n in codes if unicodedata.category(chr(n)) in ("Mn", "Mc"))
-    return _Patterns(re.compile(rf"\w[\w{marks}]*"), re.compile(rf".[{marks}]*"))
+    return _Patterns(re.compile(rf"\w[\w{marks}]*"), re.compile(rf".[{marks}\u1160-\u11ff]*"))
 
 
 def _grams(text: str) -> frozenset[str]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from semgraph.errors import EngineError
 from semgraph.expr.functions import (
     HAN,
+    HANGUL,
     HIRAGANA,
     KATAKANA,
     SOUTH_EAST,
@@ -405,7 +406,7 @@ def lucene_queries(
     >>> lucene_queries('who "AND', ["name"], "group_id", ["g1"])
     ['+(group_id:"g1"^0) +(name:"who" name:"AND" name:"\uff57\uff48\uff4f" name:"\uff21\uff2e\uff24")']
     """
-    words = list({word.lower(): word for word in _words(text or "")}.values())
+    words = list({w.lower() if w.isascii() else w: w for w in _words(text or "")}.values())
     at_once = max(1, MOST_CLAUSES // len(properties))
     prefix = ""
     if (
@@ -428,11 +429,15 @@ _BLANKS = re.compile(
 _ENDS = "'\".,:;\u2019\u2026\uff07\uff0c\uff0e\uff1a\uff1b"
 _TOKEN = re.compile(f"[{HAN}{HIRAGANA}]|[{KATAKANA}]+|[^{HAN}{HIRAGANA}{KATAKANA}]+")
 """How the analyser cuts letters of scripts without blanks."""
-_WHOLE = re.compile(f"[\uac00-\ud7a3{KATAKANA}{SOUTH_EAST}]")
+_WHOLE = re.compile(f"[{HANGUL}{KATAKANA}{SOUTH_EAST}]")
 """What it leaves in one piece, although words in it have no blanks between them."""
 _LONGEST, _INNER = 255, 16
 """Characters of a token; letters of a word that is looked for within one."""
 _WIDTHS = {ord(unicodedata.normalize("NFKD", chr(n))[0]): chr(n) for n in range(0xFF01, 0xFFBF)}
+
+_COMPOSED = {"\u0e4d\u0e32": "\u0e33", "\u0ecd\u0eb2": "\u0eb3", "\u0565\u0582": "\u0587"}
+_DECOMPOSED = re.compile("|".join(_COMPOSED))
+"""Thai, Lao and Armenian letters that are usual, and that NFKC divides."""
 
 
 def _words(text: str) -> Iterator[str]:
@@ -440,8 +445,10 @@ def _words(text: str) -> Iterator[str]:
     changes neither accents nor widths. Signs within a word, as in O'Brien, divide it or do not, so
     that it is looked for both ways.
     """
-    forms = [unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC", "NFKD")]
-    for form in dict.fromkeys((text, *forms, forms[-1].translate(_WIDTHS))):
+    forms = [text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC", "NFKD"))]
+    forms += [form.translate(_WIDTHS) for form in forms[-2:]]
+    forms.append(_DECOMPOSED.sub(lambda match: _COMPOSED[match[0]], text))
+    for form in dict.fromkeys(forms):
         for piece in _BLANKS.findall(form):
             for token in (token for run in runs(piece) for token in _TOKEN.findall(run)):
                 yield _phrase(token)
