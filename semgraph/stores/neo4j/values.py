@@ -16,7 +16,7 @@ from semgraph.logical.schema import Graph, Label
 from semgraph.stores.batch_io import column, further_labels, json_form
 from semgraph.stores.conditions import Value, evaluate
 from semgraph.stores.left_out import LeftOut, struct_array
-from semgraph.stores.neo4j.cypher import sent
+from semgraph.stores.neo4j.cypher import NESTED, sent
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -91,11 +91,12 @@ def _vector(value: Any, wanted: Any) -> Any:
 def _back(value: Any, kind: Type) -> Any:
     if value is None:
         return None
+    if kind.name in ("list", "struct") and isinstance(value, str):
+        value = json.loads(value)
     if kind.item is not None:
-        return [
-            _back(item, kind.item)
-            for item in (json.loads(value) if isinstance(value, str) else value)
-        ]
+        return [_back(item, kind.item) for item in value]
+    if kind.name == "struct":
+        return {name: _back(value[name], inner) for name, inner in kind.fields}
     back: Callable[[Any], Any] = _BACK.get(kind.name, _only(str))
     return back(value)
 
@@ -139,7 +140,22 @@ def time_of(value: Any) -> datetime:
 
 def _attributes(value: Mapping[str, Any]) -> str:
     """The properties that are not declared, as JSON."""
-    return canonical_json({name: _plain(held) for name, held in value.items() if held is not None})
+    nested = value.get(NESTED) or ()
+    return canonical_json(
+        {
+            name: _parsed(held) if name in nested else _plain(held)
+            for name, held in value.items()
+            if held is not None and name != NESTED
+        }
+    )
+
+
+def _parsed(value: Any) -> Any:
+    """What a text is in JSON; another program may have stored something else."""
+    try:
+        return json.loads(value)
+    except (TypeError, ValueError):
+        return _plain(value)
 
 
 def _plain(value: Any) -> Any:
@@ -158,7 +174,6 @@ def _plain(value: Any) -> Any:
 _BACK: Mapping[str, Callable[[Any], Any]] = {
     "timestamp": time_of,
     "date": _date,
-    "struct": json.loads,
     "json": _json,
     "int64": _only(int, float),
     "double": _only(float, int),
