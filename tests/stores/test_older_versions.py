@@ -297,3 +297,31 @@ async def test_graphs_of_a_file_are_brought_up_to_date_one_by_one(
     [named] = await found_by(store, world, "M\u00fcller")
     assert named == {(OLD_NAMES[0], 0), (OLD_NAMES[0], 1)}
     await store.aclose()
+
+
+async def test_the_keys_of_a_database_of_0_2_are_recomputed_on_request(
+    world: World, neo4j_database: Any
+) -> None:
+    server = neo4j_database
+    store = Neo4jStore(server.uri, server.user, server.password)
+    await store.ensure(MEMORY, None)
+    with neo4j.GraphDatabase.driver(server.uri, auth=(server.user, server.password)) as driver:
+        for n, name in enumerate(OLD_NAMES):
+            values = {"uuid": f"n{n}", "group_id": "demo", "name": name, "name_key": name.lower()}
+            driver.execute_query("CREATE (n:Entity) SET n = $values", values=values)
+        driver.execute_query("CALL db.awaitIndexes(60)")
+    for opened in (store.ensure, store.attach):
+        await opened(MEMORY, None)
+        await found_by(store, world, "Ada")
+        [note] = store.notes
+        assert note.startswith("1 Entity have a name_key of an earlier version")
+        assert "build_indices_and_constraints" in note
+    [named] = await found_by(store, world, "M\u00fcller")
+    assert named == {(OLD_NAMES[0], 0)}
+    report = await store.migrate(MEMORY, None, drop=False)
+    assert "filled: name_key of 1 Entity" in report
+    assert "filled: name_key of 1 Entity" not in await store.migrate(MEMORY, None, drop=False)
+    [named] = await found_by(store, world, "M\u00fcller")
+    assert named == {(OLD_NAMES[0], 0), (OLD_NAMES[0], 1)}
+    assert store.notes == ()
+    await store.aclose()

@@ -431,8 +431,10 @@ _TOKEN = re.compile(f"[{HAN}{HIRAGANA}]|[{KATAKANA}]+|[^{HAN}{HIRAGANA}{KATAKANA
 """How the analyser cuts letters of scripts without blanks."""
 _WHOLE = re.compile(f"[{HANGUL}{KATAKANA}{SOUTH_EAST}]")
 """What it leaves in one piece, although words in it have no blanks between them."""
-_LONGEST, _INNER = 255, 16
-"""Characters of a token; letters of a word that is looked for within one."""
+_LONGEST, _INNER, _SHORT = 255, 16, 1_000
+"""Characters of a token; letters of a word that is looked for within one; characters of a text that
+is looked for in full width too.
+"""
 _WIDTHS = {ord(unicodedata.normalize("NFKD", chr(n))[0]): chr(n) for n in range(0xFF01, 0xFFBF)}
 
 _COMPOSED = {"\u0e4d\u0e32": "\u0e33", "\u0ecd\u0eb2": "\u0eb3", "\u0565\u0582": "\u0587"}
@@ -446,7 +448,8 @@ def _words(text: str) -> Iterator[str]:
     that it is looked for both ways.
     """
     forms = [text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC", "NFKD"))]
-    forms += [form.translate(_WIDTHS) for form in forms[-2:]]
+    if len(text) <= _SHORT:
+        forms += [form.translate(_WIDTHS) for form in forms[-2:]]
     forms.append(_DECOMPOSED.sub(lambda match: _COMPOSED[match[0]], text))
     for form in dict.fromkeys(forms):
         for piece in _BLANKS.findall(form):
