@@ -83,7 +83,8 @@ def runs(text: str) -> list[str]:
     """The words of a text as it writes them."""
     if text.isascii():
         return _WORD.findall(text)
-    return _patterns(_RARE.search(text) is not None).word.findall(text.replace("_", " "))
+    rare = _RARE.search(text) is not None
+    return _with_marks(r"\w[\w{}]*", rare).findall(text.replace("_", " "))
 
 
 def terms(text: str) -> list[str]:
@@ -105,7 +106,7 @@ def terms(text: str) -> list[str]:
 
 def letters(text: str) -> list[str]:
     """The characters of a text, each with the marks on it."""
-    return _patterns().letter.findall(text)
+    return _with_marks(r".[{}\u1160-\u11ff]*", True).findall(text)
 
 
 def _pairs(part: str) -> list[str]:
@@ -114,38 +115,25 @@ def _pairs(part: str) -> list[str]:
     return [a + b for a, b in pairwise(listed)]
 
 
-class _Patterns(NamedTuple):
-    """Words and letters, with the marks on them."""
-
-    word: re.Pattern[str]
-    letter: re.Pattern[str]
-
-
 @cache
-def _patterns(rare: bool = True) -> _Patterns:
-    """`rare`: with the marks of scripts outside the basic plane, which make it ten times slower."""
+def _with_marks(pattern: str, rare: bool) -> re.Pattern[str]:
+    """`{}` stands for Unicode's marks; the rare ones, outside the basic plane, make it ten times
+    slower.
+    """
     codes = [*range(0x300, 0xFE00), *range(0xFE10, 0x1F000 if rare else 0x10000)]
-    marks = "".join(chr(n) for n in codes if unicodedata.category(chr(n)) in ("Mn", "Mc"))
-    return _Patterns(re.compile(rf"\w[\w{marks}]*"), re.compile(rf".[{marks}\u1160-\u11ff]*"))
+    marks = (chr(n) for n in codes if unicodedata.category(chr(n)) in ("Mn", "Mc"))
+    return re.compile(pattern.format("".join(marks)))
 
 
 def _grams(text: str) -> frozenset[str]:
-    signs = _signs(text)
+    signs = "".join(c for c in normalized(text) if c == "'" or unicodedata.category(c)[0] in "LNM")
     count = max(len(signs) - 2, 1) if signs else 0
     return frozenset(signs[i : i + 3] for i in range(count))
 
 
-def _signs(text: str) -> str:
-    """What two names are compared by: letters with the marks on them, digits and apostrophes."""
-    text = normalized(text)
-    if text.isascii():
-        return "".join(c for c in text if c.isalnum() or c == "'")
-    return "".join(c for c in text if c == "'" or c.isalnum() or unicodedata.category(c)[0] == "M")
-
-
 def alike(left: str, right: str) -> float:
-    """Jaccard similarity of the 3-grams of two names; letters, digits and apostrophes count, blanks
-    do not.
+    """Jaccard similarity of the 3-grams of two names; letters, marks, digits and apostrophes count,
+    blanks do not.
 
     >>> alike("Alice Chen", "alice chen")
     1.0

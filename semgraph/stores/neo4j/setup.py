@@ -61,7 +61,7 @@ class MissingDerived:
         """
         new = sorted(place for place in set(places) - self._checked if self._is_text(*place))
         self._checked.update(new)
-        keys = [place for place in new if place not in self.outdated and self._is_key(*place)]
+        keys = [p for p in new if p not in self.outdated and self._derived(*p).by == "key"]
         if keys:
             found = await self._counted(schema.count_outdated(self.graph, keys))
             self.outdated |= dict.fromkeys(keys, 0) | found
@@ -80,9 +80,6 @@ class MissingDerived:
     def _is_text(self, label: str, name: str) -> bool:
         derived = self.graph.labels[label].derived.get(name) if label in self.graph.labels else None
         return derived is not None and derived.by != "embed"
-
-    def _is_key(self, label: str, name: str) -> bool:
-        return self._derived(label, name).by == "key"
 
     @property
     def places(self) -> frozenset[Place]:

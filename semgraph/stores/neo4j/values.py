@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from math import isfinite, isnan
 from typing import Any
@@ -140,22 +141,13 @@ def time_of(value: Any) -> datetime:
 
 def _attributes(value: Mapping[str, Any]) -> str:
     """The properties that are not declared, as JSON."""
-    nested = value.get(NESTED) or ()
-    return canonical_json(
-        {
-            name: _parsed(held) if name in nested else _plain(held)
-            for name, held in value.items()
-            if held is not None and name != NESTED
-        }
-    )
-
-
-def _parsed(value: Any) -> Any:
-    """What a text is in JSON; another program may have stored something else."""
-    try:
-        return json.loads(value)
-    except (TypeError, ValueError):
-        return _plain(value)
+    plain = {n: _plain(held) for n, held in value.items() if held is not None and n != NESTED}
+    for name in value.get(NESTED) or ():
+        with suppress(
+            LookupError, TypeError, ValueError
+        ):  # another program may have stored something else
+            plain[name] = json.loads(plain[name])
+    return canonical_json(plain)
 
 
 def _plain(value: Any) -> Any:
