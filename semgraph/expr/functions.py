@@ -126,7 +126,8 @@ def _with_marks(pattern: str, rare: bool) -> re.Pattern[str]:
 
 
 def _grams(text: str) -> frozenset[str]:
-    signs = "".join(c for c in normalized(text) if c == "'" or unicodedata.category(c)[0] in "LNM")
+    text = normalized(text)
+    signs = "".join(c for c in text if c.isalnum() or c == "'" or unicodedata.category(c)[0] == "M")
     count = max(len(signs) - 2, 1) if signs else 0
     return frozenset(signs[i : i + 3] for i in range(count))
 

@@ -432,9 +432,9 @@ _TOKEN = re.compile(f"[{HAN}{HIRAGANA}]|[{KATAKANA}]+|[^{HAN}{HIRAGANA}{KATAKANA
 _WHOLE = re.compile(f"[{HANGUL}{KATAKANA}{SOUTH_EAST}]")
 """What it leaves in one piece, although words in it have no blanks between them."""
 _EAST = re.compile(f"[{SOUTH_EAST}]")
-_LONGEST, _INNER, _SHORT, _NAME = 255, 16, 1_000, 64
-"""Characters of a token; letters of a word that is looked for within one; characters of a text that
-is looked for in full width too, and of one that may be a name.
+_LONGEST, _INNER, _PARTS, _SHORT, _NAME = 255, 16, 3_000, 1_000, 64
+"""Characters of a token; letters of a word that is looked for within one, and how many such words of
+a text; characters of a text that is looked for in full width too, and of one that may be a name.
 """
 _WIDTHS = {ord(unicodedata.normalize("NFKD", chr(n))[0]): chr(n) for n in range(0xFF01, 0xFFBF)}
 _COMPOSED = {"\u0e4d\u0e32": "\u0e33", "\u0ecd\u0eb2": "\u0eb3", "\u0565\u0582": "\u0587"}
@@ -456,21 +456,22 @@ def _words(text: str) -> Iterator[str]:
             for token in (token for run in runs(piece) for token in _TOKEN.findall(run)):
                 yield _phrase(token)
                 if _WHOLE.search(token):
-                    yield from _within(token, short=len(text) <= _NAME)
+                    yield from _within(token, len(text))
             if runs(piece) and len(piece := piece.strip(_ENDS)) <= _LONGEST:
                 yield _phrase(piece)
 
 
-def _within(token: str, *, short: bool) -> Iterator[str]:
-    """The words that may be in a token; the tokens that begin with it, and of a short text in a
-    script of South-East Asia those that have it in them, which reads all tokens of the index.
+def _within(token: str, size: int) -> Iterator[str]:
+    """The words that may be in a token of a text of so many characters, and the tokens that begin
+    with it. Of a short text in a script of South-East Asia the tokens that have it in them: that
+    reads all tokens of the index.
     """
-    listed = letters(token)
+    listed, most = letters(token), min(_INNER, _PARTS // size)
     for start in range(len(listed)):
-        for end in range(start + 2, min(start + _INNER, len(listed)) + 1):
+        for end in range(start + 2, min(start + most, len(listed)) + 1):
             yield _phrase("".join(listed[start:end]))
     if 1 < len(listed) <= _INNER:
-        yield f"*{token}*" if short and _EAST.search(token) else f"{token}*"
+        yield f"*{token}*" if size <= _NAME and _EAST.search(token) else f"{token}*"
 
 
 def _phrase(word: str) -> str:
