@@ -1,6 +1,4 @@
-"""From when until when facts hold: the plan, which looks at all of them at once, does what one
-would do step by step.
-"""
+"""From when until when facts hold that say when they began and ended, whatever their order."""
 
 from __future__ import annotations
 
@@ -35,17 +33,23 @@ def day(year: int) -> datetime:
 
 @dataclass
 class Told:
-    """A home, from when until when it was told to be one."""
+    """A home, from when until when it was told to be one, and when it was told."""
 
     place: str
     valid: datetime | None
     invalid: datetime | None
+    said: datetime
 
     @classmethod
     def of(cls, place: str, form: str, said: datetime) -> Told:
         year = YEARS[place]
         valid = {"since": day(year), "now": said, "from to": day(year)}.get(form)
-        return cls(place, valid, day(year + 5) if form in {"until", "from to"} else None)
+        return cls(place, valid, day(year + 5) if form in {"until", "from to"} else None, said)
+
+    @property
+    def begun(self) -> datetime:
+        """From when it counts: without a date from when it was told, or just before its end."""
+        return self.valid or min(self.said, self.invalid or self.said)
 
 
 def sentence(place: str, form: str) -> str:
@@ -60,23 +64,16 @@ def sentence(place: str, form: str) -> str:
     return f"Ann(user): {said[form]}"
 
 
-def step_by_step(homes: Sequence[Told]) -> dict[str, tuple[datetime | None, datetime | None]]:
-    """What holds after each was told in turn: nobody has two homes at one time."""
-    known: list[Told] = []
-    for new in homes:
-        if new.valid is not None:
-            later = [old.valid for old in known if old.valid is not None and old.valid > new.valid]
-            if new.invalid is None and later:
-                new.invalid = min(later)
-            for old in known:
-                if (
-                    old.valid is not None
-                    and old.valid < new.valid
-                    and (old.invalid is None or old.invalid > new.valid)
-                ):
-                    old.invalid = new.valid
-        known.append(new)
-    return {home.place: (home.valid, home.invalid) for home in known}
+def at_once(homes: Sequence[Told]) -> dict[str, tuple[datetime | None, datetime | None]]:
+    """What holds after all were told, in any order: nobody has two homes at one time."""
+    ends = {
+        home.place: [home.invalid, *(o.valid for o in homes if o.valid and o.valid > home.begun)]
+        for home in homes
+    }
+    return {
+        home.place: (home.valid, min((end for end in ends[home.place] if end), default=None))
+        for home in homes
+    }
 
 
 async def test_three_statements_about_one_thing_in_every_order(memory: Memory) -> None:
@@ -89,7 +86,7 @@ async def test_three_statements_about_one_thing_in_every_order(memory: Memory) -
                 place, form = PLACES[which], forms[which]
                 episodes.append(memory.episode(sentence(place, form), at(turn), group))
                 homes.append(Told.of(place, form, at(turn)))
-            expected[group] = step_by_step(homes)
+            expected[group] = at_once(homes)
     result = await memory.hear(*episodes)
     assert not result.failed
     found: dict[str, dict[str, tuple[datetime | None, datetime | None]]] = {}

@@ -1,0 +1,148 @@
+"""Facts hold as the rules of `timeline` say, in whatever order they are told and however many of
+them are settled together. Each case is a group of its own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import combinations, permutations, product
+from typing import Any
+
+import pytest
+
+from tests.plans.conftest import Memory, at
+from tests.plans.timeline import Held, Statement, timeline
+
+Told = Sequence[Statement]
+WINDOWS = (1, 2, "all", "ready")
+windows = pytest.mark.parametrize("window", WINDOWS)
+
+
+def day(number: int | None) -> datetime | None:
+    return None if number is None else at(0) + timedelta(days=number)
+
+
+def rows(group: str, told: Told, *, late: bool = False) -> Iterator[dict[str, Any]]:
+    """The facts of a case in the order of arrival. Each is said when it begins to hold, or if it is told
+    `late`, after all of that, one a day.
+    """
+    for n, one in enumerate(told):
+        yield {
+            "uuid": f"{group}-{n}", "group_id": group, "arrival": n, "name": "LIVES_IN",
+            "source": f"{group}-Ann", "target": f"{group}-{one.state}", "fact": f"Ann lives in {one.state}.",
+            "said_at": day(100 + n if late else one.at), "valid_at": day(one.at), "invalid_at": day(one.until),
+        }  # fmt: skip
+
+
+async def held(
+    memory: Memory, cases: Iterable[Told], window: int | str, **more: Any
+) -> list[list[Held]]:
+    """What the graph says of each case, all of which are told in one run."""
+    cases = list(cases)
+    facts = [row for n, told in enumerate(cases) for row in rows(f"g{n}", told, **more)]
+    chosen: dict[str, Any] = {"params": {"window": window}}
+    if isinstance(window, str):
+        chosen = {"preset": window}
+    result = await memory.run(memory.here("told.yaml"), facts=facts, **chosen)
+    assert not result.failed
+    found = defaultdict(list)
+    for fact in (await memory.graph()).facts:
+        since, until = (
+            None if time is None else (time - at(0)).days
+            for time in (fact["valid_at"], fact["invalid_at"])
+        )
+        state = fact["fact"].removeprefix("Ann lives in ").removesuffix(".")
+        found[fact["group_id"]].append(Held(state, since, until))  # type: ignore[arg-type]
+    return [sorted(found[f"g{n}"]) for n in range(len(cases))]
+
+
+def overlapping(facts: Sequence[Held]) -> bool:
+    """Whether two states hold at one time."""
+    never = 1 << 30
+    return any(
+        a.state != b.state and a.since < (b.until or never) and b.since < (a.until or never)
+        for a, b in combinations(facts, 2)
+    )
+
+
+def distinct(
+    count: int, states: Sequence[str], ends: Sequence[int | None] = (None,)
+) -> Iterator[Told]:
+    """Statements of distinct times, in every order of arrival."""
+    for times in permutations(range(2, 2 * count + 1, 2)):
+        for chosen in product(product(states, ends), repeat=count):
+            yield [
+                Statement(state, time, end and time + end)
+                for time, (state, end) in zip(times, chosen, strict=True)
+            ]
+
+
+@windows
+async def test_three_statements_of_two_states_in_every_order(
+    memory: Memory, window: int | str
+) -> None:
+    cases = list(distinct(3, ("Rome", "Porto")))
+    assert await held(memory, cases, window) == [timeline(told) for told in cases]
+
+
+@pytest.mark.parametrize("window", [2, "all"])
+async def test_three_statements_some_of_which_say_when_they_end(
+    memory: Memory, window: int | str
+) -> None:
+    """Of a state that is told more than once, the graph forgets to which statement an end belongs."""
+    cases = list(distinct(3, ("Rome", "Porto"), (None, 3)))
+    found = await held(memory, cases, window)
+    for told, facts in zip(cases, found, strict=True):
+        assert not overlapping(facts), (told, facts)
+        ending = {one.state for one in told if one.until}
+        if all(sum(one.state == state for one in told) == 1 for state in ending):
+            assert facts == timeline(told), told
+
+
+@pytest.mark.parametrize("window", [1, 2])
+async def test_the_same_again_at_one_time(memory: Memory, window: int | str) -> None:
+    """Equal times are one statement, unless two states contradict each other from the same time."""
+    places = ("Rome", "Porto")
+    cases = [
+        told
+        for times in product((1, 2, 3), repeat=3)
+        for told in (
+            [Statement(state, time) for state, time in zip(states, times, strict=True)]
+            for states in product(places, repeat=3)
+        )
+        if len(set(times)) < 3
+        and not any(a.at == b.at and a.state != b.state for a, b in combinations(told, 2))
+    ]
+    assert await held(memory, cases, window) == [timeline(told) for told in cases]
+
+
+@pytest.mark.parametrize("window", [1, 3, "all"])
+async def test_six_statements_of_three_states(memory: Memory, window: int | str) -> None:
+    chance = random.Random(29)
+    cases = [
+        [
+            Statement(chance.choice(("Rome", "Porto", "Oslo")), time)
+            for time in chance.sample(range(30), 6)
+        ]
+        for _ in range(60)
+    ]
+    assert await held(memory, cases, window) == [timeline(told) for told in cases]
+
+
+async def test_of_two_states_from_one_time_the_same_words_again_end_neither(memory: Memory) -> None:
+    """An exception: nobody is asked about a fact in the words of a known one that holds."""
+    told = [Statement("Rome", 1), Statement("Porto", 1), Statement("Rome", 2)]
+    assert await held(memory, [told], 1) == [[Held("Porto", 1, None), Held("Rome", 1, None)]]
+    assert timeline(told) == [Held("Porto", 1, 2), Held("Rome", 1, None)]
+
+
+async def test_a_restatement_counts_from_when_it_was_said(memory: Memory) -> None:
+    """An exception: of a statement that repeats a stored fact the graph keeps the episode, not the date."""
+    told = [Statement("Rome", 1), Statement("Rome", 3), Statement("Porto", 2)]
+    assert await held(memory, [told], 1, late=True) == [
+        [Held("Porto", 2, None), Held("Rome", 1, 2)]
+    ]
+    assert timeline(told) == [Held("Porto", 2, 3), Held("Rome", 1, 2), Held("Rome", 3, None)]
