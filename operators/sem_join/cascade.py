@@ -218,7 +218,7 @@ def _near(lefts: Iterable[str], rights: Iterable[str], least: float) -> set[tupl
 def _hashes(text: str) -> object:
     from datasketch import MinHash
 
-    letters = "".join(c for c in text.lower() if c.isalnum() or c == "'")
+    letters = "".join(c for c in key(text) if c.isalnum() or c == "'")
     grams = [
         letters[i : i + 3].encode("utf-8", "surrogatepass") for i in range(max(len(letters) - 2, 1))
     ]

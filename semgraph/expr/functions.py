@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import math
 import re
+import unicodedata
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -27,42 +29,112 @@ if TYPE_CHECKING:
 _NAMESPACE = uuid.UUID("5e3a1f0c-9d1b-5c55-8a40-6f7d2c1b9e10")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _SHORT = 500  # characters
+HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+HANGUL = "\u1100-\u11ff\u3131-\u318e\uac00-\ud7ff"
+HIRAGANA, KATAKANA = "\u3041-\u309f\u30fc", "\u30a0-\u30ff\u31f0-\u31ff\uff66-\uff9f"
+SOUTH_EAST = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
+)
+"""Characters of scripts that put no blanks between words, or attach particles; for `[...]`."""
+_PAIRED = re.compile(f"[{HIRAGANA}{KATAKANA}{SOUTH_EAST}]")
+_UNDIVIDED = re.compile(f"[{HAN}{HANGUL}{HIRAGANA}{KATAKANA}{SOUTH_EAST}]")
+_PART = re.compile(
+    f"[{HAN}{HANGUL}]|[{HIRAGANA}]+|[{KATAKANA}]+|[{SOUTH_EAST}]+"
+    f"|[^{HAN}{HANGUL}{HIRAGANA}{KATAKANA}{SOUTH_EAST}]+"
+)
+_RARE = re.compile("[\U00010000-\U0001efff]")
 _SENTENCE_END = re.compile(r"[.!?…。！？](?=\s|$)")
 
 
+def normalized(text: str) -> str:
+    """A text in lower case and Unicode's form NFKC: equal for composed and decomposed accents, full
+    and half width.
+    """
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).lower())
+
+
 def key(text: str) -> str:
-    r"""Lower case, white space collapsed and trimmed: equal for two spellings of one name.
+    r"""Normalized, white space collapsed and trimmed: equal for two spellings of one name.
 
     >>> key("  Project\u00a0PHOENIX ")
     'project phoenix'
     """
-    return " ".join(text.lower().split())
+    return " ".join(normalized(text).split())
 
 
 def words(text: str) -> str:
-    r"""The words of a text in lower case, one blank between them: what full-text queries are made
-    of.
+    r"""The words of a text, normalized, one blank between them: letters and digits, with the marks
+    on them.
 
     >>> words('O\'Neil AND "TechCorp"~2')
     'o neil and techcorp 2'
     """
-    return " ".join(_WORD.findall(text.lower()))
+    return " ".join(runs(normalized(text)))
 
 
 def word_count(text: str) -> int:
     """How many words `words` finds."""
-    return len(_WORD.findall(text))
+    return len(runs(normalized(text)))
+
+
+def runs(text: str) -> list[str]:
+    """The words of a text as it writes them."""
+    if text.isascii():
+        return _WORD.findall(text)
+    rare = _RARE.search(text) is not None
+    return _with_marks(r"\w[\w{}]*", rare).findall(text.replace("_", " "))
+
+
+def terms(text: str) -> list[str]:
+    """The words of a text as full text compares them: with simple case folding, so that a final
+    sigma equals any other, and cut where a script has no blanks between words.
+
+    >>> terms("Ada \u6e05\u83ef\u3067\u3059\u3088")
+    ['ada', '\u6e05', '\u83ef', '\u3067\u3059', '\u3059\u3088']
+    """
+    text = normalized(text)
+    if text.isascii():
+        return _WORD.findall(text)
+    text = "".join(f if len(f := c.casefold()) == 1 else c for c in text)
+    found = runs(text)
+    if _UNDIVIDED.search(text) is None:
+        return found
+    return [term for word in found for part in _PART.findall(word) for term in _pairs(part)]
+
+
+def letters(text: str) -> list[str]:
+    """The characters of a text, each with the marks on it."""
+    return _with_marks(r".[{}\u1160-\u11ff]*", True).findall(text)
+
+
+def _pairs(part: str) -> list[str]:
+    if _PAIRED.match(part) is None or len(listed := letters(part)) == 1:
+        return [part]
+    return [a + b for a, b in pairwise(listed)]
+
+
+@cache
+def _with_marks(pattern: str, rare: bool) -> re.Pattern[str]:
+    """`{}` stands for Unicode's marks; the rare ones, outside the basic plane, make it ten times
+    slower.
+    """
+    codes = [*range(0x300, 0xFE00), *range(0xFE10, 0x1F000 if rare else 0x10000)]
+    marks = (chr(n) for n in codes if unicodedata.category(chr(n)) in ("Mn", "Mc"))
+    return re.compile(pattern.format("".join(marks)))
 
 
 def _grams(text: str) -> frozenset[str]:
-    signs = "".join(c for c in text.lower() if c.isalnum() or c == "'")
+    text = normalized(text)
+    signs = "".join(c for c in text if c.isalnum() or c == "'" or unicodedata.category(c)[0] == "M")
     count = max(len(signs) - 2, 1) if signs else 0
     return frozenset(signs[i : i + 3] for i in range(count))
 
 
 def alike(left: str, right: str) -> float:
-    """Jaccard similarity of the 3-grams of two names; letters, digits and apostrophes count, blanks
-    do not.
+    """Jaccard similarity of the 3-grams of two names; letters, marks, digits and apostrophes count,
+    blanks do not.
 
     >>> alike("Alice Chen", "alice chen")
     1.0
@@ -78,7 +150,7 @@ def char_entropy(text: str) -> float:
     >>> char_entropy("abab")
     1.0
     """
-    counts = Counter(c for c in text.lower() if not c.isspace())
+    counts = Counter(c for c in normalized(text) if not c.isspace())
     total = sum(counts.values())
     return sum(-n / total * math.log2(n / total) for n in counts.values()) if total else 0.0
 
@@ -124,12 +196,12 @@ def distinct_words(text: str) -> frozenset[str]:
     """The words of a text, each once. Short texts are compared with many others, one after
     another.
     """
-    return _kept(text) if len(text) <= _SHORT else frozenset(_WORD.findall(text.lower()))
+    return _kept(text) if len(text) <= _SHORT else frozenset(terms(text))
 
 
 @lru_cache(maxsize=16_384)
 def _kept(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(text.lower()))
+    return frozenset(terms(text))
 
 
 def overlaid(held: str, more: str) -> str:

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from semgraph.expr.functions import words
 from semgraph.expr.scalar import LEFT, PAIRS, STEP, STORED
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import VECTOR
@@ -216,16 +215,11 @@ def _no_later(
 async def method_values(
     node: Search, left: Batch, embed: EmbedTextsOf, now: datetime | None
 ) -> list[pa.Array]:  # type: ignore[type-arg]
-    """For each method, the rows' values: plain words for full text, vectors for `nearest`, the
-    value itself for `equal`.
-    """
+    """For each method, the rows' values: vectors for `nearest`, else the value itself."""
     columns: list[pa.Array[Any]] = []
     for by in node.methods:
         sought = await column_of(by.to, node.input, left, now)
-        if by.via == "fulltext":
-            texts = [None if text is None else words(text) for text in sought.column("x")]
-            columns.append(pa.array(texts, pa.string()))
-        elif by.via == "nearest" and not node.given_as_vector(by):
+        if by.via == "nearest" and not node.given_as_vector(by):
             name, texts = f"vector to compare with {by.prop}", sought.column("x")
             columns.append(await vectors_of(left, name, texts, embed, node.graph.partition))
         else:

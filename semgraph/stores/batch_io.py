@@ -610,7 +610,8 @@ def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
             f"attributes of {what} are no JSON object", hint='write {"name": value, ...}'
         )
     for name in attributes:
-        if not name or name in {*label.columns, *label.derived, *label.ignore}:
+        own = name in {*label.columns, *label.derived, *label.ignore} or name.startswith(RESERVED)
+        if not name or own:
             why = "is a property of its own" if name else "is no name"
             raise _bad_name(f'attribute "{name}" of {what} {why}')
     return {name: value for name, value in attributes.items() if value is not None}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
 
 import pytest
 
+from semgraph.expr.functions import key
 from tests.plans.conftest import Memory, both_stores
+from tests.stores.test_names import NAMES, forms
 
 
 async def given(memory: Memory, *entities: tuple[str, str]) -> None:
@@ -100,3 +103,19 @@ async def test_such_an_end_is_resolved_as_names_are(memory: Memory) -> None:
 async def test_an_entity_keeps_the_name_that_it_has(memory: Memory) -> None:
     await memory.hear("I lead Project Kite.", "I like PROJECT KITE.")
     assert (await memory.graph()).names == ["Ann", "Project Kite"]
+
+
+@both_stores
+async def test_a_name_in_any_script_and_form_is_that_entity(memory: Memory) -> None:
+    names = list({key(name): name for _, name in NAMES}.values())
+    await given(memory, *((unicodedata.normalize("NFC", name), "") for name in names))
+    asked = [(n, form) for n, name in enumerate(names) for form in forms(name)]
+    mentions = [
+        {"uuid": f"m{i}", "episode": "e", "group_id": "g", "turn": 1, "nth": i, "name": form}
+        | {"name_key": key(form), "content": form, "history": []}
+        for i, (_, form) in enumerate(asked)
+    ]
+    found = (await memory.run("resolve_entities", of=mentions)).tables["named"].to_pylist()
+    entities = {row["uuid"]: row["entity"] for row in found}
+    assert [name for i, (n, name) in enumerate(asked) if entities[f"m{i}"] != f"u{n}"] == []
+    assert memory.model.calls["match"] == 0

@@ -4,6 +4,8 @@ edge are known.
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 import pytest
 
@@ -137,4 +139,12 @@ def test_many_words_become_several_queries_none_of_which_is_too_large():
     "values", [None, [], ["", "g"], ["g h"], ["ärger"], [f"g{i}" for i in range(50)]]
 )
 def test_partitions_that_do_not_go_into_a_query_are_left_to_the_test_after_it(values):
-    assert lucene_queries("heron", ["name"], "group_id", values) == ['+(name:"heron")']
+    [query] = lucene_queries("heron", ["name"], "group_id", values)
+    assert query.startswith('+(name:"heron" name:')
+
+
+def test_a_text_cannot_leave_its_quotes():
+    text = 'a" OR uuid:* OR "b\\" c\\\\" name:x~2 *:* [a TO z] (d) AND NOT /e/ f* ?g ^9 {h}'
+    [query] = lucene_queries(text, ["name"], "", None)
+    bare = re.sub(r'"(?:[^"\\]|\\.)*"', "Q", query)
+    assert set(bare.removeprefix("+(").removesuffix(")").split()) == {"name:Q"}

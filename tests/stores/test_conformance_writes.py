@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import DataError, StoreUnavailable
-from semgraph.stores.base import Method, NodeWrite
+from semgraph.expr import parse_type
+from semgraph.logical.schema import Graph
+from semgraph.stores.base import Method, NodeWrite, WriteBatch
 
 
 async def scan(store, label, *properties):
@@ -176,6 +178,7 @@ async def test_attributes_are_replaced_whole(store, world):
         {"attributes": {"uuid": "other"}},
         {"attributes": {"group_id": "other"}},
         {"attributes": {"name_embedding": [1.0]}},
+        {"attributes": {"_SemgraphJson": ["a"]}},
         {"attributes": '["no object"]'},
         {"attributes": "{not json"},
     ],
@@ -196,6 +199,73 @@ async def test_labels_and_attributes_are_any_text(store, world):
         [read] = (await store.scan("Person", ("labels", "attributes"), None, ())).to_pylist()
         assert read["labels"] == labels
         assert json.loads(read["attributes"]) == attributes
+
+
+NESTED = {
+    "address": {"city": "Porto", "lines": ["a", None], "geo": {"at": [41.1, -8.6]}},
+    "children": [{"name": "Bo"}, {"name": "Cy"}],
+    "grid": [[1, 2], [3]],
+    "mixed": [1, 2.5, "x", None, True],
+    "holes": [None],
+    "empty": {},
+    "none": [],
+    "large": 2**70,
+    "looks": '{"a":1}',
+    "list": "[1, 2]",
+    "plain": ["x", "y"],
+    "text": "naïve",
+}
+
+
+@pytest.mark.parametrize("create", [False, True])
+async def test_nested_attributes_are_what_was_written(store, world, create):
+    how = {"create": frozenset({"attributes"})} if create else {}
+    edge = {"uuid": "k", "source": "a", "target": "b", "attributes": NESTED}
+    await world.commit(
+        store,
+        world.write("Person", {"uuid": "a", "attributes": NESTED}, {"uuid": "b"}, **how),
+        world.write("KNOWS", edge, **how),
+    )
+    for label, key in (("Person", "a"), ("KNOWS", "k")):
+        assert json.loads((await values(store, label, "attributes"))[key]) == NESTED
+    pattern = world.pattern("(p:Person {uuid: k})", p=("attributes",))
+    [hit] = (await store.match(pattern, world.rows(k=["a"]))).column("p").to_pylist()
+    assert json.loads(hit["attributes"]) == NESTED
+    await world.commit(store, world.write("Person", {"uuid": "a", "attributes": {"plain": "x"}}))
+    assert (await values(store, "Person", "attributes"))["a"] == '{"plain":"x"}'
+
+
+async def test_nested_properties_are_what_was_written(home, world):
+    kinds = {
+        "one": "struct<a: int64, b: list<string>>",
+        "many": "list<struct<a: int64, at: timestamp>>",
+        "grid": "list<list<double>>",
+        "free": "json",
+        "frees": "list<json>",
+        "times": "list<timestamp>",
+        "days": "list<date>",
+    }
+    graph = Graph.build(
+        {"graph": "nested", "key": "uuid", "partition": "group_id",
+         "nodes": {"Thing": {"properties": kinds}}, "edges": {}}
+    )  # fmt: skip
+    row = {
+        "uuid": "a",
+        "one": {"a": 1, "b": ["x", "y"]},
+        "many": [{"a": 1, "at": world.at(1)}, {"a": None, "at": None}],
+        "grid": [[1.5], [], [2.0, 3.0]],
+        "free": '{"a":[1,{"b":null}]}',
+        "frees": ['{"a":1}', "[1,2]", '"x"'],
+        "times": [world.at(1), world.at(2)],
+        "days": [world.at(1).date()],
+    }
+    async with home.open(graph, None) as store:
+        kinds_of = {name: parse_type(kind).arrow for name, kind in kinds.items()}
+        schema = pa.schema([("uuid", pa.string()), ("group_id", pa.string()), *kinds_of.items()])
+        table = pa.Table.from_pylist([{"group_id": "g", **row}], schema=schema)
+        await store.commit(WriteBatch([NodeWrite("Thing", table)]))
+        [read] = (await store.scan("Thing", list(kinds), None, ())).to_pylist()
+    assert {name: read[name] for name in kinds} == {name: row[name] for name in kinds}
 
 
 async def test_json_is_kept_in_canonical_form(store, world):

@@ -8,6 +8,8 @@ version made. It is never made anew.
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -16,15 +18,21 @@ from typing import Any
 
 import neo4j
 import pytest
+import yaml
 
 from semgraph.errors import StoreUnavailable
-from semgraph.stores.base import Method, Store
+from semgraph.expr.functions import key
+from semgraph.logical.schema import Graph
+from semgraph.stores.base import Method, Store, WriteBatch
 from semgraph.stores.neo4j.store import Neo4jStore
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.conftest import without_schema
 from tests.stores.conftest import GRAPH, World
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "stores"
+MEMORY = Graph.build(
+    yaml.safe_load((FIXTURES.parents[2] / "plans" / "graph.yaml").read_text("utf-8"))
+)
 
 
 async def fill(store: Store, world: World) -> None:
@@ -212,4 +220,108 @@ async def test_a_server_that_was_a_part_of_a_divided_store_is_only_read(
     with pytest.raises(StoreUnavailable, match="is part 2 of 2 of a store .* run the plans"):
         await part.ensure(GRAPH, 4)
     await part.aclose()
+    await store.aclose()
+
+
+OLD_NAMES = ["Mu\u0308ller", "清华大学", "हिन्दी", "Ada Lovelace"]
+"""As version 0.2 stored them: each word a run of letters, with simple case folding."""
+
+
+def _old_words(text: str, partition: int) -> str:
+    found = re.findall(r"[^\W_]+", text.lower())
+    return " ".join(f"{word}_{partition}" for word in found)
+
+
+def file_of_0_2(path: Path) -> None:
+    """A file of version 0.2 with entities of some names, as its code wrote them."""
+    shutil.copy(FIXTURES.parent / "v0_2" / "graph.db", path)
+    con = sqlite3.connect(path)
+    con.create_function("partition_words", 2, lambda t, n: t and _old_words(t, n))
+    rows = [(f"n{i}", name, name.lower()) for i, name in enumerate(OLD_NAMES)]
+    sql = "INSERT INTO \"Entity\" (uuid, group_id, name, name_key) VALUES (?, 'demo', ?, ?)"
+    con.executemany(sql, rows)
+    con.commit()
+    con.close()
+
+
+async def found_by(store: Store, world: World, *texts: str) -> list[set[tuple[str, int]]]:
+    """The names that each text finds, by its words or as a whole."""
+    methods = [Method("fulltext", "name", "text", k=3), Method("equal", "name_key", "key", k=3)]
+    query = world.query("Entity", *methods, properties=("name",))
+    groups = ["demo"] * len(texts)
+    rows = world.rows(text=list(texts), key=[key(text) for text in texts], group_id=groups)
+    [hits] = await store.search([query], rows)
+    found: list[set[tuple[str, int]]] = [set() for _ in texts]
+    for hit in hits.to_pylist():
+        found[hit["_q"]].add((hit["name"], hit["method"]))
+    return found
+
+
+@pytest.mark.parametrize("writes", [False, True])
+async def test_the_words_and_keys_of_a_file_of_0_2_are_recomputed(
+    world: World, tmp_path: Path, writes: bool
+) -> None:
+    path = tmp_path / "graph.db"
+    file_of_0_2(path)
+    before = path.read_bytes()
+    store = SqliteStore(path)
+    await (store.ensure if writes else store.attach)(MEMORY, None)
+    texts = ["M\u00fcller", "我在清华大学学习", "हिन्दी"]
+    named, sentence, whole = await found_by(store, world, *texts)
+    assert named == {(OLD_NAMES[0], 0), (OLD_NAMES[0], 1)}
+    assert sentence == {(OLD_NAMES[1], 0)}
+    assert whole == {(OLD_NAMES[2], 0), (OLD_NAMES[2], 1)}
+    assert writes or path.read_bytes() == before
+    if writes:
+        await store.commit(WriteBatch([world.delete("Entity", *(f"n{i}" for i in range(4)))]))
+        assert await found_by(store, world, *texts) == [set()] * 3
+        await store.aclose()
+        with sqlite3.connect(path) as con:
+            full = '"Entity#text#node_name_and_summary"'
+            con.execute(f"INSERT INTO {full} ({full}) VALUES ('integrity-check')")
+            [version] = con.execute("PRAGMA user_version").fetchone()
+        assert version == 3
+    await store.aclose()
+
+
+async def test_graphs_of_a_file_are_brought_up_to_date_one_by_one(
+    world: World, tmp_path: Path
+) -> None:
+    path = tmp_path / "graph.db"
+    file_of_0_2(path)
+    other = SqliteStore(path)
+    await other.ensure(GRAPH, None)
+    await other.aclose()
+    store = SqliteStore(path)
+    await store.ensure(MEMORY, None)
+    [named] = await found_by(store, world, "M\u00fcller")
+    assert named == {(OLD_NAMES[0], 0), (OLD_NAMES[0], 1)}
+    await store.aclose()
+
+
+async def test_the_keys_of_a_database_of_0_2_are_recomputed_on_request(
+    world: World, neo4j_database: Any
+) -> None:
+    server = neo4j_database
+    store = Neo4jStore(server.uri, server.user, server.password)
+    await store.ensure(MEMORY, None)
+    with neo4j.GraphDatabase.driver(server.uri, auth=(server.user, server.password)) as driver:
+        for n, name in enumerate(OLD_NAMES):
+            values = {"uuid": f"n{n}", "group_id": "demo", "name": name, "name_key": name.lower()}
+            driver.execute_query("CREATE (n:Entity) SET n = $values", values=values)
+        driver.execute_query("CALL db.awaitIndexes(60)")
+    for opened in (store.ensure, store.attach):
+        await opened(MEMORY, None)
+        await found_by(store, world, "Ada")
+        [note] = store.notes
+        assert note.startswith("1 Entity have a name_key of an earlier version")
+        assert "build_indices_and_constraints" in note
+    [named] = await found_by(store, world, "M\u00fcller")
+    assert named == {(OLD_NAMES[0], 0)}
+    report = await store.migrate(MEMORY, None, drop=False)
+    assert "filled: name_key of 1 Entity" in report
+    assert "filled: name_key of 1 Entity" not in await store.migrate(MEMORY, None, drop=False)
+    [named] = await found_by(store, world, "M\u00fcller")
+    assert named == {(OLD_NAMES[0], 0), (OLD_NAMES[0], 1)}
+    assert store.notes == ()
     await store.aclose()

@@ -26,6 +26,9 @@ ROW = "q"
 DERIVED = "derived"
 MARK, HEAD, SHARD = f"{RESERVED}Mark", f"{RESERVED}Head", f"{RESERVED}Shard"
 
+NESTED = f"{RESERVED}Json"
+"""The property that names the attributes which are JSON, as Neo4j has no objects in properties."""
+
 
 def quoted(name: str) -> str:
     """A label, property or column as an identifier."""

@@ -338,6 +338,19 @@ def count_lacking(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
     )
 
 
+def count_outdated(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
+    """A query for how many rows have a key that an earlier version made of a text in another form
+    of Unicode. It reads the index of the key alone.
+    """
+    return _for_each(
+        graph,
+        places,
+        lambda pattern, d: (
+            f"MATCH {pattern} WHERE n.{quoted(d.name)} IS NOT NFKC NORMALIZED\nWITH count(n) AS number"
+        ),
+    )
+
+
 def _for_each(
     graph: Graph, places: Iterable[tuple[str, str]], part: Callable[[str, Derived], str]
 ) -> str:
@@ -365,14 +378,24 @@ def rows_lacking(
     )
 
 
-def fill(graph: Graph, label: Label, derived: Derived) -> str:
-    """A statement that stores a derived text property of `$rows`, each with key, text and value,
-    where it is missing.
+def rows_to_check(graph: Graph, label: Label, derived: Derived, limit: int) -> str:
+    """A query for the rows behind the key `$after` whose text is not ASCII: key, text, and the stored
+    property that derives from it.
     """
+    key, of, value = (f"n.{quoted(name)}" for name in (graph.key, derived.of, derived.name))
+    return (
+        f"MATCH {pattern_of(label)}\nWHERE {key} > $after AND {key} IS :: STRING NOT NULL AND {value} IS NOT NULL\n"
+        f"AND {of} IS :: STRING NOT NULL AND NOT {of} =~ '[\\\\x00-\\\\x7f]*'\n"
+        f"RETURN {key}, {of}, {value} ORDER BY {key} LIMIT {limit}"
+    )
+
+
+def fill(graph: Graph, label: Label, derived: Derived) -> str:
+    """A statement that stores a derived text property of `$rows`, each with key, text and value."""
     pattern = pattern_of(label, inner=f" {{{quoted(graph.key)}: row.k}}")
     return (
         f"UNWIND $rows AS row\nMATCH {pattern}\n"
-        f"WHERE n.{quoted(derived.name)} IS NULL AND n.{quoted(derived.of)} = row.of\n"
+        f"WHERE n.{quoted(derived.of)} = row.of\n"
         f"SET n.{quoted(derived.name)} = row.value\nRETURN count(n)"
     )
 

@@ -6,15 +6,24 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from semgraph.errors import EngineError
-from semgraph.expr.functions import overlap
-from semgraph.expr.functions import words as plain_words
+from semgraph.expr.functions import (
+    HAN,
+    HANGUL,
+    HIRAGANA,
+    KATAKANA,
+    SOUTH_EAST,
+    letters,
+    overlap,
+    runs,
+)
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Method, SearchQuery
 from semgraph.stores.batch_io import (
@@ -374,7 +383,7 @@ def _further(method: Method, passed: int, fetched: int, limit: int) -> int:
     return max(_MORE * limit, math.ceil(2 * (method.ranked or 1) * fetched / max(passed, 1)))
 
 
-# Full text in Lucene's language, made of plain words: quoted, so that nothing in them is syntax.
+# Full text in Lucene's language: quoted, so that nothing in a text is syntax.
 
 MOST_CLAUSES = 1000
 _MOST_PARTITIONS = 20
@@ -388,16 +397,16 @@ def lucene_queries(
     hit.
 
     Args:
-        text: Its words are looked for, as `words` finds them.
+        text: Its words are looked for, as Lucene's standard analyser cuts them.
         properties: Of the index, to look into.
         partition: The partition property, if it is in the index, else "".
         values: Partitions to which hits are confined; None: all. Analysed as text, so this only
             spares reading: the exact test comes after.
 
     >>> lucene_queries('who "AND', ["name"], "group_id", ["g1"])
-    ['+(group_id:"g1"^0) +(name:"who" name:"and")']
+    ['+(group_id:"g1"^0) +(name:"who" name:"AND" name:"\uff57\uff48\uff4f" name:"\uff21\uff2e\uff24")']
     """
-    words = list(dict.fromkeys(plain_words(text or "").split()))
+    words = list({w.lower() if w.isascii() else w: w for w in _words(text or "")}.values())
     at_once = max(1, MOST_CLAUSES // len(properties))
     prefix = ""
     if (
@@ -408,9 +417,61 @@ def lucene_queries(
     ):
         prefix = f"+({' '.join(f'{partition}:{_phrase(value)}^0' for value in values)}) "
     return [
-        f"{prefix}+({' '.join(f'{name}:{_phrase(word)}' for word in words[i : i + at_once] for name in properties)})"
+        f"{prefix}+({' '.join(f'{name}:{word}' for word in words[i : i + at_once] for name in properties)})"
         for i in range(0, len(words), at_once)
     ]
+
+
+_BLANKS = re.compile(
+    r"[^\s!#$%&()*+\-/<=>?@\[\\\]^`{|}~\u2010-\u2015\u3000-\u3003\u3008-\u301f\uff01-\uff06\uff08-\uff0b\uff0d\uff0f]+"
+)
+"""What has no blank in it, nor another sign that always divides words."""
+_ENDS = "'\".,:;\u2019\u2026\uff07\uff0c\uff0e\uff1a\uff1b"
+_TOKEN = re.compile(f"[{HAN}{HIRAGANA}]|[{KATAKANA}]+|[^{HAN}{HIRAGANA}{KATAKANA}]+")
+"""How the analyser cuts letters of scripts without blanks."""
+_WHOLE = re.compile(f"[{HANGUL}{KATAKANA}{SOUTH_EAST}]")
+"""What it leaves in one piece, although words in it have no blanks between them."""
+_EAST = re.compile(f"[{SOUTH_EAST}]")
+_LONGEST, _INNER, _PARTS, _SHORT, _NAME = 255, 16, 3_000, 1_000, 64
+"""Characters of a token; letters of a word that is looked for within one, and how many such words of
+a text; characters of a text that is looked for in full width too, and of one that may be a name.
+"""
+_WIDTHS = {ord(unicodedata.normalize("NFKD", chr(n))[0]): chr(n) for n in range(0xFF01, 0xFFBF)}
+_COMPOSED = {"\u0e4d\u0e32": "\u0e33", "\u0ecd\u0eb2": "\u0eb3", "\u0565\u0582": "\u0587"}
+_DECOMPOSED = re.compile("|".join(_COMPOSED))
+"""Thai, Lao and Armenian letters that are usual, and that NFKC divides."""
+
+
+def _words(text: str) -> Iterator[str]:
+    """The words of a text and of its other forms in Unicode, as a query names them: the analyser
+    changes neither accents nor widths. Signs within a word, as in O'Brien, divide it or do not, so
+    that it is looked for both ways.
+    """
+    forms = [text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC", "NFKD"))]
+    if len(text) <= _SHORT:
+        forms += [form.translate(_WIDTHS) for form in forms[-2:]]
+    forms.append(_DECOMPOSED.sub(lambda match: _COMPOSED[match[0]], text))
+    for form in dict.fromkeys(forms):
+        for piece in _BLANKS.findall(form):
+            for token in (token for run in runs(piece) for token in _TOKEN.findall(run)):
+                yield _phrase(token)
+                if _WHOLE.search(token):
+                    yield from _within(token, len(text))
+            if runs(piece) and len(piece := piece.strip(_ENDS)) <= _LONGEST:
+                yield _phrase(piece)
+
+
+def _within(token: str, size: int) -> Iterator[str]:
+    """The words that may be in a token of a text of so many characters, and the tokens that begin
+    with it. Of a short text in a script of South-East Asia the tokens that have it in them: that
+    reads all tokens of the index.
+    """
+    listed, most = letters(token), min(_INNER, _PARTS // size)
+    for start in range(len(listed)):
+        for end in range(start + 2, min(start + most, len(listed)) + 1):
+            yield _phrase("".join(listed[start:end]))
+    if 1 < len(listed) <= _INNER:
+        yield f"*{token}*" if size <= _NAME and _EAST.search(token) else f"{token}*"
 
 
 def _phrase(word: str) -> str:

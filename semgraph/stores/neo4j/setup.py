@@ -41,11 +41,14 @@ class MissingDerived:
     Args:
         bolt: The connection.
         graph: Says what derives from what.
+        outdated: How many rows have a key as an earlier version made it, of the properties counted
+            so far in this process.
         counts: How many rows lack which, of the properties counted so far.
     """
 
     bolt: Bolt
     graph: Graph
+    outdated: dict[Place, int] = field(default_factory=dict)
     counts: dict[Place, int] = field(default_factory=dict)
     _checked: set[Place] = field(default_factory=set)
     _values: dict[Place, dict[str, Any]] = field(default_factory=dict)
@@ -58,6 +61,10 @@ class MissingDerived:
         """
         new = sorted(place for place in set(places) - self._checked if self._is_text(*place))
         self._checked.update(new)
+        keys = [p for p in new if p not in self.outdated and self._derived(*p).by == "key"]
+        if keys:
+            found = await self._counted(schema.count_outdated(self.graph, keys))
+            self.outdated |= dict.fromkeys(keys, 0) | found
         maybe = await self._counted(schema.count_without(self.graph, new)) if new else {}
         counts = (
             await self._counted(schema.count_lacking(self.graph, sorted(maybe))) if maybe else {}
@@ -85,6 +92,11 @@ class MissingDerived:
         return [
             f"{number:,} {label} have no {name}: it is computed from {self._derived(label, name).of} in memory, for this run"
             for (label, name), number in self.counts.items()
+        ] + [
+            f"{number:,} {label} have a {name} of an earlier version, by which some spellings of their "
+            f"{self._derived(label, name).of} do not find them. The plan build_indices_and_constraints recomputes it"
+            for (label, name), number in self.outdated.items()
+            if number and label in self.graph.labels
         ]
 
     def _derived(self, label: str, name: str) -> Derived:
@@ -296,23 +308,35 @@ class Setup:
         return int(number)
 
     async def _fill(self, label: Label, derived: Derived) -> int:
-        """Store a derived text property of all rows that lack it; of how many."""
+        """Store a derived text property of all rows that lack it, or have it as an earlier version
+        made it; of how many.
+        """
+        total, after = 0, ""
         read = schema.rows_lacking(self.graph, label, derived, confined=False, limit=_BATCH)
-        write = schema.fill(self.graph, label, derived)
-        total = 0
         while records := await self.bolt.read(read):
-            texts = dict.fromkeys((key, text) for key, _, text in records)
-            rows = [{"k": key, "of": text, "value": derive(derived, text)} for key, text in texts]
-
-            async def work(tx: AsyncManagedTransaction, rows: list[dict[str, str]] = rows) -> int:
-                [[number]] = await self.bolt.run(tx, write, {"rows": rows})
-                return int(number)
-
-            number = await self.bolt.write(work)
+            number = await self._store(label, derived, [(key, of) for key, _, of in records])
             total += number
             if not number:
                 break
+        read = schema.rows_to_check(self.graph, label, derived, limit=_BATCH)
+        while records := await self.bolt.read(read, {"after": after}):
+            after = records[-1][0]
+            old = [(key, of) for key, of, value in records if derive(derived, of) != value]
+            total += await self._store(label, derived, old) if old else 0
         return total
+
+    async def _store(self, label: Label, derived: Derived, texts: list[tuple[str, str]]) -> int:
+        """Store a derived property of some rows, each a key and a text; of how many."""
+        rows = [
+            {"k": key, "of": of, "value": derive(derived, of)} for key, of in dict.fromkeys(texts)
+        ]
+        write = schema.fill(self.graph, label, derived)
+
+        async def work(tx: AsyncManagedTransaction) -> int:
+            [[number]] = await self.bolt.run(tx, write, {"rows": rows})
+            return int(number)
+
+        return await self.bolt.write(work)
 
 
 def _name(index: schema.Index) -> str:

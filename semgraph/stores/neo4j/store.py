@@ -143,6 +143,7 @@ class Neo4jStore:
         database: str | None = None,
     ) -> None:
         self._bolt = Bolt(uri, user, password, database)
+        self._outdated: dict[tuple[str, str], int] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -240,7 +241,7 @@ class Neo4jStore:
     def _take(self, opened: OpenedState, empty: frozenset[str] = frozenset()) -> None:
         """Use this state; rows that lack derived properties are counted again."""
         self._opened, self._graph, self._lengths.known = opened, opened.graph, dict(opened.lengths)
-        self._missing_derived = MissingDerived(self._bolt, opened.graph)
+        self._missing_derived = MissingDerived(self._bolt, opened.graph, self._outdated)
         self._indexes = replace(
             schema.usable(opened.graph, opened.indexes),
             incomplete=self._missing_derived.places,
@@ -272,6 +273,7 @@ class Neo4jStore:
         await self._bolt.open()
         self._graph = graph
         report = await Setup(self._bolt, graph).migrate(dimensions, drop=drop)
+        self._outdated.clear()
         existing, statistics = await self._inspect(graph, dimensions)
         self._take(OpenedState.of(graph, dimensions, existing, statistics.dimensions))
         self._undone = []

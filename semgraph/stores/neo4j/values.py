@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from math import isfinite, isnan
 from typing import Any
@@ -16,7 +17,7 @@ from semgraph.logical.schema import Graph, Label
 from semgraph.stores.batch_io import column, further_labels, json_form
 from semgraph.stores.conditions import Value, evaluate
 from semgraph.stores.left_out import LeftOut, struct_array
-from semgraph.stores.neo4j.cypher import sent
+from semgraph.stores.neo4j.cypher import NESTED, sent
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -91,11 +92,12 @@ def _vector(value: Any, wanted: Any) -> Any:
 def _back(value: Any, kind: Type) -> Any:
     if value is None:
         return None
+    if kind.name in ("list", "struct") and isinstance(value, str):
+        value = json.loads(value)
     if kind.item is not None:
-        return [
-            _back(item, kind.item)
-            for item in (json.loads(value) if isinstance(value, str) else value)
-        ]
+        return [_back(item, kind.item) for item in value]
+    if kind.name == "struct":
+        return {name: _back(value[name], inner) for name, inner in kind.fields}
     back: Callable[[Any], Any] = _BACK.get(kind.name, _only(str))
     return back(value)
 
@@ -139,7 +141,13 @@ def time_of(value: Any) -> datetime:
 
 def _attributes(value: Mapping[str, Any]) -> str:
     """The properties that are not declared, as JSON."""
-    return canonical_json({name: _plain(held) for name, held in value.items() if held is not None})
+    plain = {n: _plain(held) for n, held in value.items() if held is not None and n != NESTED}
+    for name in value.get(NESTED) or ():
+        with suppress(
+            LookupError, TypeError, ValueError
+        ):  # another program may have stored something else
+            plain[name] = json.loads(plain[name])
+    return canonical_json(plain)
 
 
 def _plain(value: Any) -> Any:
@@ -158,7 +166,6 @@ def _plain(value: Any) -> Any:
 _BACK: Mapping[str, Callable[[Any], Any]] = {
     "timestamp": time_of,
     "date": _date,
-    "struct": json.loads,
     "json": _json,
     "int64": _only(int, float),
     "double": _only(float, int),

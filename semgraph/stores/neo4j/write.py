@@ -42,6 +42,7 @@ from semgraph.stores.neo4j.cypher import (
     KEEP_PLAN,
     LISTS,
     MARK,
+    NESTED,
     hidden,
     pattern_of,
     quoted,
@@ -87,7 +88,9 @@ def rows_of(prepared: PreparedMerge) -> list[dict[str, Any]]:
         row["l"] = labels or []
     for row, attributes in zip(rows, prepared.attributes, strict=False):
         if attributes is not None:
-            flat = {n: v if _storable(v) else canonical_json(v) for n, v in attributes.items()}
+            nested = sorted(n for n, v in attributes.items() if not _storable(v))
+            flat = attributes | {n: canonical_json(attributes[n]) for n in nested}
+            flat |= {NESTED: nested} if nested else {}
             if "attributes" in create:
                 row["c"] |= flat
             else:
@@ -142,11 +145,11 @@ def refuse_long(value: Any, what: str) -> None:
 
 
 def _storable(value: Any) -> bool:
-    """Whether Neo4j has properties of this kind: no objects, no lists of several kinds, no larger
-    integers.
+    """Whether Neo4j has properties of this kind: no objects, no lists of several kinds or with NULL,
+    no larger integers.
     """
     if isinstance(value, list):
-        plain = all(_storable(item) and not isinstance(item, list) for item in value)
+        plain = all(_storable(item) and not isinstance(item, list | None) for item in value)
         return plain and len({type(item) for item in value}) <= 1
     return not isinstance(value, dict) and not (isinstance(value, int) and abs(value) >= _INT64)
 

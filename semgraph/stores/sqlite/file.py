@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from semgraph.errors import DataError, EngineError, StoreUnavailable
-from semgraph.expr.functions import words
 from semgraph.private import create_private, private_folder, refusal
 from semgraph.stores.base import record_round_trip
 from semgraph.stores.sqlite.values import add_labels, list_holds, lists_meet, partition_words, unite
@@ -163,7 +162,6 @@ class File:
     ) -> None:
         for function in (partition_words, list_holds, lists_meet, unite, add_labels):
             con.create_function(function.__name__, 2, function, deterministic=True)
-        con.create_function("words", 1, _or_null(words), deterministic=True)  # of files of layout 1
         modules = {name for (name,) in con.execute("PRAGMA module_list")}
         check_library(sqlite3.sqlite_version, modules, self.name)
         check(con)
@@ -285,7 +283,3 @@ def check_library(version: str, modules: Collection[str], store: str) -> None:
     if lacks:
         msg = f"{store}  the SQLite {version} of this Python {lacks}. Use another Python, or another store."
         raise StoreUnavailable(msg)
-
-
-def _or_null(function: Callable[[str], str]) -> Callable[[str | None], str | None]:
-    return lambda text: None if text is None else function(text)

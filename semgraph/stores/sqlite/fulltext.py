@@ -295,8 +295,8 @@ class TextRanking(Protocol):
         """Some rows; those without any of the words are left out."""
         ...
 
-    def plain_words(self, ids: Sequence[int]) -> Iterable[frozenset[str]]:
-        """The words of some rows, as `overlap` compares them."""
+    def words_of(self, ids: Sequence[int]) -> Iterable[frozenset[str]]:
+        """The words of some rows."""
         ...
 
 
@@ -345,10 +345,10 @@ class InMemory:
         rows = set(ids)
         return [hit for block in self._blocks for hit in self._hits(block, rows)]
 
-    def plain_words(self, ids: Sequence[int]) -> Iterable[frozenset[str]]:
-        """As `TextRanking.plain_words`."""
+    def words_of(self, ids: Sequence[int]) -> Iterable[frozenset[str]]:
+        """As `TextRanking.words_of`."""
         for row in ids:
-            yield next(block.rows[row].plain for block in self._blocks if row in block.rows)
+            yield next(block.rows[row].words for block in self._blocks if row in block.rows)
 
     def _hits(self, block: WordBlock, rows: set[int] | None) -> Hits:
         """The rows of a block that hold a word; only some rows unless None."""
@@ -377,8 +377,8 @@ class RarestFirst:
         """As `TextRanking.score`."""
         return self.index.score(ids, self.words)
 
-    def plain_words(self, ids: Sequence[int]) -> Iterable[frozenset[str]]:
-        """As `TextRanking.plain_words`."""
+    def words_of(self, ids: Sequence[int]) -> Iterable[frozenset[str]]:
+        """As `TextRanking.words_of`."""
         texts = {row: cells for row, _, *cells in self.index.texts(ids)}
         for row in ids:
             yield distinct_words(" ".join(t for t in texts[row] if isinstance(t, str)))
@@ -486,7 +486,7 @@ class FullText:
 
 def _by_overlap(best: TextRanking, hits: Hits, text: str) -> Hits:
     """Hits by the words that they share with a text, best first, ties by key."""
-    sought, words = distinct_words(text), best.plain_words([row for _, _, row in hits])
+    sought, words = distinct_words(text), best.words_of([row for _, _, row in hits])
     shared = (
         (-overlap_of(sought, own), key, row) for (_, key, row), own in zip(hits, words, strict=True)
     )

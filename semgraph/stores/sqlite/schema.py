@@ -16,13 +16,13 @@ label or property can have:
 
 Triggers keep full text and vectors in step with the labels' tables. FTS5 deletes a row only if it
 gets the same words again, so the result of `partition_words` belongs to the layout: if it changes,
-`SCHEMA` must change.
+`SCHEMA` must change. `#meta` has by label the layout in which its words and derived texts are.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -36,7 +36,7 @@ from semgraph.stores.left_out import LeftOut
 from semgraph.stores.sqlite.values import AFFINITY
 
 APPLICATION = 0x53474D31
-SCHEMA = 2
+SCHEMA = 3
 ID = '"#id"'
 _OWN = {
     "#meta": "(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
@@ -347,8 +347,10 @@ def is_current(
     if layouts.get(graph) == version:
         return True
     existing = _existing_objects(con)
-    if any(_is_old(name, sql, existing) for name, sql in _objects(tables).items()) or any(
-        _missing_columns(con, table) for table in tables.values()
+    if (
+        any(_is_old(name, sql, existing) for name, sql in _objects(tables).items())
+        or any(_missing_columns(con, table) for table in tables.values())
+        or outdated(con, tables)
     ):
         return False
     layouts[graph] = version
@@ -360,11 +362,22 @@ def _is_old(name: str, sql: str, existing: Mapping[str, str]) -> bool:
     return name not in existing if holds_data else existing.get(name) != sql
 
 
+def outdated(con: sqlite3.Connection, tables: Mapping[str, Table]) -> list[Table]:
+    """The tables whose words and derived texts an earlier version made."""
+    current = dict(con.execute('SELECT name, value FROM "#meta"'))
+    return [table for name, table in tables.items() if current.get(f"words of {name}") != SCHEMA]
+
+
 def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> None:
-    """Create what is missing and recreate what the graph declares differently now, within a
-    transaction that writes.
+    """Create what is missing, recreate what the graph declares differently now, and recompute the
+    words and derived texts of an earlier version, within a transaction that writes.
     """
     existing = _existing_objects(con)
+    old = outdated(con, tables) if "#meta" in existing else []
+    for full in (_words_name(t.label, index) for t in old for index in t.label.fulltext):
+        if full in existing:
+            con.execute(f"DROP TABLE {quote(full)}")
+            del existing[full]
     for name, sql in _objects(tables).items():
         if _is_old(name, sql, existing):
             if name in existing:
@@ -377,6 +390,9 @@ def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> No
                 affinity = AFFINITY.get(tables[name].columns[column].name, "TEXT")
                 con.execute(f"ALTER TABLE {quote(name)} ADD COLUMN {quote(column)} {affinity}")
     con.execute("INSERT OR IGNORE INTO \"#meta\" VALUES ('version', 0)")
+    _fill_derived(con, old, "{name} IS NOT derive({of})")
+    made = [(f"words of {name}", SCHEMA) for name in tables]
+    con.executemany('INSERT OR REPLACE INTO "#meta" VALUES (?, ?)', made)
     con.execute(f"PRAGMA application_id = {APPLICATION}")
     con.execute(f"PRAGMA user_version = {SCHEMA}")
 
@@ -423,14 +439,21 @@ def fill_derived(
     """Store what rows lack, within a transaction that writes; how many rows, by label and
     property.
     """
+    return _fill_derived(con, tables.values(), "{name} IS NULL")
+
+
+def _fill_derived(
+    con: sqlite3.Connection, tables: Iterable[Table], where: str
+) -> dict[tuple[str, str], int]:
     counts: dict[tuple[str, str], int] = {}
-    for table in tables.values():
+    for table in tables:
         for derived in table.label.derived.values():
             if derived.by == "embed":
                 continue
             con.create_function("derive", 1, TEXT_FUNCTIONS[derived.by].python, deterministic=True)
             name, of = quote(derived.name), quote(derived.of)
-            sql = f"UPDATE {table.name} SET {name} = derive({of}) WHERE {name} IS NULL AND typeof({of}) = 'text'"
+            which = f"typeof({of}) = 'text' AND {where.format(name=name, of=of)}"
+            sql = f"UPDATE {table.name} SET {name} = derive({of}) WHERE {which}"
             if number := con.execute(sql).rowcount:
                 counts[table.label.name, derived.name] = number
     return counts

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semgraph.errors import DataError
-from semgraph.expr.functions import canonical_json, words
+from semgraph.expr.functions import canonical_json, terms
 from semgraph.expr.types import Type
 from semgraph.stores.batch_io import Vectors
 
@@ -111,13 +111,8 @@ _kept_counts = lru_cache(maxsize=16_384)(_counts)
 
 
 def indexed_words(text: str) -> list[str]:
-    """The words of a text in the full-text index: those of `words`, with simple case folding, so
-    that a final sigma equals any other.
-    """
-    listed = words(text) if isinstance(text, str) else ""  # no bytes of another program
-    if not listed.isascii():
-        listed = "".join(f if len(f := c.casefold()) == 1 else c for c in listed)
-    return listed.split()
+    """The words of a text in the full-text index."""
+    return terms(text) if isinstance(text, str) else []  # no bytes of another program
 
 
 def partition_words(text: str | None, partition: int | None) -> str | None:

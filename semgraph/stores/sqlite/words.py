@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from sys import intern
 from typing import NamedTuple
 
-from semgraph.expr.functions import distinct_words
 from semgraph.stores.sqlite.values import word_counts
 
 _ROW_BYTES, _WORD_BYTES = 500, 150
@@ -20,13 +19,11 @@ class IndexedRow(NamedTuple):
         key: Its key.
         length: How many words its texts have.
         words: These words, each once.
-        plain: The same before case folding, as `overlap` compares them.
     """
 
     key: str
     length: int
     words: frozenset[str]
-    plain: frozenset[str]
 
 
 class WordBlock:
@@ -53,10 +50,10 @@ class WordBlock:
             self._remove(row)
         texts = [text for text in texts if isinstance(text, str)]  # no bytes of another program
         counts, length = word_counts(tuple(texts))
-        words, plain = frozenset(map(intern, counts)), distinct_words(" ".join(texts))
+        words = frozenset(map(intern, counts))
         for word in words:
             self.postings.setdefault(word, {})[row] = counts[word]
-        self.rows[row] = IndexedRow(key, length, words, words if plain == words else plain)
+        self.rows[row] = IndexedRow(key, length, words)
         self._words += len(words)
 
     def _remove(self, row: int) -> None:
