@@ -1,7 +1,7 @@
 """What holds after statements that arrive in any order and are read any number together.
 
-Memories with times (graphiti, mem0g) follow `timeline`. Mem0 has no past: of a matter it keeps one
-memory, that of the statement that arrived last.
+Memories with times (graphiti, mem0g) follow `timeline`. Mem0 has no past: of a matter it keeps the
+statement that arrived last.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ async def tell(memory: Any, told: Sequence[Told], together: Sequence[int], **opt
     """Tell each case in a conversation of its own, in one run for each part of it."""
     for part in range(len(together)):
         turns = [
-            turn(one.at, f"I live in {one.state}.", conversation=f"c{n}")
-            | {"id": f"c{n}-{one.at}"}
+            turn(one.at, f"I live in {one.state}.", conversation=f"c{n}") | {"id": f"c{n}-{one.at}"}
             for n, case in enumerate(told)
             for one in _parts(case, together)[part]
         ]
@@ -55,7 +54,9 @@ def spans(rows: Sequence[dict[str, Any]], count: int, **names: str) -> list[list
     found = defaultdict(list)
     zero = turn(0, "")["at"]
     for row in rows:
-        since, until = (row[names[name]] and (row[names[name]] - zero).days for name in ("at", "until"))
+        since, until = (
+            row[names[name]] and (row[names[name]] - zero).days for name in ("at", "until")
+        )
         state = row[names["text"]].removesuffix(".").rpartition(" ")[2]
         found[row[names["group"]]].append(Held(state, since, until))
     return [sorted(found[f"c{n}"]) for n in range(count)]
@@ -103,13 +104,33 @@ async def test_graphiti_in_windows_of_all_turns(memory: Any, preset: str) -> Non
     assert found == [timeline(case) for case in told]
 
 
-@ARRIVING
-async def test_mem0_keeps_what_arrived_last(
-    memory: Any, together: tuple[int, ...], window: int
-) -> None:
+@pytest.mark.parametrize("together", [(3,), (1, 1, 1)], ids=str)
+async def test_mem0_keeps_what_arrived_last(memory: Any, together: tuple[int, ...]) -> None:
+    """One home, that of the statement which arrived last; a statement of an earlier time than a
+    memory of another home is kept beside it.
+    """
     mem0, told = memory("mem0"), list(cases(together))
-    await tell(mem0, told, together, params={"pair": window})
+    await tell(mem0, told, together, params={"pair": 1})
     found = defaultdict(list)
     for row in await mem0.rows("Memory"):
         found[row["conversation"]].append(row["text"].removesuffix(".").rpartition(" ")[2])
-    assert [found[f"c{n}"] for n in range(len(told))] == [[case[-1].state] for case in told]
+    for n, case in enumerate(told):
+        assert case[-1].state in found[f"c{n}"], case
+        if list(case) == sorted(case, key=lambda one: one.at):
+            assert found[f"c{n}"] == [case[-1].state], case
+        assert len(found[f"c{n}"]) == len(set(found[f"c{n}"])), case
+
+
+async def test_mem0_keeps_a_memory_that_the_same_pair_replaces_and_says_again(memory: Any) -> None:
+    mem0 = memory("mem0")
+    await mem0.tell(turn(1, "I live in Oslo."))
+    await mem0.tell(turn(2, "I live in Riga."), turn(3, "I live in Oslo."))
+    (row,) = await mem0.rows("Memory")
+    assert (row["text"], row["turns"]) == ("Ada Costa lives in Oslo.", ["t1", "t3"])
+
+
+async def test_mem0_compares_statements_with_memories_and_not_with_each_other(memory: Any) -> None:
+    """What one pair tells of a matter without a memory is kept whole, until the next statement."""
+    mem0 = memory("mem0")
+    await mem0.tell(turn(1, "I live in Oslo."), turn(2, "I live in Riga."))
+    assert len(await mem0.rows("Memory")) == 2
