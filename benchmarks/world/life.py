@@ -133,10 +133,8 @@ def _chain(
     back = bool(hard.returns) and draw.random() < hard.returns
     often = draw.choice((2, 3, 4) if back else (0, 1, 1, 2))
     changes = sorted(draw.sample(range(_SETTLED, DAYS - 60, 30), often))
-    if back:
-        where = _to_and_fro(draw, targets, often + 1)
-    else:
-        where = draw.sample(targets, min(len(targets), often + 1))
+    few = min(len(targets), often + 1)
+    where = _to_and_fro(draw, targets, often + 1) if back else draw.sample(targets, few)
     if len(changes) == 2 and again and draw.random() < 0.5:
         where[2] = where[0]
     starts = [
