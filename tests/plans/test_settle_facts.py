@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks.world import Fault, StandIn
-from tests.plans.conftest import Memory, at, both_stores
+from tests.plans.conftest import Memory, at, both_stores, loaded
 
 Remember = Callable[[StandIn], Memory]
 
@@ -141,7 +141,7 @@ async def test_a_date_that_cannot_be_had_is_missing_and_the_fact_is_not(remember
 @pytest.mark.parametrize("reach", ["group", "shared_end"])
 async def test_a_fact_between_others_is_ended_too(memory: Memory, reach: str) -> None:
     said = ("I lead Project Kite.", "Bob(user): I lead Project Kite.")
-    await memory.hear(*said, use={"find": f"find_rivals(reach={reach})"})
+    await memory.hear(*said, params={"reach": reach})
     graph = await memory.graph()
     assert graph.fact("Ann leads")["invalid_at"] == graph.fact("Bob leads")["valid_at"]
 
@@ -151,8 +151,15 @@ async def test_reach_says_where_contradictions_are_looked_for(
     memory: Memory, reach: str, calls: int
 ) -> None:
     said = ("I work at Luma.", "Bob(user): Carl works at Acme.")
-    await memory.hear(*said, use={"find": f"find_rivals(reach={reach})"})
+    await memory.hear(*said, params={"reach": reach})
     assert memory.model.calls["verdict"] == calls
+
+
+def test_from_when_a_fact_without_a_date_holds_is_said_to_the_model(memory: Memory) -> None:
+    undated = "when it was said if it is told as true now, else null"
+    plan = loaded("add_episode", params={"undated": undated})
+    shown = memory.session.explain(plan, format="prompts", width=1000)
+    assert f"without a date in the message, {undated}." in shown
 
 
 async def test_facts_of_one_episode_are_not_compared_with_each_other(memory: Memory) -> None:
