@@ -172,7 +172,6 @@ async def test_a_restatement_counts_from_when_it_was_said(memory: Memory) -> Non
     assert timeline(told) == [Held("Porto", 2, 3), Held("Rome", 1, 2), Held("Rome", 3, None)]
 
 
-
 def without(told: Told, places: Sequence[int]) -> Told:
     """The statements that remain."""
     return [one for n, one in enumerate(told) if n not in places]
