@@ -112,7 +112,7 @@ async def test_three_statements_of_two_states_in_every_order(
     assert await held(memory, cases, window) == [timeline(told) for told in cases]
 
 
-@windows
+@pytest.mark.parametrize("window", [2, "all"])
 async def test_three_statements_some_of_which_say_when_they_end(
     memory: Memory, window: int | str
 ) -> None:
@@ -126,7 +126,7 @@ async def test_three_statements_some_of_which_say_when_they_end(
             assert facts == timeline(told), told
 
 
-@windows
+@pytest.mark.parametrize("window", [1, 2])
 async def test_the_same_again_at_one_time(memory: Memory, window: int | str) -> None:
     """Equal times are one statement, unless two states contradict each other from the same time."""
     places = ("Rome", "Porto")
