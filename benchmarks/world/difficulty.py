@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Difficulty:
     """How messages state facts; benchmarks/world/README.md lists the features of each level.
 
-    With equal seeds, difficulties of one level have the same truth.
+    With equal seeds, difficulties of one level have the same truth, but for those who go back.
 
     Args:
         name: The name in tables.
@@ -20,12 +20,15 @@ class Difficulty:
         talk: Rate of messages of small talk between others; four times as often it is in a message
             with statements.
         slips: Rate of slips in people's names.
+        returns: Rate of homes, jobs and leads that change several times and return to an earlier
+            one.
     """
 
     name: str
     level: int
     talk: float = 0.0
     slips: float = 0.0
+    returns: float = 0.0
 
 
 LEVELS = {
@@ -35,6 +38,9 @@ LEVELS = {
         Difficulty("1", 1, talk=0.05),
         Difficulty("2", 2, talk=0.05, slips=0.05),
         Difficulty("talkative", 1, talk=0.25),
+        Difficulty("returns", 1, returns=0.7),
     )
 }
-"""0 to 2, each harder than the one before; level 1 with more small talk."""
+"""0 to 2, each harder than the one before; level 1 with more small talk, and with people who go
+back.
+"""

@@ -83,12 +83,12 @@ def live(draw: random.Random, people: int, hard: Difficulty) -> Truth:
     projects = _things("j", "project", names.projects(draw, min(100, max(2, people // 3))))
     spans: list[Span] = []
     for person in persons:
-        spans += _chain(draw, "home", person, places)
-        spans += _chain(draw, "job", person, firms, gaps=hard.level > 0, again=hard.level > 1)
+        spans += _chain(draw, "home", person, places, hard)
+        spans += _chain(draw, "job", person, firms, hard, gaps=hard.level > 0, again=hard.level > 1)
         if hard.level > 0 and draw.random() < 0.5:
             spans.append(_old_job(draw, person, firms, spans))
     for project in projects:
-        spans += _leaders(draw, project, persons, gaps=hard.level > 0)
+        spans += _leaders(draw, project, persons, hard)
     spans += _acquaintances(draw, persons)
     spans += [end for span in spans if (end := _ending(span, spans))]
     numbered = tuple(replace(span, key=f"f{i}") for i, span in enumerate(spans))
@@ -122,6 +122,7 @@ def _chain(
     kind: str,
     person: Thing,
     targets: list[Thing],
+    hard: Difficulty,
     *,
     gaps: bool = False,
     again: bool = False,
@@ -129,8 +130,11 @@ def _chain(
     """Consecutive spans: from before the beginning, with up to two changes. Jobs may have gaps, and
     may be resumed.
     """
-    changes = sorted(draw.sample(range(_SETTLED, DAYS - 60, 30), draw.choice((0, 1, 1, 2))))
-    where = draw.sample(targets, min(len(targets), len(changes) + 1))
+    back = bool(hard.returns) and draw.random() < hard.returns
+    often = draw.choice((2, 3, 4) if back else (0, 1, 1, 2))
+    changes = sorted(draw.sample(range(_SETTLED, DAYS - 60, 30), often))
+    few = min(len(targets), often + 1)
+    where = _to_and_fro(draw, targets, often + 1) if back else draw.sample(targets, few)
     if len(changes) == 2 and again and draw.random() < 0.5:
         where[2] = where[0]
     starts = [
@@ -144,6 +148,15 @@ def _chain(
         yield Span("", kind, person, where[i], since, until)
 
 
+def _to_and_fro(draw: random.Random, things: list[Thing], count: int) -> list[Thing]:
+    """So many of a few things, the first of them again after the second, no two in a row equal."""
+    few = draw.sample(things, min(len(things), 3))
+    found = [few[0], few[1], few[0]]
+    while len(found) < count:
+        found.append(draw.choice([one for one in few if one != found[-1]]))
+    return found
+
+
 def _old_job(draw: random.Random, person: Thing, firms: list[Thing], spans: list[Span]) -> Span:
     """A job from before the first, mentioned long after its end."""
     mine = [span for span in spans if span.source == person and span.kind == "job"]
@@ -155,16 +168,21 @@ def _old_job(draw: random.Random, person: Thing, firms: list[Thing], spans: list
 
 
 def _leaders(
-    draw: random.Random, project: Thing, persons: list[Thing], *, gaps: bool
+    draw: random.Random, project: Thing, persons: list[Thing], hard: Difficulty
 ) -> Iterator[Span]:
-    """Who leads a project: one, or two after each other."""
+    """Who leads a project: one, or two after each other, of whom the first may lead it again."""
     starts = [START - timedelta(days=draw.randrange(50, 700))]
-    if draw.random() < 0.6:
-        starts.append(START + timedelta(days=draw.randrange(_SETTLED, DAYS - 60)))
-    leaders = draw.sample(persons, len(starts))
+    if hard.returns and draw.random() < hard.returns:
+        days = sorted(draw.sample(range(_SETTLED, DAYS - 60, 30), 2))
+        starts += [START + timedelta(days=day) for day in days]
+        leaders = _to_and_fro(draw, persons, 3)
+    else:
+        if draw.random() < 0.6:
+            starts.append(START + timedelta(days=draw.randrange(_SETTLED, DAYS - 60)))
+        leaders = draw.sample(persons, len(starts))
     for i, since in enumerate(starts):
         until = starts[i + 1] if i + 1 < len(starts) else None
-        if until and gaps and draw.random() < 0.4:
+        if until and hard.level > 0 and draw.random() < 0.4:
             until -= timedelta(days=20)
         yield Span("", "lead", leaders[i], project, since, until)
 

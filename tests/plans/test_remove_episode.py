@@ -51,7 +51,7 @@ async def test_removing_what_was_added_last_restores_the_graph(memory: Memory) -
         calls = memory.model.calls.total()
         await hear(memory, last, saga="tour")
         added = memory.model.calls.total() - calls
-        result = await remove(memory, f"e{last}", params={"reopen": True})
+        result = await remove(memory, f"e{last}")
         assert plain(await memory.graph(), await memory.around()) == before, last
         assert result.meter.total().calls_issued == 0
         assert added > 0
@@ -74,14 +74,78 @@ async def test_facts_go_that_no_other_episode_states_and_the_others_forget_it(
     assert (graph.episodes, graph.entities, graph.facts, graph.mentions) == ([], [], [], [])
 
 
-async def test_what_an_episode_ended_stays_ended_unless_it_is_to_be_reopened(
-    memory: Memory,
-) -> None:
+async def test_what_an_episode_ended_holds_again(memory: Memory) -> None:
     await hear(memory, 0, 3)
     await remove(memory, "e3")
-    ended = (await memory.graph()).fact("Ann works at Luma")
-    assert ended["invalid_at"] == at(3)
+    fact = (await memory.graph()).fact("Ann works at Luma")
+    assert (fact["invalid_at"], fact["expired_at"]) == (None, None)
     assert (await memory.graph()).names == ["Ann", "Luma"]
+
+
+async def test_as_in_graphiti_what_an_episode_ended_stays_ended(memory: Memory) -> None:
+    await hear(memory, 0, 3)
+    await remove(memory, "e3", preset="graphiti")
+    assert (await memory.graph()).fact("Ann works at Luma")["invalid_at"] == at(3)
+
+
+HOMES = ("Rome", "Oslo", "Rome", "Rome", "Bern")
+
+
+async def live(memory: Memory, *texts: str, dated: str = "") -> None:
+    """Homes that are told one after the other, each a run, with its place for a uuid."""
+    for n, home in enumerate(texts):
+        text = f"Ann(user): I live in {home}{dated if n == 0 else ''}."
+        await memory.hear(memory.episode(text, at(n), uuid=f"e{n}"))
+
+
+async def lived(memory: Memory) -> list[tuple[str, Any, Any, list[str]]]:
+    """Where Ann lived, from when until when, and the episodes that say so."""
+    facts = [f for f in (await memory.graph()).facts if f["name"] == "LIVES_IN"]
+    return sorted((f["fact"][13:-1], f["valid_at"], f["invalid_at"], f["episodes"]) for f in facts)
+
+
+@both_stores
+async def test_a_home_that_is_removed_unites_those_before_and_after(memory: Memory) -> None:
+    await live(memory, *HOMES)
+    assert await lived(memory) == [
+        ("Bern", at(4), None, ["e4"]),
+        ("Oslo", at(1), at(2), ["e1"]),
+        ("Rome", at(0), at(1), ["e0"]),
+        ("Rome", at(2), at(4), ["e2", "e3"]),
+    ]
+    await remove(memory, "e2")  # Rome is told later, and Oslo ends later
+    assert await lived(memory) == [
+        ("Bern", at(4), None, ["e4"]),
+        ("Oslo", at(1), at(3), ["e1"]),
+        ("Rome", at(0), at(1), ["e0"]),
+        ("Rome", at(3), at(4), ["e3"]),
+    ]
+    await remove(memory, "e1")
+    assert await lived(memory) == [
+        ("Bern", at(4), None, ["e4"]), ("Rome", at(0), at(4), ["e0", "e3"]),
+    ]  # fmt: skip
+    graph = await memory.graph()
+    (uuid,) = (f["uuid"] for f in graph.facts if f["fact"] == "Ann lives in Rome.")
+    assert {e["uuid"] for e in graph.episodes if uuid in e["entity_edges"]} == {"e0", "e3"}
+    await remove(memory, "e4", "e0")
+    assert await lived(memory) == [("Rome", at(3), None, ["e3"])]
+
+
+async def test_a_removed_home_gives_way_to_the_one_after_it(memory: Memory) -> None:
+    """Nobody was asked about the other two: what ended the removed one ends the one before it."""
+    await live(memory, "Rome", "Oslo", "Bern")
+    await remove(memory, "e1")
+    assert await lived(memory) == [
+        ("Bern", at(2), None, ["e2"]), ("Rome", at(0), at(2), ["e0"]),
+    ]  # fmt: skip
+
+
+async def test_a_day_that_a_removed_episode_named_stays(memory: Memory) -> None:
+    """An exception: the graph does not know which of its episodes named the day of a fact."""
+    await live(memory, "Rome", "Rome", dated=" since 2024-03-01")
+    await remove(memory, "e0")
+    ((_, since, until, episodes),) = await lived(memory)
+    assert (f"{since:%Y-%m-%d}", until, episodes) == ("2024-03-01", None, ["e1"])
 
 
 async def test_an_entity_stays_that_another_episode_mentions_or_a_fact_holds(

@@ -48,6 +48,11 @@ async def held(
         chosen = {"preset": window}
     result = await memory.run(memory.here("told.yaml"), facts=facts, **chosen)
     assert not result.failed
+    return await found_in(memory, len(cases))
+
+
+async def found_in(memory: Memory, count: int) -> list[list[Held]]:
+    """What the graph says of so many cases."""
     found = defaultdict(list)
     for fact in (await memory.graph()).facts:
         since, until = (
@@ -56,7 +61,26 @@ async def held(
         )
         state = fact["fact"].removeprefix("Ann lives in ").removesuffix(".")
         found[fact["group_id"]].append(Held(state, since, until))  # type: ignore[arg-type]
-    return [sorted(found[f"g{n}"]) for n in range(len(cases))]
+    return [sorted(found[f"g{n}"]) for n in range(count)]
+
+
+async def removed(
+    memory: Memory, cases: Sequence[Told], places: Sequence[Sequence[int]], **options: Any
+) -> list[list[Held]]:
+    """What the graph says of each case when the statements at some of its places are removed, all in
+    one run.
+    """
+    ids = {(e["group_id"], e["valid_at"]): e["uuid"] for e in (await memory.graph()).episodes}
+    uuids = [
+        ids[f"g{n}", day(told[place].at)]
+        for n, (told, which) in enumerate(zip(cases, places, strict=True))
+        for place in which
+    ]
+    result = await memory.run(
+        "remove_episode", episodes=[{"uuid": uuid} for uuid in uuids], **options
+    )
+    assert not result.failed
+    return await found_in(memory, len(cases))
 
 
 def overlapping(facts: Sequence[Held]) -> bool:
@@ -152,3 +176,45 @@ async def test_a_restatement_counts_from_when_it_was_said(memory: Memory) -> Non
         [Held("Porto", 2, None), Held("Rome", 1, 2)]
     ]
     assert timeline(told) == [Held("Porto", 2, 3), Held("Rome", 1, 2), Held("Rome", 3, None)]
+
+
+def without(told: Told, places: Sequence[int]) -> Told:
+    """The statements that remain."""
+    return [one for n, one in enumerate(told) if n not in places]
+
+
+@windows
+async def test_one_of_three_statements_removed(memory: Memory, window: int | str) -> None:
+    each = [(told, (n,)) for told in distinct(3, ("Rome", "Porto")) for n in range(3)]
+    cases, places = [told for told, _ in each], [which for _, which in each]
+    await held(memory, cases, window)
+    assert await removed(memory, cases, places) == [
+        timeline(without(told, which)) for told, which in each
+    ]
+
+
+async def test_one_after_the_other_removed(memory: Memory) -> None:
+    cases = list(distinct(3, ("Rome", "Porto")))
+    await held(memory, cases, 1)
+    for n in range(3):
+        found = await removed(memory, cases, [(n,)] * len(cases))
+        assert found == [timeline(told[n + 1 :]) for told in cases]
+    graph = await memory.graph()
+    assert (graph.facts, graph.episodes) == ([], [])
+
+
+@pytest.mark.parametrize("window", [1, "all"])
+@pytest.mark.parametrize("count", [1, 3])
+async def test_some_of_six_statements_of_two_states_removed(
+    memory: Memory, window: int | str, count: int
+) -> None:
+    chance = random.Random(31)
+    cases = [
+        [Statement(chance.choice(("Rome", "Porto")), time) for time in chance.sample(range(30), 6)]
+        for _ in range(40)
+    ]
+    places = [chance.sample(range(6), count) for _ in cases]
+    await held(memory, cases, window)
+    assert await removed(memory, cases, places) == [
+        timeline(without(told, which)) for told, which in zip(cases, places, strict=True)
+    ]

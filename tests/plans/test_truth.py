@@ -66,6 +66,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "one by one": {"params": {"window": 1}},
     "all at once": {"params": {"window": "all", "rivals": 60}},
     "one question for all that is open": {"use": {"judge": "judge_episode(fuse_dates=false)"}},
+    "five at once": {"params": {"window": 5, "rivals": 60}},
+    "all that are read": {"preset": "ready", "params": {"rivals": 60}},
 }
 
 
@@ -86,6 +88,20 @@ async def test_the_graph_equals_the_truth_of_the_world(
     be long enough.
     """
     world = World.make(seed, 2, difficulty)
+    await memory.hear(*world.rows, **OPTIONS[options])
+    assert right(against(await memory.graph(), world))
+
+
+@pytest.mark.parametrize(
+    ("seed", "options"),
+    [(2, "one by one"), (8, "five at once"), (3, "all at once"), (1, "all that are read")],
+)
+async def test_the_graph_equals_the_truth_of_people_who_go_back(
+    memory: Memory, seed: int, options: str
+) -> None:
+    world = World.make(seed, 2, "returns")
+    facts = Counter((f.source, f.relation, f.target) for f in world.gold().facts)
+    assert max(facts.values()) > 1
     await memory.hear(*world.rows, **OPTIONS[options])
     assert right(against(await memory.graph(), world))
 

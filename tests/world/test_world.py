@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import date, timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -110,6 +111,20 @@ def test_nobody_has_two_homes_or_jobs_and_nothing_two_leads_at_a_time(difficulty
         for relation, end in (("LIVES_IN", "source"), ("WORKS_AT", "source"), ("LEADS", "target")):
             each = Counter(getattr(f, end) for f in gold.facts if f.relation == relation)
             assert max(each.values(), default=1) == 1
+
+
+def test_people_who_go_back_have_two_homes_of_one_place_after_each_other() -> None:
+    facts = World.make(5, 10, "returns").gold().facts
+    for relation in ("LIVES_IN", "WORKS_AT", "LEADS"):
+        again = Counter((f.source, f.target) for f in facts if f.relation == relation)
+        assert max(again.values()) > 1
+        for ends in again:
+            held = sorted(
+                (f.valid_at, f.invalid_at)
+                for f in facts
+                if (f.relation, f.source, f.target) == (relation, *ends)
+            )
+            assert all(end and end < since for (_, end), (since, _) in pairwise(held))
 
 
 def test_a_message_about_a_move_ends_the_previous_home() -> None:
