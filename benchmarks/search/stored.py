@@ -28,7 +28,6 @@ KEPT = 100_000
 _SOURCES = (
     "benchmarks/search/memory.py", "benchmarks/world", "semgraph/stores/neo4j", "plans/graphs"
 )  # fmt: skip
-_SERVERS: list[Path] = []
 
 
 def store_of(kind: str, facts: int) -> Callable[[], Store]:
@@ -55,7 +54,9 @@ def graph() -> Graph:
 
 @cache
 def _folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="semgraph-search-"))
+    folder = Path(tempfile.mkdtemp(prefix="semgraph-search-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 @cache
@@ -79,7 +80,7 @@ def _server(facts: int) -> Path:
     else:
         folder = Path(tempfile.mkdtemp(dir=_folder()))
     filled = folder / "filled"
-    _SERVERS.append(folder)
+    atexit.register(stop, folder)  # before what is in the temporary folder goes
     start(folder)
     if not filled.exists():
         asyncio.run(_filled(local_store(folder), facts))
@@ -92,12 +93,3 @@ async def _filled(store: Store, facts: int) -> None:
         await store.ensure(graph(), DIMENSIONS)
         for batch in memory_of(facts).batches():
             await store.commit(batch)
-
-
-@atexit.register
-def _emptied() -> None:
-    """End the servers, and remove the temporary files."""
-    for server in _SERVERS:
-        stop(server)
-    if _folder.cache_info().currsize:
-        shutil.rmtree(_folder(), ignore_errors=True)

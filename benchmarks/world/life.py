@@ -14,6 +14,7 @@ from benchmarks.world.difficulty import Difficulty
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAYS = 400
+Ends = tuple["Thing", "Thing"]  # of a relation
 _SETTLED = 60  # days at the beginning without changes, so that everything can be stated once
 
 
@@ -84,7 +85,7 @@ def live(draw: random.Random, people: int, hard: Difficulty) -> Truth:
     spans: list[Span] = []
     for person in persons:
         spans += _chain(draw, "home", person, places, hard)
-        spans += _chain(draw, "job", person, firms, hard, gaps=hard.level > 0, again=hard.level > 1)
+        spans += _chain(draw, "job", person, firms, hard)
         if hard.level > 0 and draw.random() < 0.5:
             spans.append(_old_job(draw, person, firms, spans))
     for project in projects:
@@ -118,34 +119,33 @@ def _with_short_names(persons: list[Thing]) -> list[Thing]:
 
 
 def _chain(
-    draw: random.Random,
-    kind: str,
-    person: Thing,
-    targets: list[Thing],
-    hard: Difficulty,
-    *,
-    gaps: bool = False,
-    again: bool = False,
+    draw: random.Random, kind: str, person: Thing, targets: list[Thing], hard: Difficulty
 ) -> Iterator[Span]:
-    """Consecutive spans: from before the beginning, with up to two changes. Jobs may have gaps, and
-    may be resumed.
+    """Consecutive spans: from before the beginning, with up to two changes, or four of who goes back.
+    Jobs may have gaps from level 1 on, and may be resumed from level 2 on.
     """
+    level = hard.level if kind == "job" else 0
     back = bool(hard.returns) and draw.random() < hard.returns
     often = draw.choice((2, 3, 4) if back else (0, 1, 1, 2))
     changes = sorted(draw.sample(range(_SETTLED, DAYS - 60, 30), often))
     few = min(len(targets), often + 1)
     where = _to_and_fro(draw, targets, often + 1) if back else draw.sample(targets, few)
-    if len(changes) == 2 and again and draw.random() < 0.5:
+    if often == 2 and level > 1 and draw.random() < 0.5:
         where[2] = where[0]
     starts = [
         START - timedelta(days=draw.randrange(100, 2000)),
         *(START + timedelta(days=day) for day in changes),
     ]
-    for i, since in enumerate(starts):
-        until = starts[i + 1] if i + 1 < len(starts) else None
-        if until and gaps and draw.random() < 0.4:
-            until -= timedelta(days=20)
-        yield Span("", kind, person, where[i], since, until)
+    return _in_turn(draw, kind, [(person, one) for one in where], starts, level)
+
+
+def _in_turn(
+    draw: random.Random, kind: str, ends: list[Ends], starts: list[datetime], level: int
+) -> Iterator[Span]:
+    """Spans one after the other, of which the last is open; from level 1 on some have gaps between."""
+    for (source, target), since, end in zip(ends, starts, (*starts[1:], None), strict=True):
+        gap = timedelta(days=20 if end and level > 0 and draw.random() < 0.4 else 0)
+        yield Span("", kind, source, target, since, end and end - gap)
 
 
 def _to_and_fro(draw: random.Random, things: list[Thing], count: int) -> list[Thing]:
@@ -180,11 +180,7 @@ def _leaders(
         if draw.random() < 0.6:
             starts.append(START + timedelta(days=draw.randrange(_SETTLED, DAYS - 60)))
         leaders = draw.sample(persons, len(starts))
-    for i, since in enumerate(starts):
-        until = starts[i + 1] if i + 1 < len(starts) else None
-        if until and hard.level > 0 and draw.random() < 0.4:
-            until -= timedelta(days=20)
-        yield Span("", "lead", leaders[i], project, since, until)
+    return _in_turn(draw, "lead", [(one, project) for one in leaders], starts, hard.level)
 
 
 def _acquaintances(draw: random.Random, persons: list[Thing]) -> Iterator[Span]:
