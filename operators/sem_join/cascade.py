@@ -30,6 +30,7 @@ import math
 from collections.abc import Iterable
 from typing import Literal
 
+from semgraph.expr.functions import grams
 from semgraph.operator import (
     Context,
     Cost,
@@ -218,10 +219,6 @@ def _near(lefts: Iterable[str], rights: Iterable[str], least: float) -> set[tupl
 def _hashes(text: str) -> object:
     from datasketch import MinHash
 
-    letters = "".join(c for c in key(text) if c.isalnum() or c == "'")
-    grams = [
-        letters[i : i + 3].encode("utf-8", "surrogatepass") for i in range(max(len(letters) - 2, 1))
-    ]
     hashes = MinHash(num_perm=_PERMUTATIONS)
-    hashes.update_batch(grams)
+    hashes.update_batch([gram.encode("utf-8", "surrogatepass") for gram in grams(text) or ("",)])
     return hashes

@@ -125,7 +125,8 @@ def _with_marks(pattern: str, rare: bool) -> re.Pattern[str]:
     return re.compile(pattern.format("".join(marks)))
 
 
-def _grams(text: str) -> frozenset[str]:
+def grams(text: str) -> frozenset[str]:
+    """The 3-grams of a text's letters, marks, digits and apostrophes, as `alike` compares them."""
     text = normalized(text)
     signs = "".join(c for c in text if c.isalnum() or c == "'" or unicodedata.category(c)[0] == "M")
     count = max(len(signs) - 2, 1) if signs else 0
@@ -139,7 +140,7 @@ def alike(left: str, right: str) -> float:
     >>> alike("Alice Chen", "alice chen")
     1.0
     """
-    a, b = _grams(left), _grams(right)
+    a, b = grams(left), grams(right)
     return len(a & b) / len(a | b) if a and b else 0.0
 
 
