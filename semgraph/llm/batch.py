@@ -373,12 +373,9 @@ class Batched(Wrapper):
         self._answered = self._answered or await self._journal.knows(self.name)
         earlier = [each for each in await self._journal.open_batches() if each.model == self.name]
         if self._sent is None:  # another request may have come first
-            self._sent = {
-                key: sent
-                for each in earlier
-                for sent in (_Sent(earlier=each),)
-                for key in each.keys
-            }
+            self._sent = {}
+            for each in earlier:
+                self._sent |= dict.fromkeys(each.keys, _Sent(earlier=each))
 
     # -- sending
 

@@ -103,10 +103,8 @@ FOREIGN = FaultKind(
     "a reply of another protocol, such as a page (after a good reply: as an empty one)",
     "endpoint",
     "server",
-    (),
-    (),
-    _ADDRESS,
-    _FEW,
+    remedy=_ADDRESS,
+    attempts=_FEW,
 )
 UNREACHABLE = FaultKind(
     "no connection: refused, an unknown host, no secure connection", "run", "connection"

@@ -179,7 +179,7 @@ async def run_sharded(request: RunRequest, resources: Resources, spec: EngineSpe
     """
     division = Division.of(trimmed(request), _sizes(request.inputs))
     refuse_unshared(request, resources)
-    if not _sizes(request.inputs)[division.input]:
+    if not request.inputs[division.input].num_rows:
         return await run_plan(request, resources)
     engine = await asyncio.to_thread(RayEngine, spec)
     try:

@@ -453,11 +453,12 @@ def _words(text: str) -> Iterator[str]:
     forms.append(_DECOMPOSED.sub(lambda match: _COMPOSED[match[0]], text))
     for form in dict.fromkeys(forms):
         for piece in _BLANKS.findall(form):
-            for token in (token for run in runs(piece) for token in _TOKEN.findall(run)):
+            tokens = [token for run in runs(piece) for token in _TOKEN.findall(run)]
+            for token in tokens:
                 yield _phrase(token)
                 if _WHOLE.search(token):
                     yield from _within(token, len(text))
-            if runs(piece) and len(piece := piece.strip(_ENDS)) <= _LONGEST:
+            if tokens and len(piece := piece.strip(_ENDS)) <= _LONGEST:
                 yield _phrase(piece)
 
 

@@ -143,9 +143,8 @@ def _attributes(value: Mapping[str, Any]) -> str:
     """The properties that are not declared, as JSON."""
     plain = {n: _plain(held) for n, held in value.items() if held is not None and n != NESTED}
     for name in value.get(NESTED) or ():
-        with suppress(
-            LookupError, TypeError, ValueError
-        ):  # another program may have stored something else
+        # another program may have stored something else
+        with suppress(LookupError, TypeError, ValueError):
             plain[name] = json.loads(plain[name])
     return canonical_json(plain)
 
