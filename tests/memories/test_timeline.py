@@ -62,14 +62,13 @@ def spans(rows: Sequence[dict[str, Any]], count: int, **names: str) -> list[list
     return [sorted(found[f"c{n}"]) for n in range(count)]
 
 
-ARRIVING = pytest.mark.parametrize(
-    ("together", "window"),
-    [((3,), 1), ((3,), 2), ((3,), 3), ((1, 1, 1), 1), ((1, 2), 3), ((2, 1), 3), ((1, 2), 1), ((2, 1), 2)],
-    ids=str,
+ORDERS = (
+    ((3,), 1), ((3,), 2), ((3,), 3), ((1, 1, 1), 1), ((1, 2), 3), ((2, 1), 3), ((1, 2), 1), ((2, 1), 2),
 )  # fmt: skip
+"""How many statements arrive together, and how many are read together."""
 
 
-@ARRIVING
+@pytest.mark.parametrize(("together", "window"), ORDERS, ids=str)
 async def test_mem0g_follows_the_times_of_statements(
     memory: Any, together: tuple[int, ...], window: int
 ) -> None:
@@ -84,21 +83,19 @@ async def test_mem0g_follows_the_times_of_statements(
     assert all(row["turns"] == sorted(row["turns"]) for row in rows)
 
 
-@ARRIVING
+@pytest.mark.parametrize(
+    ("together", "options"),
+    [
+        *((together, {"params": {"window": window}}) for together, window in ORDERS),
+        *(((3,), {"preset": preset}) for preset in ("ready", "bulk")),
+    ],
+    ids=str,
+)
 async def test_graphiti_follows_the_times_of_statements(
-    memory: Any, together: tuple[int, ...], window: int
+    memory: Any, together: tuple[int, ...], options: dict[str, Any]
 ) -> None:
     graphiti, told = memory("graphiti"), list(cases(together))
-    await tell(graphiti, told, together, params={"window": window})
-    rows = await graphiti.rows("RELATES_TO")
-    found = spans(rows, len(told), at="valid_at", until="invalid_at", text="fact", group="group_id")
-    assert found == [timeline(case) for case in told]
-
-
-@pytest.mark.parametrize("preset", ["ready", "bulk"])
-async def test_graphiti_in_windows_of_all_turns(memory: Any, preset: str) -> None:
-    graphiti, told = memory("graphiti"), list(cases((3,)))
-    await tell(graphiti, told, (3,), preset=preset)
+    await tell(graphiti, told, together, **options)
     rows = await graphiti.rows("RELATES_TO")
     found = spans(rows, len(told), at="valid_at", until="invalid_at", text="fact", group="group_id")
     assert found == [timeline(case) for case in told]
