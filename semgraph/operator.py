@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from semgraph.errors import ModelUnavailable, RowError
-from semgraph.expr.functions import alike, key
+from semgraph.expr.functions import alike, grams, key
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
@@ -68,6 +68,6 @@ __all__ = [
     "Observed", "Outcome", "Packed", "Part", "PerItem", "Prompt", "Ranking", "Reply", "Request",
     "RowError", "RowEstimate", "Rows", "SemAgg", "SemFilter", "SemJoin", "SemMap", "SemTopk",
     "Semantic", "Vectors", "Vote", "alike", "answer_schema", "answer_table", "column_texts", "cosines", "dataclass",
-    "field", "key", "log_odds", "outcomes", "pa", "queries", "question_text",
+    "field", "grams", "key", "log_odds", "outcomes", "pa", "queries", "question_text",
     "refuse_answers", "refuse_check", "row_texts",
 ]  # fmt: skip

@@ -30,7 +30,6 @@ import math
 from collections.abc import Iterable
 from typing import Literal
 
-from semgraph.expr.functions import grams
 from semgraph.operator import (
     Context,
     Cost,
@@ -45,6 +44,7 @@ from semgraph.operator import (
     answer_table,
     column_texts,
     dataclass,
+    grams,
     key,
     log_odds,
     outcomes,
