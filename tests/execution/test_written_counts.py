@@ -39,7 +39,9 @@ async def run(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         server = request.getfixturevalue("neo4j_database")
         store = Neo4jStore(server.uri, server.user, server.password)
     (tmp_path / "graph.yaml").write_text(GRAPH, encoding="utf-8")
-    session = semgraph.Session(llm=Oracle(Mind()), store=store, folder=tmp_path, runs="", journal=False)
+    session = semgraph.Session(
+        llm=Oracle(Mind()), store=store, folder=tmp_path, runs="", journal=False
+    )
 
     async def counted(write: str, rows: list[Any], *, windows: bool = False) -> dict[str, int]:
         text = PLAN.replace("WRITE", write)

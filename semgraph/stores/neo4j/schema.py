@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semgraph.logical.schema import Derived, Graph, Label
-from semgraph.stores.neo4j.cypher import HEAD, LAYOUT, LISTS, MARK, SHARD, pattern_of, quoted, string
+from semgraph.stores.neo4j.cypher import (
+    HEAD,
+    LAYOUT,
+    LISTS,
+    MARK,
+    SHARD,
+    pattern_of,
+    quoted,
+    string,
+)
 
 SHOW = (
     "SHOW INDEXES YIELD name, type, entityType, labelsOrTypes, properties, owningConstraint, options\n"
