@@ -107,8 +107,11 @@ def test_a_file_of_a_folder_sends_no_key_to_a_host_of_its_own(
     assert (ended.code, serving.calls) == (2, before), ended.err
     name = "GITHUB_TOKEN" if "GITHUB" in key_env else "OPENAI_API_KEY"
     assert f"names {host(serving)}, which would be sent {name}" in ended.err
-    assert f'hosts = ["{host(serving)}"] under [trust] in {project.env["SEMGRAPH_HOME"]}' in ended.err
-    assert KEY not in sent(serving) and OTHER not in sent(serving)
+    assert (
+        f'hosts = ["{host(serving)}"] under [trust] in {project.env["SEMGRAPH_HOME"]}' in ended.err
+    )
+    assert KEY not in sent(serving)
+    assert OTHER not in sent(serving)
 
 
 @pytest.mark.parametrize("listed", ["HOST", "127.0.0.1"])
@@ -186,7 +189,9 @@ def test_on_a_terminal_the_user_is_asked_once(
     with (project.folder / "semgraph.toml").open("a") as file:
         file.write(f'small = "openai:other@{url(serving)}"\n')
     assert project(*command).code == code
-    question = f"./semgraph.toml names {host(serving)}. Send it OPENAI_API_KEY, for this run? [y/N] "
+    question = (
+        f"./semgraph.toml names {host(serving)}. Send it OPENAI_API_KEY, for this run? [y/N] "
+    )
     assert asked.getvalue() == question
     assert (serving.calls > 0) == (code == 0)
 
@@ -250,12 +255,13 @@ def test_embedders_and_the_doctor_send_no_key_either(
     project.write("semgraph.toml", f"[models]\n{named}\n")
     ended = project(*("doctor" if kind == "embed" else kind).split())
     assert "would be sent OPENAI_API_KEY" in ended.out + ended.err
-    assert not serving.server.headers and not serving.server.embedding_requests
+    assert not serving.server.headers
+    assert not serving.server.embedding_requests
 
 
 def test_the_password_of_a_store_goes_to_no_host_of_a_folder_s_file(project: Project) -> None:
     with _listening() as (port, got):
-        project.env["NEO4J_PASSWORD"] = "correct-horse-battery-7"  # noqa: S105
+        project.env["NEO4J_PASSWORD"] = "correct-horse-battery-7"
         project.write("semgraph.toml", f'store = "bolt://127.0.0.1:{port}"\n[models]\ndefault = "recorded"\n')  # fmt: skip
         ended = project("run", "find", "--llm", "local", "-i", "queries=[]")
         assert ended.code == 2, ended.err
