@@ -298,3 +298,16 @@ def test_a_password_in_an_address_and_a_bearer_token_are_hidden_by_their_place()
     assert redacted(said) == hidden
     for text in ("http://host:8000/v1", "a bearer of authentication", "at 10:30@noon"):
         assert redacted(text) == text
+
+
+def test_control_characters_are_shown_as_escapes(project: Project) -> None:
+    odd, shown = "a\x1b[2J\x07\x9b\u202e\r", "a\\x1b[2J\\x07\\x9b\\u202e\\r"
+    for raised in (SemgraphError(odd), PlanError(Problem(odd)), DataError(odd), PlanError(odd)):
+        assert str(raised) == shown
+    ended = project("run", "people", "--set", f"{odd}=1", "-v")
+    assert ended.code == 2
+    assert shown in ended.err
+    assert not any(c in ended.out + ended.err for c in "\x1b\x07\x9b\u202e")
+    for command in (["run", odd], ["why", odd], ["runs", "show", odd], ["plans", "check", odd]):
+        ended = project(*command, "--format", "json")
+        assert not any(c in ended.out + ended.err for c in "\x1b\x07\x9b\u202e"), command

