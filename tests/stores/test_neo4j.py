@@ -440,6 +440,20 @@ async def test_a_migration_counts_rows_without_a_vector(written: Run, store: Neo
     )
 
 
+async def test_a_node_may_lack_a_property_that_is_called_as_the_end_of_an_edge(
+    written: Run, store: Neo4jStore, world: Any
+) -> None:
+    written("CREATE (:Episodic {uuid: 'bare', group_id: 'g', content: 'Hello.'})")
+    await store.attach(MEMORY, 4)
+    for properties in ((), ("source", "content")):
+        scanned = await store.scan("Episodic", properties, ["g"], ())
+        assert "bare" in scanned.column("uuid").to_pylist()
+    node = world.pattern("(e:Episodic {uuid: k})", e=("source",))
+    [found] = (await store.match(node, world.rows(k=["bare"]))).to_pylist()
+    assert found["e"] == {"uuid": "bare", "source": None}
+    assert not any("left out" in note for note in store.notes)
+
+
 READS = """
 plan: looks
 graph: graph.yaml
