@@ -55,7 +55,6 @@ class LeftOut:
             rows: Their values.
             convert: Makes a column; raises one of `UNFIT`.
         """
-
         edge = label in graph.labels and graph.labels[label].kind == "edge"
         required = (graph.key, "source", "target") if edge else (graph.key,)
 
