@@ -26,7 +26,7 @@ _PARAMETER = re.compile(
     r"[?&][\w-]*(?:key|token|secret|password)=(?P<value>[^&#\s\"']+)", re.IGNORECASE
 )
 _SHAPED = re.compile(
-    r"(?P<before>\b[a-z][a-z0-9+.-]*://[^/:@\s]*:)[^@/\s]+(?=@)|(?P<scheme>\bbearer\s+)(?=\S*\d)[\w.~+/=-]{8,}",
+    r"(?P<before>\b[a-z][a-z0-9+.-]{0,20}://[^/:@\s]*:)[^@/\s]+(?=@)|(?P<scheme>\bbearer\s+)(?=\S*\d)[\w.~+/=-]{8,}",
     re.IGNORECASE,
 )
 _FOLDERS = re.compile(r"(?<![\w/.])/(?:[\w.@+~-]+/)+(?=[\w.@+~-])")
@@ -98,10 +98,16 @@ def redacted_values(value: Any) -> Any:
 @lru_cache(maxsize=4)
 def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
     forms = sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True)
-    whole = r"(?<![^\W_]){}(?![^\W_])"  # a short one, as a word of its own
-    return re.compile(
-        "|".join((whole if len(f) < _LONG else "{}").format(re.escape(f)) for f in forms)
+    return re.compile("|".join(map(_whole, forms)))
+
+
+def _whole(form: str) -> str:
+    """The pattern of a secret; of a short one, where it is a word of its own."""
+    before, after = (
+        edge if len(form) < _LONG and end.isalnum() else ""
+        for edge, end in ((r"(?<![^\W_])", form[0]), (r"(?![^\W_])", form[-1]))
     )
+    return f"{before}{re.escape(form)}{after}"
 
 
 def _forms(secret: str) -> set[str]:

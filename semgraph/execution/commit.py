@@ -445,7 +445,7 @@ class Commits:
                 finally:
                     metrics.round_trips += trips.number
             metrics.seconds += time.perf_counter() - started
-        for label in {write.label for write in writes.batch.writes if write.rows.num_rows}:
+        for label in dict.fromkeys(w.label for w in writes.batch.writes if w.rows.num_rows):
             own = [write for write in writes.batch.writes if write.label == label]
             self._count(label, own, done.rows.get(label, 0))
 

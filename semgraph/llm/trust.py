@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from semgraph.display import command, is_shell
 from semgraph.errors import PlanError, Problem
 from semgraph.llm.prices import OPENAI_URL
-from semgraph.llm.settings import Setting, Settings, user_config
+from semgraph.llm.settings import TRUST, Setting, Settings, user_config
 
 _HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\])(:\d+)?\Z")
 _allowed: set[tuple[str, str]] = set()
@@ -31,34 +31,28 @@ def require_trusted(secret: str, url: str, setting: Setting, settings: Settings)
     Raises:
         PlanError: The user has not named that host.
     """
-    place = _place(url)
-    if setting.own or place in {_place(own) for own in _own(secret, settings)}:
+    env, (scheme, host) = settings.environment, _place(url)
+    own = {
+        "OPENAI_API_KEY": (OPENAI_URL, env.get("OPENAI_BASE_URL", "")),
+        "NEO4J_PASSWORD": (env.get("NEO4J_URI", ""),),
+    }.get(secret, ())
+    if setting.own or (host and (scheme, host) in map(_place, own)):
         return
-    host = place[1] or url
-    trusted = settings.values["trust.hosts"].value if "trust.hosts" in settings.values else ()
-    if place[1] and {host, re.sub(r":\d+\Z", "", host)} & {name.lower() for name in trusted}:
+    trusted = settings.values[TRUST].value if TRUST in settings.values else ()
+    if host and {host, re.sub(r":\d+\Z", "", host)} & {name.lower() for name in trusted}:
         return
+    host = host or url
     if (secret, host) not in _allowed and not _consents(secret, host, setting):
-        file = user_config(settings.environment)
-        hint = f'to allow it, write hosts = ["{host}"] under [trust] in {file}, or name the address yourself, in '
-        raise PlanError(
-            Problem(
-                f"{setting.origin} names {host}, which would be sent {secret}: only you can allow that",
-                there="Nothing was sent",
-                hint=hint + command("an option", "an argument of Session") + " or a variable",
-            )
+        what = (
+            f"{setting.origin} names {host}, which would be sent {secret}: only you can allow that"
         )
+        place = command("an option", "an argument of Session")
+        hint = (
+            f'to allow it, write hosts = ["{host}"] under [trust] in {user_config(env)}, '
+            f"or name the address yourself, in {place} or a variable"
+        )
+        raise PlanError(Problem(what, there="Nothing was sent", hint=hint))
     _allowed.add((secret, host))
-
-
-def _own(secret: str, settings: Settings) -> list[str]:
-    """The addresses for which the user set a secret."""
-    env = settings.environment
-    named = {
-        "OPENAI_API_KEY": [OPENAI_URL, env.get("OPENAI_BASE_URL", "")],
-        "NEO4J_PASSWORD": [env.get("NEO4J_URI", "")],
-    }
-    return list(filter(None, named.get(secret, [])))
 
 
 def _place(url: str) -> tuple[str, str]:

@@ -140,17 +140,13 @@ class ToolServer:
             async with AsyncExitStack() as turns:
                 for group in tool.groups(call) if tool.writes else ():
                     await turns.enter_async_context(self._turns.setdefault(group, Turns()))
-                with in_shell(False):  # an agent sets arguments
+                with in_shell(False):  # an agent sets arguments, and answers no questions
                     plan = self._session.prepare(
                         tool.file.path, params=call.params, preset=call.preset
                     )
-                try:
                     result = await self._session.arun(
                         plan, inputs=call.inputs, progress=progress, begun=begun.append
                     )
-                finally:
-                    if self._session.runs is not None and self._keep is not None:
-                        keep_latest(self._session.runs, begun, self._keep)
             return self._result(result, time.monotonic() - began)
         except (BudgetReached, RowError) as error:
             return (
@@ -162,6 +158,9 @@ class ToolServer:
             if not isinstance(error, SemgraphError):
                 _log.exception("the tool %s raised", tool.name)
             return _error("\n".join((self._message(error), *getattr(error, "__notes__", ()))))
+        finally:
+            if self._session.runs is not None and self._keep is not None:
+                keep_latest(self._session.runs, begun, self._keep)
 
     def _result(self, result: Result, seconds: float) -> CallToolResult:
         outcome = structured(result, self._limit)
