@@ -44,7 +44,7 @@ def text(moves: Sequence[Statement], dated: bool) -> str:
 
 def runs(people: Sequence[Person]) -> Iterator[list[dict[str, Any]]]:
     """The episodes of each run, of all people, each a group."""
-    for first in range(0, max(len(one.moves) for one in people)):
+    for first in range(max(len(one.moves) for one in people)):
         found = [
             {
                 "group_id": f"g{n}", "uuid": f"g{n}-{place}", "content": text([move], one.dated),
@@ -63,7 +63,9 @@ async def homes(memory: Memory, count: int) -> list[list[Held]]:
     graph, found = await memory.graph(), defaultdict(list)
     names = {row["uuid"]: row["name"] for row in graph.entities}
     for fact in graph.facts:
-        since, until = (fact[name] and (fact[name] - ZERO).days for name in ("valid_at", "invalid_at"))
+        since, until = (
+            fact[name] and (fact[name] - ZERO).days for name in ("valid_at", "invalid_at")
+        )
         found[fact["group_id"]].append(Held(names[fact["target"]], since, until))
     return [sorted(found[f"g{n}"]) for n in range(count)]
 
