@@ -119,6 +119,9 @@ async def test_two_homes_of_one_episode_from_the_same_time_both_hold(memory: Mem
     await memory.hear("I live in Rome. I live in Oslo.")
     assert memory.model.calls["verdict"] == 0
     assert [f["invalid_at"] for f in (await memory.graph()).facts] == [None, None]
+    await memory.hear("I live in Porto.")
+    ends = {f["fact"].split()[3]: f["invalid_at"] is None for f in (await memory.graph()).facts}
+    assert ends == {"Rome.": False, "Oslo.": False, "Porto.": True}
 
 
 async def test_as_in_graphiti_facts_of_one_episode_are_not_compared(memory: Memory) -> None:
