@@ -221,8 +221,6 @@ ON_DUCKDB = {
     ("gated_summaries", "judged"),
     ("gated_summaries", "summaries"),
     ("gated_summaries", "skipped"),
-    # picks the first of several, and an item by a computed place
-    ("remove_episode", ""),
 }
 """The steps of shipped plans that DuckDB alone computes. May only shrink."""
 
