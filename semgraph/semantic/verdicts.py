@@ -71,6 +71,15 @@ def read_labels(node: Semantic, rows: Rows, path: str) -> Labelled:
     return Labelled(Rows(left, right, items, [""] * len(labels), file.prompts()), labels)
 
 
+def _stamp(path: str) -> tuple[int, int] | None:
+    """What changes when a file does; None without one."""
+    try:
+        status = Path(path).expanduser().stat()
+    except OSError:  # reported when it is read
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
 class _File:
     """A file of labels; errors name the file and the step."""
 
@@ -233,7 +242,7 @@ class ByLogOdds(PerItem[N]):
     threshold: float = 0.5
     labels: str = ""
     split: bool = False
-    _curves: dict[str, Curve] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _curves: dict[Any, Curve] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold < 1:
@@ -262,15 +271,16 @@ class ByLogOdds(PerItem[N]):
         """
         verdict = verdict_field(node)
         assert verdict is not None
-        if self.labels and rows.items.num_rows and node.fingerprint not in self._curves:
-            self._curves[node.fingerprint] = await self._calibrated(node, rows, ctx)
+        key = (node.fingerprint, _stamp(self.labels))
+        if self.labels and rows.items.num_rows and key not in self._curves:
+            self._curves[key] = await self._calibrated(node, rows, ctx)
         answers = await ctx.ask_words(node, rows)
         scores = {
             item: log_odds(outcome)
             for item, outcome in enumerate(answers)
             if outcome.values is not None
         }
-        curve = self._curves.get(node.fingerprint) or Curve(1.0, -ctx.limits.yes_from)
+        curve = self._curves.get(key) or Curve(1.0, -ctx.limits.yes_from)
         scores = {item: curve.log_odds(score) for item, score in scores.items()}
         if self.split:
             scores = _centred(rows, scores)
