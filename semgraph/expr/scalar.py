@@ -30,7 +30,7 @@ from semgraph.expr.own_functions import (
     with_own_calls,
 )
 
-_RESERVED = re.compile(r"_(o|p|m|q|l)|_x\d+(_\d+)?", re.IGNORECASE)
+_RESERVED = re.compile(r"_(o|p|m|q|l)|_x\d+|_[xy]\d+_\d+", re.IGNORECASE)
 
 ROWS, LEFT, RIGHT, INNER = '"#rows"', '"#left"', '"#right"', '"#inner"'
 STORED, STEP, PAIRS = '"#stored"', '"#step"', '"#pairs"'
@@ -513,7 +513,11 @@ def parse_scalar(
     if key not in _scalars:
         if len(_scalars) >= _MOST_PARSED:
             _scalars.clear()
-        _scalars[key] = _parse(source, known, own)
+        try:
+            _scalars[key] = _parse(source, known, own)
+        except (RecursionError, MemoryError):
+            what = f'cannot read the expression "{short(source)}"'
+            raise Fault(what, there="it is nested too deeply") from None
     return _scalars[key]
 
 
@@ -586,7 +590,7 @@ def _read(source: str) -> exp.Expr:
         _as_duckdb(tokens, source)
         parsed = _DIALECT.parser().parse(tokens, source)
         lacks = _unclosed(tokens)
-    except (SqlglotError, RecursionError) as error:
+    except SqlglotError as error:
         parsed, lacks = [], _first_line(error)
     if lacks is not None:
         raise Fault(f'cannot read the expression "{short(source)}"', there=lacks)
