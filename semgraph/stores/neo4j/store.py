@@ -317,7 +317,7 @@ class Neo4jStore:
         labels = [label for _, label in elements if label is not None]
         await self._read_missing_derived((label.name for label in labels), rows, query.partition)
         more: dict[str, Sequence[Any]] = {
-            short: column(rows, path).to_pylist() for path, short in text.columns.items()
+            short: sent_column(rows, path) for path, short in text.columns.items()
         }
         if query.partition is not None:
             more["p0"] = sent_column(rows, query.partition)
