@@ -67,7 +67,9 @@ def test_no_column_of_the_engine_is_named_in_messages(tmp_path: Path, methods: s
     (tmp_path / "graph.yaml").write_text("nodes: {N: {properties: {name: string, n: int64}}}\n")
     (tmp_path / "s.yaml").write_text(SEARCH % methods)
     with pytest.raises(DataError) as refused:
-        session().run(tmp_path / "s.yaml", inputs={"rows": [{"group_id": "a", "t": "x", "d": 1e300}]})
+        session().run(
+            tmp_path / "s.yaml", inputs={"rows": [{"group_id": "a", "t": "x", "d": 1e300}]}
+        )
     assert "_x0" not in str(refused.value)
     assert "Type(" not in str(refused.value)
     assert ('"d * d" cannot be stored' if "d * d" in methods else '"t" cannot be stored') in str(
