@@ -71,15 +71,6 @@ def read_labels(node: Semantic, rows: Rows, path: str) -> Labelled:
     return Labelled(Rows(left, right, items, [""] * len(labels), file.prompts()), labels)
 
 
-def _stamp(path: str) -> tuple[int, int] | None:
-    """What changes when a file does; None without one."""
-    try:
-        status = Path(path).expanduser().stat()
-    except OSError:  # reported when it is read
-        return None
-    return status.st_mtime_ns, status.st_size
-
-
 class _File:
     """A file of labels; errors name the file and the step."""
 
@@ -271,7 +262,7 @@ class ByLogOdds(PerItem[N]):
         """
         verdict = verdict_field(node)
         assert verdict is not None
-        key = (node.fingerprint, _stamp(self.labels))
+        key = (node.fingerprint, self._stamp())
         if self.labels and rows.items.num_rows and key not in self._curves:
             self._curves[key] = await self._calibrated(node, rows, ctx)
         answers = await ctx.ask_words(node, rows)
@@ -290,6 +281,12 @@ class ByLogOdds(PerItem[N]):
                 values={verdict.name: score > least, SCORE: score}
             )
         return answers
+
+    def _stamp(self) -> tuple[int, int] | None:
+        """What changes when the labels do."""
+        file = Path(self.labels).expanduser()
+        status = file.stat() if file.is_file() else None
+        return status and (status.st_mtime_ns, status.st_size)
 
     async def _calibrated(self, node: Semantic, rows: Rows, ctx: Context) -> Curve:
         labelled = read_labels(node, rows, self.labels)

@@ -41,7 +41,7 @@ from semgraph.logical.relational import (
     Join,
     Require,
     Union,
-)
+)  # fmt: skip
 from semgraph.logical.schema import PATH
 from semgraph.logical.semantic import SemMap
 from semgraph.logical.sinks import Delete, Merge
@@ -223,17 +223,12 @@ def _refuse_groups(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
             spec = plan.inputs[name]
             if not tables.get(name) or column not in group_columns(plan, spec):
                 continue
-            groups = pa.table({own: tables[name].column(column).unique()})
+            groups = pa.table({own: tables[name].column(column).unique().drop_null()})
             values = [Value(scalar.sql, scalar.columns) for scalar in (rule.where, rule.says)]
             admitted, says = (array.to_pylist() for array in evaluate(values, groups))
-            if not any(admitted):
-                hint = f"write other names into the column {column}"
-                raise InputError(
-                    *(
-                        Problem(f"input {name}: {text}", hint=hint)
-                        for text in few([str(text) for text in says])
-                    )
-                )
+            if admitted and not any(admitted):
+                hint = f". Write other names into the column {column}"
+                raise InputError(*few([f"input {name}: {text}{hint}" for text in says]))
 
 
 def _refuse_schemas(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
