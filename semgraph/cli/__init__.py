@@ -17,7 +17,7 @@ import typer
 
 from semgraph.cli import graphs, machine, plans, records, run
 from semgraph.cli.compare import compare
-from semgraph.cli.options import INTERRUPTED, Commands, CommonOptions, Group, everywhere
+from semgraph.cli.options import INTERRUPTED, CommandGroup, Commands, CommonOptions, everywhere
 from semgraph.cli.serve import serve
 from semgraph.errors import did_you_mean
 
@@ -34,7 +34,7 @@ _ALLOCATIONS = 500_000  # between collections: modules, plans and their texts st
 _UsageError: Any = typer.BadParameter.__bases__[0]  # of the click that typer uses
 
 
-class Root(Group):
+class Root(CommandGroup):
     """The command `semgraph`; suggests the right option for another spelling."""
 
     def invoke(self, ctx: Any) -> Any:

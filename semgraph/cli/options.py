@@ -310,7 +310,7 @@ def _plain_flags(command: Any, ctx: Any) -> None:
             parameter.metavar = ""
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group of commands."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -345,7 +345,7 @@ class Commands(typer.Typer):
     """A group of commands of this kind."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**{"cls": Group, **settings})
+        super().__init__(**{"cls": CommandGroup, **settings})
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Decorated], Decorated]:
         """Add a function to the group, as `typer.Typer.command` does."""

@@ -188,14 +188,14 @@ class Graph:
     @classmethod
     def build(cls, data: Mapping[str, Any]) -> Graph:
         """From the plain data of a `graph.yaml`. Raises Fault, with the path into the data."""
-        reader = _Reader()
+        reader = _GraphReader()
         graph = reader.graph(data)
         if reader.faults:
             raise Faults(reader.faults)
         return graph
 
 
-class _Reader:
+class _GraphReader:
     """Reads the plain data of a graph, and collects what is wrong with it."""
 
     def __init__(self) -> None:
