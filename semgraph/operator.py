@@ -41,9 +41,9 @@ from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.semantic.answers import answer_table, outcomes
 from semgraph.semantic.clustering import Edges, Vectors
+from semgraph.semantic.context import Context
 from semgraph.semantic.contract import (
     Block,
-    Context,
     Cost,
     Implementation,
     Observed,

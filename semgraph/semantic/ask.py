@@ -29,7 +29,7 @@ from semgraph.relational.batch import (
 )
 from semgraph.semantic.answers import answer_table, check_answer, outcomes, shaped
 from semgraph.semantic.check import refused, with_refusals
-from semgraph.semantic.context import NodeContext
+from semgraph.semantic.context import Context
 from semgraph.semantic.contract import (
     SCORE,
     Implementation,
@@ -154,7 +154,7 @@ class AnswerContext:
     """
 
     implementation: Implementation[Any]
-    ctx: NodeContext
+    ctx: Context
     partitions: Sequence[str]
     partition_column: str
     now: datetime | None

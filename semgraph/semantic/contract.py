@@ -8,20 +8,20 @@ implementation only answers items, by their numbers.
 from __future__ import annotations
 
 import math
-import random
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from semgraph.errors import RowError
 from semgraph.expr.types import python_values
 from semgraph.extras import lacking
-from semgraph.llm.base import Limits, Reply, Request, Vectors
-from semgraph.logical.prompt import Prompt
+from semgraph.llm.base import Limits
 from semgraph.logical.semantic import Semantic
+
+if TYPE_CHECKING:
+    from semgraph.semantic.context import Context
 
 N = TypeVar("N", bound=Semantic)
 Block = Sequence[int]
@@ -230,145 +230,6 @@ def log_odds(outcome: Outcome) -> float:
     assert outcome.values is not None
     yes, no = outcome.values["logprobs"]
     return float(yes - no)
-
-
-class Context(Protocol):
-    """The services of an implementation. All requests are journalled, limited, budgeted and
-    metered.
-    """
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of the model of the node's role."""
-        ...
-
-    def count_tokens(self, text: str) -> int:
-        """Count the tokens of a text for that model."""
-        ...
-
-    def request(
-        self,
-        prompt: Prompt,
-        system: str,
-        user: str,
-        schema: Mapping[str, Any] | None,
-        partition: str,
-        max_tokens: int,
-    ) -> Request:
-        """A request of this node, for implementations with their own prompts.
-
-        `schema` keeps the order of its properties: models answer in that order. None allows any
-        text.
-        """
-        ...
-
-    def ask(
-        self, requests: Iterable[Request]
-    ) -> AsyncGenerator[tuple[int, Reply | RowError], None]:
-        """Send requests, lazily and bounded, and yield (index, reply or error) as they arrive.
-
-        If you leave it early, close it (`contextlib.aclosing`): that cancels requests in flight.
-
-        Raises:
-            ModelUnavailable: No request will be answered; those in flight are cancelled.
-            BudgetReached: The next request would pass a limit; those in flight are cancelled.
-        """
-        ...
-
-    async def ask_packed(self, node: Semantic, rows: Rows, blocks: Iterable[Block]) -> pa.Table:
-        """Ask about the items of each block in one call (sem_map, sem_filter, sem_join, and
-        sem_topk with a score for each).
-
-        One item is sent in the prompt's words, several as numbered records. A block that mixes
-        partitions, prompts or contexts, or does not fit the model, becomes several calls. Ids and
-        types are checked, and missing or wrong answers are requested again. Items with `reasons` are
-        sent alone. Returns what `answer` must return. An item in no block is an EngineError.
-        """
-        ...
-
-    async def ask_samples(
-        self, node: Semantic, rows: Rows, count: int, temperature: float
-    ) -> list[list[Outcome]]:
-        """Ask about each item alone `count` times (sem_map, sem_filter), with answers drawn at a
-        temperature.
-
-        Each draw is a request of its own: it is journalled and replayed by its number, and has a
-        seed where the endpoint takes one. Returns the outcomes of each item, in order.
-        """
-        ...
-
-    async def ask_words(
-        self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""
-    ) -> list[Outcome]:
-        """Ask for one word about each item: yes or no (sem_filter, sem_join), a digit (sem_topk).
-
-        Returns an outcome for each item, in order: the verdict, and under `logprobs` the
-        log-probability of each word; see `log_odds`. If it is not known whether the endpoint has
-        log-probabilities, one item is sent first.
-
-        Args:
-            node: The node. Further answers of a sem_join are not requested.
-            rows: The items.
-            words: Words instead of the operator's own.
-            role: The role of the model; "": that of each prompt.
-
-        Raises:
-            ModelUnavailable: The endpoint has no log-probabilities.
-        """
-        ...
-
-    def without_logprobs(self) -> str:
-        """The message for an endpoint without log-probabilities: its name, and what to use
-        instead.
-        """
-        ...
-
-    def note(self, what: str, example: str = "") -> None:
-        """Add a note to the run, printed once at its end; with an example, with the step, the number of
-        occurrences and the first example.
-        """
-        ...
-
-    async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
-        """Aggregate each part in one call (sem_agg). Returns an outcome for each part, in order.
-
-        A part that does not fit the model is not sent; its error is of kind `too_long`.
-        """
-        ...
-
-    async def ask_rankings(
-        self, node: Semantic, rows: Rows, windows: Iterable[Block]
-    ) -> list[Ranking]:
-        """Rank the items of each window in one call (sem_topk). Returns a ranking for each window,
-        in order.
-
-        If the endpoint rejects a window, or it does not fit the model, its rows are sent alone, so
-        that one bad row does not fail the rest: rows that fail alone are `faulty`. A window of one
-        row is sent, too.
-        """
-        ...
-
-    async def ask_reviews(
-        self, node: Semantic, rows: Rows, answers: Mapping[int, Outcome]
-    ) -> dict[int, Outcome]:
-        """Ask the model to review earlier answers of some items (sem_map), one call per item.
-
-        The question is the prompt's section `# reflexion`, or a general one. An outcome has all
-        answers: the additions to a list, and the corrected value of everything else.
-        """
-        ...
-
-    async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:
-        """Vectors of texts, shape (texts, dimensions), float32.
-
-        The vector of a text that the embedder rejects is NaN, and a note names the text: decide
-        about its items without it.
-        """
-        ...
-
-    def random(self, partition: str, *key: str) -> random.Random:
-        """A generator seeded by step, partition and key alone, so that runs are reproducible."""
-        ...
 
 
 @dataclass(frozen=True)

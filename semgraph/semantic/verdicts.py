@@ -16,10 +16,10 @@ from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.llm.base import Limits
 from semgraph.logical.semantic import Semantic, SemJoin
 from semgraph.semantic.answers import answer_table
+from semgraph.semantic.context import Context
 from semgraph.semantic.contract import (
     REFERENCES,
     SCORE,
-    Context,
     N,
     Outcome,
     PerItem,

@@ -12,9 +12,9 @@ import pyarrow as pa
 from semgraph.expr.functions import key
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.answers import answer_table
+from semgraph.semantic.context import Context
 from semgraph.semantic.contract import (
     SCORE,
-    Context,
     Cost,
     Implementation,
     N,

@@ -8,13 +8,16 @@ import time
 import traceback
 from collections.abc import Coroutine, Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from semgraph.errors import EngineError, SemgraphError
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.contract import Context, Implementation, Rows
+from semgraph.semantic.contract import Implementation, Rows
+
+if TYPE_CHECKING:
+    from semgraph.semantic.context import Context
 
 LONGEST = 2.0
 """The most seconds without an await in a check."""

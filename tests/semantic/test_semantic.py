@@ -18,8 +18,8 @@ from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.typecheck import Sort, Stop
 from semgraph.semantic.ask import AnswerContext, Answered
+from semgraph.semantic.context import Context
 from semgraph.semantic.contract import (
-    Context,
     Cost,
     Implementation,
     Observed,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semgraph.errors import RowError
 from semgraph.llm.base import Limits
 from semgraph.logical.prompt import Prompt
-from semgraph.semantic.contract import Context
 from semgraph.semantic.prompt.answers import AnswerSchema
+
+if TYPE_CHECKING:
+    from semgraph.semantic.context import Context
 
 RESERVE = 128
 """Tokens of each request reserved for the model's chat template, and for the reason of a repeated

@@ -11,18 +11,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from semgraph.errors import ModelUnavailable, RowError
+from semgraph.errors import EngineError, ModelUnavailable, RowError
 from semgraph.llm.base import Message, Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.contract import Context, Keys, Outcome, Rows, Words
+from semgraph.semantic.contract import Keys, Outcome, Rows, Words
 from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, read_word
 from semgraph.semantic.prompt.budget import RESERVE, PromptHeader, TokenBudget, TooLong
 from semgraph.semantic.prompt.halving import joined
 from semgraph.semantic.prompt.records import Records, paragraphs
 
+if TYPE_CHECKING:
+    from semgraph.semantic.context import Context
+
+UNASKED = "unasked"  # the kind of error with which a dry run answers a request
 _LONGEST_REASON = 160
 _GROWTH = 4  # of the token limit of an answer, if the longest answer of the model is not known
 _MOST_SPLITS = 5  # into 32 parts
@@ -56,6 +60,7 @@ class PromptBuilder(ABC):
     def __init__(self, ctx: Context, node: Semantic, rows: Rows) -> None:
         self.ctx, self.node, self.rows = ctx, node, rows
         self.outcomes: dict[int, Outcome] = {}
+        self.size = rows.items.num_rows
         self.budget = TokenBudget(ctx)
         self.keys = Keys(node, rows)
         own = [[(path, path) for path in prompt.item_fields] for prompt in node.prompt.all]
@@ -76,6 +81,9 @@ class PromptBuilder(ABC):
             later: list[Work] = []
             async with aclosing(self.ctx.ask(self.requests(todo, sent))) as replies:
                 async for index, reply in replies:
+                    if isinstance(reply, RowError) and reply.kind == UNASKED:
+                        self.fail(sent[index], reply)
+                        continue
                     repeated = self.accept(sent[index], reply)
                     self.unusable += bool(repeated) and len(sent[index].items) > 1
                     later += repeated
@@ -85,6 +93,14 @@ class PromptBuilder(ABC):
             if not later:
                 return
             todo = sorted(later)
+
+    def results(self) -> list[Outcome]:
+        """The outcome of each item, in order. Raises EngineError if one was in no work."""
+        for item in range(self.size):
+            if item not in self.outcomes:
+                what = f"item {item} is in no block: put each item in one"
+                raise EngineError(f"step {self.node.step}: {what}")
+        return [self.outcomes[item] for item in range(self.size)]
 
     def items_of(self, work: Work) -> Iterable[int]:
         """The items that some work is about."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semgraph.errors import RowError
 from semgraph.expr.types import Type, object_schema
 from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.contract import Block, Context, Outcome, Rows, Words, by_key, split_by_key
+from semgraph.semantic.contract import Block, Outcome, Rows, Words, by_key, split_by_key
 from semgraph.semantic.prompt.answers import (
     AnswerSchema,
     Invalid,
@@ -36,6 +36,9 @@ from semgraph.semantic.prompt.records import (
     paragraphs,
     question,
 )
+
+if TYPE_CHECKING:
+    from semgraph.semantic.context import Context
 
 _TASK = (
     'For each left record, find the right records that match it, among those that are named after its "compare with". '

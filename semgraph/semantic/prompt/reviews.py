@@ -7,17 +7,21 @@ returns the corrected value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from semgraph.llm.base import Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.contract import Context, Outcome, Rows
+from semgraph.semantic.contract import Outcome, Rows
 from semgraph.semantic.prompt.answers import AnswerSchema
 from semgraph.semantic.prompt.budget import PromptHeader
 from semgraph.semantic.prompt.builder import Work
 from semgraph.semantic.prompt.records import answer_instructions, json_line, paragraphs
 from semgraph.semantic.prompt.rows import RowPrompts
+
+if TYPE_CHECKING:
+    from semgraph.semantic.context import Context
 
 EARLIER = "The answer given:\n"
 _TASK = "The question was answered already. Look for what that answer missed, and for what is wrong in it."
@@ -33,6 +37,14 @@ class ReviewPrompts(RowPrompts):
     ) -> None:
         super().__init__(ctx, node, rows)
         self._answers = answers
+
+    def all_works(self) -> Iterator[Work]:
+        """The items with an answer; the outcome of the others is their error."""
+        for item, answer in self._answers.items():
+            if answer.values is None:
+                self.outcomes[item] = answer
+            else:
+                yield Work((item,))
 
     def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:  # noqa: ARG002
         """Instructions for the review of an answer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import RowError
 from semgraph.expr.types import Type, object_schema
@@ -12,7 +12,7 @@ from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.relational.batch import dense
-from semgraph.semantic.contract import Block, Context, Outcome, Rows, Words, split_by_key
+from semgraph.semantic.contract import Block, Outcome, Rows, Words, split_by_key
 from semgraph.semantic.prompt.answers import (
     AnswerSchema,
     Invalid,
@@ -34,6 +34,9 @@ from semgraph.semantic.prompt.records import (
     question,
 )
 from semgraph.semantic.refs import Numbers, UnknownNumber, checked_numbers, numbers_of_rows
+
+if TYPE_CHECKING:
+    from semgraph.semantic.context import Context
 
 _VERDICTS = {
     # Small models understand yes and no, but misread a boolean called "keep" as advice about the

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from semgraph.errors import RowError
 from semgraph.llm.base import Reply
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.contract import Context, Outcome, Rows, Words
+from semgraph.semantic.contract import Outcome, Rows, Words
 from semgraph.semantic.prompt.builder import Work
 from semgraph.semantic.prompt.rows import RowPrompts
+
+if TYPE_CHECKING:
+    from semgraph.semantic.context import Context
 
 
 class SamplePrompts(RowPrompts):
