@@ -39,34 +39,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from semgraph.operator import (
-    Context,
-    Cost,
-    Implementation,
-    Observed,
-    Outcome,
-    RowEstimate,
-    Rows,
-    SemFilter,
-    answer_table,
-    cosines,
-    dataclass,
-    log_odds,
-    outcomes,
-    pa,
-    question_text,
-    refuse_answers,
-    row_texts,
-)
+import pyarrow as pa
+
+import semgraph.operator as op
 
 _CANDIDATES = 10
 _NOTHING = -math.inf, math.inf
 
 
 @dataclass(frozen=True)
-class Cascade(Implementation[SemFilter]):
+class Cascade(op.Implementation[op.SemFilter]):
     """Recall and precision are relative to the model's own answers, with probability 1 - delta; see
     the module.
     """
@@ -99,25 +84,27 @@ class Cascade(Implementation[SemFilter]):
         for_precision = math.log(self.delta / 2 / _CANDIDATES) / math.log(self.precision)
         return math.ceil(max(for_recall, for_precision))
 
-    def refuses(self, node: SemFilter, limits: object) -> str | None:  # noqa: ARG002
+    def refuses(self, node: op.SemFilter, limits: object) -> str | None:
         """It cannot give answers about rows that it does not send."""
-        return refuse_answers(node, "it keeps rows without a call")
+        return op.refuse_answers(node, "it keeps rows without a call")
 
-    def estimate(self, node: SemFilter, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+    def estimate(
+        self, node: op.SemFilter, rows: op.RowEstimate, seen: op.Observed | None
+    ) -> op.Cost:
         """The sample, packed, and in a second round at most all other rows; for `logit` a call for
         each row.
         """
         if rows.items <= self.sample:
-            return Cost.of_items(math.ceil(rows.items / self.rows), rows.items, seen)
+            return op.Cost.of_items(math.ceil(rows.items / self.rows), rows.items, seen)
         sample, rest = (math.ceil(n / self.rows) for n in (self.sample, rows.items - self.sample))
         proxy = rows.items if self.proxy == "logit" else 0
-        return Cost.of_items(sample + rest + proxy, rows.items, seen)._replace(
+        return op.Cost.of_items(sample + rest + proxy, rows.items, seen)._replace(
             rounds=2, least=sample + proxy
         )
 
-    async def answer(self, node: SemFilter, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemFilter, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """Answer the samples, learn the thresholds, answer the rows in between."""
-        texts = row_texts(node, rows)
+        texts = op.row_texts(node, rows)
         groups: dict[tuple[str, int], list[int]] = {}
         for item in range(rows.items.num_rows):
             groups.setdefault((rows.partition[item], rows.prompt[item]), []).append(item)
@@ -156,28 +143,28 @@ class Cascade(Implementation[SemFilter]):
                 if item not in verdicts and (math.isnan(score) or low <= score < high):
                     between.append(item)
                 elif item not in verdicts:
-                    verdicts[item] = Outcome({"keep": by_item[item] >= high})
+                    verdicts[item] = op.Outcome({"keep": by_item[item] >= high})
         verdicts |= await self._ask(node, rows, ctx, sorted(between))
-        return answer_table(node, [verdicts[item] for item in range(rows.items.num_rows)])
+        return op.answer_table(node, [verdicts[item] for item in range(rows.items.num_rows)])
 
     async def _ask(
-        self, node: SemFilter, rows: Rows, ctx: Context, items: list[int]
-    ) -> dict[int, Outcome]:
+        self, node: op.SemFilter, rows: op.Rows, ctx: op.Context, items: list[int]
+    ) -> dict[int, op.Outcome]:
         part = rows.only(items)
         table = await ctx.ask_packed(node, part, part.blocks(node, left=self.rows))
-        return dict(zip(items, outcomes(node, table), strict=True))
+        return dict(zip(items, op.outcomes(node, table), strict=True))
 
-    async def _log_odds(self, node: SemFilter, rows: Rows, ctx: Context) -> list[float]:
+    async def _log_odds(self, node: op.SemFilter, rows: op.Rows, ctx: op.Context) -> list[float]:
         """Log-odds of yes; 0 for a row without an answer."""
         outcomes = await ctx.ask_words(node, rows, role=self.role)
-        return [log_odds(outcome) if outcome.values is not None else 0.0 for outcome in outcomes]
+        return [op.log_odds(outcome) if outcome.values is not None else 0.0 for outcome in outcomes]
 
     async def _cosines(
-        self, node: SemFilter, ctx: Context, group: tuple[str, int], texts: list[str]
+        self, node: op.SemFilter, ctx: op.Context, group: tuple[str, int], texts: list[str]
     ) -> list[float]:
         partition, prompt = group
-        vectors = await ctx.embed([question_text(node.prompt.all[prompt]), *texts], partition)
-        return cosines(vectors[1:], vectors[0])
+        vectors = await ctx.embed([op.question_text(node.prompt.all[prompt]), *texts], partition)
+        return op.cosines(vectors[1:], vectors[0])
 
     def thresholds(self, scores: dict[int, float], kept: dict[int, bool]) -> tuple[float, float]:
         """The thresholds from a labelled sample: scores below the first are dropped, scores from the
@@ -194,7 +181,7 @@ class Cascade(Implementation[SemFilter]):
         return min(low, high), high  # rows that satisfy both are kept
 
 
-def _keeps(outcome: Outcome) -> bool:
+def _keeps(outcome: op.Outcome) -> bool:
     return outcome.values is not None and bool(outcome.values["keep"])
 
 

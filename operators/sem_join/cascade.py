@@ -28,35 +28,19 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
-from semgraph.operator import (
-    Context,
-    Cost,
-    Implementation,
-    Limits,
-    Observed,
-    Outcome,
-    RowEstimate,
-    Rows,
-    SemJoin,
-    alike,
-    answer_table,
-    column_texts,
-    dataclass,
-    grams,
-    key,
-    log_odds,
-    outcomes,
-    pa,
-)
+import pyarrow as pa
+
+import semgraph.operator as op
 
 _PERMUTATIONS = 128
-_MATCH, _NO_MATCH = Outcome({"match": True}), Outcome({"match": False})
+_MATCH, _NO_MATCH = op.Outcome({"match": True}), op.Outcome({"match": False})
 
 
 @dataclass(frozen=True)
-class Cascade(Implementation[SemJoin]):
+class Cascade(op.Implementation[op.SemJoin]):
     """Cheap stages first, then the model for the rest."""
 
     same = False
@@ -82,7 +66,7 @@ class Cascade(Implementation[SemJoin]):
         if self.pairs < 1:
             raise ValueError("pairs must be at least 1")
 
-    def refuses(self, node: SemJoin, limits: Limits) -> str | None:  # noqa: ARG002
+    def refuses(self, node: op.SemJoin, limits: op.Limits) -> str | None:
         """It needs columns that the prompt names."""
         for side, name, known in (
             ("left", self.left, node.prompt.fields),
@@ -97,26 +81,28 @@ class Cascade(Implementation[SemJoin]):
         reason = None if self.jaccard is None else super().lacks()
         return reason and f"{reason}, or use jaccard=null"
 
-    def estimate(self, node: SemJoin, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+    def estimate(self, node: op.SemJoin, rows: op.RowEstimate, seen: op.Observed | None) -> op.Cost:
         """At most all pairs, in blocks; for `logit` also a call for each pair."""
         proxy = rows.items if self.proxy == "logit" else 0
         calls = -(-rows.items // self.pairs) + proxy
-        return Cost.of_items(calls, rows.items, seen)._replace(rounds=2 if proxy else 1, least=0)
+        return op.Cost.of_items(calls, rows.items, seen)._replace(rounds=2 if proxy else 1, least=0)
 
-    async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemJoin, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """Decide easy pairs, and send the rest, and pairs whose answers were refused."""
         assert rows.right is not None
         if rows.reasons:
             return await ctx.ask_packed(node, rows, rows.blocks(node, pairs=self.pairs))
         own, other = self._columns(node)
-        lefts, rights = column_texts(rows.left, own), column_texts(rows.right, other)
+        lefts, rights = op.column_texts(rows.left, own), op.column_texts(rows.right, other)
         pairs = [(pair["left"], pair["right"]) for pair in rows.items.to_pylist()]
         verdicts = {
-            i: None if not key(lefts[a]) or not key(rights[b]) else False
+            i: None if not op.key(lefts[a]) or not op.key(rights[b]) else False
             for i, (a, b) in enumerate(pairs)
         }
         comparable = [i for i, verdict in verdicts.items() if verdict is not None]
-        matches = {i for i in comparable if key(lefts[pairs[i][0]]) == key(rights[pairs[i][1]])}
+        matches = {
+            i for i in comparable if op.key(lefts[pairs[i][0]]) == op.key(rights[pairs[i][1]])
+        }
         if self.jaccard is not None:
             near = await asyncio.to_thread(
                 _near,
@@ -143,10 +129,10 @@ class Cascade(Implementation[SemJoin]):
         ]
         part = rows.only(open_items)
         table = await ctx.ask_packed(node, part, part.blocks(node, pairs=self.pairs))
-        decided |= dict(zip(open_items, outcomes(node, table), strict=True))
-        return answer_table(node, [decided[i] for i in range(len(pairs))])
+        decided |= dict(zip(open_items, op.outcomes(node, table), strict=True))
+        return op.answer_table(node, [decided[i] for i in range(len(pairs))])
 
-    def _columns(self, node: SemJoin) -> tuple[str, str]:
+    def _columns(self, node: op.SemJoin) -> tuple[str, str]:
         own, other = node.prompt.fields, node.prompt.other_fields
         if self.left is None and self.right is None:
             both = [(a, b) for a in own for b in other if a.split(".")[-1] == b.split(".")[-1]]
@@ -155,12 +141,12 @@ class Cascade(Implementation[SemJoin]):
         return self.left or own[0], self.right or other[0]
 
     async def _probabilities(
-        self, node: SemJoin, rows: Rows, ctx: Context, items: list[int]
+        self, node: op.SemJoin, rows: op.Rows, ctx: op.Context, items: list[int]
     ) -> dict[int, float]:
         """The probability of yes of each pair with an answer."""
         answers = await ctx.ask_words(node, rows.only(items), role=self.role)
         answered = [
-            (item, log_odds(answer))
+            (item, op.log_odds(answer))
             for item, answer in zip(items, answers, strict=True)
             if answer.values is not None
         ]
@@ -168,8 +154,8 @@ class Cascade(Implementation[SemJoin]):
 
     async def _cosines(
         self,
-        rows: Rows,
-        ctx: Context,
+        rows: op.Rows,
+        ctx: op.Context,
         items: list[int],
         pairs: list[tuple[int, int]],
         lefts: list[str],
@@ -212,7 +198,7 @@ def _near(lefts: Iterable[str], rights: Iterable[str], least: float) -> set[tupl
         (text, other)
         for text in lefts
         for other in index.query(_hashes(text))
-        if alike(text, other) >= least
+        if op.alike(text, other) >= least
     }
 
 
@@ -220,5 +206,5 @@ def _hashes(text: str) -> object:
     from datasketch import MinHash
 
     hashes = MinHash(num_perm=_PERMUTATIONS)
-    hashes.update_batch([gram.encode("utf-8", "surrogatepass") for gram in grams(text) or ("",)])
+    hashes.update_batch([gram.encode("utf-8", "surrogatepass") for gram in op.grams(text) or ("",)])
     return hashes
