@@ -55,13 +55,16 @@ from semgraph.semantic.contract import (
     RowEstimate,
     Rows,
     answer_schema,
+    column_texts,
+    cosines,
     log_odds,
+    queries,
+    question_text,
     refuse_answers,
     refuse_check,
+    row_texts,
 )
-from semgraph.semantic.texts import column_texts, cosines, queries, question_text, row_texts
-from semgraph.semantic.verdicts import ByLogOdds
-from semgraph.semantic.votes import Vote
+from semgraph.semantic.verdicts import ByLogOdds, Vote
 
 __all__ = [
     "Block", "ByLogOdds", "Context", "Cost", "Edges", "Implementation", "Limits", "ModelUnavailable",

@@ -31,9 +31,7 @@ from semgraph.semantic.prompt.answers import words_of
 from semgraph.semantic.prompt.builder import UNASKED, PromptBuilder, Work
 from semgraph.semantic.prompt.groups import GroupPrompts, WindowPrompts
 from semgraph.semantic.prompt.pairs import PairPrompts
-from semgraph.semantic.prompt.reviews import ReviewPrompts
-from semgraph.semantic.prompt.rows import RowPrompts
-from semgraph.semantic.prompt.samples import SamplePrompts
+from semgraph.semantic.prompt.rows import ReviewPrompts, RowPrompts, SamplePrompts
 
 _Task = asyncio.Task[Reply | RowError]
 

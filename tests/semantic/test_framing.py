@@ -21,7 +21,7 @@ from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemM
 from semgraph.meter import StepMetrics
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Block, Outcome, Part, Rows
-from semgraph.semantic.prompt.records import json_line
+from semgraph.semantic.prompt.builder import json_line
 from tests.operators.cases import NoEmbedder
 
 PEOPLE = pa.schema([("name", pa.string()), ("born", pa.date32())])

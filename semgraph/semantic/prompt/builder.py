@@ -1,30 +1,296 @@
-"""The base class of prompt builders: from rows to requests, and from replies to outcomes.
+"""What all prompt builders share: rows as records, token budgets, halves of a row whose answer is too
+long, and the base class, which makes requests of rows and outcomes of replies.
 
 A request is a system message (rules, examples, fixed instructions, the question, the answer schema:
 equal for all rows of a prompt, so that providers cache it) and a user message (the context, then
-the row or the records).
+the row or the records). A record is JSON on one line, so that no text of a row can imitate a record,
+or an instruction between records.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import pyarrow as pa
+
 from semgraph.errors import EngineError, ModelUnavailable, RowError
-from semgraph.llm.base import Message, Reply, Request
-from semgraph.logical.prompt import Prompt
+from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import Type, python_values
+from semgraph.llm.base import Limits, Message, Reply, Request
+from semgraph.logical.prompt import Prompt, Template, plain
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.contract import Keys, Outcome, Rows, Words
 from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, read_word
-from semgraph.semantic.prompt.budget import RESERVE, PromptHeader, TokenBudget, TooLong
-from semgraph.semantic.prompt.halving import joined
-from semgraph.semantic.prompt.records import Records, paragraphs
 
 if TYPE_CHECKING:
     from semgraph.semantic.context import Context
+
+
+_NUMBERED = "Numbered records follow, each a JSON object on a line of its own."
+# Line separators that JSON does not escape.
+_LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+
+
+Placeholders = Sequence[tuple[str, str]]
+"""The placeholders of a prompt for one side: pairs (placeholder, column)."""
+
+
+class Records:
+    """The rows of a table as records of their prompts; each record is made once.
+
+    Args:
+        table: The rows.
+        placeholders: Those of each prompt.
+    """
+
+    def __init__(self, table: pa.Table, placeholders: Sequence[Placeholders]) -> None:
+        paths = dict.fromkeys(path for pairs in placeholders for _, path in pairs)
+        self._columns = {path: python_values(table.column(path)) for path in paths}
+        self._placeholders = placeholders
+        self._records: dict[tuple[int, int], str] = {}
+
+    def values(self, row: int, prompt: int) -> dict[str, Any]:
+        """The values of a row by placeholder."""
+        return {name: self._columns[path][row] for name, path in self._placeholders[prompt]}
+
+    def record(self, row: int, prompt: int) -> str:
+        """The row as JSON on one line."""
+        line = self._records.get((row, prompt))
+        if line is None:
+            line = self._records[row, prompt] = json_line(self.values(row, prompt))
+        return line
+
+
+def json_line(values: Mapping[str, Any]) -> str:
+    """Values as one line of JSON, in their order."""
+    inner = ",".join(
+        f"{canonical_json(name)}:{canonical_json(plain(value))}" for name, value in values.items()
+    )
+    return "{" + inner.translate(_LINE_ENDS) + "}"
+
+
+def numbered(records: Iterable[str], first: int = 1) -> list[str]:
+    """Lines `1. {...}`."""
+    return [f"{number}. {record}" for number, record in enumerate(records, first)]
+
+
+def paragraphs(*parts: str) -> str:
+    """Join the parts that are not empty with blank lines."""
+    return "\n\n".join(part.strip() for part in parts if part.strip())
+
+
+def instructions(prompt: Prompt, task: str, *questions: str, answer: str, singly: str = "") -> str:
+    """A system message for numbered records: the prompt's static part, the task, the question, the
+    answer schema.
+
+    `singly` names the subject of one example (record, pair), if the request has several of them.
+    """
+    scope = f"The examples above are of one {singly} each; the form of the answer is given below."
+    task = f"{_NUMBERED} {task} {scope if singly and prompt.examples.strip() else ''}"
+    return paragraphs(prompt.rules, prompt.examples, task, *questions, answer)
+
+
+def question(template: Template, lead: str) -> str:
+    """A question with field names instead of values, after `lead`; empty if the template has no
+    words.
+    """
+    words = "".join(text for text, _ in template.parts)
+    return f"{lead}\n{template.question().strip()}" if any(c.isalnum() for c in words) else ""
+
+
+def answer_instructions(schema: AnswerSchema, note: str = "", sketch: str = "") -> str:
+    """The last part of a system message: the form of the answer."""
+    return f"Answer with one JSON object and nothing else{note}:\n{sketch or schema.sketch}\n{schema.glossary}"
+
+
+RESERVE = 128
+"""Tokens of each request reserved for the model's chat template, and for the reason of a repeated
+request.
+"""
+
+
+class TooLong(RowError):
+    """The request does not fit the model and was not sent."""
+
+    def __init__(self, sent: int, answer: int, limit: int) -> None:
+        super().__init__(
+            "too_long",
+            f"the request has {sent:,} tokens and its answer may have {answer:,}, but the model takes {limit:,} in all. "
+            "Send less of the row (cut(column, n)), lower max_tokens in the prompt, or use a model that takes more",
+        )
+
+
+class PromptHeader(NamedTuple):
+    """The static part of a prompt's requests: system message and answer schema.
+
+    `schema` is the JSON Schema of the whole reply. `answer` describes the reply, or the entry of one
+    item if the reply is a list. A reply of one of the `words` has no schema: `examples` precede the
+    question, and the user message begins with `lead`.
+    """
+
+    prompt: Prompt
+    system: str
+    schema: dict[str, Any]
+    answer: AnswerSchema
+    words: tuple[str, ...] = ()
+    examples: tuple[tuple[str, str], ...] = ()
+    lead: str = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of every request."""
+        return (
+            self.system,
+            *(text for example in self.examples for text in example),
+            *filter(None, [self.lead]),
+        )
+
+    def answer_tokens(self, items: int, limits: Limits) -> int:
+        """The token limit of an answer about so many items, at least that of one item."""
+        if self.words:
+            return 1
+        most = max(self.prompt.max_tokens, limits.min_output_tokens)
+        entry = min(most, self.answer.tokens or most)
+        return min(max(most, entry * items), limits.max_output_tokens)
+
+
+class TokenBudget:
+    """Checks whether texts fit the model. A token has at least one byte, so most texts need no
+    tokenizer.
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+
+    def buffer(self, header: PromptHeader, *texts: str) -> RequestBuffer:
+        """A request buffer that begins with the header's texts and these texts."""
+        return RequestBuffer(self, header, (*header.texts, *texts))
+
+    def free(self, header: PromptHeader, items: int) -> int:
+        """Tokens available for the prompt."""
+        limits = self._ctx.limits
+        return limits.context_tokens - RESERVE - header.answer_tokens(items, limits)
+
+    def require(self, header: PromptHeader, items: int, *texts: str) -> None:
+        """Raise TooLong if a request of the header and these texts does not fit."""
+        free, limits = self.free(header, items), self._ctx.limits
+        all_texts = (*header.texts, *texts)
+        if byte_size(all_texts) > free:
+            tokens = self.count(all_texts)
+            if tokens > free:
+                raise TooLong(
+                    tokens + RESERVE, header.answer_tokens(items, limits), limits.context_tokens
+                )
+
+    def count(self, texts: Iterable[str]) -> int:
+        """Count the tokens of texts."""
+        return sum(map(self._ctx.count_tokens, texts))
+
+
+class RequestBuffer:
+    """The texts of a request, up to its token budget."""
+
+    def __init__(self, budget: TokenBudget, header: PromptHeader, texts: Sequence[str]) -> None:
+        self._budget, self._header = budget, header
+        self._texts = list(texts)
+        self._size = byte_size(texts)
+        self._tokens = 0
+        self._counted = 0
+
+    def takes(self, items: int, *texts: str) -> bool:
+        """Add texts if the request, with so many items, still fits; return whether it does."""
+        free = self._budget.free(self._header, items)
+        size = self._size + byte_size(texts)
+        if size > free:
+            self._tokens += self._budget.count(self._texts[self._counted :])
+            self._counted = len(self._texts)
+            tokens = self._tokens + self._budget.count(texts)
+            if tokens > free:
+                return False
+            self._tokens, self._counted = tokens, self._counted + len(texts)
+        self._texts += texts
+        self._size = size
+        return True
+
+
+def byte_size(texts: Iterable[str]) -> int:
+    """Bytes of texts, with separators."""
+    return sum(len(text.encode("utf-8", "surrogatepass")) + 2 for text in texts)
+
+
+_SHORTEST = 100  # characters of a text with halves: a long answer on a shorter one repeats itself
+_MOST_COMMON = 100  # entries of an overlap, which is one sentence or line
+
+
+def lists_only(node: Semantic) -> bool:
+    """Whether the answer has lists only, so that the answers about two halves add up to it."""
+    return node.keyword in {"sem_map", "sem_agg"} and all(
+        kind.item is not None for _, kind in node.answers
+    )
+
+
+def halved_column(node: Semantic, values: Mapping[str, Any]) -> str | None:
+    """The column of a row to halve: the most records of which each element of the answer names one;
+    where no records are named so by all lists, the longest text that has halves.
+    """
+    if not lists_only(node):
+        return None
+    named = set.intersection(*(_named_once(kind.item) for _, kind in node.answers if kind.item))
+    texts = [name for name, value in values.items() if isinstance(value, str)]
+    wanted = [name for name in values if name in named] or texts
+    by_length = sorted(wanted, key=lambda name: -len(values[name] or ()))
+    return next((name for name in by_length if half(values[name], [0]) != values[name]), None)
+
+
+def _named_once(kind: Type) -> set[str]:
+    """The columns of records of which an element of a list names exactly one."""
+    refs = [part.ref for _, part in (("", kind), *kind.fields) if part.ref and not part.nullable]
+    return {ref for ref in refs if refs.count(ref) == 1}
+
+
+def half(value: Any, sides: Iterable[int]) -> Any:
+    """A half of a text or list, or a half of a half, ...: 0 is the first, 1 the second. The second
+    half of a text begins with the last sentence or line of the first.
+    """
+    is_text = isinstance(value, str)
+    for side in sides:
+        units = _sentences(value) if is_text else value or ()
+        if len(units) > 1:
+            middle = (len(units) + 1) // 2
+            part = units[max(middle - is_text, 1) :] if side else units[:middle]
+            value = "".join(part) if is_text else part
+    return value
+
+
+def _sentences(text: str) -> list[str]:
+    from sentencex import segment
+
+    sentences = segment("en", text) if len(text) >= _SHORTEST else [text]
+    return [line for part in sentences for line in part.splitlines(keepends=True)]
+
+
+def joined(node: Semantic, first: Outcome, second: Outcome, *, overlap: bool) -> Outcome:
+    """The outcome of two halves: the lists of both, or the error of one. Where the halves `overlap`,
+    the shortest run of entries that ends the first list and begins the second is in the result once.
+    """
+    calls = (*first.calls, *second.calls)
+    if first.values is None or second.values is None:
+        return (first if first.values is None else second)._replace(calls=calls)
+    values: dict[str, Any] = {}
+    for name, kind in node.answers:
+        before, more = first.values[name] or [], second.values[name] or []
+        runs = range(1, _MOST_COMMON + 1) if overlap else ()
+        common = next((n for n in runs if before[-n:] == more[:n]), 0)
+        entries = [*before, *more[common:]]
+        if kind.item is not None and kind.item.ref:  # a list has each number once
+            entries = list(dict.fromkeys(entries))
+        values[name] = entries or second.values[name]
+    return Outcome(values, None, calls)
+
 
 UNASKED = "unasked"  # the kind of error with which a dry run answers a request
 _LONGEST_REASON = 160

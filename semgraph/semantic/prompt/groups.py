@@ -20,13 +20,16 @@ from semgraph.semantic.prompt.answers import (
     number,
     parse,
 )
-from semgraph.semantic.prompt.budget import PromptHeader
-from semgraph.semantic.prompt.builder import UNASKED, PromptBuilder, Work
-from semgraph.semantic.prompt.halving import half, lists_only
-from semgraph.semantic.prompt.records import (
+from semgraph.semantic.prompt.builder import (
+    UNASKED,
+    PromptBuilder,
+    PromptHeader,
+    Work,
     answer_instructions,
+    half,
     instructions,
     json_line,
+    lists_only,
     numbered,
     question,
 )

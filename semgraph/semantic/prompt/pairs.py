@@ -26,11 +26,16 @@ from semgraph.semantic.prompt.answers import (
     number,
     parse,
 )
-from semgraph.semantic.prompt.budget import PromptHeader, RequestBuffer
-from semgraph.semantic.prompt.builder import PromptBuilder, Work, answer_text, calls_of, halves
-from semgraph.semantic.prompt.records import (
+from semgraph.semantic.prompt.builder import (
+    PromptBuilder,
+    PromptHeader,
     Records,
+    RequestBuffer,
+    Work,
     answer_instructions,
+    answer_text,
+    calls_of,
+    halves,
     instructions,
     numbered,
     paragraphs,

@@ -1,8 +1,15 @@
-"""Prompts about rows, one or several in a request: sem_map, sem_filter, and sem_topk by scores."""
+"""Prompts about rows, one or several in a request: sem_map, sem_filter, and sem_topk by scores;
+samples of answers, and reviews of them.
+
+A review has the row as in the first request, then the earlier answer as JSON. For a list the model
+returns additions, so that a long list is not copied and cannot lose entries; for everything else it
+returns the corrected value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +19,7 @@ from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.relational.batch import dense
+from semgraph.semantic.answers import Numbers, UnknownNumber, checked_numbers, numbers_of_rows
 from semgraph.semantic.contract import Block, Outcome, Rows, Words, split_by_key
 from semgraph.semantic.prompt.answers import (
     AnswerSchema,
@@ -23,20 +31,27 @@ from semgraph.semantic.prompt.answers import (
     number,
     parse,
 )
-from semgraph.semantic.prompt.budget import PromptHeader, RequestBuffer
-from semgraph.semantic.prompt.builder import PromptBuilder, Work, answer_text, calls_of, halves
-from semgraph.semantic.prompt.halving import half, halved_column
-from semgraph.semantic.prompt.records import (
+from semgraph.semantic.prompt.builder import (
+    PromptBuilder,
+    PromptHeader,
+    RequestBuffer,
+    Work,
     answer_instructions,
+    answer_text,
+    calls_of,
+    half,
+    halved_column,
+    halves,
     instructions,
+    json_line,
     numbered,
     paragraphs,
     question,
 )
-from semgraph.semantic.refs import Numbers, UnknownNumber, checked_numbers, numbers_of_rows
 
 if TYPE_CHECKING:
     from semgraph.semantic.context import Context
+
 
 _VERDICTS = {
     # Small models understand yes and no, but misread a boolean called "keep" as advice about the
@@ -254,3 +269,91 @@ class RowPrompts(PromptBuilder):
         # Unknown numbers while some are missing: the model counted differently, so no number can be
         # trusted.
         return {} if unknown and len(seen) < len(work.items) else valid
+
+
+class SamplePrompts(RowPrompts):
+    """The reference's request for each row, several times.
+
+    Args:
+        ctx: The context.
+        node: The node.
+        rows: The items.
+        temperature: The temperature of the requests.
+    """
+
+    def __init__(self, ctx: Context, node: Semantic, rows: Rows, temperature: float) -> None:
+        super().__init__(ctx, node, rows)
+        self.temperature = temperature
+        self._samples: dict[int, dict[int, Outcome]] = {}
+
+    def all_works(self, count: int) -> Iterator[Work]:
+        """Each row alone, `count` times."""
+        for work in self.works([item] for item in range(self.rows.items.num_rows)):
+            for draw in range(1, count + 1):
+                yield work._replace(sample=draw)
+
+    def samples_of(self, item: int) -> list[Outcome]:
+        """The outcomes of an item, by the number of the draw."""
+        if item not in self._samples:
+            return [self.outcomes[item]]
+        return [outcome for _, outcome in sorted(self._samples[item].items())]
+
+    def accept_word(self, work: Work, reply: Reply | RowError, words: Words) -> list[Work]:
+        """Read the word that was drawn, not the most probable one."""
+        drawn = replace(reply, logprobs=()) if isinstance(reply, Reply) else reply
+        return super().accept_word(work, drawn, words)
+
+    def done(self, work: Work, outcome: Outcome) -> None:
+        """Record the outcome of a draw."""
+        super().done(work, outcome)
+        for item in work.items:
+            self._samples.setdefault(item, {})[work.sample] = outcome
+
+
+EARLIER = "The answer given:\n"
+_REVIEW_TASK = "The question was answered already. Look for what that answer missed, and for what is wrong in it."
+_LISTS = "; in a list only what the answer given misses, an empty list if it misses nothing"
+_REST = "; {}what the answer given says if it is right, else what is right"
+
+
+class ReviewPrompts(RowPrompts):
+    """One request for each earlier answer."""
+
+    def __init__(
+        self, ctx: Context, node: Semantic, rows: Rows, answers: Mapping[int, Outcome]
+    ) -> None:
+        super().__init__(ctx, node, rows)
+        self._answers = answers
+
+    def all_works(self) -> Iterator[Work]:
+        """The items with an answer; the outcome of the others is their error."""
+        for item, answer in self._answers.items():
+            if answer.values is None:
+                self.outcomes[item] = answer
+            else:
+                yield Work((item,))
+
+    def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:  # noqa: ARG002
+        """Instructions for the review of an answer."""
+        own = AnswerSchema.of(prompt)
+        lists = [kind.item is not None for _, kind in prompt.returns]
+        note = _LISTS if any(lists) else ""
+        if not all(lists):
+            note += _REST.format("in all else " if any(lists) else "")
+        system = paragraphs(
+            prompt.rules,
+            prompt.examples,
+            prompt.reflexion or _REVIEW_TASK,
+            answer_instructions(own, note),
+        )
+        return PromptHeader(prompt, system, own.schema, own)
+
+    def request(self, work: Work) -> Request:
+        """The request for the review of an answer."""
+        item = work.items[0]
+        prompt = self.prompt_of(item)
+        header = self.header(prompt, "row")
+        text = header.prompt.item.render(self.values_of(work))
+        values = self._answers[item].values or {}
+        answer = json_line({name: values[name] for name, _ in self.node.answers})
+        return self.compose_whole(work, item, header, text, EARLIER + answer)
